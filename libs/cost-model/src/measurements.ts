@@ -5,7 +5,6 @@ import {
   layerParameters,
   PRECISION_BYTES,
   totalParameters,
-  usesGpus,
   type Collective,
   type JobSpec,
   type ModuleShape,
@@ -243,10 +242,11 @@ const MOST_SLICE_SIZES = [4, 4, 3, 3] as const;
 /**
  * Slices that the trainer runs to correct what is composed of modules and collectives: every way to share a sequence (alone, heads, a
  * ring, tensor ranks) over a few sizes of groups, with a small and a large micro-batch, and a few between. Grids of heads and rings are corrected as rings.
- * None under Slurm, where every run would be a job that waits in a queue, and none on GPUs, where the trainer's timeline is of calls that do not wait.
+ * None under Slurm, where every run would be a job that waits in a queue. On GPUs the trainer's timeline is of the device's events, so slices
+ * are measured there as on CPUs.
  */
 function requiredSlices(spec: JobSpec, slices: readonly LayerSlice[]): SliceRequest[] {
-  if (spec.cluster.launcher === "slurm" || usesGpus(spec.cluster)) return [];
+  if (spec.cluster.launcher === "slurm") return [];
   const kinds = [
     slices.filter(({ sequenceParallel }) => sequenceParallel === 1),
     slices.filter(
