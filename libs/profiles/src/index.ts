@@ -3,6 +3,8 @@ export * from "./csv.ts";
 export * from "./diff.ts";
 export * from "./imported.ts";
 export * from "./nccl-tests.ts";
+export * from "./measured/assemble.ts";
+export * from "./measured/kit.ts";
 export * from "./measured/measurements.ts";
 export * from "./measured/probe.ts";
 export * from "./measured/quality.ts";

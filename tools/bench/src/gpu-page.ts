@@ -1,12 +1,15 @@
 // docs/benchmarks/gpu.md out of the lines of JSON that gpu-check left: what passed, and every figure with the clocks it was measured at.
+import { formatInteger, quantile, validate, type JobSpec, type Plan } from "@internevo/domain";
 import {
   fieldsOf,
   listOf,
   numberOf,
+  PlanAnswerSchema,
   textOf,
   type CaseLine,
   type CheckResults,
   type Fields,
+  type Value,
 } from "@internevo/profiles";
 import { table } from "./report.ts";
 
@@ -149,21 +152,101 @@ function steps(results: CheckResults): string {
   );
 }
 
-function plans(results: CheckResults): string {
-  const rows = measuredCases(results, "plan.").map((each) => {
-    const { result } = each;
-    const planned = numberOf(result["plannedBytes"]);
+/** What a prediction of a plan is compared by. */
+export interface PredictedPlan {
+  readonly stepTimeSeconds: number;
+  readonly peakMemoryBytes: number;
+}
+export interface GpuPageOptions {
+  /** Predicts the plans anew, with the profile of this name; without it predictions are those of the kit. */
+  readonly predictor?: {
+    readonly profile: string;
+    readonly predict: (spec: JobSpec, plan: Plan, threadsPerRank: number) => PredictedPlan;
+  };
+}
+
+const gibibytes = (bytes: number | undefined): string =>
+  shown(bytes === undefined ? undefined : bytes / 2 ** 30, 2, " GiB");
+/** Of a prediction: how far it is from what was measured, in per cent of that. */
+const errorPercent = (predicted: number, measured: number | undefined): number | undefined =>
+  measured === undefined ? undefined : 100 * (predicted / measured - 1);
+const signed = (percent: number | undefined): string =>
+  percent === undefined ? "" : `${percent < 0 ? "" : "+"}${percent.toFixed(1)}%`;
+const medianOf = (values: readonly number[]): number | undefined =>
+  values.length === 0 ? undefined : quantile(values, 0.5);
+
+/** Plans of the kit: predicted beside measured. */
+function plans(results: CheckResults, { predictor }: GpuPageOptions): string {
+  const tried = measuredCases(results, "plan.").map((line) => {
+    const answer = validate(PlanAnswerSchema, line.result, "profile-invalid", line.case);
+    const { piece, medianStepSeconds: seconds, peakMemoryBytes: bytes } = answer;
+    const predicted =
+      predictor?.predict(piece.spec, piece.plan, answer.kit.threadsPerRank) ?? piece.predicted;
+    return {
+      line,
+      answer,
+      predicted,
+      time: errorPercent(predicted.stepTimeSeconds, seconds),
+      memory: errorPercent(predicted.peakMemoryBytes, bytes),
+    };
+  });
+  const [first] = tried;
+  if (!first) return "";
+  const rows = tried.map(({ line, answer, predicted, time, memory }) => {
+    const { plan, label, spec } = answer.piece;
+    const recomputed = plan.recompute ? spec.model.layers : (plan.recomputeLayers ?? 0);
     return [
-      `\`${each.case}\``,
-      textOf(result["microBatchSize"]),
-      textOf(result["microBatches"]),
-      result["recompute"] === true ? "all" : "none",
-      shown(planned === undefined ? undefined : planned / 2 ** 30, 1, " GiB"),
-      result["refused"] === true ? "refused" : milliseconds(numberOf(result["medianStepSeconds"])),
-      ...clocks(each),
+      `\`${line.case}\``,
+      String(plan.microBatchSize),
+      String(plan.microBatches),
+      String(recomputed),
+      milliseconds(predicted.stepTimeSeconds),
+      answer.refused === true ? "refused" : milliseconds(answer.medianStepSeconds),
+      signed(time),
+      gibibytes(predicted.peakMemoryBytes),
+      gibibytes(answer.peakMemoryBytes),
+      signed(memory),
+      `\`${label}\``,
+      ...clocks(line),
     ];
   });
-  return section("Plans", ["case", "b", "n", "recomputed", "planned", "step", ...CLOCK_COLUMNS], rows);
+  const absolute = (errors: readonly (number | undefined)[]): number | undefined =>
+    medianOf(errors.flatMap((error) => (error === undefined ? [] : [Math.abs(error)])));
+  const spec = first.answer.piece.spec;
+  const intro = `${spec.model.layers} layers of ${spec.model.name} at ${formatInteger(spec.sequenceLengthTokens)} tokens, ${formatInteger(spec.globalBatchTokens)} tokens a step. Predicted with profile ${predictor?.profile ?? first.answer.piece.predicted.profile}. The median error is ${shown(absolute(tried.map(({ time }) => time)), 1, "%")} of the time and ${shown(absolute(tried.map(({ memory }) => memory)), 1, "%")} of the memory.`;
+  const header = [
+    "case",
+    "b",
+    "n",
+    "recomputed layers",
+    "predicted time",
+    "measured time",
+    "error",
+    "predicted memory",
+    "measured memory",
+    "error",
+    "plan",
+    ...CLOCK_COLUMNS,
+  ];
+  return `## Plans: predicted beside measured\n\n${intro}\n\n${table(header, rows)}\n`;
+}
+
+/** Ten steps of the same layers by each kind of attention's kernels. */
+function losses(results: CheckResults): string {
+  const curves = measuredCases(results, "steps.7b.").map(({ result }) => ({
+    kernels: textOf(result["kernels"]),
+    losses: Array.isArray(result["losses"]) ? (result["losses"] as readonly Value[]).map(numberOf) : [],
+  }));
+  const steps = Math.max(0, ...curves.map((curve) => curve.losses.length));
+  const rows = Array.from({ length: steps }, (_, step) => [
+    String(step + 1),
+    ...curves.map((curve) => shown(curve.losses[step], 6)),
+  ]);
+  return section(
+    "Ten steps of two layers of a 7B: losses by kernels of attention",
+    ["step", ...curves.map(({ kernels }) => kernels)],
+    rows,
+  );
 }
 
 function peers(results: CheckResults): string {
@@ -224,7 +307,7 @@ function longest(results: CheckResults): string {
 }
 
 /** The page's figures as Markdown. */
-export function gpuPageBody(results: CheckResults): string {
+export function gpuPageBody(results: CheckResults, options: GpuPageOptions = {}): string {
   const [first] = results.runs;
   if (!first) throw new Error("no run among the results");
   const versions = Object.entries(first.versions)
@@ -242,7 +325,8 @@ export function gpuPageBody(results: CheckResults): string {
     notPassed(results),
     goals(results),
     steps(results),
-    plans(results),
+    plans(results, options),
+    losses(results),
     peers(results),
     longest(results),
     times(results),
