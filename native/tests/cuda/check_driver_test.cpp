@@ -204,6 +204,46 @@ TEST_F(CheckDriver, ClocksStandBesideEveryFigure) {
             std::string::npos);
 }
 
+TEST_F(CheckDriver, TheKitsPiecesAreCasesOfStep) {
+  const Ran ran = run("--only profile.runtime,profile.probe.2,plan.1 --kit '" INTERNEVO_SMALL_KIT "'");
+  EXPECT_EQ(ran.status, 0) << ran.said;
+  ASSERT_EQ(ran.cases.size(), 3u) << ran.said;
+  const Json kit = Json::parse(trainer::testing::readFile(INTERNEVO_SMALL_KIT));
+  for (const auto& [name, line] : ran.cases) {
+    EXPECT_EQ(line["command"], "step");
+    EXPECT_EQ(line["result"]["kit"], kit["about"]) << "an answer says what it answers: " << name;
+    EXPECT_FALSE(line["result"]["piece"].contains("config"));
+  }
+  EXPECT_GT(ran.cases.at("plan.1")["result"]["medianStepSeconds"], 0);
+  EXPECT_GT(ran.cases.at("plan.1")["result"]["peakMemoryBytes"], 0);
+  const Json& events = ran.cases.at("profile.probe.2")["result"]["events"];
+  EXPECT_TRUE(
+      std::any_of(events.begin(), events.end(), [](const Json& e) { return e["event"] == "module"; }));
+  // Another kit's answers do not go into this file.
+  const std::string other = folder_.file("other.json");
+  Json changed = kit;
+  changed["about"]["madeAt"] = "another time";
+  trainer::testing::writeFile(other, changed.dump());
+  EXPECT_EQ(run("--only profile.slice.1 --resume --kit '" + other + "'").status, 2);
+}
+
+TEST_F(CheckDriver, AKitThatCannotBeReadIsNamed) {
+  const auto refused = [&](const std::string& text) {
+    trainer::testing::writeFile(folder_.file("bad.json"), text);
+    EXPECT_EQ(run("--only profile.runtime --kit '" + folder_.file("bad.json") + "'").status, 2);
+    return trainer::testing::readFile(folder_.file("stderr"));
+  };
+  EXPECT_NE(refused("{").find("bad.json is not JSON; make one with `internevo profile prepare"),
+            std::string::npos);
+  EXPECT_NE(refused("{}").find("is no measurement kit"), std::string::npos);
+  Json kit = Json::parse(trainer::testing::readFile(INTERNEVO_SMALL_KIT));
+  kit["about"]["version"] = 2;
+  EXPECT_NE(refused(kit.dump()).find("is a kit of version 2, and this check runs 1"), std::string::npos);
+  EXPECT_EQ(run("--only instructions.mma --kit /nowhere/kit.json").status, 2);
+  EXPECT_NE(trainer::testing::readFile(folder_.file("stderr")).find("/nowhere/kit.json cannot be read"),
+            std::string::npos);
+}
+
 TEST_F(CheckDriver, EachCommandFitsItsTime) {
   Process process({INTERNEVO_GPU_CHECK, "--list", "--json"}, folder_.file("stderr"));
   ASSERT_EQ(process.finish(), 0);

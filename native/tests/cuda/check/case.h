@@ -85,8 +85,8 @@ constexpr CheckCommand kCommands[] = {
 /// Seconds of a command, unless it is told otherwise.
 constexpr double kCommandSeconds = 540;
 
-/// All cases in the order in which they run. `small`: for a model of a device.
-std::vector<CheckCase> checkCases(bool small);
+/// All cases in the order in which they run. `small`: for a model of a device. `kit`: null, or one whose pieces are cases too.
+std::vector<CheckCase> checkCases(bool small, const Json& kit);
 /// Cases that trap, hang, die or take all memory, for tests of the driver.
 std::vector<CheckCase> faultCases();
 
@@ -121,8 +121,6 @@ struct StepWanted {
 };
 /// LLaMA-7B's layers, as many as fit, with as few of them recomputed as memory asks for.
 Outcome timeStep(CaseRun& run, const StepWanted& wanted);
-Outcome timePlan(CaseRun& run, std::int64_t microBatchSize, std::int64_t microBatches, bool recompute);
-Outcome probeModel(CaseRun& run, std::int64_t sequence);
 
 Outcome timeOurs(CaseRun& run, std::int64_t sequence);
 Outcome timeTorch(CaseRun& run, std::int64_t sequence, const std::string& attention);

@@ -3,6 +3,7 @@
 
 #include "cuda/check/case.h"
 #include "cuda/check/harness.h"
+#include "cuda/check/kit.h"
 #include "cuda/kernel_cases.h"
 
 namespace internevo::check {
@@ -96,7 +97,7 @@ void truth(bool small, List* list) {
   }
 }
 
-void step(List* list) {
+void step(List* list, std::vector<CheckCase> pieces) {
   for (const std::int64_t sequence : {8192, 16384}) {
     list->add("kernels." + std::to_string(sequence), 18, "each kernel of a 7B's step alone",
               [sequence](CaseRun& run) { return timeKernelsOfStep(run, sequence); });
@@ -110,21 +111,7 @@ void step(List* list) {
   steps("16384", 60, "7B, 16384 tokens, layers recomputed as memory asks for", {16384, 1, true});
   steps("8192-n8", 75, "7B, 8192 tokens, eight micro-batches", {8192, 8, true});
   steps("8192-unordered", 50, "7B, 8192 tokens, not deterministic", {8192, 1, false});
-  for (const std::int64_t sequence : {4096, 8192, 16384}) {
-    list->add("probe." + std::to_string(sequence), 25, "the planner's points of a 7B",
-              [sequence](CaseRun& run) { return probeModel(run, sequence); });
-  }
-  for (const bool recompute : {false, true}) {
-    for (const std::int64_t size : {1, 2, 4, 8}) {
-      const std::int64_t count = 8 / size;
-      list->add(
-          "plan.b" + std::to_string(size) + "-n" + std::to_string(count) + (recompute ? "-recomputed" : ""),
-          14,
-          "eight sequences of 4096 tokens, eight layers: " + std::to_string(count) + " micro-batches of " +
-              std::to_string(size),
-          [=](CaseRun& run) { return timePlan(run, size, count, recompute); });
-    }
-  }
+  for (CheckCase& each : pieces) list->cases.push_back(std::move(each));
 }
 
 void peers(bool small, List* list) {
@@ -160,10 +147,11 @@ void peers(bool small, List* list) {
 
 }  // namespace
 
-std::vector<CheckCase> checkCases(bool small) {
+std::vector<CheckCase> checkCases(bool small, const Json& kit) {
   std::vector<CheckCase> all;
   List lists[] = {List("truth"), List("step"), List("peers")};
-  truth(small, &lists[0]), step(&lists[1]), peers(small, &lists[2]);
+  truth(small, &lists[0]), step(&lists[1], kit.is_null() ? std::vector<CheckCase>() : kitCases(kit)),
+      peers(small, &lists[2]);
   for (List& list : lists) {
     for (CheckCase& each : list.cases) all.push_back(std::move(each));
   }

@@ -16,9 +16,8 @@ namespace internevo::check {
 
 namespace {
 
-constexpr std::int64_t kSteps = 5, kStepsOfMany = 3, kPlanLayers = 8, kPlanSequence = 4096;
+constexpr std::int64_t kSteps = 5, kStepsOfMany = 3;
 constexpr double kShareGoal = 85, kMfuGoal = 55;  ///< %
-constexpr int kRefused = 3;                       ///< status of the program for a plan that does not fit
 
 /// The probe's peak: a square product that fills the GPU. TFLOP/s.
 double squareFigure(Backend& device, bool small) {
@@ -138,24 +137,6 @@ Outcome timeStep(CaseRun& run, const StepWanted& wanted) {
   return seconds ? Outcome::passed : Outcome::failed;
 }
 
-Outcome timePlan(CaseRun& run, std::int64_t microBatchSize, std::int64_t microBatches, bool recompute) {
-  const std::int64_t sequence = sized(run, kPlanSequence);
-  trainer::Config config =
-      run.runs().config(std::min(kPlanLayers, run.runs().wholeLayers()), sequence, recompute);
-  config.plan.microBatchSize = microBatchSize, config.plan.microBatches = microBatches;
-  run.result = {{"sequenceLengthTokens", sequence}, {"layers", config.model.layers},
-                {"microBatchSize", microBatchSize}, {"microBatches", microBatches},
-                {"recompute", recompute},           {"plannedBytes", TrainerRuns::plannedBytes(config)}};
-  const TrainerRun ran = run.runs().run(config, kStepsOfMany, run.leftSeconds() - 3);
-  if (ran.status == kRefused) return run.message = ran.message, run.result["refused"] = true, Outcome::passed;
-  run.result["steps"] = stepsOf(ran);
-  if (ran.status != 0) return failed(run, ran);
-  const std::optional<double> seconds = ran.stepSeconds();
-  run.result["medianStepSeconds"] = seconds ? Json(*seconds) : Json();
-  if (const Json* const started = ran.named("started")) run.result["memory"] = started->at("memory");
-  return seconds ? Outcome::passed : Outcome::failed;
-}
-
 namespace {
 
 constexpr std::int64_t kTenSteps = 10;
@@ -240,66 +221,6 @@ Outcome compareTenSteps(CaseRun& run, const std::string& kernels) {
   if (own.size() != kTenSteps)
     outcome = Outcome::failed, run.message = std::to_string(own.size()) + " of 10 steps";
   return outcome;
-}
-
-Outcome probeModel(CaseRun& run, std::int64_t asked) {
-  const std::int64_t rows = sized(run, asked);
-  const trainer::ModelConfig m = run.runs().model();
-  Json modules = Json::array();
-  const auto add = [&](const char* module, Json sizes, std::initializer_list<const char*> passes) {
-    for (const char* const pass : passes) {
-      Json point = sizes;
-      point["module"] = module, point["pass"] = pass, point["precision"] = "bf16";
-      modules.push_back(point);
-    }
-  };
-  const std::int64_t h = m.hiddenSize, f = m.ffnHiddenSize;
-  for (const auto& [inputs, outputs] : std::initializer_list<std::pair<std::int64_t, std::int64_t>>{
-           {h, h + 2 * m.kvWidth()}, {h, h}, {h, 2 * f}, {f, h}}) {
-    add("linear", {{"rows", rows}, {"inputs", inputs}, {"outputs", outputs}}, {"forward", "backward"});
-  }
-  add("attention",
-      {{"batch", 1},
-       {"sequence", rows},
-       {"heads", m.heads},
-       {"kvHeads", m.kvHeads},
-       {"headSize", m.headSize()}},
-      {"forward", "backward"});
-  add("rmsnorm", {{"rows", rows}, {"width", h}}, {"forward", "backward"});
-  add("swiglu", {{"rows", rows}, {"width", f}}, {"forward", "backward"});
-  add("residual-add", {{"rows", rows}, {"width", h}}, {"forward", "backward"});
-  add("rope", {{"rows", rows}, {"heads", m.heads}, {"headSize", m.headSize()}}, {"forward", "backward"});
-  add("embedding", {{"rows", rows}, {"width", h}, {"vocabulary", m.vocabularySize}}, {"forward", "backward"});
-  add("head-loss", {{"rows", rows}, {"width", h}, {"vocabulary", m.vocabularySize}}, {"forward-backward"});
-  const std::int64_t elements = h * (2 * h + 2 * m.kvWidth() + 3 * f + 2);
-  for (const char* const update : {"adamw", "squared-norm", "accumulate"})
-    add(update, {{"elements", elements}}, {"update"});
-  const Json document{{"protocol", 1},
-                      {"deviceKind", "cuda"},
-                      {"threadsPerRank", 1},
-                      {"minimumSamples", 5},
-                      {"maximumSeconds", run.small() ? 0.02 : 0.4},
-                      {"targetRelativeSpread", 0.03},
-                      {"collectives", Json::array()},
-                      {"modules", modules},
-                      {"overlaps", Json::array()},
-                      {"device", true}};
-  const trainer::testing::TemporaryDirectory folder;
-  trainer::testing::writeFile(folder.file("probe.json"), document.dump());
-  std::vector<std::string> arguments = trainer::testing::mpirunArguments(1);
-  for (const std::string& each : {std::string("--bind-to"), std::string("none"), installed(INTERNEVO_PROBE),
-                                  std::string("--config"), folder.file("probe.json")})
-    arguments.push_back(each);
-  run.result = {{"sequenceLengthTokens", rows}, {"modules", modules.size()}, {"events", Json::array()}};
-  const Ended ended = check::run(arguments, run.leftSeconds() - 3, [&](const std::string& line) {
-    if (Json event = Json::parse(line, nullptr, false); event.is_object())
-      run.result["events"].push_back(std::move(event));
-  });
-  if (ended.status == 0) return Outcome::passed;
-  run.message = ended.status == kTimedOut ? "the case's time was over"
-                                          : "the probe ended with status " + std::to_string(ended.status) +
-                                                ": " + ended.lastError();
-  return Outcome::failed;
 }
 
 }  // namespace internevo::check
