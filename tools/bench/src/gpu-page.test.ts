@@ -31,7 +31,7 @@ it("says of the model's figures that they say nothing about a GPU", () => {
 it("counts outcomes by command, and names what did not pass with its reason", () => {
   const page = pageOf(sample);
   expect(rowOf(page, "truth")).toMatch(/^\| truth \| 8 \| 1 \| 0 \| 0 \| 0 \| 0 \| 0 \|/);
-  expect(rowOf(page, "`attention.torch`")).toContain("| absent | python3 has no PyTorch");
+  expect(rowOf(page, "`attention.torch.warpgroup`")).toContain("| absent | python3 has no PyTorch");
   expect(rowOf(page, "`operators.linear-forward-g-x-g-w-33x17x21` | bf16")).toMatch(
     /\| the CPU \| \d\.\de-\d \| \d\.\de-\d \| {2}\|$/,
   );
@@ -40,12 +40,12 @@ it("counts outcomes by command, and names what did not pass with its reason", ()
 it("takes a case's last line, over files and over a line that was cut off", () => {
   const again = sample
     .split("\n")
-    .find((line) => line.includes('"case":"attention.torch"') && line.includes('"event":"case"'))
+    .find((line) => line.includes('"case":"attention.torch.warpgroup"') && line.includes('"event":"case"'))
     ?.replace('"outcome":"absent"', '"outcome":"timed-out"')
     .replace(/"message":"[^"]*"/, '"message":"ended after 60 s | no more"');
   const page = pageOf(`${sample}{"event":"case","case":"instr`, `${again}\n`);
   expect(rowOf(page, "truth")).toMatch(/^\| truth \| 8 \| 0 \| 0 \| 0 \| 1 \|/);
-  expect(rowOf(page, "`attention.torch`")).toContain("timed-out | ended after 60 s \\| no more |");
+  expect(rowOf(page, "`attention.torch.warpgroup`")).toContain("timed-out | ended after 60 s \\| no more |");
 });
 
 it("refuses files of two builds, and files without results", () => {

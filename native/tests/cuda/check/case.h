@@ -103,7 +103,7 @@ Outcome timeAttentionKernels(CaseRun& run, const std::string& kernels);
 /// The same call twice gives the same bits.
 Outcome checkAttentionTwice(CaseRun& run, const std::string& kernels);
 Outcome checkAttentionChoice(CaseRun& run);
-Outcome checkAttentionAgainstTorch(CaseRun& run);
+Outcome checkAttentionAgainstTorch(CaseRun& run, const std::string& kernels);
 Outcome checkSanitizer(CaseRun& run, const std::string& tool);
 /// A test of cuda_program_test on this library.
 Outcome checkProgramTest(CaseRun& run, const std::string& test, bool ranksShare);

@@ -58,7 +58,10 @@ void truth(bool small, List* list) {
     }
   }
   list->add("attention.choice", 5, "which kernels a run would take, by trying them", checkAttentionChoice);
-  list->add("attention.torch", 20, "16384 tokens against PyTorch in float32", checkAttentionAgainstTorch);
+  for (const std::string kernels : kKernels) {
+    list->add("attention.torch." + kernels, 15, "16384 tokens by " + kernels + " against PyTorch in float32",
+              [kernels](CaseRun& run) { return checkAttentionAgainstTorch(run, kernels); });
+  }
   for (const std::string kernels : kKernels) {
     list->add("twice." + kernels, 4, "attention twice: the same bits",
               [kernels](CaseRun& run) { return checkAttentionTwice(run, kernels); });
