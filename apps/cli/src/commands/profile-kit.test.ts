@@ -123,6 +123,43 @@ describe("a profile of a node without services", () => {
   });
 
   it.skipIf(!hasModel)(
+    "has collectives and overlaps where ranks are several",
+    async () => {
+      const text = readFileSync(job, "utf8").replace("gpusPerNode: 1", "gpusPerNode: 2");
+      writeFileSync(file("two.yaml"), text);
+      await cli("profile", "prepare", file("two.yaml"), ...SMALL, "--out", file("two.json"));
+      const out = file("two.jsonl");
+      execFileSync(
+        gpuCheck,
+        ["--model", "--kit", file("two.json"), "--only", "profile.runtime,profile.probe.", "--out", out],
+        { env: { ...process.env, OMP_NUM_THREADS: "1", INTERNEVO_SHARE_GPU: "1" } },
+      );
+      const { stdout, status } = await cli("profile", "assemble", out);
+      expect(status).toBe(0);
+      const { collectives, overlaps, provenance } = JSON.parse(stdout) as Profile;
+      expect(new Set(collectives.map(({ op }) => op))).toEqual(
+        new Set(["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "point-to-point"]),
+      );
+      // What overlapped is told by the order of the questions, over several runs of the probe.
+      const asked = kitIn("two.json").pieces.flatMap((piece) =>
+        piece.kind === "probe" ? piece.config.overlaps : [],
+      );
+      expect(overlaps.map(({ shape, op, bytes, placement }) => ({ shape, op, bytes, placement }))).toEqual(
+        asked.map(({ module, collective: { op, bytes, placement } }) => ({
+          shape: module,
+          op,
+          bytes,
+          placement,
+        })),
+      );
+      expect(provenance.notes.join("\n")).toMatch(
+        /8 pieces of 13 without an answer: profile\.slice\.1 \(not run\)/,
+      );
+    },
+    300_000,
+  );
+
+  it.skipIf(!hasModel)(
     "is measured by gpu-check with the kit on the model of a device, and comes back as a profile",
     async () => {
       await cli("profile", "prepare", job, ...SMALL, "--out", file("fresh.json"));

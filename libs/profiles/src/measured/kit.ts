@@ -268,7 +268,7 @@ export function measurementKit(options: KitOptions): Kit {
     pieces.push({
       id: `slice.${index + 1}`,
       kind: "slice",
-      what: `a micro-batch of ${formatCounted(shape.microBatchSize, "sequence")} of ${formatInteger(shape.sequenceLengthTokens)} tokens in the trainer`,
+      what: `a micro-batch of ${formatCounted(shape.microBatchSize, "sequence")} of ${formatInteger(shape.sequenceLengthTokens)} tokens in the trainer, ${formatCounted(shape.sequenceParallel, "rank")} a sequence`,
       plannedSeconds: Math.ceil(sliceRounds * (START_SECONDS + sliceSeconds)),
       request: request_,
       rounds: sliceRounds,
