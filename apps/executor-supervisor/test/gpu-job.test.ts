@@ -86,8 +86,16 @@ describe("a job on GPUs", () => {
       const { profileId, spec } = await world.job(id);
       const record = await getProfile(world.database.db, profileId ?? "");
       expect(record?.clusterKey).toBe("local:gpus:1x2:cuda");
-      // The trainer's timeline is of the host's calls there.
-      expect(record?.profile.slices ?? []).toEqual([]);
+      // The trainer's timeline is of the device's events: every part of a micro-batch took some of its time.
+      const slices = record?.profile.slices ?? [];
+      expect(slices).not.toEqual([]);
+      for (const { parts, shape } of slices) {
+        const { forward, backward, forwardAttention, backwardAttention, embedding, head } = parts;
+        for (const part of [...forward, ...backward, forwardAttention, backwardAttention, embedding, head])
+          expect(part, JSON.stringify(shape)).toBeGreaterThan(0);
+        if (shape.sequenceParallel > 1)
+          expect(parts.forwardCommunication, JSON.stringify(shape)).toBeGreaterThan(0);
+      }
       for (const { state, candidate, measured } of await listTrials(world.database.db, id)) {
         expect(state).toBe("succeeded");
         const { runtime: _planned, ...wanted } = candidate.predicted.memory;

@@ -21,5 +21,6 @@ export * from "./spread.ts";
 export * from "./stage.ts";
 export * from "./step-time.ts";
 export * from "./together.ts";
+export * from "./union.ts";
 export * from "./utilisation.ts";
 export * from "./work.ts";

@@ -6,7 +6,6 @@ import {
   PRECISION_BYTES,
   schedulerOf,
   totalParameters,
-  usesGpus,
   type Collective,
   type JobSpec,
   type ModuleShape,
@@ -244,10 +243,11 @@ const MOST_SLICE_SIZES = [4, 4, 3, 3] as const;
 /**
  * Slices that the trainer runs to correct what is composed of modules and collectives: every way to share a sequence (alone, heads, a
  * ring, tensor ranks) over a few sizes of groups, with a small and a large micro-batch, and a few between. Grids of heads and rings are corrected as rings.
- * None where a scheduler shares out the nodes and every run would wait in its queue, and none on GPUs, where the trainer's timeline is of calls that do not wait.
+ * None where a scheduler shares out the nodes and every run would wait in its queue. On GPUs the trainer's timeline is of the device's events,
+ * so slices are measured there as on CPUs.
  */
 function requiredSlices(spec: JobSpec, slices: readonly LayerSlice[]): SliceRequest[] {
-  if (schedulerOf(spec.cluster) !== null || usesGpus(spec.cluster)) return [];
+  if (schedulerOf(spec.cluster) !== null) return [];
   const kinds = [
     slices.filter(({ sequenceParallel }) => sequenceParallel === 1),
     slices.filter(

@@ -256,6 +256,13 @@ it("requiredMeasurements asks for slices of every way to share a sequence, few o
   expect(kinds).toEqual(new Set(["1 1 1", "2 1 1", "2 1 2", "2 2 1"]));
   expect(slices.length).toBeLessThanOrEqual(14);
   expect(new Set(slices.map((slice) => JSON.stringify(slice))).size).toBe(slices.length);
+  // A GPU's timeline is of its own events: what is measured there is the same.
+  expect(requiredMeasurements({ ...small, cluster: { ...small.cluster, device: "cuda" } }).slices).toEqual(
+    slices,
+  );
+  expect(requiredMeasurements({ ...small, cluster: { ...small.cluster, launcher: "slurm" } }).slices).toEqual(
+    [],
+  );
   // On a large cluster the trainer runs no more than some dozens.
   expect(requiredMeasurements(job).slices.length).toBeLessThanOrEqual(40);
 });

@@ -36,9 +36,5 @@ export { assertKnowsDocuments, openSource, type TokenData } from "./dataset/sour
 export type { TokenSource } from "./dataset/token-source.ts";
 export { unigramEntropyNats } from "./dataset/token-counts.ts";
 export { encodeHeader, TOKEN_FILE, type TokenFileHeader } from "./dataset/token-file.ts";
-export * from "./profiling/measurements.ts";
 export * from "./profiling/measure.ts";
-export { SLICE_ROUNDS } from "./profiling/slices.ts";
-export { qualityOf, type NoiseLimits } from "./profiling/quality.ts";
 export * from "./profiling/read-timeline.ts";
-export * from "./profiling/step-parts.ts";

@@ -7,7 +7,8 @@ import {
   requiredMeasurements,
 } from "@internevo/cost-model";
 import { clusterKey, type JobSpec, type MeasuredFirst, type Profile } from "@internevo/domain";
-import { programDigest, PROBE_VERSION, THREADS_VERSION, type Probe } from "@internevo/launcher";
+import { programDigest, type Probe } from "@internevo/launcher";
+import { PROBE_VERSION, THREADS_VERSION } from "@internevo/profiles";
 import { newestProfile, type Database } from "@internevo/store";
 
 /** What decides whether a stored profile still says something about what would be measured now. */

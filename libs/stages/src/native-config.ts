@@ -1,6 +1,7 @@
 import { join, resolve } from "node:path";
 import { DEFAULT_MOST_OTHERS_PERCENT } from "@internevo/domain";
 import { probeIn, trainerIn } from "@internevo/launcher";
+import { DEFAULT_MOST_SPREAD_PERCENT } from "@internevo/profiles";
 import { Type, type Static, type TObject } from "typebox";
 import type { ProfilingSettings } from "./obtain-profile.ts";
 
@@ -78,7 +79,7 @@ export const profilingConfig = {
     description: "relative spread at which a point is measured well enough",
   }),
   INTERNEVO_PROFILE_MOST_SPREAD_PERCENT: Type.Number({
-    default: 100,
+    default: DEFAULT_MOST_SPREAD_PERCENT,
     exclusiveMinimum: 0,
     maximum: 1e9,
     description:

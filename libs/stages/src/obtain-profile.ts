@@ -15,17 +15,19 @@ import {
   type Profile,
 } from "@internevo/domain";
 import {
+  assertProgram,
   measurementRuns,
   measureProfile,
-  mergeProfiles,
-  qualityOf,
-  assertProgram,
-  SLICE_ROUNDS,
-  type NoiseLimits,
   type Probe,
-  type ProbeEffort,
   type Trainer,
 } from "@internevo/launcher";
+import {
+  mergeProfiles,
+  qualityOf,
+  SLICE_ROUNDS,
+  type NoiseLimits,
+  type ProbeEffort,
+} from "@internevo/profiles";
 import { storeGivenProfile, storeProfile, type Database, type Transaction } from "@internevo/store";
 import { launchDirectory } from "./directories.ts";
 import { launchSignals } from "./launch-signals.ts";

@@ -89,7 +89,7 @@ class CheckDriver : public ::testing::Test {
 TEST_F(CheckDriver, AFaultCostsItsCaseOnly) {
   const Ran ran = run("--only fault.,instructions.cvt,instructions.mma");
   EXPECT_EQ(ran.status, 1);
-  ASSERT_EQ(ran.cases.size(), 9u) << ran.said;
+  ASSERT_EQ(ran.cases.size(), 10u) << ran.said;
   const auto expect = [&](const std::string& name, const std::string& outcome, const std::string& message) {
     const Json& line = ran.cases.at(name);
     EXPECT_EQ(line["outcome"], outcome) << line;
@@ -104,6 +104,13 @@ TEST_F(CheckDriver, AFaultCostsItsCaseOnly) {
   expect("fault.memory", "failed", "70368744177664 bytes");
   expect("fault.children", "passed", "");
   expect("fault.partial", "timed-out", "ended after 3 s");
+  // A wrong instruction is named by where its results differ.
+  expect("fault.bits", "failed", "product[0, 0] is ");
+  const Json& bits = ran.cases.at("fault.bits")["result"];
+  EXPECT_EQ(bits["firstDifference"]["tensor"], "product");
+  EXPECT_EQ(bits["firstDifference"]["row"], 0);
+  EXPECT_EQ(bits["tensors"][0]["rows"], (Json{0, 63})) << bits;
+  EXPECT_EQ(bits["tensors"][0]["columns"], (Json{0, 31})) << bits;
   expect("instructions.mma", "passed", "");
   expect("instructions.cvt", "passed", "");
   EXPECT_EQ(ran.cases.at("fault.partial")["result"]["figure"], 42)
@@ -132,7 +139,7 @@ TEST_F(CheckDriver, AFullDiskLosesNoResult) {
     if (each.is_object() && each["event"] == "case") found.insert(each["case"]), ++told;
   }
   EXPECT_GT(told, 0u);
-  EXPECT_EQ(found.size(), 12u) << "every case is in the file or on stdout";
+  EXPECT_EQ(found.size(), 14u) << "every case is in the file or on stdout";
 }
 
 TEST_F(CheckDriver, ResumesAfterItWasKilled) {
@@ -194,6 +201,46 @@ TEST_F(CheckDriver, ClocksStandBesideEveryFigure) {
   EXPECT_EQ(gpu["throttled"], Json::array({"softwarePowerCap"}));
   const Ran none = run("--only fault.thrown --resume", "INTERNEVO_NVML_LIBRARY=/nowhere/libnvidia-ml.so.1 ");
   EXPECT_NE(none.cases.at("fault.thrown")["gpu"]["absent"].get<std::string>().find("/nowhere"),
+            std::string::npos);
+}
+
+TEST_F(CheckDriver, TheKitsPiecesAreCasesOfStep) {
+  const Ran ran = run("--only profile.runtime,profile.probe.2,plan.1 --kit '" INTERNEVO_SMALL_KIT "'");
+  EXPECT_EQ(ran.status, 0) << ran.said;
+  ASSERT_EQ(ran.cases.size(), 3u) << ran.said;
+  const Json kit = Json::parse(trainer::testing::readFile(INTERNEVO_SMALL_KIT));
+  for (const auto& [name, line] : ran.cases) {
+    EXPECT_EQ(line["command"], "step");
+    EXPECT_EQ(line["result"]["kit"], kit["about"]) << "an answer says what it answers: " << name;
+    EXPECT_FALSE(line["result"]["piece"].contains("config"));
+  }
+  EXPECT_GT(ran.cases.at("plan.1")["result"]["medianStepSeconds"], 0);
+  EXPECT_GT(ran.cases.at("plan.1")["result"]["peakMemoryBytes"], 0);
+  const Json& events = ran.cases.at("profile.probe.2")["result"]["events"];
+  EXPECT_TRUE(
+      std::any_of(events.begin(), events.end(), [](const Json& e) { return e["event"] == "module"; }));
+  // Another kit's answers do not go into this file.
+  const std::string other = folder_.file("other.json");
+  Json changed = kit;
+  changed["about"]["madeAt"] = "another time";
+  trainer::testing::writeFile(other, changed.dump());
+  EXPECT_EQ(run("--only profile.slice.1 --resume --kit '" + other + "'").status, 2);
+}
+
+TEST_F(CheckDriver, AKitThatCannotBeReadIsNamed) {
+  const auto refused = [&](const std::string& text) {
+    trainer::testing::writeFile(folder_.file("bad.json"), text);
+    EXPECT_EQ(run("--only profile.runtime --kit '" + folder_.file("bad.json") + "'").status, 2);
+    return trainer::testing::readFile(folder_.file("stderr"));
+  };
+  EXPECT_NE(refused("{").find("bad.json is not JSON; make one with `internevo profile prepare"),
+            std::string::npos);
+  EXPECT_NE(refused("{}").find("is no measurement kit"), std::string::npos);
+  Json kit = Json::parse(trainer::testing::readFile(INTERNEVO_SMALL_KIT));
+  kit["about"]["version"] = 2;
+  EXPECT_NE(refused(kit.dump()).find("is a kit of version 2, and this check runs 1"), std::string::npos);
+  EXPECT_EQ(run("--only instructions.mma --kit /nowhere/kit.json").status, 2);
+  EXPECT_NE(trainer::testing::readFile(folder_.file("stderr")).find("/nowhere/kit.json cannot be read"),
             std::string::npos);
 }
 

@@ -155,6 +155,111 @@ struct Multiply {
   }
 };
 
+/// The products of attention's two passes on one tile, by one warpgroup and without what is between them: in every form of operand that
+/// the kernels have for heads of this size. Rounded scores reach the last product as there, stored by threads through the swizzle.
+template <int kHead>
+struct AttentionProducts {
+  static constexpr int kThreads = kWarpgroup, kWarpgroups = 1, kKeys = 128, kQueries = 64;
+  using KeyTile = BulkTile<kHead, kKeys>;
+  using QueryTile = BulkTile<kHead, kQueries>;
+  using ScoreTile = BulkTile<kQueries, kKeys>;
+  static constexpr int kQueriesAt = KeyTile::kBytes, kScoresAt = kQueriesAt + QueryTile::kBytes,
+                       kBarrierAt = kScoresAt + ScoreTile::kBytes, kSharedBytes = kBarrierAt + 64;
+  TensorMap keys, queries;
+  float* square;    ///< [64, keys]: keys from 64 on times all keys
+  float* weighted;  ///< [64, head]: square, rounded, times keys
+  float* scores;    ///< [keys, queries]
+  float* gKeys;     ///< [keys, head]: scores, rounded, times queries
+  float* gQueries;  ///< [queries, head]: scores, rounded, transposed, times keys
+
+  template <class Thread>
+  INTERNEVO_DEVICE void operator()(Thread& t) const {
+    auto* const barrier = reinterpret_cast<MemoryBarrier*>(t.shared() + kBarrierAt);
+    if (t.x() == 0) t.initBarrier(barrier, 1), t.publishBarriers();
+    t.sync();
+    if (t.x() == 0) {
+      t.arriveExpecting(barrier, KeyTile::kBytes + QueryTile::kBytes);
+      startTileCopy<kHead, kKeys>(t, t.shared(), &keys, barrier, 0, 0, 0);
+      startTileCopy<kHead, kQueries>(t, t.shared() + kQueriesAt, &queries, barrier, 0, 0, 0);
+    }
+    t.wait(barrier, 0);
+    const KeyTile k{t.sharedAddress(t.shared())};
+    const QueryTile q{t.sharedAddress(t.shared() + kQueriesAt)};
+    forward(t, k);
+    for (int group = 0; group < 2; ++group) {
+      float result[kQueries / 8][4], gradient[kHead / 8][4];
+      std::uint32_t rounded[kQueries / kStepK][4];
+      t.fenceProducts();
+      startRowsByRows(t, k, 64 * group, q, result);
+      finish(t, result, scores + 64 * group * kQueries, kQueries, 0);
+      roundResults(result, rounded);
+      clear(gradient);
+      t.fenceProducts();
+      startResultsByTile(t, rounded, q, gradient);
+      finish(t, gradient, gKeys + 64 * group * kHead, kHead, 0);
+      store(t, group, rounded);
+    }
+    t.fenceProxy();
+    t.syncNamed(1, kWarpgroup);
+    const ScoreTile all{t.sharedAddress(t.shared() + kScoresAt)};
+    for (int half = 0; half < 2; ++half) {
+      float result[kHead / 16][4];
+      t.fenceProducts();
+#pragma unroll
+      for (int step = 0; step < kKeys / kStepK; ++step) {
+        t.template multiplyShared<true, true>(result, all.byColumns(0, step),
+                                              k.byColumns(half * kHead / 2, step), step > 0);
+      }
+      finish(t, result, gQueries, kHead, half * kHead / 2);
+    }
+  }
+  template <class Thread>
+  INTERNEVO_DEVICE void forward(Thread& t, KeyTile k) const {
+    float result[kKeys / 8][4], out[kHead / 8][4];
+    std::uint32_t rounded[kKeys / kStepK][4];
+    t.fenceProducts();
+    startRowsByRows(t, k, 64, k, result);
+    finish(t, result, square, kKeys, 0);
+    roundResults(result, rounded);
+    clear(out);
+    t.fenceProducts();
+    startResultsByTile(t, rounded, k, out);
+    finish(t, out, weighted, kHead, 0);
+  }
+  template <int kCount>
+  static INTERNEVO_DEVICE void clear(float (&d)[kCount][4]) {
+    for (int n = 0; n < kCount; ++n) {
+      for (int j = 0; j < 4; ++j) d[n][j] = 0.f;
+    }
+  }
+  /// As the backward pass stores gradients of scores.
+  template <class Thread>
+  INTERNEVO_DEVICE void store(Thread& t, int group,
+                              const std::uint32_t (&rounded)[kQueries / kStepK][4]) const {
+    for (int step = 0; step < kQueries / kStepK; ++step) {
+      for (int i = 0; i < 4; ++i) {
+        const int row = 64 * group + 16 * (t.x() / kWarp) + t.x() % kWarp / 4 + 8 * (i % 2);
+        const int byte = 2 * (kStepK * step + t.x() % 4 * 2 + 8 * (i / 2));
+        t.storeShared(t.shared() + kScoresAt + row * kHalfRowBytes + (byte ^ (row & 7) << 4),
+                      rounded[step][i]);
+      }
+    }
+  }
+  template <int kCount, class Thread>
+  INTERNEVO_DEVICE void finish(Thread& t, float (&results)[kCount][4], float* target, int columns,
+                               int first) const {
+    t.commitProducts();
+    t.template waitProducts<0>();
+    t.settle(results);
+    for (int n = 0; n < kCount; ++n) {
+      for (int j = 0; j < 4; ++j) {
+        const int row = 16 * (t.x() / kWarp) + t.x() % kWarp / 4 + j / 2 * 8;
+        target[row * columns + first + 8 * n + t.x() % 4 * 2 + j % 2] = results[n][j];
+      }
+    }
+  }
+};
+
 /// A box of 8 rows of one head of one sequence, element by element through the swizzle.
 struct Box {
   static constexpr int kThreads = 32, kWarpgroups = 1, kSharedBytes = 1088;

@@ -13,6 +13,16 @@ namespace internevo::cuda {
 
 namespace {
 
+/// What a case leaves: its tensors one behind the other, and what they are (KernelCase::layout).
+struct Output {
+  std::vector<unsigned char> bytes;
+  std::string layout;
+};
+const char* typeName(const float*) { return "f32"; }
+const char* typeName(const std::uint16_t*) { return "bf16"; }
+const char* typeName(const std::uint32_t*) { return "u32"; }
+const char* typeName(const std::int32_t*) { return "i32"; }
+
 /// Memory of the device, for one case.
 class Room {
  public:
@@ -29,12 +39,14 @@ class Room {
     if (data != nullptr) upload(data, values.data(), values.size() * sizeof(T));
     return static_cast<T*>(data);
   }
-  /// Behind a launch: waits for it, and appends the bytes to *output.
+  /// Behind a launch: waits for it, and appends a tensor of `columns` columns to *output.
   template <typename T>
-  void read(const T* data, std::size_t count, std::vector<unsigned char>* output) {
-    const std::size_t at = output->size();
-    output->resize(at + count * sizeof(T));
-    if (status.ok()) download(output->data() + at, data, count * sizeof(T));
+  void read(const char* name, const T* data, std::size_t count, std::size_t columns, Output* output) {
+    const std::size_t at = output->bytes.size();
+    output->bytes.resize(at + count * sizeof(T));
+    output->layout += std::string(name) + " " + typeName(data) + " " + std::to_string(columns) + " " +
+                      std::to_string(count) + "\n";
+    if (status.ok()) download(output->bytes.data() + at, data, count * sizeof(T));
   }
 
   Status status;
@@ -71,8 +83,6 @@ class Room {
   std::vector<void*> taken_;
 };
 
-using Bytes = std::vector<unsigned char>;
-
 std::vector<std::uint16_t> smallIntegers(std::size_t count, unsigned seed) {
   std::mt19937 engine(seed);
   std::vector<std::uint16_t> values(count);
@@ -103,7 +113,7 @@ Status start(const Kernel& kernel, const char* name, std::int64_t blocks = 1) {
   return launch(Queue{}, Grid{blocks, 1, 1, Kernel::kSharedBytes}, kernel, name);
 }
 
-Status fragments(unsigned seed, Bytes* output) {
+Status fragments(unsigned seed, Output* output) {
   Room room;
   const auto* const a = room.take(smallIntegers(256, seed));
   const auto* const b = room.take(smallIntegers(256, seed + 1));
@@ -111,18 +121,18 @@ Status fragments(unsigned seed, Bytes* output) {
     float* const c = room.take(std::vector<float>(256));
     INTERNEVO_RETURN_IF_ERROR(room.status);
     INTERNEVO_RETURN_IF_ERROR(start(Fragments{a, b, c, transposed}, "fragments"));
-    room.read(c, 256, output);
+    room.read(transposed ? "product by columns" : "product by rows", c, 256, 16, output);
   }
   return room.status;
 }
 
-Status copies(unsigned seed, Bytes* output) {
+Status copies(unsigned seed, Output* output) {
   Room room;
   const float* const source = room.take(smallFloats(256, seed));
   float* const result = room.take(std::vector<float>(256));
   INTERNEVO_RETURN_IF_ERROR(room.status);
   INTERNEVO_RETURN_IF_ERROR(start(Copies<0>{source, result}, "copies"));
-  room.read(result, 256, output);
+  room.read("copied", result, 256, 128, output);
   return room.status;
 }
 
@@ -137,7 +147,7 @@ struct Round {
   }
 };
 
-Status rounding(unsigned seed, Bytes* output) {
+Status rounding(unsigned seed, Output* output) {
   std::mt19937 engine(seed);
   std::vector<float> values;
   for (std::uint32_t exponent = 0; exponent < 256; ++exponent) {
@@ -154,7 +164,7 @@ Status rounding(unsigned seed, Bytes* output) {
   std::uint32_t* const result = room.take(std::vector<std::uint32_t>(values.size()));
   INTERNEVO_RETURN_IF_ERROR(room.status);
   INTERNEVO_RETURN_IF_ERROR(start(Round{source, result, count}, "cvt"));
-  room.read(result, values.size(), output);
+  room.read("rounded pairs", result, values.size(), values.size(), output);
   return room.status;
 }
 
@@ -169,17 +179,17 @@ struct Exchange {
   }
 };
 
-Status exchange(unsigned seed, Bytes* output) {
+Status exchange(unsigned seed, Output* output) {
   Room room;
   const float* const source = room.take(smallFloats(64, seed));
   float* const result = room.take(std::vector<float>(31 * 64));
   INTERNEVO_RETURN_IF_ERROR(room.status);
   INTERNEVO_RETURN_IF_ERROR(start(Exchange{source, result}, "shuffle"));
-  room.read(result, 31 * 64, output);
+  room.read("exchanged", result, 31 * 64, 64, output);
   return room.status;
 }
 
-Status products(Multiply::Way way, unsigned seed, Bytes* output) {
+Status products(Multiply::Way way, unsigned seed, Output* output) {
   Room room;
   const auto* const a = room.take(smallIntegers(64 * 128, seed));
   const auto* const b = room.take(smallIntegers(128 * 128, seed + 1));
@@ -190,11 +200,36 @@ Status products(Multiply::Way way, unsigned seed, Bytes* output) {
   INTERNEVO_RETURN_IF_ERROR(mapOf(a, 128, 64, 1, 1, 64, &kernel.a));
   INTERNEVO_RETURN_IF_ERROR(mapOf(b, 128, 128, 1, 1, 128, &kernel.b));
   INTERNEVO_RETURN_IF_ERROR(start(kernel, "multiply"));
-  room.read(d, count, output);
+  room.read("product", d, count, static_cast<std::size_t>(Multiply::columnsOf(way)), output);
   return room.status;
 }
 
-Status boxes(unsigned seed, Bytes* output) {
+template <int kHead>
+Status attentionProducts(unsigned seed, Output* output) {
+  using Kernel = AttentionProducts<kHead>;
+  constexpr std::size_t kKeys = Kernel::kKeys, kQueries = Kernel::kQueries;
+  Room room;
+  const auto* const keys = room.take(smallIntegers(kKeys * kHead, seed));
+  const auto* const queries = room.take(smallIntegers(kQueries * kHead, seed + 1));
+  Kernel kernel;
+  kernel.square = room.take(std::vector<float>(64 * kKeys));
+  kernel.weighted = room.take(std::vector<float>(64 * kHead));
+  kernel.scores = room.take(std::vector<float>(kKeys * kQueries));
+  kernel.gKeys = room.take(std::vector<float>(kKeys * kHead));
+  kernel.gQueries = room.take(std::vector<float>(kQueries * kHead));
+  INTERNEVO_RETURN_IF_ERROR(room.status);
+  INTERNEVO_RETURN_IF_ERROR(mapOf(keys, kHead, kKeys, 1, 1, kKeys, &kernel.keys));
+  INTERNEVO_RETURN_IF_ERROR(mapOf(queries, kHead, kQueries, 1, 1, kQueries, &kernel.queries));
+  INTERNEVO_RETURN_IF_ERROR(start(kernel, "attention products"));
+  room.read("keys by keys", kernel.square, 64 * kKeys, kKeys, output);
+  room.read("weighted keys", kernel.weighted, 64 * kHead, kHead, output);
+  room.read("scores", kernel.scores, kKeys * kQueries, kQueries, output);
+  room.read("gradient of keys", kernel.gKeys, kKeys * kHead, kHead, output);
+  room.read("gradient of queries", kernel.gQueries, kQueries * kHead, kHead, output);
+  return room.status;
+}
+
+Status boxes(unsigned seed, Output* output) {
   Room room;
   const auto* const data = room.take(smallIntegers(2 * 13 * 3 * 64, seed));  // [batch, rows, heads, 64]
   for (const int row : {0, 8, -3}) {
@@ -203,7 +238,7 @@ Status boxes(unsigned seed, Bytes* output) {
     Box kernel{{}, row, 2, 1, result};
     INTERNEVO_RETURN_IF_ERROR(mapOf(data, 64, 13, 3, 2, 8, &kernel.map));
     INTERNEVO_RETURN_IF_ERROR(start(kernel, "box"));
-    room.read(result, 512, output);
+    room.read("box", result, 512, 64, output);
   }
   return room.status;
 }
@@ -241,7 +276,7 @@ struct OrderedSums {
   }
 };
 
-Status bulk(unsigned seed, Bytes* output) {
+Status bulk(unsigned seed, Output* output) {
   constexpr std::int64_t kBlocks = 8;
   // Of very different sizes, so that another order of the sums shows.
   std::vector<float> values = smallFloats(256 * kBlocks, seed);
@@ -254,8 +289,8 @@ Status bulk(unsigned seed, Bytes* output) {
   std::int32_t* const flag = room.take(std::vector<std::int32_t>(4));
   INTERNEVO_RETURN_IF_ERROR(room.status);
   INTERNEVO_RETURN_IF_ERROR(start(OrderedSums{source, sums, copied, flag}, "bulk", kBlocks));
-  room.read(sums, 256, output);
-  room.read(copied, 256 * kBlocks, output);
+  room.read("sums", sums, 256, 256, output);
+  room.read("copies", copied, 256 * kBlocks, 256, output);
   return room.status;
 }
 
@@ -316,7 +351,7 @@ struct Handover {
   }
 };
 
-Status handover(unsigned seed, Bytes* output) {
+Status handover(unsigned seed, Output* output) {
   Room room;
   const auto* const data = room.take(smallIntegers(64 * 64 * Handover::kRounds, seed));
   float* const d = room.take(std::vector<float>(2 * 64 * 64));
@@ -324,7 +359,7 @@ Status handover(unsigned seed, Bytes* output) {
   Handover kernel{{}, d};
   INTERNEVO_RETURN_IF_ERROR(mapOf(data, 64, 64 * Handover::kRounds, 1, 1, 64, &kernel.map));
   INTERNEVO_RETURN_IF_ERROR(start(kernel, "handover"));
-  room.read(d, 2 * 64 * 64, output);
+  room.read("product of each warpgroup", d, 2 * 64 * 64, 64, output);
   return room.status;
 }
 
@@ -350,12 +385,12 @@ struct Endless {
   }
 };
 
-Status fault(const std::string& name, Bytes* output) {
+Status fault(const std::string& name, Output* output) {
   Room room;
   std::int32_t* const word = room.take(std::vector<std::int32_t>(1));
   INTERNEVO_RETURN_IF_ERROR(room.status);
   INTERNEVO_RETURN_IF_ERROR(name == "trap" ? start(Trap{}, "trap") : start(Endless{word}, "endless"));
-  room.read(word, 1, output);
+  room.read("word", word, 1, 1, output);
   return room.status;
 }
 
@@ -378,7 +413,7 @@ Status needed(const std::string& name) {
   return Status::success();
 }
 
-Status run(const std::string& name, unsigned seed, Bytes* output) {
+Status run(const std::string& name, unsigned seed, Output* output) {
   INTERNEVO_RETURN_IF_ERROR(needed(name));
   if (name == "mma") return fragments(seed, output);
   if (name == "cp-async") return copies(seed, output);
@@ -389,6 +424,8 @@ Status run(const std::string& name, unsigned seed, Bytes* output) {
   if (name == "wgmma-registers") return products(Multiply::fromRegisters, seed, output);
   if (name == "wgmma-transposed") return products(Multiply::transposedLeft, seed, output);
   if (name == "wgmma-inside-atom") return products(Multiply::insideAtom, seed, output);
+  if (name == "wgmma-heads-64") return attentionProducts<64>(seed, output);
+  if (name == "wgmma-heads-128") return attentionProducts<128>(seed, output);
   if (name == "tensor-copy") return boxes(seed, output);
   if (name == "bulk") return bulk(seed, output);
   if (name == "handover") return handover(seed, output);
@@ -400,16 +437,17 @@ Status run(const std::string& name, unsigned seed, Bytes* output) {
 
 }  // namespace internevo::cuda
 
-extern "C" __attribute__((visibility("default"))) int internevo_kernel_case_1(
+extern "C" __attribute__((visibility("default"))) int internevo_kernel_case_2(
     internevo::cuda::KernelCase* call) {
-  std::vector<unsigned char> output;
+  internevo::cuda::Output output;
   const internevo::Status status = internevo::cuda::run(call->name, call->seed, &output);
   std::string message = status.message();
-  call->writtenBytes = static_cast<std::int64_t>(output.size());
-  if (status.ok() && call->writtenBytes > call->outputBytes)
-    message = "no room for " + std::to_string(output.size()) + " bytes";
+  call->writtenBytes = static_cast<std::int64_t>(output.bytes.size());
+  if (status.ok() && (call->writtenBytes > call->outputBytes || output.layout.size() >= sizeof call->layout))
+    message = "no room for " + std::to_string(output.bytes.size()) + " bytes";
   if (message.empty()) {
-    std::memcpy(call->output, output.data(), output.size());
+    std::memcpy(call->output, output.bytes.data(), output.bytes.size());
+    std::memcpy(call->layout, output.layout.c_str(), output.layout.size() + 1);
     return 0;
   }
   const std::size_t length = std::min(message.size(), sizeof call->message - 1);

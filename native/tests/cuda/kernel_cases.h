@@ -23,6 +23,11 @@ constexpr KernelCaseName kKernelCases[] = {
     {"wgmma-transposed", "wgmma m64n64k16, both sides by columns", true},
     {"wgmma-inside-atom", "wgmma m64n32k16, 32 columns from 64 bytes inside the swizzle's atom (heads of 64)",
      true},
+    {"wgmma-heads-64",
+     "wgmma m64n128, n64 and n32 over heads of 64: all products of attention, scores stored by threads",
+     true},
+    {"wgmma-heads-128",
+     "wgmma m64n128 and n64 over heads of 128: all products of attention, scores stored by threads", true},
     {"tensor-copy", "cp.async.bulk.tensor: the 128-byte swizzle, zeros outside the tensor", true},
     {"bulk",
      "cp.async.bulk to shared memory, cp.reduce.async.bulk and bulk stores from it, in the order of blocks",
@@ -38,9 +43,11 @@ struct KernelCase {
   unsigned char* output = nullptr;
   std::int64_t outputBytes = 0, writtenBytes = 0;
   char message[512] = "";
+  /// A line for each tensor of the output, in order: "name type columns elements"; type f32, bf16, u32 or i32.
+  char layout[1024] = "";
 };
 /// Returns 0; 1 with a message; 2 with one where this GPU has no such instructions.
 using RunKernelCase = int (*)(KernelCase*);
-constexpr const char* kRunKernelCaseName = "internevo_kernel_case_1";
+constexpr const char* kRunKernelCaseName = "internevo_kernel_case_2";
 
 }  // namespace internevo::cuda

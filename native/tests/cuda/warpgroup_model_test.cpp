@@ -62,6 +62,59 @@ TEST(WarpgroupModel, ProductsAreThoseOfTheMatrices) {
   model::setThreadOrder(0);
 }
 
+/// rows [n, k] · columns, as float32 sums of numbers that bfloat16 holds.
+std::vector<float> product(const std::vector<float>& a, const std::vector<float>& b, std::size_t rows,
+                           std::size_t sum, std::size_t columns, bool byRows) {
+  std::vector<float> result(rows * columns);
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = 0; j < columns; ++j) {
+      for (std::size_t k = 0; k < sum; ++k)
+        result[i * columns + j] += a[i * sum + k] * (byRows ? b[j * sum + k] : b[k * columns + j]);
+    }
+  }
+  return result;
+}
+std::vector<float> rounded(std::vector<float> values) {
+  for (float& v : values) v = floatFromBfloat16(bfloat16FromFloat(v));
+  return values;
+}
+
+template <int kHead>
+void expectAttentionProducts() {
+  using Kernel = AttentionProducts<kHead>;
+  constexpr std::size_t kKeys = Kernel::kKeys, kQueries = Kernel::kQueries;
+  const auto keys = smallIntegers(kKeys * kHead, 1), queries = smallIntegers(kQueries * kHead, 2);
+  std::vector<float> k(keys.size()), q(queries.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) k[i] = at(keys, i);
+  for (std::size_t i = 0; i < queries.size(); ++i) q[i] = at(queries, i);
+  std::vector<float> square(64 * kKeys), weighted(64 * kHead), scores(kKeys * kQueries), gKeys(kKeys * kHead),
+      gQueries(kQueries * kHead);
+  const Kernel kernel{mapOf(keys.data(), kHead, kKeys, 1, 1, kKeys),
+                      mapOf(queries.data(), kHead, kQueries, 1, 1, kQueries),
+                      square.data(),
+                      weighted.data(),
+                      scores.data(),
+                      gKeys.data(),
+                      gQueries.data()};
+  for (int order = 0; order < 3; ++order) {
+    model::setThreadOrder(order);
+    const Status status = launch({}, {1, 1, 1, Kernel::kSharedBytes}, kernel, "attention products");
+    ASSERT_TRUE(status.ok()) << status.message();
+    const std::vector<float> later(k.begin() + 64 * kHead, k.end());
+    EXPECT_EQ(square, product(later, k, 64, kHead, kKeys, true));
+    EXPECT_EQ(weighted, product(rounded(square), k, 64, kKeys, kHead, false));
+    EXPECT_EQ(scores, product(k, q, kKeys, kHead, kQueries, true));
+    EXPECT_EQ(gKeys, product(rounded(scores), q, kKeys, kQueries, kHead, false));
+    std::vector<float> transposed(scores.size());
+    for (std::size_t i = 0; i < scores.size(); ++i)
+      transposed[i % kQueries * kKeys + i / kQueries] = scores[i];
+    EXPECT_EQ(gQueries, product(rounded(transposed), k, kQueries, kKeys, kHead, false));
+  }
+  model::setThreadOrder(0);
+}
+TEST(WarpgroupModel, ProductsOfHeadsOf64AreThoseOfTheMatrices) { expectAttentionProducts<64>(); }
+TEST(WarpgroupModel, ProductsOfHeadsOf128AreThoseOfTheMatrices) { expectAttentionProducts<128>(); }
+
 TEST(WarpgroupModel, BoxesAreSwizzledAndZeroOutsideTheTensor) {
   const auto data = smallIntegers(2 * 13 * 3 * 64, 3);  // [batch, rows, heads, 64]
   const TensorMap map = mapOf(data.data(), 64, 13, 3, 2, 8);

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { requiredMeasurements } from "@internevo/cost-model";
+import { requiredMeasurements, unionOf } from "@internevo/cost-model";
 import {
   choiceOf,
   DEFAULT_TRIAL_REPEATS,
@@ -14,7 +14,6 @@ import {
 } from "@internevo/domain";
 import { datasetOf, observePlan, profileOf, type Place } from "./measure.ts";
 import { fastestOf, INTERNEVO, SYSTEMS, type System } from "./systems.ts";
-import { unionOf } from "./union.ts";
 import { triedOf } from "./tried.ts";
 
 export interface CompareOptions extends Place {

@@ -1,108 +1,17 @@
 // docs/benchmarks/gpu.md out of the lines of JSON that gpu-check left: what passed, and every figure with the clocks it was measured at.
+import { formatInteger, quantile, validate, type JobSpec, type Plan } from "@internevo/domain";
+import {
+  fieldsOf,
+  listOf,
+  numberOf,
+  PlanAnswerSchema,
+  textOf,
+  type CaseLine,
+  type CheckResults,
+  type Fields,
+  type Value,
+} from "@internevo/profiles";
 import { table } from "./report.ts";
-
-type Value =
-  string | number | boolean | null | undefined | readonly Value[] | { readonly [name: string]: Value };
-type Fields = Readonly<Record<string, Value>>;
-
-/** A line of a file of results. `seconds` is the case's own; `gpu` what NVML said while it ran. */
-export interface CaseLine {
-  readonly case: string;
-  readonly command: string;
-  readonly what: string;
-  readonly outcome: string;
-  readonly message: string;
-  readonly seconds: number | undefined;
-  readonly plannedSeconds: number;
-  readonly at: string;
-  readonly result: Fields;
-  readonly versions: Fields;
-  readonly gpu: Fields;
-}
-
-export interface RunLine {
-  readonly at: string;
-  readonly device: string;
-  readonly build: string;
-  readonly small: boolean;
-  readonly commandLine: string;
-  readonly versions: Fields;
-  readonly gpu: Fields;
-}
-
-export interface GpuResults {
-  readonly runs: readonly RunLine[];
-  /** The last line of each case. */
-  readonly cases: readonly CaseLine[];
-}
-
-const fieldsOf = (value: Value): Fields =>
-  typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : {};
-const listOf = (value: Value): readonly Fields[] =>
-  Array.isArray(value) ? (value as readonly Value[]).map(fieldsOf) : [];
-const textOf = (value: Value): string =>
-  typeof value === "string" || typeof value === "number" ? String(value) : "";
-const numberOf = (value: Value): number | undefined => (typeof value === "number" ? value : undefined);
-
-/**
- * Reads the text of files of results, in the order in which they were made; a line that was cut off by a node's end is passed over.
- * @throws Error where results are of different builds or devices, or there are none.
- */
-export function readGpuResults(
-  files: readonly { readonly name: string; readonly text: string }[],
-): GpuResults {
-  const runs: RunLine[] = [];
-  const cases = new Map<string, CaseLine>();
-  for (const { name, text } of files) {
-    for (const line of text.split("\n")) {
-      let fields: Fields;
-      try {
-        fields = fieldsOf(JSON.parse(line) as Value);
-      } catch {
-        continue;
-      }
-      if (fields["event"] === "run") {
-        const identity = fieldsOf(fields["identity"]);
-        const run: RunLine = {
-          at: textOf(fields["at"]),
-          device: textOf(identity["device"]),
-          build: textOf(identity["build"]),
-          small: identity["small"] === true,
-          commandLine: textOf(fields["commandLine"]),
-          versions: fieldsOf(fields["versions"]),
-          gpu: fieldsOf(fields["gpu"]),
-        };
-        const [first] = runs;
-        if (first && (first.device !== run.device || first.build !== run.build)) {
-          throw new Error(
-            `${name} is of ${run.device}, build ${run.build}; the files before it are of ${first.device}, build ${first.build}: give files of one build and one GPU`,
-          );
-        }
-        runs.push(run);
-      } else if (fields["event"] === "case") {
-        const id = textOf(fields["case"]);
-        cases.set(id, {
-          case: id,
-          command: textOf(fields["command"]),
-          what: textOf(fields["what"]),
-          outcome: textOf(fields["outcome"]),
-          message: textOf(fields["message"]),
-          seconds: numberOf(fields["seconds"]),
-          plannedSeconds: numberOf(fields["plannedSeconds"]) ?? 0,
-          at: textOf(fields["at"]),
-          result: fieldsOf(fields["result"]),
-          versions: fieldsOf(fields["versions"]),
-          gpu: fieldsOf(fields["gpu"]),
-        });
-      }
-    }
-  }
-  if (runs.length === 0 || cases.size === 0)
-    throw new Error(
-      `no results in ${files.map(({ name }) => name).join(", ")}: give files that gpu-check wrote with --out`,
-    );
-  return { runs, cases: [...cases.values()] };
-}
 
 const shown = (value: number | undefined, digits = 1, unit = ""): string =>
   value === undefined ? "" : `${value.toFixed(digits)}${unit}`;
@@ -122,10 +31,10 @@ const clocks = ({ gpu }: CaseLine): string[] => [
 type Row = readonly string[];
 const section = (title: string, header: Row, rows: readonly Row[]): string =>
   rows.length === 0 ? "" : `## ${title}\n\n${table(header, rows)}\n`;
-const measuredCases = (results: GpuResults, prefix: string): readonly CaseLine[] =>
+const measuredCases = (results: CheckResults, prefix: string): readonly CaseLine[] =>
   results.cases.filter(({ case: name, result }) => name.startsWith(prefix) && Object.keys(result).length > 0);
 
-function outcomes({ cases }: GpuResults): string {
+function outcomes({ cases }: CheckResults): string {
   const commands = [...new Set(cases.map(({ command }) => command))];
   const kinds = ["passed", "absent", "failed", "crashed", "timed-out", "left-out", "interrupted"];
   const rows = commands.map((command) => {
@@ -148,7 +57,7 @@ function outcomes({ cases }: GpuResults): string {
   return section("Outcomes", ["command", ...kinds, "took", "planned"], rows);
 }
 
-const notPassed = ({ cases }: GpuResults): string =>
+const notPassed = ({ cases }: CheckResults): string =>
   section(
     "What did not pass",
     ["case", "outcome", "why"],
@@ -157,7 +66,7 @@ const notPassed = ({ cases }: GpuResults): string =>
       .map(({ case: name, outcome, message }) => [`\`${name}\``, outcome, cell(message)]),
   );
 
-function comparisons(results: GpuResults): string {
+function comparisons(results: CheckResults): string {
   const rows = results.cases.flatMap((each) =>
     listOf(each.result["comparisons"]).map((row) => [
       `\`${each.case}\``,
@@ -171,7 +80,7 @@ function comparisons(results: GpuResults): string {
   return section("Errors against references", ["case", "precision", "against", "error", "limit", ""], rows);
 }
 
-const goals = ({ cases }: GpuResults): string =>
+const goals = ({ cases }: CheckResults): string =>
   section(
     "Goals",
     ["goal", "reached", "aim", ""],
@@ -185,7 +94,7 @@ const goals = ({ cases }: GpuResults): string =>
     ),
   );
 
-function times(results: GpuResults): string {
+function times(results: CheckResults): string {
   const rows = results.cases.flatMap((each) =>
     listOf(each.result["times"]).map((row) => [
       `\`${each.case}\``,
@@ -199,7 +108,7 @@ function times(results: GpuResults): string {
 }
 
 /** Steps beside the sum of their kernels, where both were measured at a length. */
-function steps(results: GpuResults): string {
+function steps(results: CheckResults): string {
   const kernelSeconds = new Map(
     measuredCases(results, "kernels.").map(({ result }) => [
       numberOf(result["sequenceLengthTokens"]),
@@ -243,24 +152,104 @@ function steps(results: GpuResults): string {
   );
 }
 
-function plans(results: GpuResults): string {
-  const rows = measuredCases(results, "plan.").map((each) => {
-    const { result } = each;
-    const planned = numberOf(result["plannedBytes"]);
-    return [
-      `\`${each.case}\``,
-      textOf(result["microBatchSize"]),
-      textOf(result["microBatches"]),
-      result["recompute"] === true ? "all" : "none",
-      shown(planned === undefined ? undefined : planned / 2 ** 30, 1, " GiB"),
-      result["refused"] === true ? "refused" : milliseconds(numberOf(result["medianStepSeconds"])),
-      ...clocks(each),
-    ];
-  });
-  return section("Plans", ["case", "b", "n", "recomputed", "planned", "step", ...CLOCK_COLUMNS], rows);
+/** What a prediction of a plan is compared by. */
+export interface PredictedPlan {
+  readonly stepTimeSeconds: number;
+  readonly peakMemoryBytes: number;
+}
+export interface GpuPageOptions {
+  /** Predicts the plans anew, with the profile of this name; without it predictions are those of the kit. */
+  readonly predictor?: {
+    readonly profile: string;
+    readonly predict: (spec: JobSpec, plan: Plan, threadsPerRank: number) => PredictedPlan;
+  };
 }
 
-function peers(results: GpuResults): string {
+const gibibytes = (bytes: number | undefined): string =>
+  shown(bytes === undefined ? undefined : bytes / 2 ** 30, 2, " GiB");
+/** Of a prediction: how far it is from what was measured, in per cent of that. */
+const errorPercent = (predicted: number, measured: number | undefined): number | undefined =>
+  measured === undefined ? undefined : 100 * (predicted / measured - 1);
+const signed = (percent: number | undefined): string =>
+  percent === undefined ? "" : `${percent < 0 ? "" : "+"}${percent.toFixed(1)}%`;
+const medianOf = (values: readonly number[]): number | undefined =>
+  values.length === 0 ? undefined : quantile(values, 0.5);
+
+/** Plans of the kit: predicted beside measured. */
+function plans(results: CheckResults, { predictor }: GpuPageOptions): string {
+  const tried = measuredCases(results, "plan.").map((line) => {
+    const answer = validate(PlanAnswerSchema, line.result, "profile-invalid", line.case);
+    const { piece, medianStepSeconds: seconds, peakMemoryBytes: bytes } = answer;
+    const predicted =
+      predictor?.predict(piece.spec, piece.plan, answer.kit.threadsPerRank) ?? piece.predicted;
+    return {
+      line,
+      answer,
+      predicted,
+      time: errorPercent(predicted.stepTimeSeconds, seconds),
+      memory: errorPercent(predicted.peakMemoryBytes, bytes),
+    };
+  });
+  const [first] = tried;
+  if (!first) return "";
+  const rows = tried.map(({ line, answer, predicted, time, memory }) => {
+    const { plan, label, spec } = answer.piece;
+    const recomputed = plan.recompute ? spec.model.layers : (plan.recomputeLayers ?? 0);
+    return [
+      `\`${line.case}\``,
+      String(plan.microBatchSize),
+      String(plan.microBatches),
+      String(recomputed),
+      milliseconds(predicted.stepTimeSeconds),
+      answer.refused === true ? "refused" : milliseconds(answer.medianStepSeconds),
+      signed(time),
+      gibibytes(predicted.peakMemoryBytes),
+      gibibytes(answer.peakMemoryBytes),
+      signed(memory),
+      `\`${label}\``,
+      ...clocks(line),
+    ];
+  });
+  const absolute = (errors: readonly (number | undefined)[]): number | undefined =>
+    medianOf(errors.flatMap((error) => (error === undefined ? [] : [Math.abs(error)])));
+  const spec = first.answer.piece.spec;
+  const intro = `${spec.model.layers} layers of ${spec.model.name} at ${formatInteger(spec.sequenceLengthTokens)} tokens, ${formatInteger(spec.globalBatchTokens)} tokens a step. Predicted with profile ${predictor?.profile ?? first.answer.piece.predicted.profile}. The median error is ${shown(absolute(tried.map(({ time }) => time)), 1, "%")} of the time and ${shown(absolute(tried.map(({ memory }) => memory)), 1, "%")} of the memory.`;
+  const header = [
+    "case",
+    "b",
+    "n",
+    "recomputed layers",
+    "predicted time",
+    "measured time",
+    "error",
+    "predicted memory",
+    "measured memory",
+    "error",
+    "plan",
+    ...CLOCK_COLUMNS,
+  ];
+  return `## Plans: predicted beside measured\n\n${intro}\n\n${table(header, rows)}\n`;
+}
+
+/** Ten steps of the same layers by each kind of attention's kernels. */
+function losses(results: CheckResults): string {
+  const curves = measuredCases(results, "steps.7b.").map(({ result }) => ({
+    kernels: textOf(result["kernels"]),
+    losses: Array.isArray(result["losses"]) ? (result["losses"] as readonly Value[]).map(numberOf) : [],
+  }));
+  const steps = Math.max(0, ...curves.map((curve) => curve.losses.length));
+  const rows = Array.from({ length: steps }, (_, step) => [
+    String(step + 1),
+    ...curves.map((curve) => shown(curve.losses[step], 6)),
+  ]);
+  return section(
+    "Ten steps of two layers of a 7B: losses by kernels of attention",
+    ["step", ...curves.map(({ kernels }) => kernels)],
+    rows,
+  );
+}
+
+function peers(results: CheckResults): string {
   const ours = new Map(
     measuredCases(results, "ours.").map((each) => [numberOf(each.result["sequenceLengthTokens"]), each]),
   );
@@ -294,7 +283,7 @@ function peers(results: GpuResults): string {
   );
 }
 
-function longest(results: GpuResults): string {
+function longest(results: CheckResults): string {
   const ours = results.cases.find(({ case: name }) => name === "longest.ours");
   const theirs = results.cases.find(({ case: name }) => name === "longest.torch");
   const rows: Row[] = [];
@@ -318,7 +307,7 @@ function longest(results: GpuResults): string {
 }
 
 /** The page's figures as Markdown. */
-export function gpuPageBody(results: GpuResults): string {
+export function gpuPageBody(results: CheckResults, options: GpuPageOptions = {}): string {
   const [first] = results.runs;
   if (!first) throw new Error("no run among the results");
   const versions = Object.entries(first.versions)
@@ -336,7 +325,8 @@ export function gpuPageBody(results: GpuResults): string {
     notPassed(results),
     goals(results),
     steps(results),
-    plans(results),
+    plans(results, options),
+    losses(results),
     peers(results),
     longest(results),
     times(results),

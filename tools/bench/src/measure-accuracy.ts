@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { requiredMeasurements } from "@internevo/cost-model";
+import { requiredMeasurements, unionOf } from "@internevo/cost-model";
 import {
   isDisturbed,
   planLabel,
@@ -11,7 +11,6 @@ import {
 import { planJob } from "@internevo/search";
 import { statisticsOf, type Compared, type Statistics } from "./accuracy-statistics.ts";
 import { datasetOf, profileOf, runPlan, type Place } from "./measure.ts";
-import { unionOf } from "./union.ts";
 
 export interface AccuracyOptions extends Place {
   readonly directory: string;

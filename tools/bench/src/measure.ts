@@ -25,8 +25,8 @@ import {
   trainerConfig,
   trainerIn,
   type Dataset,
-  type ProbeEffort,
 } from "@internevo/launcher";
+import { DEFAULT_MOST_SPREAD_PERCENT, type ProbeEffort } from "@internevo/profiles";
 import { parse } from "yaml";
 
 /** What the benchmarks of this folder share: real ranks of this machine, without services. */
@@ -97,7 +97,11 @@ export async function profileOf(
     threadsPerRank: THREADS_PER_RANK,
     effort,
     // As services measure by default.
-    limits: { mostSpreadPercent: 100, mostOthersPercent: DEFAULT_MOST_OTHERS_PERCENT, againSeconds: 60 },
+    limits: {
+      mostSpreadPercent: DEFAULT_MOST_SPREAD_PERCENT,
+      mostOthersPercent: DEFAULT_MOST_OTHERS_PERCENT,
+      againSeconds: 60,
+    },
     runDirectory: join(directory, "probe"),
     signal,
     timeoutSeconds: 900,

@@ -1,7 +1,6 @@
-import { requiredMeasurements } from "@internevo/cost-model";
+import { requiredMeasurements, unionOf } from "@internevo/cost-model";
 import { expect, it } from "vitest";
 import { modelsFrom, smallJob } from "./small-jobs.ts";
-import { unionOf } from "./union.ts";
 
 const needs = modelsFrom("llama-0.8m,llama-3.4m").map((model) =>
   requiredMeasurements(

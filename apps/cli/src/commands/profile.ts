@@ -9,6 +9,7 @@ import { addList } from "../lists.ts";
 import { createProgress, followJob } from "../progress.ts";
 import { profileId } from "../resolve.ts";
 import { addProfileFiles } from "./profile-files.ts";
+import { addProfileKit } from "./profile-kit.ts";
 import { jobText, profilesTable, profileText } from "../views.ts";
 
 export function addProfile(program: Command, context: Context): void {
@@ -83,6 +84,7 @@ export function addProfile(program: Command, context: Context): void {
       else output.data(profileText(record, output.colors));
     });
   addProfileFiles(profile, context);
+  addProfileKit(profile, context);
 }
 
 /** A job that names a profile measures nothing, which is not what is asked for here. */

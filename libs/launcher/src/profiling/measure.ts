@@ -2,35 +2,35 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { measurementCount, noisyMeasurements, type Measurements } from "@internevo/cost-model";
-import { NATIVE_PROTOCOL, type ProbeConfig, type ProbeEvent } from "@internevo/contracts";
+import type { ProbeEvent } from "@internevo/contracts";
 import {
-  disturbancesOf,
   formatBytes,
   formatCounted,
   ProfileSchema,
   schedulerOf,
-  usesGpus,
   validate,
   type Cluster,
   type Failure,
   type HostUse,
-  type Placement,
   type Profile,
 } from "@internevo/domain";
+import {
+  assembleProfile,
+  clusterRankCount,
+  completedProfile,
+  hostsOfProbe,
+  mergeProfiles,
+  probeConfig,
+  qualityOf,
+  SLICE_ROUNDS,
+  type NoiseLimits,
+  type ProbeEffort,
+} from "@internevo/profiles";
 import type { OnQueue } from "../launch-options.ts";
 import { launcherOf, launchRanks, launchTarget } from "../launchers.ts";
 import type { Probe, Trainer } from "../programs.ts";
-import { collectiveCurves, mergeProfiles } from "./measurements.ts";
-import { marked, qualityOf, type NoiseLimits } from "./quality.ts";
 import { measureRuntime } from "./runtime.ts";
-import { measureSlices, SLICE_ROUNDS } from "./slices.ts";
-
-/** How long the probe may take for one point, and how even its samples should be. */
-export interface ProbeEffort {
-  readonly minimumSamples: number;
-  readonly maximumSecondsPerPoint: number;
-  readonly targetRelativeSpread: number;
-}
+import { measureSlices } from "./slices.ts";
 
 export interface MeasureProfileOptions {
   readonly probe: Probe;
@@ -61,147 +61,12 @@ export type MeasureProfileOutcome =
   | { readonly status: "stopped" }
   | { readonly status: "failed"; readonly failure: Failure };
 
-/** Names, among a profile's versions, of the probe's identity and of the threads that a rank computed with. */
-export const PROBE_VERSION = "internevo-probe";
-export const THREADS_VERSION = "threads-per-rank";
-
 /** The probe's identity: a profile that another build measured is not fresh. */
 export async function programDigest(program: { readonly path: string }): Promise<string> {
   return createHash("sha256")
     .update(await readFile(program.path))
     .digest("hex")
     .slice(0, 16);
-}
-
-/** Ranks of a cluster: one a device. */
-export const clusterRankCount = (cluster: Cluster): number => cluster.nodes * cluster.gpusPerNode;
-
-export function probeConfig(
-  options: Pick<MeasureProfileOptions, "needed" | "threadsPerRank" | "effort" | "cluster">,
-): ProbeConfig {
-  const { needed, threadsPerRank, effort, cluster } = options;
-  return {
-    protocol: NATIVE_PROTOCOL,
-    threadsPerRank,
-    minimumSamples: effort.minimumSamples,
-    maximumSeconds: effort.maximumSecondsPerPoint,
-    targetRelativeSpread: effort.targetRelativeSpread,
-    collectives: needed.collectives.map(({ op, bytes, groups, placement }) => ({
-      op,
-      bytes,
-      groups,
-      placement,
-    })),
-    modules: [...needed.modules],
-    overlaps: needed.overlaps.map(({ module, collective: { op, bytes, groups, placement } }) => ({
-      module,
-      collective: { op, bytes, groups, placement },
-    })),
-    device: true,
-    ...(usesGpus(cluster) ? { deviceKind: "cuda" as const } : {}),
-  };
-}
-
-type EventNamed<Name extends ProbeEvent["event"]> = Extract<ProbeEvent, { event: Name }>;
-const named = <Name extends ProbeEvent["event"]>(
-  events: readonly ProbeEvent[],
-  name: Name,
-): EventNamed<Name>[] => events.filter((event): event is EventNamed<Name> => event.event === name);
-
-/** The best rate that any product of a precision reached: on a busy machine the probe's own large product may have been disturbed more than a module. */
-function peakOf(events: readonly ProbeEvent[], precision: "fp32" | "bf16", largeProduct: number): number {
-  const rates = named(events, "module").flatMap(({ shape, flops, p10Seconds }) =>
-    shape.module === "linear" && shape.precision === precision ? [flops / p10Seconds] : [],
-  );
-  return Math.max(largeProduct, ...rates);
-}
-
-/** Readable, and apart from others of the day: `this-machine 2026-01-31 18:05 UTC`. A name is the same for all readers, so its zone is fixed. */
-export const profileName = (clusterName: string, measuredAt: Date): string =>
-  `${clusterName} ${measuredAt.toISOString().slice(0, 16).replace("T", " ")} UTC`;
-
-/** What the probe said, as a profile. */
-export function assembleProfile(options: {
-  events: readonly ProbeEvent[];
-  cluster: Cluster;
-  digest: string;
-  threadsPerRank: number;
-  command: string;
-  measuredAt: Date;
-  seconds: number;
-  runtimeBytes: number;
-  overlapPlacements: readonly Placement[];
-}): Profile {
-  const {
-    events,
-    runtimeBytes,
-    overlapPlacements,
-    cluster,
-    digest,
-    threadsPerRank,
-    command,
-    measuredAt,
-    seconds,
-  } = options;
-  const [device] = named(events, "device");
-  if (!device) throw new Error("the probe ended without describing the device");
-  const profile: Profile = {
-    schemaVersion: 1,
-    name: profileName(cluster.name, measuredAt),
-    cluster: {
-      nodes: cluster.nodes,
-      gpusPerNode: cluster.gpusPerNode,
-      memoryPerGpuBytes: cluster.memoryPerGpuBytes,
-    },
-    device: {
-      name: device.name,
-      peakFlopsPerSecondFp32: peakOf(events, "fp32", device.peakFlopsPerSecondFp32),
-      peakFlopsPerSecondBf16: peakOf(events, "bf16", device.peakFlopsPerSecondBf16),
-      memoryBandwidthBytesPerSecond: device.memoryBandwidthBytesPerSecond,
-      runtimeBytes,
-    },
-    executor: { forwardOverlap: "none", backwardOverlap: "none" },
-    collectives: collectiveCurves(named(events, "collective")),
-    modules: named(events, "module").map(({ shape, medianSeconds, p10Seconds, p90Seconds, samples }) => ({
-      shape,
-      medianSeconds,
-      p10Seconds,
-      p90Seconds,
-      samples,
-    })),
-    // The probe answers in the order in which it was asked.
-    overlaps: named(events, "overlap").map(
-      ({ shape, op, bytes, groupSize, slowdown, aloneComputeSeconds, aloneCommunicationSeconds }, index) => {
-        const placement = overlapPlacements[index];
-        return {
-          shape,
-          op,
-          bytes,
-          groupSize,
-          ...(placement === undefined ? {} : { placement }),
-          slowdown,
-          computeSeconds: aloneComputeSeconds,
-          communicationSeconds: aloneCommunicationSeconds,
-        };
-      },
-    ),
-    provenance: {
-      source: "measured by internevo-probe",
-      measuredAt: measuredAt.toISOString(),
-      versions: {
-        [PROBE_VERSION]: digest,
-        [THREADS_VERSION]: String(threadsPerRank),
-        compiler: device.compiler,
-        ...device.libraries,
-      },
-      command,
-      notes: [
-        `${device.cores} cores, ${device.isa}, on ${device.hosts.join(", ")}`,
-        `took ${seconds.toFixed(1)} s`,
-      ],
-    },
-  };
-  return validate(ProfileSchema, profile, "profile-invalid", "the measured profile");
 }
 
 /** Noisy points are measured again at most so often, where the budget lasts. */
@@ -296,8 +161,7 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
         failure: { code: "internal", message: `the probe measured ${said} of ${probed} points` },
       };
     const command = `${launcherOf(cluster).startWords(ranks)} internevo-probe --config ${options.runDirectory}/config.json`;
-    const hosts = named(events, "hosts").flatMap((event) => event.hosts);
-    const besideProbe = disturbancesOf(hosts, limits.mostOthersPercent);
+    const hosts = hostsOfProbe(events);
     const composed = assembleProfile({
       events,
       cluster,
@@ -312,6 +176,7 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
     const sliced = await measureSlices({
       ...place,
       trainer: options.trainer,
+      cluster,
       slices: wanted.slices,
       device: composed.device,
       secondsPerSlice: options.effort.maximumSecondsPerPoint,
@@ -322,26 +187,14 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
         ),
     });
     if (sliced.status !== "measured") return sliced;
-    const disturbed = besideProbe.length > 0;
-    const profile: Profile = {
-      ...composed,
-      modules: marked(composed.modules, disturbed, limits),
-      collectives: composed.collectives.map((curve) => ({
-        ...curve,
-        points: marked(curve.points, disturbed, limits),
-      })),
-      overlaps: marked(composed.overlaps, disturbed, limits),
-      slices: sliced.slices.flatMap(({ disturbances, ...slice }) =>
-        marked([slice], disturbances.length > 0, limits),
-      ),
-      provenance: { ...composed.provenance, notes: [...composed.provenance.notes, ...sliced.notes] },
-    };
-    return {
-      status: "measured",
-      profile,
+    const completed = completedProfile({
+      composed,
       hosts,
-      disturbances: [...besideProbe, ...sliced.slices.flatMap(({ disturbances }) => disturbances)],
-    };
+      slices: sliced.slices,
+      notes: sliced.notes,
+      limits,
+    });
+    return { status: "measured", hosts, ...completed };
   };
 
   const begin = performance.now();

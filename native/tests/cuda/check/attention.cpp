@@ -158,13 +158,15 @@ Outcome checkAttentionChoice(CaseRun& run) {
   return status.ok() ? Outcome::passed : Outcome::failed;
 }
 
-Outcome checkAttentionAgainstTorch(CaseRun& run) {
+Outcome checkAttentionAgainstTorch(CaseRun& run, const std::string& kernels) {
+  const auto kind = open(kernels);
   const Peer peer(run.small(), "torch_attention.py");
   if (!peer.absent().empty()) throw CannotRun(Outcome::absent, peer.absent());
   const AttentionShape shape =
       run.small() ? AttentionShape{1, 130, 2, 1, 64} : AttentionShape{1, 16384, 8, 2, 128};
-  Attention attention(run.device(), shape);
+  Attention attention(*kind, shape);
   Status status = attention.compute();
+  if (declined(kernels, status.message())) throw CannotRun(Outcome::absent, status.message());
   const trainer::testing::TemporaryDirectory folder;
   const std::pair<const char*, View> files[] = {
       {"q", attention.q}, {"k", attention.k},   {"v", attention.v},   {"gO", attention.gO},

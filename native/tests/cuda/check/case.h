@@ -85,8 +85,8 @@ constexpr CheckCommand kCommands[] = {
 /// Seconds of a command, unless it is told otherwise.
 constexpr double kCommandSeconds = 540;
 
-/// All cases in the order in which they run. `small`: for a model of a device.
-std::vector<CheckCase> checkCases(bool small);
+/// All cases in the order in which they run. `small`: for a model of a device. `kit`: null, or one whose pieces are cases too.
+std::vector<CheckCase> checkCases(bool small, const Json& kit);
 /// Cases that trap, hang, die or take all memory, for tests of the driver.
 std::vector<CheckCase> faultCases();
 
@@ -103,12 +103,14 @@ Outcome timeAttentionKernels(CaseRun& run, const std::string& kernels);
 /// The same call twice gives the same bits.
 Outcome checkAttentionTwice(CaseRun& run, const std::string& kernels);
 Outcome checkAttentionChoice(CaseRun& run);
-Outcome checkAttentionAgainstTorch(CaseRun& run);
+Outcome checkAttentionAgainstTorch(CaseRun& run, const std::string& kernels);
 Outcome checkSanitizer(CaseRun& run, const std::string& tool);
 /// A test of cuda_program_test on this library.
 Outcome checkProgramTest(CaseRun& run, const std::string& test, bool ranksShare);
 /// Ten steps of two layers with one kind of attention's kernels, against the CPU's.
 Outcome checkTenSteps(CaseRun& run, const std::string& kernels);
+/// Ten steps of two layers of the 7B with each kind of attention's kernels: the losses side by side.
+Outcome compareTenSteps(CaseRun& run, const std::string& kernels);
 Outcome timeProducts(CaseRun& run);
 Outcome timeStreams(CaseRun& run);
 
@@ -119,8 +121,6 @@ struct StepWanted {
 };
 /// LLaMA-7B's layers, as many as fit, with as few of them recomputed as memory asks for.
 Outcome timeStep(CaseRun& run, const StepWanted& wanted);
-Outcome timePlan(CaseRun& run, std::int64_t microBatchSize, std::int64_t microBatches, bool recompute);
-Outcome probeModel(CaseRun& run, std::int64_t sequence);
 
 Outcome timeOurs(CaseRun& run, std::int64_t sequence);
 Outcome timeTorch(CaseRun& run, std::int64_t sequence, const std::string& attention);

@@ -3,6 +3,7 @@
 
 #include "cuda/check/case.h"
 #include "cuda/check/harness.h"
+#include "cuda/check/kit.h"
 #include "cuda/kernel_cases.h"
 
 namespace internevo::check {
@@ -57,10 +58,19 @@ void truth(bool small, List* list) {
     }
   }
   list->add("attention.choice", 5, "which kernels a run would take, by trying them", checkAttentionChoice);
-  list->add("attention.torch", 20, "16384 tokens against PyTorch in float32", checkAttentionAgainstTorch);
+  for (const std::string kernels : kKernels) {
+    list->add("attention.torch." + kernels, 15, "16384 tokens by " + kernels + " against PyTorch in float32",
+              [kernels](CaseRun& run) { return checkAttentionAgainstTorch(run, kernels); });
+  }
   for (const std::string kernels : kKernels) {
     list->add("twice." + kernels, 4, "attention twice: the same bits",
               [kernels](CaseRun& run) { return checkAttentionTwice(run, kernels); });
+  }
+  for (const std::string kernels : kKernels) {
+    list->add(
+        "steps.7b." + kernels, 12,
+        "ten steps of two layers of a 7B, attention by " + kernels + ", beside the other kernels' losses",
+        [kernels](CaseRun& run) { return compareTenSteps(run, kernels); });
   }
   for (const std::string kernels : kKernels) {
     list->add("steps." + kernels, 9,
@@ -90,7 +100,7 @@ void truth(bool small, List* list) {
   }
 }
 
-void step(List* list) {
+void step(List* list, std::vector<CheckCase> pieces) {
   for (const std::int64_t sequence : {8192, 16384}) {
     list->add("kernels." + std::to_string(sequence), 18, "each kernel of a 7B's step alone",
               [sequence](CaseRun& run) { return timeKernelsOfStep(run, sequence); });
@@ -104,21 +114,7 @@ void step(List* list) {
   steps("16384", 60, "7B, 16384 tokens, layers recomputed as memory asks for", {16384, 1, true});
   steps("8192-n8", 75, "7B, 8192 tokens, eight micro-batches", {8192, 8, true});
   steps("8192-unordered", 50, "7B, 8192 tokens, not deterministic", {8192, 1, false});
-  for (const std::int64_t sequence : {4096, 8192, 16384}) {
-    list->add("probe." + std::to_string(sequence), 25, "the planner's points of a 7B",
-              [sequence](CaseRun& run) { return probeModel(run, sequence); });
-  }
-  for (const bool recompute : {false, true}) {
-    for (const std::int64_t size : {1, 2, 4, 8}) {
-      const std::int64_t count = 8 / size;
-      list->add(
-          "plan.b" + std::to_string(size) + "-n" + std::to_string(count) + (recompute ? "-recomputed" : ""),
-          14,
-          "eight sequences of 4096 tokens, eight layers: " + std::to_string(count) + " micro-batches of " +
-              std::to_string(size),
-          [=](CaseRun& run) { return timePlan(run, size, count, recompute); });
-    }
-  }
+  for (CheckCase& each : pieces) list->cases.push_back(std::move(each));
 }
 
 void peers(bool small, List* list) {
@@ -154,10 +150,11 @@ void peers(bool small, List* list) {
 
 }  // namespace
 
-std::vector<CheckCase> checkCases(bool small) {
+std::vector<CheckCase> checkCases(bool small, const Json& kit) {
   std::vector<CheckCase> all;
   List lists[] = {List("truth"), List("step"), List("peers")};
-  truth(small, &lists[0]), step(&lists[1]), peers(small, &lists[2]);
+  truth(small, &lists[0]), step(&lists[1], kit.is_null() ? std::vector<CheckCase>() : kitCases(kit)),
+      peers(small, &lists[2]);
   for (List& list : lists) {
     for (CheckCase& each : list.cases) all.push_back(std::move(each));
   }
@@ -166,7 +163,8 @@ std::vector<CheckCase> checkCases(bool small) {
 
 std::vector<CheckCase> faultCases() {
   List list("faults");
-  for (const std::string name : {"trap", "endless", "killed", "children", "memory", "thrown", "partial"}) {
+  for (const std::string name :
+       {"trap", "endless", "killed", "children", "memory", "thrown", "partial", "bits"}) {
     list.add("fault." + name, 1, "for tests", [name](CaseRun& run) { return runFault(run, name); });
     list.cases.back().ownLimitSeconds = 3;
   }

@@ -82,8 +82,9 @@ class Driver {
       return 2;
     }
     std::string message;
-    const Json identity{
+    Json identity{
         {"build", fingerprint(own_)}, {"device", device["result"]["device"]}, {"small", options_.small}};
+    if (!options_.kit.empty()) identity["kit"] = fingerprint(options_.kit);
     if (!results_.open(options_.out, options_.resume, identity, &message))
       return std::fprintf(stderr, "%s\n", message.c_str()), 2;
     results_.append({{"event", "run"},
@@ -158,6 +159,7 @@ class Driver {
     std::vector<std::string> arguments{
         own_, "--case", each.name, "--work", work_, "--limit", std::to_string(limitSeconds)};
     if (options_.small) arguments.push_back("--small");
+    if (!options_.kit.empty()) arguments.insert(arguments.end(), {"--kit", options_.kit});
     Started child = start(arguments, false);
     if (child.pid < 0) return {{"outcome", "failed"}, {"message", "no process can be started"}};
     std::string said, found;

@@ -12,6 +12,7 @@ struct DriverOptions {
   std::vector<std::string> commands;       ///< none: all
   std::vector<std::string> only, without;  ///< names of cases, or beginnings of names that end with a dot
   std::string out = "gpu-check.jsonl";
+  std::string kit;  ///< the file of the measurement kit; empty: none
   std::string commandLine;
   double deadlineSeconds = 0;  ///< 0: kCommandSeconds for each command that runs
   bool resume = false, small = false;

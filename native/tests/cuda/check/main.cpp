@@ -4,11 +4,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
 #include <sstream>
 
 #include "cuda/check/children.h"
 #include "cuda/check/driver.h"
 #include "cuda/check/installed.h"
+#include "cuda/check/kit.h"
 #include "cuda/check/telemetry.h"
 
 namespace internevo::check {
@@ -20,7 +22,7 @@ int usage(const std::string& problem) {
       "%s\n"
       "usage: gpu-check [truth|step|peers ...] [--only NAMES] [--without NAMES] [--out FILE] [--resume] "
       "[--deadline SECONDS] [--list] [--json]\n"
-      "                 [--model]\n"
+      "                 [--kit FILE] [--model]\n"
       "  truth, step, peers   a command of at most nine minutes; all three without one\n"
       "  --only, --without    names of cases, separated by commas; a name that ends with a dot means all "
       "that begin so\n"
@@ -29,6 +31,9 @@ int usage(const std::string& problem) {
       "  --resume             go on with a file that is there: what it has is not run again\n"
       "  --deadline           seconds for everything; what would not do in them is left out, and said to be\n"
       "  --list               the cases and their planned seconds; --json: as JSON\n"
+      "  --kit                measurements and plans of `internevo profile prepare`, cases of step; a bundle "
+      "has "
+      "one\n"
       "  --model              on the model of a GPU, in small\n",
       problem.c_str());
   return 2;
@@ -43,7 +48,7 @@ std::vector<std::string> separated(const std::string& text) {
   return parts;
 }
 
-void list(const std::vector<CheckCase>& cases, bool json) {
+void list(const std::vector<CheckCase>& cases, const Json& kit, bool json) {
   Json document{{"cases", Json::array()}, {"commands", Json::array()}};
   for (const CheckCommand& command : kCommands) {
     double seconds = 0;
@@ -66,7 +71,10 @@ void list(const std::vector<CheckCase>& cases, bool json) {
                                     {"plannedSeconds", seconds},
                                     {"deadlineSeconds", kCommandSeconds}});
   }
+  document["kit"] = kit.is_null() ? Json() : kit.at("about");
   if (json) return static_cast<void>(std::printf("%s\n", document.dump().c_str()));
+  if (kit.is_null())
+    std::printf("no kit: step has no probe and no plans; make one with `internevo profile prepare`\n");
   for (const Json& each : document["commands"]) {
     std::printf("%-6s %5.0f s planned of %.0f, %d cases: %s\n", each["command"].get<std::string>().c_str(),
                 each["plannedSeconds"].get<double>(), kCommandSeconds, each["cases"].get<int>(),
@@ -99,6 +107,13 @@ struct Arguments {
   bool list = false, json = false, telemetry = false;
 };
 
+/// The kit that is given, or that of the bundle, which is for GPUs. Null where there is none; false with *problem.
+bool kitOf(DriverOptions* options, Json* kit, std::string* problem) {
+  const std::string own = installed("../share/kit.json");
+  if (options->kit.empty() && !options->small && std::ifstream(own)) options->kit = own;
+  return options->kit.empty() || readKit(options->kit, kit, problem);
+}
+
 /// False with *problem.
 bool read(int argc, char** argv, Arguments* a, std::string* problem) {
   for (int i = 0; i < argc; ++i) a->driver.commandLine += std::string(i == 0 ? "" : " ") + argv[i];
@@ -117,6 +132,8 @@ bool read(int argc, char** argv, Arguments* a, std::string* problem) {
       a->driver.without = separated(value());
     else if (name == "--out")
       a->driver.out = value();
+    else if (name == "--kit")
+      a->driver.kit = value();
     else if (name == "--deadline")
       a->driver.deadlineSeconds = std::strtod(value(), nullptr);
     else if (name == "--case")
@@ -153,8 +170,10 @@ int main(int argc, char** argv) {
   if (!read(argc, argv, &a, &problem)) return usage(problem);
   if (a.telemetry) return sampleGpu();
   const std::vector<CheckCase> faults = faultCases();
-  std::vector<CheckCase> all = checkCases(a.driver.small);
-  if (a.list) return list(all, a.json), 0;
+  Json kit;
+  if (!kitOf(&a.driver, &kit, &problem)) return usage(problem);
+  std::vector<CheckCase> all = checkCases(a.driver.small, kit);
+  if (a.list) return list(all, kit, a.json), 0;
   // Faults are not among what runs unasked.
   bool wantsFaults = a.caseName.rfind("fault.", 0) == 0;
   for (const std::string& each : a.driver.only) wantsFaults = wantsFaults || each.rfind("fault.", 0) == 0;

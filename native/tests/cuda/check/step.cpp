@@ -16,9 +16,8 @@ namespace internevo::check {
 
 namespace {
 
-constexpr std::int64_t kSteps = 5, kStepsOfMany = 3, kPlanLayers = 8, kPlanSequence = 4096;
+constexpr std::int64_t kSteps = 5, kStepsOfMany = 3;
 constexpr double kShareGoal = 85, kMfuGoal = 55;  ///< %
-constexpr int kRefused = 3;                       ///< status of the program for a plan that does not fit
 
 /// The probe's peak: a square product that fills the GPU. TFLOP/s.
 double squareFigure(Backend& device, bool small) {
@@ -138,23 +137,37 @@ Outcome timeStep(CaseRun& run, const StepWanted& wanted) {
   return seconds ? Outcome::passed : Outcome::failed;
 }
 
-Outcome timePlan(CaseRun& run, std::int64_t microBatchSize, std::int64_t microBatches, bool recompute) {
-  const std::int64_t sequence = sized(run, kPlanSequence);
-  trainer::Config config =
-      run.runs().config(std::min(kPlanLayers, run.runs().wholeLayers()), sequence, recompute);
-  config.plan.microBatchSize = microBatchSize, config.plan.microBatches = microBatches;
-  run.result = {{"sequenceLengthTokens", sequence}, {"layers", config.model.layers},
-                {"microBatchSize", microBatchSize}, {"microBatches", microBatches},
-                {"recompute", recompute},           {"plannedBytes", TrainerRuns::plannedBytes(config)}};
-  const TrainerRun ran = run.runs().run(config, kStepsOfMany, run.leftSeconds() - 3);
-  if (ran.status == kRefused) return run.message = ran.message, run.result["refused"] = true, Outcome::passed;
-  run.result["steps"] = stepsOf(ran);
-  if (ran.status != 0) return failed(run, ran);
-  const std::optional<double> seconds = ran.stepSeconds();
-  run.result["medianStepSeconds"] = seconds ? Json(*seconds) : Json();
-  if (const Json* const started = ran.named("started")) run.result["memory"] = started->at("memory");
-  return seconds ? Outcome::passed : Outcome::failed;
+namespace {
+
+constexpr std::int64_t kTenSteps = 10;
+constexpr double kLossLimit = 1. / 256;  ///< one rounding of the loss
+
+/// Losses of ten steps with one kind of attention's kernels. Throws CannotRun, absent, where this machine does not have it.
+std::vector<double> lossesOf(CaseRun& run, const trainer::Config& config, const std::string& kernels) {
+  if (!kernels.empty()) setenv("INTERNEVO_CUDA_ATTENTION", kernels.c_str(), 1);
+  const TrainerRun ran = run.runs().run(config, kTenSteps, run.leftSeconds() - 2);
+  unsetenv("INTERNEVO_CUDA_ATTENTION");
+  if (ran.status != 0)
+    throw CannotRun(ran.message.find("INTERNEVO_CUDA_ATTENTION") != std::string::npos && kernels != "warp"
+                        ? Outcome::absent
+                        : Outcome::failed,
+                    ran.message);
+  std::vector<double> values;
+  for (const Json& event : stepsOf(ran)) values.push_back(event.at("loss"));
+  return values;
 }
+
+/// The largest difference of two curves, over the second; 1 where a step is missing or a loss is no number.
+double largestDifference(const std::vector<double>& losses, const std::vector<double>& reference) {
+  double worst = losses.size() == kTenSteps && reference.size() == kTenSteps ? 0 : 1;
+  for (std::size_t i = 0; i < std::min(losses.size(), reference.size()); ++i) {
+    const double difference = std::abs(losses[i] - reference[i]) / std::abs(reference[i]);
+    worst = std::isfinite(difference) ? std::max(worst, difference) : 1;
+  }
+  return worst;
+}
+
+}  // namespace
 
 Outcome checkTenSteps(CaseRun& run, const std::string& kernels) {
   trainer::Config config = run.runs().config(2, run.small() ? 64 : 512, false);
@@ -162,95 +175,52 @@ Outcome checkTenSteps(CaseRun& run, const std::string& kernels) {
   config.model.heads = config.model.kvHeads = run.small() ? 1 : 4;
   config.model.ffnHiddenSize = run.small() ? 96 : 1408, config.model.vocabularySize = run.small() ? 64 : 2048;
   config.memoryLimitBytes.reset();
-  constexpr std::int64_t kTenSteps = 10;
   // bfloat16 on the device is at most twice as far from the CPU's float32 as the CPU's own bfloat16, but for what ten steps of rounding do.
-  const auto losses = [&](trainer::DeviceKind device, DataType precision) {
-    config.device = device, config.precision = precision;
-    const TrainerRun ran = run.runs().run(config, kTenSteps, run.leftSeconds() - 2);
-    if (ran.status != 0)
-      throw CannotRun(ran.message.find("INTERNEVO_CUDA_ATTENTION") != std::string::npos && kernels != "warp"
-                          ? Outcome::absent
-                          : Outcome::failed,
-                      ran.message);
-    std::vector<double> values;
-    for (const Json& event : stepsOf(ran)) values.push_back(event.at("loss"));
-    return values;
-  };
-  setenv("INTERNEVO_CUDA_ATTENTION", kernels.c_str(), 1);
-  const std::vector<double> device = losses(trainer::DeviceKind::cuda, DataType::bfloat16);
-  unsetenv("INTERNEVO_CUDA_ATTENTION");
+  const std::vector<double> device = lossesOf(run, config, kernels);
   run.result["losses"] = device;
   run.noteNow();
-  const std::vector<double> exact = losses(trainer::DeviceKind::cpu, DataType::float32);
-  double worst = 0;
-  for (std::size_t i = 0; i < device.size(); ++i)
-    worst = std::max(worst, std::abs(device[i] - exact[i]) / exact[i]);
-  constexpr double kLimit = 1. / 256;  // one rounding of the loss
+  config.device = trainer::DeviceKind::cpu, config.precision = DataType::float32;
+  const std::vector<double> exact = lossesOf(run, config, "");
+  const double worst = largestDifference(device, exact);
   run.result["reference"] = exact, run.result["largestDifference"] = number(worst),
-  run.result["limit"] = kLimit;
-  if (device.size() == kTenSteps && worst <= kLimit) return Outcome::passed;
-  run.message = "a loss differs by " + number(worst).dump() + " of at most " + Json(kLimit).dump();
+  run.result["limit"] = kLossLimit;
+  if (worst <= kLossLimit) return Outcome::passed;
+  run.message = "a loss differs by " + number(worst).dump() + " of at most " + Json(kLossLimit).dump();
   return Outcome::failed;
 }
 
-Outcome probeModel(CaseRun& run, std::int64_t asked) {
-  const std::int64_t rows = sized(run, asked);
-  const trainer::ModelConfig m = run.runs().model();
-  Json modules = Json::array();
-  const auto add = [&](const char* module, Json sizes, std::initializer_list<const char*> passes) {
-    for (const char* const pass : passes) {
-      Json point = sizes;
-      point["module"] = module, point["pass"] = pass, point["precision"] = "bf16";
-      modules.push_back(point);
-    }
-  };
-  const std::int64_t h = m.hiddenSize, f = m.ffnHiddenSize;
-  for (const auto& [inputs, outputs] : std::initializer_list<std::pair<std::int64_t, std::int64_t>>{
-           {h, h + 2 * m.kvWidth()}, {h, h}, {h, 2 * f}, {f, h}}) {
-    add("linear", {{"rows", rows}, {"inputs", inputs}, {"outputs", outputs}}, {"forward", "backward"});
+Outcome compareTenSteps(CaseRun& run, const std::string& kernels) {
+  const std::int64_t sequence = sized(run, 2048 * (run.small() ? 8 : 1));
+  const trainer::Config config =
+      run.runs().config(std::min<std::int64_t>(2, run.runs().wholeLayers()), sequence, false);
+  // Each kind of kernels leaves its losses for those that come after it.
+  const auto kept = [&](const std::string& of) { return run.work() + "/losses-of-two-layers-" + of; };
+  const std::vector<double> own = lossesOf(run, config, kernels);
+  run.result = {{"kernels", kernels},
+                {"layers", config.model.layers},
+                {"sequenceLengthTokens", sequence},
+                {"losses", own},
+                {"limit", kLossLimit}};
+  run.noteNow();
+  std::ofstream(kept(kernels)) << Json(own).dump() << "\n";
+  Outcome outcome = Outcome::passed;
+  for (const std::string other : {"warp", "warpgroup", "cudnn"}) {
+    std::ifstream file(kept(other));
+    std::string line;
+    if (other == kernels || !std::getline(file, line)) continue;
+    const Json losses = Json::parse(line, nullptr, false);
+    if (!losses.is_array()) continue;
+    const double worst = largestDifference(own, losses.get<std::vector<double>>());
+    run.result["beside"].push_back(
+        {{"kernels", other}, {"losses", losses}, {"largestDifference", number(worst)}});
+    if (worst <= kLossLimit) continue;
+    outcome = Outcome::failed;
+    run.message = "a loss differs from that by " + other + " by " + number(worst).dump() + " of at most " +
+                  Json(kLossLimit).dump();
   }
-  add("attention",
-      {{"batch", 1},
-       {"sequence", rows},
-       {"heads", m.heads},
-       {"kvHeads", m.kvHeads},
-       {"headSize", m.headSize()}},
-      {"forward", "backward"});
-  add("rmsnorm", {{"rows", rows}, {"width", h}}, {"forward", "backward"});
-  add("swiglu", {{"rows", rows}, {"width", f}}, {"forward", "backward"});
-  add("residual-add", {{"rows", rows}, {"width", h}}, {"forward", "backward"});
-  add("rope", {{"rows", rows}, {"heads", m.heads}, {"headSize", m.headSize()}}, {"forward", "backward"});
-  add("embedding", {{"rows", rows}, {"width", h}, {"vocabulary", m.vocabularySize}}, {"forward", "backward"});
-  add("head-loss", {{"rows", rows}, {"width", h}, {"vocabulary", m.vocabularySize}}, {"forward-backward"});
-  const std::int64_t elements = h * (2 * h + 2 * m.kvWidth() + 3 * f + 2);
-  for (const char* const update : {"adamw", "squared-norm", "accumulate"})
-    add(update, {{"elements", elements}}, {"update"});
-  const Json document{{"protocol", 1},
-                      {"deviceKind", "cuda"},
-                      {"threadsPerRank", 1},
-                      {"minimumSamples", 5},
-                      {"maximumSeconds", run.small() ? 0.02 : 0.4},
-                      {"targetRelativeSpread", 0.03},
-                      {"collectives", Json::array()},
-                      {"modules", modules},
-                      {"overlaps", Json::array()},
-                      {"device", true}};
-  const trainer::testing::TemporaryDirectory folder;
-  trainer::testing::writeFile(folder.file("probe.json"), document.dump());
-  std::vector<std::string> arguments = trainer::testing::mpirunArguments(1);
-  for (const std::string& each : {std::string("--bind-to"), std::string("none"), installed(INTERNEVO_PROBE),
-                                  std::string("--config"), folder.file("probe.json")})
-    arguments.push_back(each);
-  run.result = {{"sequenceLengthTokens", rows}, {"modules", modules.size()}, {"events", Json::array()}};
-  const Ended ended = check::run(arguments, run.leftSeconds() - 3, [&](const std::string& line) {
-    if (Json event = Json::parse(line, nullptr, false); event.is_object())
-      run.result["events"].push_back(std::move(event));
-  });
-  if (ended.status == 0) return Outcome::passed;
-  run.message = ended.status == kTimedOut ? "the case's time was over"
-                                          : "the probe ended with status " + std::to_string(ended.status) +
-                                                ": " + ended.lastError();
-  return Outcome::failed;
+  if (own.size() != kTenSteps)
+    outcome = Outcome::failed, run.message = std::to_string(own.size()) + " of 10 steps";
+  return outcome;
 }
 
 }  // namespace internevo::check

@@ -10,6 +10,9 @@ export interface NoiseLimits {
   readonly againSeconds: number;
 }
 
+/** Default of {@link NoiseLimits.mostSpreadPercent}. */
+export const DEFAULT_MOST_SPREAD_PERCENT = 100;
+
 /** A measured point of a profile, whatever it is of. */
 export interface Point {
   readonly medianSeconds?: number;

@@ -1,4 +1,4 @@
-import type { CollectiveRequest, OverlapRequest, RequiredMeasurements } from "@internevo/cost-model";
+import type { CollectiveRequest, OverlapRequest, RequiredMeasurements } from "./measurements.ts";
 
 /** Sizes of one collective, group and placement that are measured at most. */
 const MOST_SIZES = 6;
