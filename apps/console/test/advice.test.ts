@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { JobDetail } from "@internevo/contracts";
 import { InternEvoClient } from "@internevo/client";
-import { frontSample, planLabel, tieWords } from "@internevo/domain";
+import { planLabel, tieWords } from "@internevo/domain";
 import type { Page } from "playwright-core";
 import { parse } from "yaml";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -195,20 +195,6 @@ describe("questions about plans", () => {
       await page.getByLabel("Question").selectOption(kind);
       await page.getByRole("button", { name: "Ask" }).click();
       await page.getByRole("table", { name: label }).waitFor();
-    }
-    await page.getByLabel("Question").selectOption("pareto");
-    await page.getByRole("button", { name: "Ask" }).click();
-    const { front } = await client.paretoFront({ jobId: job.id });
-    const sample = frontSample(front, 20);
-    const rows20 = page.getByRole("table", { name: "Plans of the front" }).locator("tbody tr");
-    await until(() => rows20.count()).toBe(sample.length);
-    if (sample.length < front.length) {
-      await page.getByRole("button", { name: `Show all ${front.length}` }).click();
-      await until(() => rows20.count()).toBe(front.length);
-      // It scrolls by itself: the page grows no further.
-      expect(
-        await page.locator(".tall-table .scroll-box").evaluate((box) => box.clientHeight),
-      ).toBeLessThanOrEqual(630);
     }
     await page.getByLabel("Question").selectOption("largest");
     await page.getByLabel("Multiple of").fill("256");

@@ -35,6 +35,11 @@ export type SweptAxis = (typeof SWEPT_AXES)[number];
 export const FRAMEWORK_NAMES = ["internevo", "megatron", "deepspeed", "torchtitan"] as const;
 export type FrameworkName = (typeof FRAMEWORK_NAMES)[number];
 
+export const HeadroomSchema = Line(40, {
+  description:
+    "memory of each GPU that plans leave free: a share such as 5%, or a size such as 4GB; default: none",
+});
+
 /** What a question is about: a job file, or a job that was submitted; and the profile. */
 const subject = {
   job: Type.Optional(Type.Unknown({ description: "a job file, as JSON; or give jobId" })),
@@ -45,6 +50,7 @@ const subject = {
         "a shipped profile's name, or a stored one's id, name or cluster; without it the one that the job was planned with, or names, or the cluster's newest",
     }),
   ),
+  headroom: Type.Optional(HeadroomSchema),
 };
 export const AdviceSubjectSchema = Type.Object(subject, closed);
 export type AdviceSubject = Static<typeof AdviceSubjectSchema>;

@@ -13,6 +13,7 @@ export * from "./plan-text.ts";
 export * from "./plan-constraints.ts";
 export * from "./job.ts";
 export * from "./job-file.ts";
+export * from "./headroom.ts";
 export * from "./written-job.ts";
 export * from "./measured-first.ts";
 export * from "./profile.ts";
