@@ -273,7 +273,23 @@ describe("questions about plans", () => {
     const file = await saved("Job file");
     expect(file.name).toBe("imported.yaml");
     expect(parse(file.content.toString())).toEqual(document);
+    await said.getByText("Read with 128 GPUs (16 × 8) as the file says.").waitFor();
     expect(await readability(page, "import")).toEqual([]);
+    // Ranks that were typed are named beside those of the file, and so is what the framework refuses.
+    await script.fill(
+      files[0]!.text.replace(/--max-position-embeddings \d+/, "--max-position-embeddings 2048"),
+    );
+    await page.getByLabel("Nodes").fill("32");
+    await page.getByLabel("GPUs a node").fill("4");
+    await page.getByRole("button", { name: "How good is it?" }).click();
+    await said
+      .getByText("Read with 128 GPUs (32 × 4) as you gave, where the file says 128 GPUs (16 × 8).")
+      .waitFor();
+    const warning = said.getByRole("alert");
+    expect(await warning.innerText()).toMatch(
+      /--max-position-embeddings\s+2048\s+is less than --seq-length 4096, which Megatron-DeepSpeed refuses/,
+    );
+    expect(await readability(page, "import with a warning")).toEqual([]);
   }, 60_000);
 
   it("says nothing on the browser's console", () => {

@@ -365,15 +365,36 @@ export const ImportRequestSchema = Type.Object(
   closed,
 );
 export type ImportRequest = Static<typeof ImportRequestSchema>;
+const LaunchSchema = Type.Object({
+  nodes: Type.Integer({ minimum: 1 }),
+  gpusPerNode: Type.Integer({ minimum: 1 }),
+});
 export const ImportAnswerSchema = Type.Object({
   imported: Type.Object({
     framework: FrameworkSchema,
     version: Type.String(),
+    launch: LaunchSchema,
+    launchOrigin: Type.Object(
+      {
+        isAsked: Type.Boolean({ description: "the request gave the ranks, whatever the configuration says" }),
+        said: nullable(LaunchSchema),
+      },
+      { description: "who says the ranks; `said`: the configuration, null where it does not" },
+    ),
     model: ModelSchema,
     plan: PlanSchema,
     takenAs: Type.Array(
       Type.Object({ option: Type.String(), value: Type.Optional(Type.Unknown()), as: Type.String() }),
       { description: "options without an exact counterpart, or left open, and what they were taken as" },
+    ),
+    warnings: Type.Array(
+      Type.Object({
+        field: Type.String(),
+        value: Type.Optional(Type.Unknown()),
+        message: Type.String({ description: "the framework's rule" }),
+        remedy: Type.String(),
+      }),
+      { description: "what the framework itself refuses, or does not do, though a plan stands for it" },
     ),
     ignored: Type.Array(Type.String(), { description: "options that say nothing about time or memory" }),
   }),
