@@ -1,7 +1,7 @@
 import { API_PREFIX, RoleSchema } from "@internevo/contracts";
 import type { Health } from "@internevo/service-kit";
 import type { Measuring } from "@internevo/stages";
-import type { Database } from "@internevo/store";
+import { findValidTokens, isConnectionLoss, type Database } from "@internevo/store";
 import Fastify, { LogController, type FastifyBaseLogger } from "fastify";
 import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox";
 import { Type } from "typebox";
@@ -16,6 +16,7 @@ import { registerRefusalAudit } from "./http/mutations.ts";
 import { registerOpenApi } from "./http/openapi.ts";
 import { registerProblems, sendProblem } from "./http/problems.ts";
 import { OpenStreams } from "./http/sse.ts";
+import { DEFAULT_TIMEOUTS, httpTimeouts, registerTimeouts, type Timeouts } from "./http/timeouts.ts";
 import { registerRequestLog, SampledLog } from "./http/request-log.ts";
 import { registerTrace } from "./http/trace.ts";
 import { registerValidation } from "./http/validation.ts";
@@ -47,7 +48,8 @@ export interface ApiOptions {
   readonly consoleDirectory: string;
   readonly logger?: FastifyBaseLogger;
   readonly limits?: Partial<Limits>;
-  /** Silence after which a stream's heartbeat is sent. Default 15 000. */
+  readonly timeouts?: Partial<Timeouts>;
+  /** Silence after which a stream's heartbeat is sent, and time between two looks at its token. Default 15 000. */
   readonly heartbeatMilliseconds?: number;
   readonly trustProxy?: boolean;
   readonly now?: () => Date;
@@ -57,10 +59,13 @@ export interface ApiOptions {
 export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
   const { database } = options;
   const anonymous = new SampledLog();
+  const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts };
+  const bounds = { ...DEFAULT_LIMITS, ...options.limits };
+  const { heartbeatMilliseconds = 15_000 } = options;
   const app = Fastify({
     bodyLimit: MAXIMUM_BODY_BYTES,
     trustProxy: options.trustProxy ?? false,
-    requestTimeout: 30_000,
+    requestTimeout: timeouts.requestMilliseconds,
     // One line a request is written by the hook of request-log.ts, with its actor and trace.
     logController: new LogController({ disableRequestLogging: true }),
     frameworkErrors: (error, request, reply) => {
@@ -80,11 +85,20 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
     // Ids that are too long are for their schema to refuse; the server bounds the whole head.
     routerOptions: { maxParamLength: 16_384, ignoreTrailingSlash: true },
     clientErrorHandler: answerClientError,
-    http: { requireHostHeader: false },
+    http: { requireHostHeader: false, ...httpTimeouts(timeouts) },
     ...(options.logger ? { loggerInstance: options.logger } : {}),
   }).withTypeProvider<TypeBoxTypeProvider>() as ApiInstance;
-  const streams = new OpenStreams();
-  app.addHook("preClose", async () => streams.closeAll());
+  const streams = new OpenStreams(app, {
+    streams: bounds.streams,
+    streamsOfOneToken: bounds.streamsOfOneToken,
+    lookMilliseconds: heartbeatMilliseconds,
+    validTokens: (ids) => findValidTokens(database.db, ids),
+    onError: (error) => {
+      // Without the database there is nobody to ask: the next look will find it, or the one after.
+      if (!isConnectionLoss(error)) app.log.error({ err: error }, "tokens of streams could not be looked at");
+    },
+  });
+  registerTimeouts(app, timeouts);
 
   const methods = registerMethods(app);
   registerBodies(app);
@@ -96,7 +110,7 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
   registerValidation(app);
   await registerSecurityHeaders(app);
   await registerOpenApi(app, options.version);
-  const limits = await registerLimits(app, { ...DEFAULT_LIMITS, ...options.limits });
+  const limits = await registerLimits(app, bounds);
   registerAuth(app, { database, limits });
   registerRefusalAudit(app, database);
 
@@ -109,7 +123,7 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
         capabilities: options.capabilities,
         measuring: options.measuring,
         streams,
-        heartbeatMilliseconds: options.heartbeatMilliseconds ?? 15_000,
+        heartbeatMilliseconds,
       });
       const source = { database, workers: options.workers, profileFor: options.profileFor };
       registerPlanRoutes(api, source);

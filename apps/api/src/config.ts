@@ -1,5 +1,6 @@
 import { nativeConfig } from "@internevo/stages";
 import { Type } from "typebox";
+import { DEFAULT_LIMITS } from "./http/limits.ts";
 
 /** Beyond what every service reads; see docs/api.md. */
 export const ApiConfigSchema = Type.Object({
@@ -35,6 +36,18 @@ export const ApiConfigSchema = Type.Object({
     default: 2000,
     minimum: 0,
     description: "a process that falls further behind answers 503 until it has caught up; 0: never",
+  }),
+  INTERNEVO_API_STREAMS_OF_ONE_TOKEN: Type.Integer({
+    default: DEFAULT_LIMITS.streamsOfOneToken,
+    minimum: 1,
+    maximum: 100_000,
+    description: "event streams that one token has open at once; more are 429",
+  }),
+  INTERNEVO_API_STREAMS: Type.Integer({
+    default: DEFAULT_LIMITS.streams,
+    minimum: 1,
+    maximum: 100_000,
+    description: "event streams that are open at once; more are 503",
   }),
   INTERNEVO_API_SEARCHES_OF_ONE_TOKEN: Type.Integer({
     default: 16,

@@ -69,6 +69,8 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
       limits: {
         requestsPerMinute: config.INTERNEVO_API_REQUESTS_PER_MINUTE,
         maximumEventLoopDelayMilliseconds: config.INTERNEVO_API_MAXIMUM_EVENT_LOOP_DELAY_MS,
+        streamsOfOneToken: config.INTERNEVO_API_STREAMS_OF_ONE_TOKEN,
+        streams: config.INTERNEVO_API_STREAMS,
       },
       trustProxy: config.INTERNEVO_API_TRUST_PROXY,
     });

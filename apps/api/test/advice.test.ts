@@ -452,3 +452,53 @@ describe("configurations of other frameworks", () => {
     ).toEqual(["framework"]);
   });
 });
+
+describe("headroom", () => {
+  const job = (memoryPerGpuBytes: number) => ({
+    ...EXAMPLE_JOB,
+    cluster: { ...EXAMPLE_JOB.cluster, memoryPerGpu: `${memoryPerGpuBytes}B` },
+  });
+  const [whole, left] = [80e9, 60e9];
+
+  it("is asked of every search as the same job on GPUs with so much less memory", async () => {
+    const asks: Readonly<Record<string, object>> = {
+      "/plans": { top: 3 },
+      "/plans/why-not": { plan: 1 },
+      "/plans/memory": { plan: 1 },
+      "/what-if/sweep": { axis: "sequence", values: [4096, 8192] },
+      "/what-if/largest-sequence": { unitTokens: 65_536 },
+      "/what-if/pareto": { points: 2 },
+      "/what-if/cheapest-cluster": { tokens: 1e12, seconds: 2_592_000, nodes: [16] },
+    };
+    for (const [path, question] of Object.entries(asks)) {
+      const asked = { profile: "a800-128", ...question };
+      const kept = await send(path, { ...asked, job: job(whole), headroom: "25%" });
+      const less = await send(path, { ...asked, job: job(left) });
+      expect([path, kept.statusCode, kept.json()]).toEqual([path, 200, less.json()]);
+      expect([path, (await send(path, { ...asked, job: job(whole), headroom: "20GB" })).json()]).toEqual([
+        path,
+        less.json(),
+      ]);
+    }
+    expect(
+      (await send("/plans", { job: job(whole), profile: "a800-128", headroom: "25%" })).json(),
+    ).toMatchObject({ memoryLimitBytes: left });
+  });
+
+  it("is refused where it says nothing, leaves nothing, or is what is varied", async () => {
+    const asked = { job: EXAMPLE_JOB, profile: "a800-128" };
+    for (const headroom of ["5", "100%", "-5%", "much", "80GB", "1TB"])
+      for (const [path, question] of [
+        ["/plans", {}],
+        ["/what-if/largest-sequence", {}],
+        ["/what-if/sweep", { axis: "nodes", values: [1] }],
+      ] as const)
+        expect([
+          headroom,
+          path,
+          problem(await send(path, { ...asked, ...question, headroom }), 400, "bad-request"),
+        ]).toEqual([headroom, path, ["headroom"]]);
+    const memory = { ...asked, axis: "memory", values: [80e9], headroom: "5%" };
+    expect(problem(await send("/what-if/sweep", memory), 400, "bad-request")).toEqual(["headroom"]);
+  });
+});

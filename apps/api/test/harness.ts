@@ -30,6 +30,7 @@ export async function startTestApi(
     Pick<
       ApiOptions,
       | "limits"
+      | "timeouts"
       | "heartbeatMilliseconds"
       | "capabilities"
       | "measuring"

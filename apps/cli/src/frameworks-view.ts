@@ -6,6 +6,7 @@ import {
   formatPercent,
   formatRate,
   formatSeconds,
+  launchWords,
   planLabel,
   printable,
   printableJson,
@@ -64,7 +65,18 @@ export function importText(
   colors: Colors,
 ): string {
   const label = planLabel(imported.plan);
-  const sections = [`${colors.bold(label)}\n${describeJob(job)}; read as of ${imported.version}`];
+  const sections = [
+    `${colors.bold(label)}\n${describeJob(job)}; read ${launchWords(imported.launch, imported.launchOrigin)}, as of ${imported.version}`,
+  ];
+  if (imported.warnings.length > 0)
+    sections.push(
+      imported.warnings
+        .map(
+          ({ field, value, message, remedy }) =>
+            `${colors.red("warning")}: ${field} ${shown(value)} ${message}; ${remedy}`,
+        )
+        .join("\n"),
+    );
   if (imported.takenAs.length > 0)
     sections.push(
       imported.takenAs

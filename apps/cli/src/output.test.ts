@@ -1,6 +1,7 @@
+import { Writable } from "node:stream";
 import { ProblemError } from "@internevo/domain";
 import { describe, expect, it } from "vitest";
-import { describeError } from "./output.ts";
+import { createOutput, describeError } from "./output.ts";
 
 const hostile = "\u001b[2J\u009b31m\u007f\r\nroot@host:~# \ud800\u202e";
 // What a terminal would obey: everything but the line ends between details.
@@ -9,6 +10,42 @@ const problem = (value: unknown): ProblemError =>
   new ProblemError("job-invalid", `no such thing ${hostile}`, [
     { field: `model.${hostile}`, value, message: `holds ${hostile}`, remedy: `not ${hostile}` },
   ]);
+
+/** What a terminal, or a file, was given. */
+function written(isTerminal: boolean): { streams: Parameters<typeof createOutput>[0]; text: () => string } {
+  let text = "";
+  const stream = Object.assign(
+    new Writable({ write: (chunk: Buffer, _encoding, done) => (done(), void (text += chunk.toString())) }),
+    { isTTY: isTerminal, columns: 500 },
+  );
+  return { streams: { stdout: stream, stderr: stream, env: {} }, text: () => text };
+}
+
+describe("what the program writes", () => {
+  it.each([true, false])(
+    "holds colours at most, whatever a server has answered (terminal: %s)",
+    (isTerminal) => {
+      const { streams, text } = written(isTerminal);
+      const output = createOutput(streams, false);
+      const said = `one\u001b]0;title\u0007\u001b[8m ${hostile}`;
+      output.data(`${output.colors.bold("first")}\t${said}\nsecond`);
+      output.note(said);
+      const plain = isTerminal ? text().replaceAll(/\u001b\[(?:1|22)m/g, "") : text();
+      expect(plain.replaceAll("\t", "")).not.toMatch(CONTROLS);
+      expect(plain).toContain("first\tone\\u001b]0;title\\u0007\\u001b[8m \\u001b[2J");
+      expect(text().includes("\u001b[1mfirst\u001b[22m")).toBe(isTerminal);
+      output.status(said);
+      expect(text().slice(text().lastIndexOf("\n") + 1)).not.toMatch(CONTROLS);
+    },
+  );
+
+  it("is the same document as JSON, without a control character", () => {
+    const { streams, text } = written(true);
+    createOutput(streams, true).document({ [hostile]: [hostile] });
+    expect(text()).not.toMatch(CONTROLS);
+    expect(JSON.parse(text())).toEqual({ [hostile]: [hostile] });
+  });
+});
 
 describe("describeError", () => {
   it("writes nothing that a terminal obeys, wherever it came from", () => {

@@ -31,6 +31,17 @@ export interface OutputStreams {
 
 const noColor = (env: NodeJS.ProcessEnv): boolean => (env["NO_COLOR"] ?? "") !== "" || env["TERM"] === "dumb";
 
+/** Line ends, tabs, and the colours that this program writes: none of them hides or moves anything. */
+const OWN = /(\n|\t|\u001b\[(?:[0-4]|7|9|2[1-9]|[349]\d|10[0-7])m)/;
+const OWN_PLAIN = /(\n|\t)/;
+
+/** Lines for a terminal or a file. Whatever else is in them that a terminal obeys came from elsewhere, and is written as JSON would escape it. */
+const harmless = (text: string, hasColors: boolean): string =>
+  text
+    .split(hasColors ? OWN : OWN_PLAIN)
+    .map((part, index) => (index % 2 === 1 ? part : printable(part)))
+    .join("");
+
 export function createOutput(streams: OutputStreams, json: boolean): Output {
   const width = streams.stdout.isTTY === true ? streams.stdout.columns : undefined;
   const colors: Colors = {
@@ -49,21 +60,21 @@ export function createOutput(streams: OutputStreams, json: boolean): Output {
     isTerminal,
     data(line) {
       clear();
-      streams.stdout.write(`${line}\n`);
+      streams.stdout.write(`${harmless(line, colors.isColorSupported)}\n`);
     },
     document(value) {
       clear();
-      streams.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
+      streams.stdout.write(`${harmless(JSON.stringify(value, null, 2), false)}\n`);
     },
     note(line) {
       clear();
-      streams.stderr.write(`${line}\n`);
+      streams.stderr.write(`${harmless(line, colors.isColorSupported)}\n`);
     },
     status(line) {
       if (!isTerminal) return;
       clear();
       if (line === "") return;
-      streams.stderr.write(line.slice(0, (streams.stderr.columns ?? 80) - 1));
+      streams.stderr.write(printable(line).slice(0, (streams.stderr.columns ?? 80) - 1));
       statusShown = true;
     },
   };

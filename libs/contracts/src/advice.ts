@@ -35,6 +35,11 @@ export type SweptAxis = (typeof SWEPT_AXES)[number];
 export const FRAMEWORK_NAMES = ["internevo", "megatron", "deepspeed", "torchtitan"] as const;
 export type FrameworkName = (typeof FRAMEWORK_NAMES)[number];
 
+export const HeadroomSchema = Line(40, {
+  description:
+    "memory of each GPU that plans leave free: a share such as 5%, or a size such as 4GB; default: none",
+});
+
 /** What a question is about: a job file, or a job that was submitted; and the profile. */
 const subject = {
   job: Type.Optional(Type.Unknown({ description: "a job file, as JSON; or give jobId" })),
@@ -45,6 +50,7 @@ const subject = {
         "a shipped profile's name, or a stored one's id, name or cluster; without it the one that the job was planned with, or names, or the cluster's newest",
     }),
   ),
+  headroom: Type.Optional(HeadroomSchema),
 };
 export const AdviceSubjectSchema = Type.Object(subject, closed);
 export type AdviceSubject = Static<typeof AdviceSubjectSchema>;
@@ -359,15 +365,36 @@ export const ImportRequestSchema = Type.Object(
   closed,
 );
 export type ImportRequest = Static<typeof ImportRequestSchema>;
+const LaunchSchema = Type.Object({
+  nodes: Type.Integer({ minimum: 1 }),
+  gpusPerNode: Type.Integer({ minimum: 1 }),
+});
 export const ImportAnswerSchema = Type.Object({
   imported: Type.Object({
     framework: FrameworkSchema,
     version: Type.String(),
+    launch: LaunchSchema,
+    launchOrigin: Type.Object(
+      {
+        isAsked: Type.Boolean({ description: "the request gave the ranks, whatever the configuration says" }),
+        said: nullable(LaunchSchema),
+      },
+      { description: "who says the ranks; `said`: the configuration, null where it does not" },
+    ),
     model: ModelSchema,
     plan: PlanSchema,
     takenAs: Type.Array(
       Type.Object({ option: Type.String(), value: Type.Optional(Type.Unknown()), as: Type.String() }),
       { description: "options without an exact counterpart, or left open, and what they were taken as" },
+    ),
+    warnings: Type.Array(
+      Type.Object({
+        field: Type.String(),
+        value: Type.Optional(Type.Unknown()),
+        message: Type.String({ description: "the framework's rule" }),
+        remedy: Type.String(),
+      }),
+      { description: "what the framework itself refuses, or does not do, though a plan stands for it" },
     ),
     ignored: Type.Array(Type.String(), { description: "options that say nothing about time or memory" }),
   }),

@@ -1,4 +1,5 @@
 import { Type, type Static, type TSchema } from "typebox";
+import { HeadroomSchema } from "./advice.ts";
 import {
   AttemptSchema,
   CandidateSchema,
@@ -239,6 +240,7 @@ export const PlanRequestSchema = Type.Object(
           "a shipped profile's name, or a stored one's id, name or cluster (then the newest of it), never a path; without it the cluster's newest stored profile",
       }),
     ),
+    headroom: Type.Optional(HeadroomSchema),
   },
   { additionalProperties: false },
 );

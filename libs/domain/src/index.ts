@@ -14,6 +14,7 @@ export * from "./plan-constraints.ts";
 export * from "./job.ts";
 export * from "./launchers.ts";
 export * from "./job-file.ts";
+export * from "./headroom.ts";
 export * from "./written-job.ts";
 export * from "./measured-first.ts";
 export * from "./profile.ts";

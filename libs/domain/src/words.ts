@@ -270,3 +270,23 @@ export function tieWords(count: number, of: number): string | undefined {
       : `${formatInteger(count)} of these ${formatCounted(of, "plan")}`;
   return `${who} may be the fastest: their ranges overlap, and only trials tell them apart.`;
 }
+
+/** Ranks that a configuration is launched on. */
+interface LaunchWords {
+  readonly nodes: number;
+  readonly gpusPerNode: number;
+}
+
+/** On which GPUs a configuration was read, and who said so: "with 64 GPUs (8 × 8) as you gave". */
+export function launchWords(
+  launch: LaunchWords,
+  { isAsked, said }: { readonly isAsked: boolean; readonly said: LaunchWords | null },
+): string {
+  const shape = ({ nodes, gpusPerNode }: LaunchWords): string => `${nodes} × ${gpusPerNode}`;
+  const read = `with ${formatCounted(launch.nodes * launch.gpusPerNode, "GPU")} (${shape(launch)})`;
+  if (!isAsked) return `${read} as the file says`;
+  if (said === null) return `${read} as you gave: the file says none`;
+  return shape(said) === shape(launch)
+    ? `${read} as you gave, and the file says`
+    : `${read} as you gave, where the file says ${formatCounted(said.nodes * said.gpusPerNode, "GPU")} (${shape(said)})`;
+}

@@ -1,6 +1,6 @@
 import { MODEL_DEFAULTS, type Model, type Optimizer } from "@internevo/domain";
 import type { Argument, Options } from "./command-line.ts";
-import type { ExportedJob, Inexpressible, TakenAs } from "./framework.ts";
+import type { ExportedJob, Inexpressible, FrameworkWarning, TakenAs } from "./framework.ts";
 
 /** How the two programs that descend from one another name what a decoder is made of. */
 export interface DecoderDialect {
@@ -182,10 +182,35 @@ export function readTraining(options: Options): {
   };
 }
 
+/** What both programs refuse, or do not do, though a plan stands for it. */
+export function decoderWarnings(
+  options: Options,
+  program: string,
+  { tp, sequenceLengthTokens }: { readonly tp: number; readonly sequenceLengthTokens: number },
+): FrameworkWarning[] {
+  const warnings: FrameworkWarning[] = [];
+  const positions = options.integer("--max-position-embeddings");
+  if (positions !== undefined && positions < sequenceLengthTokens)
+    warnings.push({
+      field: "--max-position-embeddings",
+      value: positions,
+      message: `is less than --seq-length ${sequenceLengthTokens}, which ${program} refuses`,
+      remedy: `give ${sequenceLengthTokens} or more`,
+    });
+  if (tp === 1 && options.has("--sequence-parallel"))
+    warnings.push({
+      field: "--sequence-parallel",
+      value: true,
+      message: `has no effect: ${program} switches it off with --tensor-model-parallel-size 1`,
+      remedy: "leave it out, or give more tensor ranks",
+    });
+  return warnings;
+}
+
 /** Names that both programs read. */
 export const DECODER_OPTIONS = {
   flag: "--swiglu --disable-bias-linear --untie-embeddings-and-output-weights --bf16 --fp16 --sequence-parallel",
-  one: `--num-layers --hidden-size --ffn-hidden-size --num-attention-heads --seq-length --normalization --kv-channels
+  one: `--num-layers --hidden-size --ffn-hidden-size --num-attention-heads --seq-length --max-position-embeddings --normalization --kv-channels
     --init-method-std --tokenizer-type --vocab-size --train-iters --lr --min-lr --lr-decay-iters --lr-warmup-iters --weight-decay --adam-beta1
     --adam-beta2 --adam-eps --clip-grad --seed --micro-batch-size --global-batch-size --tensor-model-parallel-size
     --pipeline-model-parallel-size --recompute-granularity --recompute-method --recompute-num-layers`,
@@ -199,7 +224,7 @@ export const DECODER_IGNORED = {
     --no-async-tensor-model-parallel-allreduce --attention-softmax-in-fp32 --apply-layernorm-1p --finetune --use-checkpoint-args
     --no-log-learnig-rate-to-tensorboard --no-log-loss-scale-to-tensorboard --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler
     --no-persist-layer-norm --exit-signal-handler --profile`,
-  one: `--max-position-embeddings --attention-dropout --hidden-dropout --make-vocab-size-divisible-by --lr-decay-style --optimizer --save --load
+  one: `--attention-dropout --hidden-dropout --make-vocab-size-divisible-by --lr-decay-style --optimizer --save --load
     --save-interval --log-interval --eval-interval --eval-iters --tensorboard-dir --tensorboard-log-interval --tensorboard-queue-size
     --tokenizer-model --vocab-file --merge-file --data-cache-path --split --num-workers --dataloader-type --distributed-backend
     --distributed-timeout-minutes --exit-interval --exit-duration-in-mins --wandb-project --wandb-exp-name --wandb-save-dir

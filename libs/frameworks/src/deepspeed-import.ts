@@ -5,6 +5,7 @@ import {
   DECODER_IGNORED,
   DECODER_OPTIONS,
   DECODER_REFUSED,
+  decoderWarnings,
   readDecoder,
   readTraining,
 } from "./decoder-arguments.ts";
@@ -267,7 +268,7 @@ export function importDeepSpeed(
   const more = json.rest(JSON_READ, JSON_IGNORED, JSON_REFUSED);
   const zero = json.section("zero_optimization");
   more.push(...zero.rest(ZERO_READ, ZERO_IGNORED, ZERO_REFUSED));
-  const launch = ranksOf(asked, nodes, gpusPerNode, faults);
+  const { launch, launchOrigin } = ranksOf(asked, nodes, gpusPerNode, faults);
   const model = readDecoder(options, DEEPSPEED_DIALECT, takenAs);
   const sequenceLengthTokens = options.needed("--seq-length");
   const tp = options.integer("--tensor-model-parallel-size") ?? 1;
@@ -342,6 +343,7 @@ export function importDeepSpeed(
     framework: "deepspeed",
     version: FRAMEWORK_VERSIONS.deepspeed,
     launch,
+    launchOrigin,
     model,
     sequenceLengthTokens,
     globalBatchTokens: sequences * sequenceLengthTokens,
@@ -350,6 +352,7 @@ export function importDeepSpeed(
     ...training,
     plan: normalPlan(plan, model),
     takenAs,
+    warnings: decoderWarnings(options, "Megatron-DeepSpeed", { tp, sequenceLengthTokens }),
     ignored: [...ignored, ...more],
   };
 }

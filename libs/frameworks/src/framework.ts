@@ -60,10 +60,28 @@ export interface Launch {
   readonly gpusPerNode: number;
 }
 
+/** Who says the ranks. */
+export interface LaunchOrigin {
+  /** Whoever asks gave them, whatever the configuration says. */
+  readonly isAsked: boolean;
+  /** What the configuration says; null: nothing. */
+  readonly said: Launch | null;
+}
+
+/** What the framework itself refuses, or does not do, though a plan stands for it. */
+export interface FrameworkWarning {
+  readonly field: string;
+  readonly value: unknown;
+  /** The framework's rule. */
+  readonly message: string;
+  readonly remedy: string;
+}
+
 export interface ImportedConfiguration {
   readonly framework: Framework;
   readonly version: string;
   readonly launch: Launch;
+  readonly launchOrigin: LaunchOrigin;
   readonly model: Model;
   readonly sequenceLengthTokens: number;
   readonly globalBatchTokens: number;
@@ -73,6 +91,7 @@ export interface ImportedConfiguration {
   readonly seed?: number;
   readonly plan: Plan;
   readonly takenAs: readonly TakenAs[];
+  readonly warnings: readonly FrameworkWarning[];
   /** Options that say nothing about time or memory. */
   readonly ignored: readonly string[];
 }

@@ -369,7 +369,53 @@ describe("scripts as people write them", () => {
     ]);
     expect(planLabel(plan)).toBe("b1 n8 a0 pp1 dp8 tp2 sp2 ps1 gs1 oss8 ovnone/intra-layer");
     expect([model.hiddenSize, model.layers, launch]).toEqual([4096, 32, { nodes: 2, gpusPerNode: 8 }]);
-    expect([takenAs, ignored]).toEqual([[], ["--max-position-embeddings", "--save"]]);
+    expect([takenAs, ignored]).toEqual([[], ["--save"]]);
+  });
+
+  it("say whose ranks were taken", () => {
+    const asked = { nodes: 4, gpusPerNode: 4 };
+    const said = { nodes: 2, gpusPerNode: 8 };
+    const file = megatron();
+    expect(importConfiguration("megatron", [file])).toMatchObject({
+      launch: said,
+      launchOrigin: { isAsked: false, said },
+    });
+    expect(importConfiguration("megatron", [file], asked)).toMatchObject({
+      launch: asked,
+      launchOrigin: { isAsked: true, said },
+    });
+    const silent = { ...file, text: file.text.replace("--nproc_per_node $GPUS --nnodes 2", "") };
+    expect(importConfiguration("megatron", [silent], asked)).toMatchObject({
+      launchOrigin: { isAsked: true, said: null },
+    });
+  });
+
+  it("warn of what the framework itself refuses, or does not do", () => {
+    const warned = (text: string, framework: "megatron" | "torchtitan" = "megatron") =>
+      importConfiguration(framework, [{ name: "file", text }], { nodes: 2, gpusPerNode: 8 }).warnings.map(
+        ({ field, value, message, remedy }) => `${field} ${String(value)} ${message}; ${remedy}`,
+      );
+    expect(warned(MEGATRON)).toEqual([]);
+    expect(
+      warned(MEGATRON.replace("--max-position-embeddings 4096", "--max-position-embeddings 2048")),
+    ).toEqual([
+      "--max-position-embeddings 2048 is less than --seq-length 4096, which Megatron-LM refuses; give 4096 or more",
+    ]);
+    const alone = MEGATRON.replace("--tensor-model-parallel-size 2", "");
+    expect(warned(alone)).toEqual([
+      "--sequence-parallel true has no effect: Megatron-LM switches it off with --tensor-model-parallel-size 1; leave it out, or give more tensor ranks",
+    ]);
+    const ring = `${alone.replace("--sequence-parallel", "")} --context-parallel-size 4`;
+    expect(warned(ring)).toEqual([]);
+    expect(warned(ring.replace("--seq-length 4096", "--seq-length 4092"))).toEqual([
+      "--seq-length 4092 is no multiple of twice --context-parallel-size, which is 8: Megatron-LM refuses it; give a multiple of 8",
+    ]);
+    const titan = (length: number): string =>
+      `[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = ${length}\nlocal_batch_size = 1\n[parallelism]\ncontext_parallel_degree = 4\n`;
+    expect(warned(titan(8192), "torchtitan")).toEqual([]);
+    expect(warned(titan(8188), "torchtitan")).toEqual([
+      "training.seq_len 8188 is no multiple of the tensor degree times twice the context degree, which is 8: torchtitan refuses it; give a multiple of 8",
+    ]);
   });
 
   it("say what is wrong, with a remedy: unknown, contradictory, impossible", () => {

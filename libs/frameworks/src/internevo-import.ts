@@ -222,7 +222,7 @@ export function importInternEvo(
       expert_weight: "shares out experts; dense decoders are planned for",
     }),
   ];
-  const launch = ranksInText(file.text, asked, faults);
+  const { launch, launchOrigin } = ranksInText(file.text, asked, faults);
   const read = readModel(model, root.text("model_type") ?? "INTERNLM", takenAs);
   const { tp, sp, ring, isp } = sequence(parallel);
   const pipeline = sized(parallel, "pipeline");
@@ -303,6 +303,7 @@ export function importInternEvo(
     framework: "internevo",
     version: FRAMEWORK_VERSIONS.internevo,
     launch,
+    launchOrigin,
     model: read,
     sequenceLengthTokens,
     globalBatchTokens: b * n * dp * sequenceLengthTokens,
@@ -312,6 +313,7 @@ export function importInternEvo(
     ...(seed === undefined ? {} : { seed }),
     plan: normalPlan(plan, read),
     takenAs,
+    warnings: [],
     ignored,
   };
 }

@@ -1,5 +1,7 @@
-import type { Launch } from "./framework.ts";
+import type { ImportedConfiguration, Launch } from "./framework.ts";
 import type { Faults } from "./problems.ts";
+
+type Ranks = Pick<ImportedConfiguration, "launch" | "launchOrigin">;
 
 /** What is asked for, else what the launcher's options say. */
 export function ranksOf(
@@ -7,15 +9,17 @@ export function ranksOf(
   nodes: number | null,
   gpusPerNode: number | null,
   faults: Faults,
-): Launch {
-  if (asked !== null) return asked;
-  if (gpusPerNode === null)
-    return faults.fail("(ranks)", null, "are not said in the file", "give --nodes and --gpus-per-node");
-  return { nodes: nodes ?? 1, gpusPerNode };
+): Ranks {
+  const said = gpusPerNode === null ? null : { nodes: nodes ?? 1, gpusPerNode };
+  const launch =
+    asked ??
+    said ??
+    faults.fail("(ranks)", null, "are not said in the file", "give --nodes and --gpus-per-node");
+  return { launch, launchOrigin: { isAsked: asked !== null, said } };
 }
 
 /** As {@link ranksOf}, for files whose comments may say how they are launched. */
-export function ranksInText(text: string, asked: Launch | null, faults: Faults): Launch {
+export function ranksInText(text: string, asked: Launch | null, faults: Faults): Ranks {
   const number = (pattern: RegExp): number | null => {
     const [, digits] = pattern.exec(text) ?? [];
     return digits === undefined ? null : Number(digits);

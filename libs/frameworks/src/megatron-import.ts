@@ -3,6 +3,7 @@ import {
   DECODER_IGNORED,
   DECODER_OPTIONS,
   DECODER_REFUSED,
+  decoderWarnings,
   readDecoder,
   readTraining,
 } from "./decoder-arguments.ts";
@@ -11,6 +12,7 @@ import {
   FRAMEWORK_VERSIONS,
   normalPlan,
   type FrameworkFile,
+  type FrameworkWarning,
   type ImportedConfiguration,
   type Launch,
   type TakenAs,
@@ -220,6 +222,23 @@ function shardsOfOptions(options: Options, replicas: number): Shards {
   }
 }
 
+/** What Megatron-LM refuses, or does not do, though a plan stands for it. */
+function megatronWarnings(
+  options: Options,
+  sizes: { readonly tp: number; readonly ring: number; readonly sequenceLengthTokens: number },
+): FrameworkWarning[] {
+  const { ring, sequenceLengthTokens } = sizes;
+  const warnings = decoderWarnings(options, "Megatron-LM", sizes);
+  if (ring > 1 && sequenceLengthTokens % (2 * ring) !== 0)
+    warnings.push({
+      field: "--seq-length",
+      value: sequenceLengthTokens,
+      message: `is no multiple of twice --context-parallel-size, which is ${2 * ring}: Megatron-LM refuses it`,
+      remedy: `give a multiple of ${2 * ring}`,
+    });
+  return warnings;
+}
+
 /** Recomputation as both programs that know --recompute-granularity have it. */
 export function recomputeOfOptions(
   options: Options,
@@ -281,7 +300,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
   );
   const { faults } = options;
   const takenAs: TakenAs[] = [];
-  const launch = ranksOf(asked, nodes, gpusPerNode, faults);
+  const { launch, launchOrigin } = ranksOf(asked, nodes, gpusPerNode, faults);
   const ranks = launch.nodes * launch.gpusPerNode;
   const model = readDecoder(options, MEGATRON_DIALECT, takenAs);
   const sequenceLengthTokens = options.needed("--seq-length");
@@ -362,6 +381,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
     framework: "megatron",
     version: FRAMEWORK_VERSIONS.megatron,
     launch,
+    launchOrigin,
     model,
     sequenceLengthTokens,
     globalBatchTokens: sequences * sequenceLengthTokens,
@@ -369,6 +389,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
     ...training,
     plan: normalPlan(plan, model),
     takenAs,
+    warnings: megatronWarnings(options, { tp, ring: context.size, sequenceLengthTokens }),
     ignored,
   };
 }

@@ -14,6 +14,7 @@ import {
   normalPlan,
   stageLayers,
   type FrameworkFile,
+  type FrameworkWarning,
   type ImportedConfiguration,
   type Launch,
   type TakenAs,
@@ -308,6 +309,20 @@ function parseToml(file: FrameworkFile, faults: Faults): unknown {
   }
 }
 
+/** What torchtitan refuses, though a plan stands for it. */
+function torchtitanWarnings(sequenceLengthTokens: number, { tp, ring }: Degrees): FrameworkWarning[] {
+  const divisor = 2 * tp * ring;
+  if (sequenceLengthTokens % divisor === 0) return [];
+  return [
+    {
+      field: "training.seq_len",
+      value: sequenceLengthTokens,
+      message: `is no multiple of the tensor degree times twice the context degree, which is ${divisor}: torchtitan refuses it`,
+      remedy: `give a multiple of ${divisor}`,
+    },
+  ];
+}
+
 /** Reads torchtitan's TOML, with the module of sizes that it names. @throws ProblemError `bad-request`. */
 export function importTorchtitan(
   files: readonly FrameworkFile[],
@@ -327,7 +342,7 @@ export function importTorchtitan(
     ...parallelism.rest(PARALLELISM_READ, PARALLELISM_IGNORED, PARALLELISM_REFUSED),
   );
   const model = readModel(root, files);
-  const launch = ranksInText(file.text, asked, faults);
+  const { launch, launchOrigin } = ranksInText(file.text, asked, faults);
   const degree = degrees(parallelism, launch.nodes * launch.gpusPerNode);
   const { dp, tp, pp, ring } = degree;
   const local = training.integer("local_batch_size") ?? 8;
@@ -396,6 +411,7 @@ export function importTorchtitan(
     framework: "torchtitan",
     version: FRAMEWORK_VERSIONS.torchtitan,
     launch,
+    launchOrigin,
     model,
     sequenceLengthTokens,
     globalBatchTokens: sequences * sequenceLengthTokens,
@@ -405,6 +421,7 @@ export function importTorchtitan(
     ...(seed === undefined ? {} : { seed }),
     plan: normalPlan(plan, model),
     takenAs,
+    warnings: torchtitanWarnings(sequenceLengthTokens, degree),
     ignored,
   };
 }

@@ -142,6 +142,15 @@ export async function findTokenOwners(
   return new Map(rows.map(({ tokenSha256, ...owner }) => [byHash.get(tokenSha256) as string, owner]));
 }
 
+/** Those of the ids whose tokens are valid. */
+export async function findValidTokens(db: Queryable, ids: readonly string[]): Promise<Set<string>> {
+  const rows = await db
+    .select({ id: apiTokens.id })
+    .from(apiTokens)
+    .where(and(inArray(apiTokens.id, [...ids]), isValid));
+  return new Set(rows.map(({ id }) => id));
+}
+
 /** How many admin tokens are valid: none on the first start. */
 export async function countAdminTokens(db: Queryable): Promise<number> {
   const [row] = await db

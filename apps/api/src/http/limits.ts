@@ -11,12 +11,18 @@ export interface Limits {
   readonly wrongTokensPerMinute: number;
   /** Delay of the event loop beyond which requests are refused, milliseconds; 0: no limit. */
   readonly maximumEventLoopDelayMilliseconds: number;
+  /** Event streams that one token has open at once. */
+  readonly streamsOfOneToken: number;
+  /** Event streams that are open at once. */
+  readonly streams: number;
 }
 
 export const DEFAULT_LIMITS: Limits = {
   requestsPerMinute: 6000,
   wrongTokensPerMinute: 30,
   maximumEventLoopDelayMilliseconds: 2000,
+  streamsOfOneToken: 100,
+  streams: 1000,
 };
 
 /** Headers that keep browsers strict, under which the console works: its own scripts only, styles that its components write. */

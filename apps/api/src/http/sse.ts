@@ -1,5 +1,6 @@
 import { Readable } from "node:stream";
-import type { FastifyReply, FastifyRequest } from "fastify";
+import { ProblemError } from "@internevo/domain";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
 /** One message of an event stream; without an id it does not move `Last-Event-ID`. */
 export interface SseMessage {
@@ -16,29 +17,72 @@ const frame = (message: SseMessage | typeof HEARTBEAT): string =>
     ? ": heartbeat\n\n"
     : `${message.id === undefined ? "" : `id: ${message.id}\n`}event: ${message.event}\ndata: ${JSON.stringify(message.data)}\n\n`;
 
-/** Streams that are open, so that a shutdown can end them. */
+export interface StreamOptions {
+  /** Streams of one token that are open at once; more are refused. */
+  readonly streamsOfOneToken: number;
+  /** Streams of all tokens that are open at once; more are refused. */
+  readonly streams: number;
+  /** How often it is looked whether the streams' tokens are still valid. */
+  readonly lookMilliseconds: number;
+  /** Those of the tokens that are still valid. What it throws is told to `onError`, and ends no stream. */
+  readonly validTokens: (ids: readonly string[]) => Promise<ReadonlySet<string>>;
+  readonly onError: (error: unknown) => void;
+}
+
+/** Streams that are open: bounded, ended when their token is not valid any more, and when the server stops. */
 export class OpenStreams {
-  readonly #open = new Set<AbortController>();
+  /** The token of each. */
+  readonly #open = new Map<AbortController, string>();
+  readonly #options: StreamOptions;
+
+  constructor(app: FastifyInstance, options: StreamOptions) {
+    this.#options = options;
+    const looking = setInterval(
+      () => void this.#endOfInvalid().catch(options.onError),
+      options.lookMilliseconds,
+    ).unref();
+    app.addHook("preClose", async () => {
+      clearInterval(looking);
+      // Clients resume elsewhere by `Last-Event-ID`.
+      for (const controller of this.#open.keys()) controller.abort();
+    });
+  }
 
   get size(): number {
     return this.#open.size;
   }
 
-  /** Ends them all; clients resume elsewhere by `Last-Event-ID`. */
-  closeAll(): void {
-    for (const controller of this.#open) controller.abort();
+  async #endOfInvalid(): Promise<void> {
+    if (this.#open.size === 0) return;
+    const asked = [...this.#open];
+    const valid = await this.#options.validTokens([...new Set(this.#open.values())]);
+    for (const [controller, token] of asked) if (!valid.has(token)) controller.abort();
+  }
+
+  #assertRoom(tokenId: string): void {
+    const { streamsOfOneToken, streams } = this.#options;
+    const own = [...this.#open.values()].filter((token) => token === tokenId).length;
+    if (own >= streamsOfOneToken)
+      throw new ProblemError(
+        "rate-limited",
+        `this token has ${own} event streams open; close one, or follow fewer jobs at once`,
+      );
+    if (this.#open.size >= streams)
+      throw new ProblemError("unavailable", "too many event streams are open; try again shortly");
   }
 
   /**
    * Answers with an event stream: `source` is read as fast as the client takes it, and told by its signal when the client or the
-   * server goes.
+   * server goes. @param tokenId whose it is. @throws ProblemError `rate-limited`, `unavailable` when too many are open
    */
   send(
     reply: FastifyReply,
+    tokenId: string,
     source: (signal: AbortSignal) => AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void>,
   ): FastifyReply {
+    this.#assertRoom(tokenId);
     const controller = new AbortController();
-    this.#open.add(controller);
+    this.#open.set(controller, tokenId);
     const stream = Readable.from(frames(source(controller.signal)), { objectMode: true, highWaterMark: 16 });
     // The generator may be waiting for news: only the signal wakes it.
     reply.raw.once("close", () => controller.abort());

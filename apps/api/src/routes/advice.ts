@@ -18,7 +18,7 @@ import {
   type ClusterChoiceAnswer,
 } from "@internevo/contracts";
 import type { PlanOfJob } from "@internevo/cost-model";
-import { planLabel, type Candidate, type Plan } from "@internevo/domain";
+import { assertHeadroomOfAxis, planLabel, type Candidate, type Plan } from "@internevo/domain";
 import { listTrials } from "@internevo/store";
 import type { TSchema } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
@@ -26,7 +26,7 @@ import { inTurns } from "../work/turns.ts";
 import { EXAMPLES } from "./advice-examples.ts";
 import { goneSignal } from "./gone.ts";
 import { answers, withExample } from "./shapes.ts";
-import { anyPlanOf, planOf, plansOf, subjectOf, type SubjectSource } from "./subject.ts";
+import { anyPlanOf, headroomOf, planOf, plansOf, subjectOf, type SubjectSource } from "./subject.ts";
 
 /** Points of a front that are one turn of a thread. */
 const POINTS_A_TURN = 4;
@@ -148,7 +148,8 @@ function registerWhatIf(app: ApiInstance, source: SubjectSource): void {
       SweepSchema,
     ),
     async (request, reply) => {
-      const { axis, values } = request.body;
+      const { axis, values, headroom } = request.body;
+      assertHeadroomOfAxis(axis, headroomOf(headroom), "headroom");
       const subject = await subjectOf(request.body, source);
       const rows = await inTurns(values, workers.adviceThreads, goneSignal(reply), (value, signal) =>
         workers.advise<"sweep">({ kind: "sweep", ...subject, axis, value }, signal),

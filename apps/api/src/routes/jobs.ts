@@ -33,6 +33,7 @@ import {
   type Transaction,
 } from "@internevo/store";
 import { Type } from "typebox";
+import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { etagOf, versionOfIfMatch } from "../http/etag.ts";
 import { mutate, mutateChecked } from "../http/mutations.ts";
@@ -356,7 +357,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
       const { id } = request.params;
       if (!(await getJob(database.db, id))) throw noJob(id);
       const { heartbeatMilliseconds } = options;
-      return options.streams.send(reply, (signal) =>
+      return options.streams.send(reply, actorOf(request).id, (signal) =>
         jobStream({
           database,
           jobId: id,

@@ -1,11 +1,18 @@
 import { PlanRequestSchema } from "@internevo/contracts";
-import { PlanningResultSchema, resolveJob, type JobSpec, type Profile } from "@internevo/domain";
+import {
+  PlanningResultSchema,
+  resolveJob,
+  withHeadroom,
+  type JobSpec,
+  type Profile,
+} from "@internevo/domain";
 import type { ApiInstance } from "../http/instance.ts";
 import type { Workers } from "../work/workers.ts";
 import { EXAMPLES } from "./advice-examples.ts";
 import { goneSignal } from "./gone.ts";
 import { innerJob } from "./inner-job.ts";
 import { answers, withExample } from "./shapes.ts";
+import { headroomOf } from "./subject.ts";
 
 export interface PlanRoutesOptions {
   readonly workers: Workers;
@@ -26,8 +33,13 @@ export function registerPlanRoutes(app: ApiInstance, options: PlanRoutesOptions)
       },
     },
     async (request, reply) => {
-      const { job, top = 10, profile } = request.body;
-      const spec = innerJob(() => resolveJob(job));
+      const { job, top = 10, profile, headroom } = request.body;
+      const kept = headroomOf(headroom);
+      const spec = withHeadroom(
+        innerJob(() => resolveJob(job)),
+        kept,
+        "headroom",
+      );
       const measured = await options.profileFor(spec, profile);
       return options.workers.plan({ spec, profile: measured, top }, goneSignal(reply));
     },

@@ -1,10 +1,14 @@
 import type { AdviceSubject, PlanChoice } from "@internevo/contracts";
 import { planOfJob, type PlanOfJob } from "@internevo/cost-model";
 import {
+  HEADROOM_REMEDY,
   parsePlanLabel,
   parsePlanPart,
   ProblemError,
+  readHeadroom,
   resolveJob,
+  withHeadroom,
+  type Headroom,
   type JobSpec,
   type PartialPlan,
   type Plan,
@@ -53,8 +57,20 @@ export async function specOf(
   return { spec: row.spec, profileId: row.profileId };
 }
 
+/** What `headroom` of a request says. @throws ProblemError `bad-request` for a text that says nothing */
+export function headroomOf(text: string | undefined): Headroom | undefined {
+  if (text === undefined) return undefined;
+  const headroom = readHeadroom(text);
+  if (headroom !== undefined) return headroom;
+  throw new ProblemError("bad-request", "headroom is not valid", [
+    { field: "headroom", value: text, message: "is neither a share nor a size", remedy: HEADROOM_REMEDY },
+  ]);
+}
+
 export async function subjectOf(asked: AdviceSubject, source: SubjectSource): Promise<Subject> {
-  const { spec, profileId } = await specOf(asked, source);
+  const headroom = headroomOf(asked.headroom);
+  const { spec: whole, profileId } = await specOf(asked, source);
+  const spec = withHeadroom(whole, headroom, "headroom");
   const stored =
     asked.profile === undefined && profileId !== null
       ? await storedProfile(source.database.db, profileId)

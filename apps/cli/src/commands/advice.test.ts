@@ -174,7 +174,7 @@ describe("advice", () => {
     expect((await cli("plan", JOB, "--headroom", "80GB")).stderr).toMatch(/leaves no memory/);
     expect(
       (await cli("what-if", JOB, "--axis", "memory", "--values", "40GB", "--headroom", "5%")).stderr,
-    ).toMatch(/--headroom .*does not belong to --axis memory/);
+    ).toMatch(/--headroom .*does not belong to the axis memory/);
   });
 
   it("draws fronts that span decades on logarithmic axes", () => {

@@ -13,10 +13,13 @@ import {
 import { SHIPPED_PROFILES, type PlanOfJob } from "@internevo/cost-model";
 import { assertWritable, writeWhole } from "../files.ts";
 import {
+  assertHeadroomOfAxis,
   parseQuantity,
   ProblemError,
   readMemory,
   resolveJob,
+  withHeadroom,
+  type Headroom,
   type JobSpec,
   type Profile,
 } from "@internevo/domain";
@@ -41,7 +44,7 @@ import {
 } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
-import { headroomOption, withHeadroom, type Headroom } from "../headroom.ts";
+import { HEADROOM, headroomOption } from "../headroom.ts";
 import { readJobFile } from "../job-input.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
 import { chooseAnyPlan, choosePlans, PLAN_HELP } from "../plan-argument.ts";
@@ -201,16 +204,8 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
   if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
   const loaded = await loadJob(path, options.profile, context);
   const { profile } = loaded;
-  if (options.axis === "memory" && options.headroom !== undefined)
-    throw new ProblemError("job-invalid", "--axis memory varies what --headroom keeps free", [
-      {
-        field: "--headroom",
-        value: options.headroom.text,
-        message: "does not belong to --axis memory",
-        remedy: "leave it out, and give --values without the memory that is to stay free",
-      },
-    ]);
-  const job = withHeadroom(loaded.job, options.headroom);
+  if (options.axis !== undefined) assertHeadroomOfAxis(options.axis, options.headroom, HEADROOM);
+  const job = withHeadroom(loaded.job, options.headroom, HEADROOM);
   const output = context.output();
   const { signal } = context;
   const show = (

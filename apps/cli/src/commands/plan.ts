@@ -1,12 +1,19 @@
 import { estimatedWith, planOfJob, SHIPPED_PROFILES } from "@internevo/cost-model";
-import { resolveJob, shellWord, type JobSpec, type PlanningResult } from "@internevo/domain";
+import {
+  resolveJob,
+  shellWord,
+  withHeadroom,
+  type Headroom,
+  type JobSpec,
+  type PlanningResult,
+} from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import type { Command } from "commander";
 import { Option } from "commander";
 import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { EXIT, type ExitCode } from "../exit-codes.ts";
-import { headroomOption, withHeadroom, type Headroom } from "../headroom.ts";
+import { HEADROOM, headroomOption } from "../headroom.ts";
 import { readJobFile } from "../job-input.ts";
 import { NOTES_OPTION, showNotes, type Output } from "../output.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
@@ -34,7 +41,7 @@ export async function planCommand(
   options: PlanCommandOptions,
   context: ProfileContext & Pick<Context, "computing">,
 ): Promise<PlanningResult> {
-  const job = withHeadroom(resolveJob(await readJobFile(options.job)), options.headroom);
+  const job = withHeadroom(resolveJob(await readJobFile(options.job)), options.headroom, HEADROOM);
   const profile = await jobProfile(job, options.profile, context);
   const locate =
     options.locate === undefined

@@ -8,6 +8,8 @@ export interface Subject {
   readonly jobId?: string;
   readonly job?: unknown;
   readonly profile?: string;
+  /** Memory of each GPU that plans leave free, as written. */
+  readonly headroom?: string;
 }
 
 /** The same question of the same subject has the same answer: it is asked once. */

@@ -1,7 +1,8 @@
-import { Alert, Group, NumberInput, SegmentedControl, Text } from "@mantine/core";
+import { Alert, NumberInput, SegmentedControl, Text } from "@mantine/core";
 import type { PlanningResult } from "@internevo/domain";
 import { useMutation } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
+import { HeadroomField, headroomFault, headroomOf } from "../components/headroom-field.tsx";
 import { JobEditor, useJobText } from "../components/job-editor.tsx";
 import { Page, Section } from "../components/page.tsx";
 import { AskPlan } from "../components/plan/ask-plan.tsx";
@@ -68,7 +69,7 @@ function Result({ result, subject }: { result: PlanningResult; subject: Subject 
           <Section
             title="Memory by line"
             folded
-            about={`Predicted for the fullest rank, against the ${formatBytes(result.memoryLimitBytes)} that a rank may use.`}
+            about={`Predicted for the fullest rank, against the ${formatBytes(result.memoryLimitBytes)} that a rank may use${subject.headroom === undefined ? "" : `: ${subject.headroom} of its GPU stays free`}.`}
           >
             <MemoryChart rows={rows} limitBytes={result.memoryLimitBytes} />
           </Section>
@@ -95,10 +96,13 @@ export function PlanPage() {
   const { client } = useSession();
   const file = useJobText("plan");
   const [profile, setProfile] = useState("");
+  const [headroom, setHeadroom] = useState("");
+  const [tried, setTried] = useState(false);
+  const fault = headroomFault(headroom);
   const [top, setTop] = useState<number | string>(10);
   const plan = useMutation({
     mutationFn: async (job: unknown) => {
-      const subject: Subject = { job, ...(profile === "" ? {} : { profile }) };
+      const subject: Subject = { job, ...(profile === "" ? {} : { profile }), ...headroomOf(headroom) };
       return {
         subject,
         result: await client.plan({ job, ...subject, ...(typeof top === "number" ? { top } : {}) }),
@@ -109,16 +113,26 @@ export function PlanPage() {
     <Page title="Plan" lead="Ranks the plans of a job by prediction, without running or storing anything.">
       <JobEditor
         file={file}
-        actions={[{ label: "Show the plans", busy: plan.isPending, onRun: (job) => plan.mutate(job) }]}
+        actions={[
+          {
+            label: "Show the plans",
+            busy: plan.isPending,
+            onRun: (job) => {
+              setTried(true);
+              if (fault === undefined) plan.mutate(job);
+            },
+          },
+        ]}
         error={plan.error}
       >
-        <Group align="flex-start" gap="md">
+        <div className="fields">
           <ProfileSelect
             description="What was measured of the cluster"
             otherwise="As the job says, or the newest of its cluster"
             value={profile}
             onChange={setProfile}
           />
+          <HeadroomField value={headroom} onChange={setHeadroom} error={tried ? fault : undefined} />
           <NumberInput
             label="Plans"
             description="How many to show"
@@ -127,9 +141,8 @@ export function PlanPage() {
             allowDecimal={false}
             value={top}
             onChange={setTop}
-            w={140}
           />
-        </Group>
+        </div>
       </JobEditor>
       <div aria-live="polite">
         {plan.isPending && (

@@ -1,10 +1,11 @@
 import type { InternEvoClient } from "@internevo/client";
 import type { JobDetail } from "@internevo/contracts";
-import { parseQuantity, type QuantityKind } from "@internevo/domain";
+import { parseQuantity, readHeadroom, type QuantityKind } from "@internevo/domain";
 import { Button, Group, NativeSelect, SegmentedControl, Text } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState, type FormEvent } from "react";
+import { HeadroomField, headroomFault, headroomOf } from "../components/headroom-field.tsx";
 import { JobField, Refusal, useJobText } from "../components/job-editor.tsx";
 import { Page } from "../components/page.tsx";
 import { ProfileSelect } from "../components/profile-select.tsx";
@@ -18,11 +19,11 @@ import {
   type Filled,
 } from "../components/what-if/question-fields.tsx";
 import { QUESTIONS, type Outcome, type QuestionKind } from "../components/what-if/questions.ts";
-import { WhatIfResult } from "../components/what-if/results.tsx";
+import { WhatIfResult, type Room } from "../components/what-if/results.tsx";
 import type { Subject } from "../data/advice.ts";
 import { jobKey, useJobs } from "../data/queries.ts";
 import { useSession } from "../session/session.tsx";
-import { axisValues, firstValues, type JobSizes } from "../text/axis-values.ts";
+import { axisValues, firstValues, whyFirstValues, type JobSizes } from "../text/axis-values.ts";
 import { readJobDocument } from "../text/job-document.ts";
 
 const route = getRouteApi("/what-if");
@@ -113,7 +114,15 @@ const writtenName = (job: unknown): string => {
 interface Done {
   readonly outcome: Outcome;
   readonly jobName: string;
-  readonly limitBytes: number | undefined;
+  /** Undefined where a job file does not say it. */
+  readonly room: Room | undefined;
+}
+
+/** What plans may use of a GPU, and what a headroom keeps free beside it. */
+function roomOf(memoryBytes: number | undefined, { headroom }: Subject): Room | undefined {
+  if (memoryBytes === undefined) return undefined;
+  const keptBytes = headroom === undefined ? 0 : (readHeadroom(headroom)?.bytesOf(memoryBytes) ?? 0);
+  return { limitBytes: memoryBytes - keptBytes, keptBytes };
 }
 
 export function WhatIfPage() {
@@ -128,6 +137,7 @@ export function WhatIfPage() {
   const jobId = given ?? jobs[0]?.id;
   const file = useJobText("what-if");
   const [profile, setProfile] = useState("");
+  const [headroom, setHeadroom] = useState("");
   const [kind, setKind] = useState<QuestionKind>("sweep");
   const [written, setAsked] = useState(ASKED_FIRST);
   const [tried, setTried] = useState(false);
@@ -148,31 +158,33 @@ export function WhatIfPage() {
     values: written.values ?? (isKnown ? firstValues(written.axis, sizes) : ""),
     unitTokens: written.unitTokens ?? Math.min(1024, sizes.sequenceLengthTokens ?? 1024),
   };
+  // A sweep of memory varies what a headroom would keep free.
+  const takesHeadroom = kind !== "sweep" || asked.axis !== "memory";
+  const badHeadroom = takesHeadroom ? headroomFault(headroom) : undefined;
   const fault = faultOf(kind, asked);
+  const mayAsk = fault === undefined && badHeadroom === undefined;
 
   const question = useMutation({
     mutationFn: async (subject: Subject): Promise<Done> => {
       const outcome = await ask(client, subject, kind, asked);
-      if (subject.jobId === undefined)
-        return {
-          outcome,
-          jobName: writtenName(subject.job),
-          limitBytes: writtenSizes(subject.job).memoryPerGpuBytes,
-        };
+      if (subject.jobId === undefined) {
+        const { memoryPerGpuBytes } = writtenSizes(subject.job);
+        return { outcome, jobName: writtenName(subject.job), room: roomOf(memoryPerGpuBytes, subject) };
+      }
       const { name, spec } = await client.getJob(subject.jobId);
-      return { outcome, jobName: name, limitBytes: spec.cluster.memoryPerGpuBytes };
+      return { outcome, jobName: name, room: roomOf(spec.cluster.memoryPerGpuBytes, subject) };
     },
   });
   const submit = (event: FormEvent): void => {
     event.preventDefault();
     setTried(true);
-    const named = profile === "" ? {} : { profile };
+    const named = { ...(profile === "" ? {} : { profile }), ...(takesHeadroom ? headroomOf(headroom) : {}) };
     if (shown === "job") {
-      if (!fault && jobId !== undefined) question.mutate({ jobId, ...named });
+      if (mayAsk && jobId !== undefined) question.mutate({ jobId, ...named });
       return;
     }
     const document = file.read();
-    if (!fault && document) question.mutate({ job: document.value, ...named });
+    if (mayAsk && document) question.mutate({ job: document.value, ...named });
   };
   const known = jobs.some(({ id }) => id === jobId);
   return (
@@ -236,12 +248,16 @@ export function WhatIfPage() {
             value={profile}
             onChange={setProfile}
           />
+          {takesHeadroom && (
+            <HeadroomField value={headroom} onChange={setHeadroom} error={tried ? badHeadroom : undefined} />
+          )}
         </div>
         <QuestionFields
           kind={kind}
           asked={asked}
           onChange={(changes) => setAsked((before) => ({ ...before, ...changes }))}
           fault={tried ? fault : undefined}
+          whyValues={written.values === null && isKnown ? whyFirstValues(written.axis, sizes) : undefined}
         />
         {shown === "file" && file.faults}
         {question.error && (
@@ -267,7 +283,7 @@ export function WhatIfPage() {
       {question.data && !question.isPending && (
         <WhatIfResult
           outcome={question.data.outcome}
-          limitBytes={question.data.limitBytes}
+          room={question.data.room}
           jobName={question.data.jobName}
         />
       )}

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { axisValues, EXAMPLES, firstValues } from "./axis-values.ts";
+import { axisValues, EXAMPLES, firstValues, whyFirstValues } from "./axis-values.ts";
 
 it("reads values of a sweep as the command line does", () => {
   expect(axisValues("sequence", "4k, 8192,1m")).toEqual({ values: [4096, 8192, 2 ** 20] });
@@ -62,4 +62,20 @@ it("begins with values around the job's own, which a plan can be made of", () =>
     for (const sizes of [small, large])
       expect(axisValues(known, firstValues(known, sizes))).toHaveProperty("values");
   }
+});
+
+it("says why values are there that nobody wrote", () => {
+  const none = {
+    sequenceLengthTokens: undefined,
+    globalBatchTokens: undefined,
+    nodes: undefined,
+    memoryPerGpuBytes: undefined,
+  };
+  const job = { sequenceLengthTokens: 4096, globalBatchTokens: 8192, nodes: 2, memoryPerGpuBytes: 80e9 };
+  for (const axis of ["sequence", "batch", "nodes", "memory"] as const) {
+    expect(whyFirstValues(axis, job)).toContain("the job’s own");
+    expect(whyFirstValues(axis, none)).toContain("an example");
+  }
+  for (const sizes of [none, job])
+    expect(whyFirstValues("inter-node-bandwidth", sizes)).toContain("what was measured");
 });

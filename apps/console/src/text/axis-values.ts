@@ -98,3 +98,16 @@ export function firstValues(
   if (axis === "memory" && memory !== undefined) return around(memory, [1, 2], () => true, BYTES);
   return EXAMPLES[axis];
 }
+
+/** Why a sweep's values are there before anybody wrote some. */
+export function whyFirstValues(axis: SweptAxis, sizes: JobSizes): string {
+  const { sequenceLengthTokens, globalBatchTokens, nodes, memoryPerGpuBytes } = sizes;
+  const known: Partial<Record<SweptAxis, readonly [unknown, string]>> = {
+    sequence: [sequenceLengthTokens, "the job’s own length, halved and doubled while it divides the batch"],
+    batch: [globalBatchTokens, "the job’s own batch, halved and doubled while sequences divide it"],
+    nodes: [nodes, "the job’s own nodes, halved and doubled"],
+    memory: [memoryPerGpuBytes, "the job’s own memory, halved and doubled"],
+  };
+  const [size, why] = known[axis] ?? [null, "less and more than what was measured, which is 1"];
+  return `Filled in for you: ${size === undefined ? "an example, for the job says none" : why}.`;
+}

@@ -1,9 +1,10 @@
 import type { ImportAnswer } from "@internevo/contracts";
-import { planLabel } from "@internevo/domain";
-import { Button, Code, Text } from "@mantine/core";
+import { launchWords, planLabel } from "@internevo/domain";
+import { Alert, Button, Code, Text } from "@mantine/core";
 import { stringify } from "yaml";
 import type { Subject } from "../../data/advice.ts";
 import { downloadText, fileName } from "../../data/download.ts";
+import { FRAMEWORK_WORDS } from "../../text/frameworks.ts";
 import { formatCount, formatInteger, formatTokens, sentence } from "../../text/format.ts";
 import { Facts, Section } from "../page.tsx";
 import { Comparison } from "../plan/compare-plans.tsx";
@@ -11,6 +12,12 @@ import { PlanText } from "../plan/plan-text.tsx";
 import { StageMemory, WhyNot } from "../plan/why-not.tsx";
 
 const shown = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
+
+/** Options stand out, and do not break at their dashes. */
+const WithOptions = ({ children }: { children: string }) =>
+  children
+    .split(/(--[\w-]+)/)
+    .map((part, index) => (index % 2 === 1 ? <Code key={index}>{part}</Code> : part));
 
 /** The job as the API sent it; what is shown of it. */
 interface ImportedJob {
@@ -22,7 +29,7 @@ interface ImportedJob {
 
 /** What was read, in our words. */
 function WhatItSays({ answer: { imported, job: document } }: { answer: ImportAnswer }) {
-  const { model, plan, takenAs, ignored, version } = imported;
+  const { model, plan, takenAs, ignored, version, warnings, launch, launchOrigin } = imported;
   const job = document as ImportedJob;
   const ranks = (job.cluster?.nodes ?? 1) * (job.cluster?.gpusPerNode ?? 1);
   return (
@@ -30,6 +37,7 @@ function WhatItSays({ answer: { imported, job: document } }: { answer: ImportAns
       <div className="chosen-plan">
         <PlanText plan={plan} />
       </div>
+      <Text size="sm">{sentence(`Read ${launchWords(launch, launchOrigin)}`)}</Text>
       <Facts
         items={[
           {
@@ -59,6 +67,18 @@ function WhatItSays({ answer: { imported, job: document } }: { answer: ImportAns
           { name: "Precision", value: job.precision ?? "–" },
         ]}
       />
+      {warnings.length > 0 && (
+        <Alert color="yellow" title={`${FRAMEWORK_WORDS[imported.framework]} does not take it as it is`}>
+          <ul className="plain-list">
+            {warnings.map(({ field, value, message, remedy }) => (
+              <li key={field}>
+                <Code>{field}</Code> <Code>{shown(value)}</Code> <WithOptions>{message}</WithOptions>.{" "}
+                {sentence(remedy.charAt(0).toUpperCase() + remedy.slice(1))}
+              </li>
+            ))}
+          </ul>
+        </Alert>
+      )}
       {takenAs.length > 0 && (
         <div>
           <Text size="sm" fw={600}>

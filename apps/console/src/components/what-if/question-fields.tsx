@@ -1,6 +1,6 @@
 import { SWEPT_AXES, type SweptAxis } from "@internevo/contracts";
 import { parseQuantity } from "@internevo/domain";
-import { NativeSelect, NumberInput, TextInput } from "@mantine/core";
+import { NativeSelect, NumberInput, Text, TextInput } from "@mantine/core";
 import { axisValues } from "../../text/axis-values.ts";
 import { AXIS_WORDS, type QuestionKind } from "./questions.ts";
 
@@ -65,6 +65,8 @@ export function faultOf(
 }
 
 interface FieldsProps {
+  /** Why the values are there, where nobody wrote them. */
+  readonly whyValues: string | undefined;
   readonly kind: QuestionKind;
   readonly asked: Filled;
   readonly onChange: (changes: Partial<Asked>) => void;
@@ -72,33 +74,40 @@ interface FieldsProps {
   readonly fault: ReturnType<typeof faultOf>;
 }
 
-export function QuestionFields({ kind, asked, onChange, fault }: FieldsProps) {
+export function QuestionFields({ kind, asked, onChange, fault, whyValues }: FieldsProps) {
   const errorOf = (field: keyof Asked): string | undefined =>
     fault?.field === field ? fault.message : undefined;
   if (kind === "sweep") {
     return (
-      <div className="fields">
-        <NativeSelect
-          label="Axis"
-          description="What is varied"
-          value={asked.axis}
-          data={SWEPT_AXES.map((value) => ({ value, label: AXIS_WORDS[value].name }))}
-          onChange={(event) => {
-            const axis = event.currentTarget.value as SweptAxis;
-            onChange({ axis, values: null });
-          }}
-        />
-        <TextInput
-          label="Values"
-          description={`${AXIS_WORDS[asked.axis].about}; a..b doubles from a to b`}
-          value={asked.values}
-          onChange={(event) => onChange({ values: event.currentTarget.value })}
-          error={errorOf("values")}
-          className="grow"
-          spellCheck={false}
-          autoComplete="off"
-        />
-      </div>
+      <>
+        <div className="fields">
+          <NativeSelect
+            label="Axis"
+            description={`What is varied: ${AXIS_WORDS[ASKED_FIRST.axis].name.toLowerCase()} unless you choose`}
+            value={asked.axis}
+            data={SWEPT_AXES.map((value) => ({ value, label: AXIS_WORDS[value].name }))}
+            onChange={(event) => {
+              const axis = event.currentTarget.value as SweptAxis;
+              onChange({ axis, values: null });
+            }}
+          />
+          <TextInput
+            label="Values"
+            description={`${AXIS_WORDS[asked.axis].about}; a..b doubles from a to b`}
+            value={asked.values}
+            onChange={(event) => onChange({ values: event.currentTarget.value })}
+            error={errorOf("values")}
+            className="grow"
+            spellCheck={false}
+            autoComplete="off"
+          />
+        </div>
+        {whyValues !== undefined && (
+          <Text size="sm" c="dimmed">
+            {whyValues}
+          </Text>
+        )}
+      </>
     );
   }
   if (kind === "largest") {

@@ -26,6 +26,12 @@ import { UTILISATION_WORDS } from "../../text/words.ts";
 import { Badge } from "../state-badge.tsx";
 import { AXIS_WORDS, type Outcome } from "./questions.ts";
 
+/** Memory of a GPU: what plans may use, and what a headroom keeps free beside it. */
+export interface Room {
+  readonly limitBytes: number;
+  readonly keptBytes: number;
+}
+
 type Csv = readonly Readonly<Record<string, string | number | boolean | null>>[];
 
 const GIB = 2 ** 30;
@@ -123,11 +129,11 @@ function StepTime({ best }: { best: Candidate }) {
 
 function Sweep({
   outcome,
-  limitBytes,
+  room,
   name,
 }: {
   outcome: Extract<Outcome, { kind: "sweep" }>;
-  limitBytes: number | undefined;
+  room: Room | undefined;
   name: string;
 }) {
   const { axis, rows } = outcome.answer;
@@ -148,10 +154,13 @@ function Sweep({
   }, [rows, format]);
   const limit = useMemo(
     () =>
-      limitBytes === undefined || axis === "memory"
+      room === undefined || axis === "memory"
         ? undefined
-        : { value: limitBytes / points.unit.size, label: "what a GPU has" },
-    [limitBytes, axis, points],
+        : {
+            value: room.limitBytes / points.unit.size,
+            label: room.keptBytes > 0 ? "what plans may use" : "what a GPU has",
+          },
+    [room, axis, points],
   );
   const { name: word, unit } = AXIS_WORDS[axis];
   const xLabel = `${word}, ${unit}`;
@@ -249,7 +258,19 @@ function Sweep({
   );
 }
 
-function Largest({ outcome, name }: { outcome: Extract<Outcome, { kind: "largest" }>; name: string }) {
+/** What is left free of a GPU, and whether that was asked for. */
+const leftOf = (bytes: number, { limitBytes, keptBytes }: Room): string =>
+  `${formatBytes(limitBytes - bytes)} left, ${keptBytes > 0 ? `beside ${formatBytes(keptBytes)} of headroom` : "without headroom"}`;
+
+function Largest({
+  outcome,
+  room,
+  name,
+}: {
+  outcome: Extract<Outcome, { kind: "largest" }>;
+  room: Room | undefined;
+  name: string;
+}) {
   const { best, next, sequenceLengthTokens, tried } = outcome.answer;
   return (
     <Result
@@ -275,7 +296,11 @@ function Largest({ outcome, name }: { outcome: Extract<Outcome, { kind: "largest
                 value: `${formatRate(best.predicted.tokensPerGpuPerSecond)} tokens/s`,
                 note: "a GPU",
               },
-              { name: "Peak memory", value: formatBytes(best.predicted.peakMemoryBytes) },
+              {
+                name: "Peak memory",
+                value: formatBytes(best.predicted.peakMemoryBytes),
+                ...(room ? { note: leftOf(best.predicted.peakMemoryBytes, room) } : {}),
+              },
               { name: "Lengths tried", value: formatInteger(tried) },
             ]}
           />
@@ -502,19 +527,19 @@ function Clusters({ outcome, name }: { outcome: Extract<Outcome, { kind: "cluste
 
 export function WhatIfResult({
   outcome,
-  limitBytes,
+  room,
   jobName,
 }: {
   outcome: Outcome;
-  limitBytes: number | undefined;
+  room: Room | undefined;
   jobName: string;
 }) {
   const name = fileName(jobName);
   switch (outcome.kind) {
     case "sweep":
-      return <Sweep outcome={outcome} limitBytes={limitBytes} name={name} />;
+      return <Sweep outcome={outcome} room={room} name={name} />;
     case "largest":
-      return <Largest outcome={outcome} name={name} />;
+      return <Largest outcome={outcome} room={room} name={name} />;
     case "pareto":
       return <Pareto outcome={outcome} name={name} />;
     case "cluster":

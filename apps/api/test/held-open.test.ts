@@ -1,0 +1,212 @@
+import { connect, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { InternEvoClient } from "@internevo/client";
+import { appendJobEvents, listTokens, revokeToken } from "@internevo/store";
+import { afterEach, describe, expect, it } from "vitest";
+import { jobFile, startTestApi, type TestApi } from "./harness.ts";
+
+/** What one client says and hears over a connection of its own. */
+interface Line {
+  readonly socket: Socket;
+  /** What has arrived so far. */
+  heard(): string;
+  /** Milliseconds from its beginning to its end. */
+  readonly ended: Promise<number>;
+}
+
+let api: TestApi;
+let port: number;
+const lines = new Set<Socket>();
+afterEach(async () => {
+  for (const socket of lines) socket.destroy();
+  lines.clear();
+  await api.close();
+});
+
+async function start(options: Parameters<typeof startTestApi>[0]): Promise<void> {
+  api = await startTestApi(options);
+  port = Number(new URL(await api.app.listen({ host: "127.0.0.1", port: 0 })).port);
+}
+
+function open(said: string): Line {
+  const startedAt = performance.now();
+  let text = "";
+  const socket = connect(port, "127.0.0.1", () => socket.write(said));
+  lines.add(socket);
+  socket.on("data", (data) => (text += data.toString())).on("error", () => undefined);
+  return {
+    socket,
+    heard: () => text,
+    ended: new Promise((resolve) => socket.once("close", () => resolve(performance.now() - startedAt))),
+  };
+}
+
+const following = (jobId: string, token = api.tokens.viewer): string =>
+  `GET /api/v1/jobs/${jobId}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n\r\n`;
+const statusOf = (line: Line): number => Number(line.heard().split(" ")[1]);
+
+async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  for (const end = performance.now() + 30_000; performance.now() < end; await sleep(10))
+    if (await condition()) return;
+  throw new Error("it did not come true within 30 s");
+}
+
+const whoami = async (): Promise<number> =>
+  (await fetch(`http://127.0.0.1:${port}/api/v1/whoami`, { headers: { authorization: api.bearer.operator } }))
+    .status;
+const newJob = async (): Promise<string> =>
+  (
+    await new InternEvoClient({ baseUrl: `http://127.0.0.1:${port}`, token: api.tokens.operator }).submitJob(
+      jobFile(api),
+    )
+  ).id;
+
+describe("requests that come a byte at a time", () => {
+  const dribbling = (head: string): Line => {
+    const line = open(head);
+    line.socket.once("connect", () => {
+      const drip = setInterval(() => line.socket.writable && line.socket.write("x"), 50);
+      line.socket.once("close", () => clearInterval(drip));
+    });
+    return line;
+  };
+  const isCut = async (line: Line, afterMilliseconds: number): Promise<void> => {
+    const took = await line.ended;
+    expect(took, line.heard()).toBeGreaterThan(afterMilliseconds * 0.9);
+    expect(took).toBeLessThan(afterMilliseconds + 5000);
+    expect(line.heard()).toMatch(/^HTTP\/1\.1 408 .*"code":"bad-request"/s);
+  };
+  const timeouts = { headersMilliseconds: 500, requestMilliseconds: 1500 };
+
+  it("are cut after the time that their head or body may take, and hold nobody up", async () => {
+    await start({ timeouts });
+    const heads = Array.from({ length: 200 }, () =>
+      dribbling("GET /api/v1/whoami HTTP/1.1\r\nHost: x\r\nX-Slow: "),
+    );
+    const bodies = Array.from({ length: 200 }, () =>
+      dribbling(
+        `POST /api/v1/plans HTTP/1.1\r\nHost: x\r\nAuthorization: ${api.bearer.viewer}\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n`,
+      ),
+    );
+    const startedAt = performance.now();
+    expect(await whoami()).toBe(200);
+    expect(performance.now() - startedAt).toBeLessThan(5000);
+    await Promise.all([
+      ...heads.map((line) => isCut(line, timeouts.headersMilliseconds)),
+      ...bodies.map((line) => isCut(line, timeouts.requestMilliseconds)),
+    ]);
+  });
+
+  it("that never say a word are cut too", async () => {
+    await start({ timeouts });
+    expect(await open("").ended).toBeLessThan(timeouts.headersMilliseconds + 5000);
+  });
+});
+
+describe("answers that nobody takes", () => {
+  it("are dropped after a while", async () => {
+    await start({ timeouts: { takenMilliseconds: 500 } });
+    // The answer is more than the system's buffers hold.
+    const asks = `GET /docs/json HTTP/1.1\r\nHost: x\r\n\r\n`.repeat(400);
+    const line = open(asks);
+    await until(() => statusOf(line) === 200);
+    line.socket.pause();
+    expect(await connections()).toBe(1);
+    await until(async () => (await connections()) === 0);
+  });
+
+  it("do not count the time that an answer takes to be found", async () => {
+    await start({ timeouts: { takenMilliseconds: 300 }, heartbeatMilliseconds: 100 });
+    const line = open(following(await newJob()));
+    await sleep(1200);
+    expect([statusOf(line), line.heard().match(/: heartbeat/g)?.length ?? 0]).toEqual([
+      200,
+      expect.toSatisfy((beats: number) => beats > 4),
+    ]);
+    expect(line.socket.destroyed).toBe(false);
+  });
+});
+
+const connections = (): Promise<number> =>
+  new Promise((resolve, reject) =>
+    api.app.server.getConnections((error, count) => (error ? reject(error) : resolve(count))),
+  );
+
+describe("event streams that are held open", () => {
+  it("are bounded for a token and in all, and those who close theirs may open others", async () => {
+    await start({ limits: { streamsOfOneToken: 3, streams: 5 } });
+    const jobId = await newJob();
+    const own = Array.from({ length: 3 }, () => open(following(jobId)));
+    await until(() => own.every((line) => statusOf(line) === 200));
+    const refused = open(following(jobId));
+    await until(() => refused.heard().includes("}"));
+    expect(refused.heard()).toMatch(/^HTTP\/1\.1 429 .*retry-after: .*"code":"rate-limited"/is);
+    const others = Array.from({ length: 2 }, () => open(following(jobId, api.tokens.admin)));
+    await until(() => others.every((line) => statusOf(line) === 200));
+    const beyond = open(following(jobId, api.tokens.operator));
+    await until(() => beyond.heard().includes("}"));
+    expect(beyond.heard()).toMatch(/^HTTP\/1\.1 503 .*retry-after: .*"code":"unavailable"/is);
+    own[0]?.socket.destroy();
+    await until(async () => {
+      const again = open(following(jobId));
+      await until(() => again.heard().includes("\n\n") || again.heard().includes("}"));
+      return statusOf(again) === 200;
+    });
+    expect(await whoami()).toBe(200);
+  });
+
+  it("are forgotten whenever their client leaves", async () => {
+    await start({ limits: { streamsOfOneToken: 50 } });
+    const jobId = await newJob();
+    for (let round = 0; round < 20; round += 1) {
+      const some = Array.from({ length: 40 }, () => open(following(jobId)));
+      await sleep(round * 3);
+      for (const line of some) line.socket.destroy();
+    }
+    const gauge = async (): Promise<string | undefined> =>
+      /^internevo_http_open_streams\{[^}]*\} (\d+)$/m.exec((await api.app.inject("/metrics")).body)?.[1];
+    await until(async () => (await gauge()) === "0");
+  });
+
+  it("end when their token is revoked", async () => {
+    await start({ heartbeatMilliseconds: 100 });
+    const jobId = await newJob();
+    const [kept, lost] = [open(following(jobId, api.tokens.admin)), open(following(jobId))];
+    await until(() => [kept, lost].every((line) => line.heard().includes("event: state")));
+    const viewer = (await listTokens(api.database.db)).items.find(({ name }) => name === "viewer");
+    await api.database.transaction((tx) => revokeToken(tx, viewer?.id ?? ""));
+    await lost.ended;
+    expect(lost.heard()).not.toContain("event: end");
+    const before = kept.heard().length;
+    await until(() => kept.heard().length > before);
+  });
+});
+
+describe("a server that stops", () => {
+  it("waits neither for requests that do not end nor for readers that do not read", async () => {
+    await start({ timeouts: { stopMilliseconds: 500 } });
+    const jobId = await newJob();
+    await api.database.transaction((tx) =>
+      appendJobEvents(
+        tx,
+        jobId,
+        Array.from({ length: 3000 }, (_, index) => ({
+          type: "log" as const,
+          data: { level: "info", source: "test", message: `${index} ${"x".repeat(5000)}` },
+        })),
+      ),
+    );
+    const stuck = open(following(jobId));
+    await until(() => statusOf(stuck) === 200);
+    stuck.socket.pause();
+    open("GET /api/v1/whoami HTTP/1.1\r\nHost: x\r\nX-Slow: ");
+    open(
+      `POST /api/v1/plans HTTP/1.1\r\nHost: x\r\nAuthorization: ${api.bearer.viewer}\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{`,
+    );
+    // The third is the client's that has submitted the job.
+    await until(async () => (await connections()) > 2);
+    const startedAt = performance.now();
+    await api.app.close();
+    expect(performance.now() - startedAt).toBeLessThan(10_000);
+  });
+});

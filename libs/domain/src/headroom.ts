@@ -1,0 +1,52 @@
+import type { JobSpec } from "./job.ts";
+import { ProblemError } from "./problem.ts";
+import { formatBytes, parseBytes } from "./units.ts";
+
+/** Memory of each GPU that plans leave free: for what fragments, and for what a prediction misses. */
+export interface Headroom {
+  /** As it was written. */
+  readonly text: string;
+  readonly bytesOf: (memoryPerGpuBytes: number) => number;
+}
+
+/** How a headroom is written, for whoever wrote another text. */
+export const HEADROOM_REMEDY = "give a share below 100%, such as 5%, or a size with its unit, such as 4GB";
+
+/** Reads `5%` or `4GB`. @returns undefined for a text that is neither */
+export function readHeadroom(text: string): Headroom | undefined {
+  const percent = Number(/^(\d+(?:\.\d+)?)\s*%$/.exec(text.trim())?.[1] ?? Number.NaN);
+  if (percent < 100) return { text, bytesOf: (memory) => Math.ceil((memory * percent) / 100) };
+  // A number without a unit would be bytes, which nobody means.
+  const bytes = /[A-Za-z]\s*$/.test(text) ? parseBytes(text) : undefined;
+  return bytes === undefined ? undefined : { text, bytesOf: () => bytes };
+}
+
+/** The job on GPUs with so much less memory. @param field that names the headroom. @throws ProblemError `bad-request` when nothing would be left */
+export function withHeadroom(job: JobSpec, headroom: Headroom | undefined, field: string): JobSpec {
+  if (headroom === undefined) return job;
+  const { memoryPerGpuBytes: memory } = job.cluster;
+  const memoryPerGpuBytes = memory - headroom.bytesOf(memory);
+  if (memoryPerGpuBytes < 1)
+    throw new ProblemError("bad-request", `${field} ${headroom.text} leaves no memory`, [
+      {
+        field,
+        value: headroom.text,
+        message: `is all of the ${formatBytes(memory)} of a GPU`,
+        remedy: "give less",
+      },
+    ]);
+  return { ...job, cluster: { ...job.cluster, memoryPerGpuBytes } };
+}
+
+/** A sweep of memory varies what a headroom keeps free. @throws ProblemError `bad-request` where both are given */
+export function assertHeadroomOfAxis(axis: string, headroom: Headroom | undefined, field: string): void {
+  if (axis !== "memory" || headroom === undefined) return;
+  throw new ProblemError("bad-request", `a sweep of memory varies what ${field} keeps free`, [
+    {
+      field,
+      value: headroom.text,
+      message: "does not belong to the axis memory",
+      remedy: "leave it out, and give values without the memory that is to stay free",
+    },
+  ]);
+}
