@@ -37,14 +37,14 @@ std::vector<unsigned char> bytesOf(cuda::RunKernelCase run, const std::string& n
 }
 
 std::string deviceCases(const CaseRun& run) {
-  return installed(run.small() ? INTERNEVO_KERNEL_CASES_MODEL : INTERNEVO_KERNEL_CASES);
+  return installed(run.small() ? built::kKernelCasesModel : built::kKernelCases);
 }
 
 }  // namespace
 
 Outcome checkInstruction(CaseRun& run, const std::string& name) {
   const auto device = bytesOf(open(deviceCases(run)), name, "the device"),
-             model = bytesOf(open(installed(INTERNEVO_KERNEL_CASES_MODEL)), name, "the model");
+             model = bytesOf(open(installed(built::kKernelCasesModel)), name, "the model");
   std::size_t different = device.size() == model.size() ? 0 : std::max(device.size(), model.size()),
               first = 0;
   for (std::size_t i = 0; i < std::min(device.size(), model.size()); ++i) {

@@ -238,7 +238,7 @@ Outcome probeModel(CaseRun& run, std::int64_t asked) {
   const trainer::testing::TemporaryDirectory folder;
   trainer::testing::writeFile(folder.file("probe.json"), document.dump());
   std::vector<std::string> arguments = trainer::testing::mpirunArguments(1);
-  for (const std::string& each : {std::string("--bind-to"), std::string("none"), installed(INTERNEVO_PROBE),
+  for (const std::string& each : {std::string("--bind-to"), std::string("none"), installed(built::kProbe),
                                   std::string("--config"), folder.file("probe.json")})
     arguments.push_back(each);
   run.result = {{"sequenceLengthTokens", rows}, {"modules", modules.size()}, {"events", Json::array()}};
