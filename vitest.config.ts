@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { LongestFirst } from "./tools/check/longest-first.ts";
 
 export default defineConfig({
   test: {
@@ -11,6 +12,8 @@ export default defineConfig({
     testTimeout: 180_000,
     hookTimeout: 240_000,
     pool: "forks",
-    maxWorkers: 2,
+    // Many tests wait for programs that they start: a third file keeps two cores busy.
+    maxWorkers: 3,
+    sequence: { sequencer: LongestFirst },
   },
 });

@@ -25,9 +25,9 @@ export function cudaOptions() {
  * Installs the pinned wheels (their hashes are checked) unless they are there, or CUDA_HOME names a toolkit; and the MPI that bundles take along.
  * @throws SetupError where pip or the processor does not fit, or a wheel can't be had.
  */
-export function ensureCuda() {
+export async function ensureCuda() {
   if (!wantsCuda()) return;
-  ensureToolkit();
+  await ensureToolkit();
   // native/gpu-bundle writes the stamp.
   const stamp = join(root, ".tools", "mpi", ".internevo-wheels");
   if (
@@ -35,7 +35,7 @@ export function ensureCuda() {
     (existsSync(stamp) && readFileSync(stamp, "utf8").trim() === sha256(mpiWheels))
   )
     return;
-  runStep(
+  await runStep(
     "Fetching Open MPI for bundles into .tools/mpi",
     "native/gpu-bundle takes it to nodes that have none; 5 MB, the first time",
     join(root, "native", "gpu-bundle"),
@@ -44,7 +44,7 @@ export function ensureCuda() {
   );
 }
 
-function ensureToolkit() {
+async function ensureToolkit() {
   const home = process.env.CUDA_HOME;
   if (home) {
     if (!existsSync(join(home, "bin", "nvcc")))
@@ -80,7 +80,7 @@ function ensureToolkit() {
     wheels,
   ];
   try {
-    install(pip);
+    await install(pip);
   } catch (error) {
     if (!(error instanceof SetupError)) throw error;
     throw new SetupError(
@@ -91,7 +91,7 @@ function ensureToolkit() {
 }
 
 function install(pip) {
-  runStep(
+  return runStep(
     "Installing NVIDIA's compiler and libraries into .tools/cuda",
     "INTERNEVO_CUDA=1 asks for the CUDA backend; two thirds of a gigabyte",
     "python3",

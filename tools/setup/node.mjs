@@ -16,7 +16,7 @@ const binaries = join(tools, "node", "bin");
  * Puts the pinned Node into `.tools`, from its npm package.
  * @returns its executable, an environment with it first on PATH, and the path of a workspace command.
  */
-export function ensureNode() {
+export async function ensureNode() {
   const executable = join(binaries, "node");
   const platform = `${process.platform}-${process.arch}`;
   const nodePackage = NODE_PACKAGES[platform];
@@ -32,7 +32,7 @@ export function ensureNode() {
     const prefix = join(tools, "node-package");
     mkdirSync(prefix, { recursive: true });
     writeFileSync(join(prefix, "package.json"), '{ "private": true }\n');
-    runStep(
+    await runStep(
       `Installing Node ${NODE_VERSION} into .tools`,
       `the workspace pins it; this machine has ${process.version}`,
       "npm",
@@ -68,12 +68,12 @@ export function ensureNode() {
 }
 
 /** Installs the npm packages of the lock file when they are not the ones that are there. */
-export function ensureNodePackages(node) {
+export async function ensureNodePackages(node) {
   const lock = readFileSync(join(root, "package-lock.json"));
   const fingerprint = createHash("sha256").update(lock).update(NODE_VERSION).digest("hex");
   const stamp = join(root, "node_modules", ".internevo-lock");
   if (existsSync(stamp) && readFileSync(stamp, "utf8") === fingerprint) return;
-  runStep(
+  await runStep(
     "Installing npm packages",
     "the lock file changed, or they were never installed",
     node.executable,

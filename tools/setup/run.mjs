@@ -65,10 +65,18 @@ const command = wanted.command();
 try {
   const started = Date.now();
   const builds = wanted.builds !== false;
-  ensureSystemPackages(builds && wantsCuda() ? [...wanted.packages, "cuda"] : wanted.packages);
-  if (builds) ensureCuda();
-  const node = ensureNode();
-  ensureNodePackages(node);
+  // Debian's packages and NVIDIA's wheels on one side, Node and npm's packages on the other: neither needs the other.
+  const [, node] = await allOrFirstFailure([
+    async () => {
+      await ensureSystemPackages(builds && wantsCuda() ? [...wanted.packages, "cuda"] : wanted.packages);
+      if (builds) await ensureCuda();
+    },
+    async () => {
+      const pinned = await ensureNode();
+      await ensureNodePackages(pinned);
+      return pinned;
+    },
+  ]);
   for (const project of builds ? projects : []) {
     const onLine = buildProgress((line) => console.error(line));
     await followStep(
@@ -85,6 +93,14 @@ try {
   if (!(error instanceof SetupError)) throw error;
   console.error(`\n${error.message}`);
   process.exit(1);
+}
+
+/** Runs all to their ends, so that none is cut off in the middle of installing; then throws what the first in order threw. */
+async function allOrFirstFailure(tasks) {
+  const results = await Promise.allSettled(tasks.map((task) => task()));
+  const failed = results.find((each) => each.status === "rejected");
+  if (failed) throw failed.reason;
+  return results.map((each) => each.value);
 }
 
 /** Runs the rest in the pinned Node; signals reach it, its status is ours. */

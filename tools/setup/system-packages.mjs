@@ -51,7 +51,7 @@ function isDebian() {
  * @param groups which of the values of `when` above are needed.
  * @throws SetupError naming the missing packages where they can't be installed.
  */
-export function ensureSystemPackages(groups) {
+export async function ensureSystemPackages(groups) {
   const wanted = PACKAGES.filter((each) => groups.includes(each.when));
   if (!isDebian()) {
     if (process.env.INTERNEVO_SKIP_SYSTEM_PACKAGES === "1") return;
@@ -73,11 +73,11 @@ export function ensureSystemPackages(groups) {
     `These Debian packages are missing:\n${missing.map((each) => `  ${each.name}: ${each.why}`).join("\n")}`,
   );
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-  runStep("Updating the package lists", "Debian packages are missing", "apt-get", ["update", "-qq"], {
+  await runStep("Updating the package lists", "Debian packages are missing", "apt-get", ["update", "-qq"], {
     env,
     quiet: true,
   });
-  runStep(
+  await runStep(
     `Installing ${names.length} Debian packages`,
     "they are missing; this can take a minute",
     "apt-get",

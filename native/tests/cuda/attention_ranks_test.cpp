@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "../comm/support.h"
+#include "../installed.h"
 #include "internevo/device_library.h"
 
 namespace internevo::test {
@@ -9,7 +10,7 @@ namespace {
 
 /// The bits of o of a backend that may have the model's library, chosen with all ranks.
 std::vector<std::byte> attention(bool hasLibrary) {
-  setenv("INTERNEVO_CUDA_LIBRARY", INTERNEVO_MODEL_LIBRARY, 1);
+  setenv("INTERNEVO_CUDA_LIBRARY", built::kModelLibrary, 1);
   hasLibrary ? setenv("INTERNEVO_CUDA_ATTENTION", "cudnn", 1) : unsetenv("INTERNEVO_CUDA_ATTENTION");
   std::unique_ptr<Backend> backend;
   const Status opened = openCudaBackend({worldRank(), true}, &backend);

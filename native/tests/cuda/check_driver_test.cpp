@@ -11,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "../installed.h"
 #include "../trainer/process.h"
 #include "../trainer/support.h"
 
@@ -19,6 +20,8 @@ namespace {
 
 using Json = nlohmann::json;
 using trainer::testing::Process;
+
+const std::string kNvml = std::string("INTERNEVO_NVML_LIBRARY='") + built::kNvmlModel + "' ";
 
 struct Ran {
   int status = 0;
@@ -31,7 +34,7 @@ class CheckDriver : public ::testing::Test {
  protected:
   std::vector<std::string> command(const std::string& arguments, const std::string& before = "") {
     return {"/bin/sh", "-c",
-            before + "exec '" INTERNEVO_GPU_CHECK "' --model --out '" + out() + "' " + arguments};
+            before + "exec '" + built::kGpuCheck + "' --model --out '" + out() + "' " + arguments};
   }
   std::string out() const { return folder_.file("results.jsonl"); }
   Ran run(const std::string& arguments, const std::string& before = "") {
@@ -187,12 +190,12 @@ TEST_F(CheckDriver, AFileOfAnotherBuildIsRefused) {
 }
 
 TEST_F(CheckDriver, ClocksStandBesideEveryFigure) {
-  const Ran ran = run("--only instructions.mma", "INTERNEVO_NVML_LIBRARY='" INTERNEVO_NVML_MODEL "' ");
+  const Ran ran = run("--only instructions.mma", kNvml);
   ASSERT_EQ(ran.status, 0) << ran.said;
   EXPECT_EQ(ran.lines.at(0)["gpu"]["device"], "the model of a GPU");
   EXPECT_EQ(ran.lines.at(0)["gpu"]["largestSmClockMhz"], 1980);
   // A case of no time may see no sample.
-  const Ran slow = run("--only fault.partial --resume", "INTERNEVO_NVML_LIBRARY='" INTERNEVO_NVML_MODEL "' ");
+  const Ran slow = run("--only fault.partial --resume", kNvml);
   const Json& gpu = slow.cases.at("fault.partial")["gpu"];
   EXPECT_GE(gpu["samples"], 5);
   EXPECT_EQ(gpu["smClockMhz"], (Json{{"least", 1500}, {"median", 1600}, {"largest", 1700}}));
@@ -245,7 +248,7 @@ TEST_F(CheckDriver, AKitThatCannotBeReadIsNamed) {
 }
 
 TEST_F(CheckDriver, EachCommandFitsItsTime) {
-  Process process({INTERNEVO_GPU_CHECK, "--list", "--json"}, folder_.file("stderr"));
+  Process process({built::kGpuCheck, "--list", "--json"}, folder_.file("stderr"));
   ASSERT_EQ(process.finish(), 0);
   const Json listed = Json::parse(process.lines().at(0));
   ASSERT_EQ(listed["commands"].size(), 3u);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "../installed.h"
 #include "internevo/activity.h"
 #include "internevo/device_library.h"
 
@@ -16,7 +17,7 @@ constexpr std::int64_t kElements = 1 << 14;
 class DeviceTimes : public ::testing::Test {
  protected:
   void SetUp() override {
-    setenv("INTERNEVO_CUDA_LIBRARY", INTERNEVO_MODEL_LIBRARY, 1);
+    setenv("INTERNEVO_CUDA_LIBRARY", built::kModelLibrary, 1);
     setenv("INTERNEVO_MODEL_STREAMS", "first",
            1);  // the computing stream comes first: what it waits for, it waits for in full
     ASSERT_TRUE(openCudaBackend({}, &backend_).ok());

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "../comm/support.h"
+#include "../installed.h"
 #include "internevo/device_library.h"
 
 namespace internevo::test {
@@ -18,10 +19,9 @@ namespace {
 class Device {
  public:
   explicit Device(bool deterministic) {
-    setenv("INTERNEVO_CUDA_LIBRARY", INTERNEVO_MODEL_LIBRARY, 1);
+    setenv("INTERNEVO_CUDA_LIBRARY", built::kModelLibrary, 1);
     // One of the two a process: which is what a test of all ranks' numbers has.
-    setenv("INTERNEVO_NCCL_LIBRARY", worldSize() % 2 == 0 ? INTERNEVO_NCCL_MODEL : INTERNEVO_NCCL_MODEL_OLD,
-           1);
+    setenv("INTERNEVO_NCCL_LIBRARY", worldSize() % 2 == 0 ? built::kNcclModel : built::kNcclModelOld, 1);
     const Status opened = openCudaBackend({worldRank(), deterministic}, &backend_);
     EXPECT_TRUE(opened.ok()) << opened.message();
     if (worldSize() == 1) return;

@@ -12,6 +12,7 @@
 #include <map>
 #include <numeric>
 
+#include "../installed.h"
 #include "checkpoint/safetensors.h"
 #include "cuda/plan_sample.h"
 #include "trainer/lattice.h"
@@ -91,8 +92,8 @@ const Model kModels[] = {
 class DeviceLattice : public ::testing::TestWithParam<Model> {
  protected:
   void SetUp() override {
-    setenv("INTERNEVO_CUDA_LIBRARY", INTERNEVO_MODEL_LIBRARY, 1);
-    setenv("INTERNEVO_NCCL_LIBRARY", INTERNEVO_NCCL_MODEL, 1);
+    setenv("INTERNEVO_CUDA_LIBRARY", built::kModelLibrary, 1);
+    setenv("INTERNEVO_NCCL_LIBRARY", built::kNcclModel, 1);
   }
   void TearDown() override { unsetenv("INTERNEVO_MODEL_STREAMS"); }
 };

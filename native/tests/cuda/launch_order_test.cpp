@@ -11,6 +11,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "../installed.h"
 #include "backend/cuda/model/launch_order.h"
 #include "cuda/plan_sample.h"
 #include "cuda/traced_library.h"
@@ -84,7 +85,7 @@ TEST(LaunchOrder, EveryReaderSinceTheLastWriteIsWaitedFor) {
 // ---- what is recorded ----------------------------------------------------------------------------------------------
 
 std::vector<LaunchStep> lastTrace() {
-  void* const library = dlopen(INTERNEVO_TRACED_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+  void* const library = dlopen(built::kTracedLibrary, RTLD_NOW | RTLD_NOLOAD);
   const auto entry =
       library == nullptr ? nullptr : reinterpret_cast<ModelTrace>(dlsym(library, kModelTraceName));
   std::vector<LaunchStep> steps;
@@ -96,8 +97,8 @@ std::vector<LaunchStep> lastTrace() {
 class Launches : public ::testing::Test {
  protected:
   void SetUp() override {
-    setenv("INTERNEVO_CUDA_LIBRARY", INTERNEVO_TRACED_LIBRARY, 1);
-    setenv("INTERNEVO_NCCL_LIBRARY", INTERNEVO_NCCL_MODEL, 1);
+    setenv("INTERNEVO_CUDA_LIBRARY", built::kTracedLibrary, 1);
+    setenv("INTERNEVO_NCCL_LIBRARY", built::kNcclModel, 1);
   }
 };
 

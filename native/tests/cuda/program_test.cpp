@@ -14,9 +14,8 @@
 namespace internevo::trainer::testing {
 namespace {
 
-const std::string kModelLibrary = located(INTERNEVO_MODEL_LIBRARY),
-                  kNcclModel = located(INTERNEVO_NCCL_MODEL),
-                  kOldNcclModel = located(INTERNEVO_NCCL_MODEL_OLD);
+const std::string kModelLibrary = located(built::kModelLibrary), kNcclModel = located(built::kNcclModel),
+                  kOldNcclModel = located(built::kNcclModelOld);
 
 class DeviceProgram : public Program {
  protected:
@@ -136,17 +135,16 @@ TEST_F(DeviceProgram, SeveralRanksWithoutNcclAreTold) {
   expectError(runWith(kModelLibrary), 2, "bad_config", "libm.so.6 has no ncclGetVersion");
 }
 
-#ifdef INTERNEVO_CUDA_LIBRARY_FILE
 TEST_F(DeviceProgram, AHostWithoutAGpuIsTold) {
+  if (*built::kCudaLibrary == '\0') GTEST_SKIP() << "this build has no libinternevo-cuda.so";
   setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
-  const Result result = runWith(located(INTERNEVO_CUDA_LIBRARY_FILE));
+  const Result result = runWith(located(built::kCudaLibrary));
   ASSERT_EQ(result.named("error").size(), 1u);
   const std::string message = result.named("error")[0]["message"];
   const bool noDriver = message.find("no NVIDIA driver is installed") != std::string::npos;
   expectError(result, 2, "bad_config",
               noDriver ? "no NVIDIA driver is installed on this host" : "no GPU can be used on this host");
 }
-#endif
 
 TEST_F(DeviceProgram, Float32OnTheModelIsTheCpusRun) { expectTheCpusRun(); }
 

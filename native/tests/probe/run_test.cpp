@@ -9,16 +9,17 @@
 #include <set>
 #include <string>
 
+#include "installed.h"
 #include "mpi_session.h"
 #include "probe/points.h"
 
 namespace internevo::probe {
 namespace {
 
-#ifdef INTERNEVO_MODEL_LIBRARY  // the same on the model of a device (tests/cuda)
+#ifdef INTERNEVO_PROBE_ON_MODEL  // the same on the model of a device (tests/cuda)
 constexpr DeviceKind kDevice = DeviceKind::cuda;
-const bool kLibraries = setenv("INTERNEVO_CUDA_LIBRARY", INTERNEVO_MODEL_LIBRARY, 1) == 0 &&
-                        setenv("INTERNEVO_NCCL_LIBRARY", INTERNEVO_NCCL_MODEL, 1) == 0;
+const bool kLibraries = setenv("INTERNEVO_CUDA_LIBRARY", built::kModelLibrary, 1) == 0 &&
+                        setenv("INTERNEVO_NCCL_LIBRARY", built::kNcclModel, 1) == 0;
 #else
 constexpr DeviceKind kDevice = DeviceKind::cpu;
 #endif
@@ -134,7 +135,7 @@ TEST(Probe, TellsTheDeviceAndTheVersionsOfItsLibraries) {
   if (kDevice == DeviceKind::cuda)
     expected.insert({"nvidia-driver", "cuda-driver", "cuda-runtime", "cublaslt", "nccl"});
   EXPECT_EQ(names, expected);
-#ifdef INTERNEVO_MODEL_LIBRARY
+#ifdef INTERNEVO_PROBE_ON_MODEL
   EXPECT_EQ(versions.at("cublaslt"), "model");
   EXPECT_EQ(std::count(versions.at("nccl").begin(), versions.at("nccl").end(), '.'), 2)
       << versions.at("nccl");

@@ -16,6 +16,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "../installed.h"
+
 namespace internevo::trainer::testing {
 
 Process::Process(const std::vector<std::string>& arguments, const std::string& errorPath) {
@@ -175,7 +177,7 @@ std::string located(const char* path) {
 }
 
 std::vector<std::string> mpirunArguments(int ranks) {
-  return {located(INTERNEVO_MPIRUN), "--oversubscribe", "--allow-run-as-root", "-np", std::to_string(ranks)};
+  return {located(built::kMpirun), "--oversubscribe", "--allow-run-as-root", "-np", std::to_string(ranks)};
 }
 
 }  // namespace internevo::trainer::testing

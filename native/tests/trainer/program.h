@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "../installed.h"
 #include "checkpoint/manifest.h"
 #include "process.h"
 #include "support.h"
@@ -78,7 +79,7 @@ class Program : public ::testing::Test {
     const std::string path = directory_.file("config.json");
     writeFile(path, documentOf(config_));
     std::vector<std::string> arguments = mpirunArguments(ranks);
-    arguments.insert(arguments.end(), {located(INTERNEVO_TRAINER), "--config", path});
+    arguments.insert(arguments.end(), {located(built::kTrainer), "--config", path});
     return arguments;
   }
   Result run(int ranks = 0) {

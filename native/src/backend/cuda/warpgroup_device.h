@@ -23,10 +23,10 @@
 #define INTERNEVO_F64(d, i) INTERNEVO_F32(d, i), INTERNEVO_F32(d, i + 8)
 #define INTERNEVO_R16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define INTERNEVO_R32 INTERNEVO_R16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-#define INTERNEVO_R64                                                                        \
-  INTERNEVO_R32                                                                              \
-      ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52" \
-      ",%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define INTERNEVO_R64                                                                    \
+  INTERNEVO_R32                                                                          \
+  ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52" \
+  ",%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
 /// D (+)= A · B with A and B in shared memory. P0…P4: operands of the descriptors, of scale-d and of the transpositions.
 #define INTERNEVO_PRODUCT_SHARED(N, REGISTERS, OPERANDS, P0, P1, P2, P3, P4)                               \

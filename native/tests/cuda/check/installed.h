@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "../../installed.h"
 #include "../../trainer/process.h"
 
 namespace internevo::check {

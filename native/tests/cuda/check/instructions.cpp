@@ -132,14 +132,14 @@ Outcome compareBits(CaseRun& run, const CaseOutput& device, const CaseOutput& mo
 }
 
 std::string deviceCases(const CaseRun& run) {
-  return installed(run.small() ? INTERNEVO_KERNEL_CASES_MODEL : INTERNEVO_KERNEL_CASES);
+  return installed(run.small() ? built::kKernelCasesModel : built::kKernelCases);
 }
 
 }  // namespace
 
 Outcome checkInstruction(CaseRun& run, const std::string& name) {
   const CaseOutput device = outputOf(open(deviceCases(run)), name, "the device");
-  return compareBits(run, device, outputOf(open(installed(INTERNEVO_KERNEL_CASES_MODEL)), name, "the model"));
+  return compareBits(run, device, outputOf(open(installed(built::kKernelCasesModel)), name, "the model"));
 }
 
 Outcome runFault(CaseRun& run, const std::string& name) {
@@ -175,7 +175,7 @@ Outcome runFault(CaseRun& run, const std::string& name) {
     const CaseOutput device = outputOf(open(deviceCases(run)), "wgmma-inside-atom", "the device");
     return compareBits(
         run, device,
-        outputOf(open(installed(INTERNEVO_KERNEL_CASES_MODEL)), "wgmma-inside-atom", "the model", 2));
+        outputOf(open(installed(built::kKernelCasesModel)), "wgmma-inside-atom", "the model", 2));
   }
   outputOf(open(deviceCases(run)), name, "the device");
   return Outcome::passed;

@@ -67,7 +67,7 @@ Said train(const Json& about, const Json& piece, const std::string& timeline, do
   Json config = piece.at("config");
   config["data"]["path"] = folder.file("tokens");
   if (!timeline.empty()) config["timeline"]["path"] = timeline;
-  return start(INTERNEVO_TRAINER, config, about.at("ranks"), limitSeconds);
+  return start(built::kTrainer, config, about.at("ranks"), limitSeconds);
 }
 
 Outcome ended(CaseRun& run, const Said& said, const char* program) {
@@ -84,7 +84,7 @@ Outcome runRuntime(CaseRun& run, const Json& about, const Json& piece) {
 }
 
 Outcome runProbe(CaseRun& run, const Json& about, const Json& piece) {
-  const Said said = start(INTERNEVO_PROBE, piece.at("config"), about.at("ranks"), run.leftSeconds() - 2);
+  const Said said = start(built::kProbe, piece.at("config"), about.at("ranks"), run.leftSeconds() - 2);
   run.result["events"] = said.events, run.result["seconds"] = said.seconds;
   return ended(run, said, "the probe");
 }

@@ -157,8 +157,8 @@ bool read(int argc, char** argv, Arguments* a, std::string* problem) {
     if (name == "--deadline" && !(a->driver.deadlineSeconds > 0))
       *problem = "--deadline needs a number of seconds above 0";
     if (name == "--model") {
-      setenv("INTERNEVO_CUDA_LIBRARY", installed(INTERNEVO_MODEL_LIBRARY).c_str(), 1);
-      setenv("INTERNEVO_NCCL_LIBRARY", installed(INTERNEVO_NCCL_MODEL).c_str(), 1);
+      setenv("INTERNEVO_CUDA_LIBRARY", installed(built::kModelLibrary).c_str(), 1);
+      setenv("INTERNEVO_NCCL_LIBRARY", installed(built::kNcclModel).c_str(), 1);
     }
   }
   return problem->empty();

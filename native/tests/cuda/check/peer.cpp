@@ -73,8 +73,7 @@ constexpr std::int64_t kLayersAt =
 
 }  // namespace
 
-Peer::Peer(bool small, const std::string& script)
-    : script_(installed(INTERNEVO_PEER_SCRIPTS) + "/" + script) {
+Peer::Peer(bool small, const std::string& script) : script_(installed(built::kPeerScripts) + "/" + script) {
   const char* const given = std::getenv("INTERNEVO_PYTHON");
   python_ = given == nullptr || *given == '\0' ? "python3" : given;
   const Ended ended = check::run(

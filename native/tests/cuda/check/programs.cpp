@@ -105,7 +105,7 @@ Outcome checkFacts(CaseRun& run) {
     if (!variable(each).empty()) facts["environment"][each] = variable(each);
   }
   bool complete = true;
-  facts["programs"]["internevo-trainer"] = librariesOf(installed(INTERNEVO_TRAINER), &complete);
+  facts["programs"]["internevo-trainer"] = librariesOf(installed(built::kTrainer), &complete);
   facts["programs"]["mpirun"] = trainer::testing::mpirunArguments(1).at(0);
   const std::string library = variable("INTERNEVO_CUDA_LIBRARY").empty()
                                   ? installed("../lib/libinternevo-cuda.so")
@@ -147,9 +147,8 @@ Outcome checkProgramTest(CaseRun& run, const std::string& test, bool ranksShare)
       setenv(name, value, 1);
     }
   }
-  const Ended ended =
-      check::run({installed(INTERNEVO_PROGRAM_TEST), "--gtest_filter=" + test, "--gtest_brief=1"},
-                 run.leftSeconds() - 3);
+  const Ended ended = check::run(
+      {installed(built::kProgramTest), "--gtest_filter=" + test, "--gtest_brief=1"}, run.leftSeconds() - 3);
   if (ended.output.find("[  PASSED  ] 1 test") != std::string::npos && ended.status == 0)
     return Outcome::passed;
   run.message = ended.status == kTimedOut ? "its time was over" : "status " + std::to_string(ended.status);

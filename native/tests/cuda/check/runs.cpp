@@ -133,7 +133,7 @@ TrainerRun TrainerRuns::run(trainer::Config config, std::int64_t steps, double l
   trainer::testing::writeFile(document, trainer::testing::documentOf(config));
   std::vector<std::string> arguments = trainer::testing::mpirunArguments(1);
   // One rank, all cores: initial weights are made by all of them.
-  for (const std::string& each : {std::string("--bind-to"), std::string("none"), installed(INTERNEVO_TRAINER),
+  for (const std::string& each : {std::string("--bind-to"), std::string("none"), installed(built::kTrainer),
                                   std::string("--config"), document})
     arguments.push_back(each);
   TrainerRun result;

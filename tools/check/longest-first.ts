@@ -1,0 +1,51 @@
+import { relative } from "node:path";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
+
+/**
+ * Test files that run whole jobs, services, browsers or native programs, roughly in the order of how long they take. Vitest begins with
+ * the largest files until it has timed a checkout, and some of these are small: one of them would run alone at the end.
+ */
+export const LONGEST: readonly string[] = [
+  "apps/console/test/console.test.ts",
+  "tools/slurm/test/launch.test.ts",
+  "apps/cli/test/cli.test.ts",
+  "tools/slurm/test/whole-job.test.ts",
+  "tools/slurm/test/nodes-lost.test.ts",
+  "tools/chaos/importers.test.ts",
+  "libs/local-stack/test/stack.test.ts",
+  "apps/executor-supervisor/test/killed-services.test.ts",
+  "apps/executor-supervisor/test/shared-machine.test.ts",
+  "apps/cli/test/stack.test.ts",
+  "apps/console/test/advice.test.ts",
+  "libs/search/test/search.test.ts",
+  "libs/launcher/src/launch.test.ts",
+  "libs/launcher/test/trainer.test.ts",
+  "apps/executor-supervisor/test/whole-job.test.ts",
+  "apps/executor-supervisor/test/packed-job.test.ts",
+  "apps/executor-supervisor/test/gpu-job.test.ts",
+  "apps/trial-runner/test/trial-runner.test.ts",
+  "libs/service-kit/test/command.test.ts",
+  "apps/cli/src/commands/advice.test.ts",
+  "tools/reference/executor-parity.test.ts",
+  "tools/slurm/test/rest.test.ts",
+  "tools/slurm/test/not-startable.test.ts",
+  "tools/testbed/src/testbed.test.ts",
+  "tools/chaos/routes.test.ts",
+  "tools/chaos/checkpoints.test.ts",
+  "libs/service-kit/test/kill.test.ts",
+  "apps/profiler/test/profiler.test.ts",
+  "apps/planner/test/planner.test.ts",
+  "apps/api/test/memory.test.ts",
+  "apps/api/test/plan-check.test.ts",
+];
+
+/** Vitest's own order behind the files that are known to take long. */
+export class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = (file: TestSpecification): number => {
+      const at = LONGEST.indexOf(relative(file.project.config.root, file.moduleId));
+      return at < 0 ? LONGEST.length : at;
+    };
+    return (await super.sort(files)).sort((a, b) => rank(a) - rank(b));
+  }
+}
