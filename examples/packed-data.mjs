@@ -1,5 +1,6 @@
-// Writes a small data set in Megatron-LM's format (NAME.bin, NAME.idx) for examples/packed-megatron.yaml: every paragraph of the licence
-// texts of Debian's package base-files is a document, every byte a token: `node examples/packed-data.mjs [NAME]`.
+// Writes a small data set in Megatron-LM's format (NAME.bin, NAME.idx) for examples/packed-megatron.yaml:
+// every paragraph of the licence texts of Debian's package base-files is a document, every byte a token:
+// `node examples/packed-data.mjs [NAME]`.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 

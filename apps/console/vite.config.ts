@@ -36,7 +36,8 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     rolldownOptions: {
-      // The shared schemas have no effect at import: what the console doesn't use of them (all of typebox) stays out.
+      // The shared schemas have no effect at import: what the console doesn't use of them (all of typebox)
+      // stays out.
       treeshake: {
         moduleSideEffects: (id: string) =>
           !/\/libs\/(domain|contracts|client)\//.test(id) && !/\/node_modules\/typebox\//.test(id),

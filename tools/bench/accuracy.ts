@@ -1,7 +1,8 @@
-// Predicted against measured: profiles this machine and testbeds of its own, plans small jobs, runs plans of each in random order, and compares.
-// With --timeline PLAN (once or more often): runs plans of one job, says where prediction and measurement differ by kind of segment, and writes both as
-// one trace; with --no-local on a testbed of the first of --bandwidths and --testbed-workloads.
-// JSON on stdout. usage: npm run --silent bench -- accuracy [--write docs/benchmarks] [--from RESULT.json]   more options below
+// Predicted against measured: profiles this machine and testbeds of its own, plans small jobs, runs plans of
+// each in random order, and compares. With --timeline PLAN (once or more often): runs plans of one job, says
+// where prediction and measurement differ by kind of segment, and writes both as one trace; with --no-local
+// on a testbed of the first of --bandwidths and --testbed-workloads. JSON on stdout. usage: npm run --silent
+// bench -- accuracy [--write docs/benchmarks] [--from RESULT.json] more options below
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseArgs } from "node:util";

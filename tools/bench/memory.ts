@@ -41,7 +41,10 @@ const paperJob = async (model: string, thousands: string): Promise<JobSpec> => (
   checkpointing: null,
 });
 
-/** InternEvo's best plan of a job of the paper: the trainer's planned memory, and what a caching allocator makes of it. */
+/**
+ * InternEvo's best plan of a job of the paper: the trainer's planned memory, and what a caching allocator
+ * makes of it.
+ */
 async function plannedRow(model: string, thousands: string, signal: AbortSignal): Promise<PlannedRow | null> {
   const job = await paperJob(model, thousands);
   const best = planJob(job, shippedProfile(PROFILE), { top: 1 }).runnableCandidates[0];

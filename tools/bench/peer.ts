@@ -51,7 +51,10 @@ const MODELS = {
 } as const;
 const WARMUP_STEPS = 2;
 const MEASURED_STEPS = 5;
-/** One run of a peer measures no further step after so long; a setting this many times slower than the best is not repeated. */
+/**
+ * One run of a peer measures no further step after so long; a setting this many times slower than the best is
+ * not repeated.
+ */
 const PEER_SECONDS = 60;
 const HOPELESS = 2;
 const MEMORY_SEQUENCES = [1024, 2048, 4096, 8192, 16384];
@@ -243,7 +246,8 @@ for (const model of named(values.models, Object.keys(MODELS), "--models") as Mod
       );
       const secondsOf = (runs: readonly Run[]): number =>
         medianOf(runs.map(({ stepSeconds }) => stepSeconds));
-      // In turns, each run of a peer behind one of the trainer, so that what else happens on the machine meets both alike.
+      // In turns, each run of a peer behind one of the trainer, so that what else happens on the machine
+      // meets both alike.
       for (let round = 0; round < rounds; round += 1) {
         const least = Math.min(
           ...peers.filter(({ runs }) => runs.length > 0).map(({ runs }) => secondsOf(runs)),

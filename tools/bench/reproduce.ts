@@ -1,4 +1,5 @@
-// The paper's evaluation, predicted: `npm run reproduce [-- --no-write]`. Ends with 1 when a bar is missed without numbers that account for it.
+// The paper's evaluation, predicted: `npm run reproduce [-- --no-write]`. Ends with 1 when a bar is missed
+// without numbers that account for it.
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { shippedProfile } from "@internevo/cost-model";

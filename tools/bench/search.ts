@@ -1,5 +1,6 @@
-// Speed of the search, and of the API's threads under load, as JSON: `npm run bench -- search [--repetitions 30] [--seconds 10] [--rate 50]`.
-// With `--api http://127.0.0.1:8080` and a token in INTERNEVO_TOKEN the load is put on a running service, over HTTP.
+// Speed of the search, and of the API's threads under load, as JSON: `npm run bench -- search [--repetitions
+// 30] [--seconds 10] [--rate 50]`. With `--api http://127.0.0.1:8080` and a token in INTERNEVO_TOKEN the load
+// is put on a running service, over HTTP.
 import { cpus, loadavg } from "node:os";
 import { parseArgs } from "node:util";
 import { shippedProfile } from "@internevo/cost-model";
@@ -92,7 +93,8 @@ const searches = CASES.map((one) => {
     const own = structuredClone(profile);
     aloneCpuTimes.push(cpuSeconds(() => planJob(job, own)));
   }
-  // The first run of a fresh process is what one `internevo plan` takes, before anything is compiled; the later half is that of a warm thread.
+  // The first run of a fresh process is what one `internevo plan` takes, before anything is compiled; the
+  // later half is that of a warm thread.
   const warm = times.slice(times.length >> 1);
   return {
     name: one.name,
@@ -128,7 +130,10 @@ const overThreads =
   (one) =>
     workers.plan({ spec: jobOf(one), profile, top: 10 });
 
-/** The k-th of jobs that are all different: none is like another, so nothing can be remembered. `from`: jobs of another measurement are others. */
+/**
+ * The k-th of jobs that are all different: none is like another, so nothing can be remembered. `from`: jobs
+ * of another measurement are others.
+ */
 const different =
   (from: number) =>
   (k: number): Case => ({

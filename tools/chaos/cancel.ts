@@ -1,4 +1,5 @@
-// Cancels a job in each stage and checks that its state says so, and that no rank is left. usage: npm run chaos -- cancel   prints JSON
+// Cancels a job in each stage and checks that its state says so, and that no rank is left. usage: npm run
+// chaos -- cancel prints JSON
 import { isTerminal } from "@internevo/domain";
 import { chaosJob, insist, rankPids, STAGES, until, withStack } from "./src/harness.ts";
 

@@ -70,7 +70,10 @@ async function main(): Promise<number> {
   return broken || interrupted ? 1 : 0;
 }
 
-/** Runs all of this in a mount namespace of its own: small disks are mounted there, seen by nobody else, and gone with the last process. */
+/**
+ * Runs all of this in a mount namespace of its own: small disks are mounted there, seen by nobody else, and
+ * gone with the last process.
+ */
 function enterNamespace(): Promise<number> {
   const identity = process.getuid?.() === 0 ? [] : ["--user", "--map-root-user"];
   const child = spawn("unshare", [...identity, "--mount", "--", process.execPath, ...process.argv.slice(1)], {

@@ -1,5 +1,6 @@
-// Kills (SIGKILL) one process of the product in every stage of a job, one job a target, and checks that the job succeeds all the same
-// and that each trial and each training step is counted once. usage: npm run chaos -- kill [--targets api,nats,rank]   prints JSON
+// Kills (SIGKILL) one process of the product in every stage of a job, one job a target, and checks that the
+// job succeeds all the same and that each trial and each training step is counted once. usage: npm run chaos
+// -- kill [--targets api,nats,rank] prints JSON
 import { parseArgs } from "node:util";
 import { allPages } from "@internevo/client";
 import { isTerminal, type JobState } from "@internevo/domain";
@@ -31,7 +32,10 @@ function kill({ stack, dataDirectory }: TestedStack, target: string): boolean {
   return true;
 }
 
-/** The planner is quick: held still, it keeps the job in the stages around it long enough to kill another process there. */
+/**
+ * The planner is quick: held still, it keeps the job in the stages around it long enough to kill another
+ * process there.
+ */
 async function holdPlanner(stack: LocalStack): Promise<() => void> {
   await until("the planner runs", () => stack.pidOf("planner") !== undefined, 30);
   const pid = stack.pidOf("planner") as number;

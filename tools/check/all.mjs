@@ -19,7 +19,8 @@ const steps = [
   ["types", ...nx("workspace:typecheck")],
   ["module boundaries", ...nx("workspace:boundaries")],
   ["native core", ...nx("native:test")],
-  // Set-up has compiled and linked it; here it is opened where no GPU is, and its program runs on the model of one.
+  // Set-up has compiled and linked it; here it is opened where no GPU is, and its program runs on the model
+  // of one.
   ...(wantsCuda() ? [["CUDA backend", ...nx("native:cuda-test")]] : []),
   [
     "services, libraries, console",
@@ -66,7 +67,8 @@ for (const { name, passed, seconds } of outcome)
 const failedSteps = outcome.filter((each) => !each.passed).length;
 const passed = native.passed + typescript.passed;
 const failed = native.failed + typescript.failed;
-// A step can fail without a failed test (lint, types, a crash), and a green run without tests is no green run.
+// A step can fail without a failed test (lint, types, a crash), and a green run without tests is no green
+// run.
 const green = failedSteps === 0 && native.passed > 0 && typescript.passed > 0;
 console.log(
   `${passed} passed, ${Math.max(failed, green ? 0 : 1)} failed, ${native.skipped + typescript.skipped} skipped`,

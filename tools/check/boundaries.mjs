@@ -1,4 +1,5 @@
-// Module boundaries (.dependency-cruiser.cjs). A run that saw no modules is a failure: it would have found nothing to complain about.
+// Module boundaries (.dependency-cruiser.cjs). A run that saw no modules is a failure: it would have found
+// nothing to complain about.
 import { cruise } from "dependency-cruiser";
 import { readdirSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -2,8 +2,9 @@ import { relative } from "node:path";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /**
- * Test files that run whole jobs, services, browsers or native programs, roughly in the order of how long they take. Vitest begins with
- * the largest files until it has timed a checkout, and some of these are small: one of them would run alone at the end.
+ * Test files that run whole jobs, services, browsers or native programs, roughly in the order of how long
+ * they take. Vitest begins with the largest files until it has timed a checkout, and some of these are small:
+ * one of them would run alone at the end.
  */
 export const LONGEST: readonly string[] = [
   "apps/console/test/console.test.ts",

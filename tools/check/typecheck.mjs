@@ -1,4 +1,5 @@
-// Type check of every TypeScript project: the services and libraries together, the console on its own (it has the browser's types).
+// Type check of every TypeScript project: the services and libraries together, the console on its own (it has
+// the browser's types).
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 

@@ -1,4 +1,5 @@
-// Plans that every framework's parser is given: each dimension that one of them can express, alone and together with others.
+// Plans that every framework's parser is given: each dimension that one of them can express, alone and
+// together with others.
 type Written = Readonly<Record<string, unknown>>;
 
 const CLUSTER = { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" };

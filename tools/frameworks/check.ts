@@ -1,5 +1,5 @@
-// Holds exported configurations against the frameworks' own parsers: `npm run frameworks -- --help`. The packages take some gigabytes, so
-// this is no part of `npm test`.
+// Holds exported configurations against the frameworks' own parsers: `npm run frameworks -- --help`. The
+// packages take some gigabytes, so this is no part of `npm test`.
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -62,7 +62,9 @@ interface Case {
   readonly plan: PlanOfJob;
 }
 
-/** What a parser made of a configuration, in the words of a job and its plan: of each, what the parser reads. */
+/**
+ * What a parser made of a configuration, in the words of a job and its plan: of each, what the parser reads.
+ */
 interface Read {
   readonly ok: boolean;
   readonly error?: string;

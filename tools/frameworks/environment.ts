@@ -7,7 +7,10 @@ import { fileURLToPath } from "node:url";
 /** Something that the check needs is not there; the message says what, and what to do. */
 export class EnvironmentError extends Error {}
 
-/** Torchtitan's last release that reads TOML, and what has DeepSpeed's parser; Megatron-LM's and Megatron-DeepSpeed's are in no package. */
+/**
+ * Torchtitan's last release that reads TOML, and what has DeepSpeed's parser; Megatron-LM's and
+ * Megatron-DeepSpeed's are in no package.
+ */
 const PACKAGES = [
   "torch==2.15.0",
   "torchtitan==0.2.2",
@@ -35,7 +38,10 @@ function step(what: string, note: string, remedy: string, command: string, args:
   if (status !== 0) throw new EnvironmentError(`${what} failed, and above is why. ${remedy}`);
 }
 
-/** The interpreter of `.tools/frameworks`, which is made where it lacks, or where it was made for other packages. */
+/**
+ * The interpreter of `.tools/frameworks`, which is made where it lacks, or where it was made for other
+ * packages.
+ */
 export function pythonEnvironment(): string {
   const folder = join(repository, ".tools", "frameworks");
   const python = join(folder, "bin", "python");
@@ -94,7 +100,10 @@ const PARSER_FILES: Readonly<Record<string, string>> = {
   "megatron-deepspeed": "megatron/arguments.py",
 };
 
-/** The commit of a checkout; its folder where it is no repository. @throws EnvironmentError when it is no checkout of the project that is asked for. */
+/**
+ * The commit of a checkout; its folder where it is no repository. @throws EnvironmentError when it is no
+ * checkout of the project that is asked for.
+ */
 export function checkoutVersion(checkout: string, name?: string): string {
   const file = name === undefined ? undefined : PARSER_FILES[name];
   if (file !== undefined && !existsSync(join(checkout, file)))

@@ -1,4 +1,5 @@
-// Makes libs/cost-model/profiles/a800-128.json from the published measurements: `node tools/reference/a800-profile.ts`.
+// Makes libs/cost-model/profiles/a800-128.json from the published measurements: `node
+// tools/reference/a800-profile.ts`.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import {

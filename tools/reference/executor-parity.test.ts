@@ -58,7 +58,10 @@ const jobOf = (
     cluster: { nodes: 1, gpusPerNode: ranks, memoryPerGpu: "1TB", device },
   });
 
-/** Odd widths, grouped heads fewer than sequence ranks, tied and untied heads, batches on both sides of a loss chunk; heads that GPUs have kernels of their own for. */
+/**
+ * Odd widths, grouped heads fewer than sequence ranks, tied and untied heads, batches on both sides of a loss
+ * chunk; heads that GPUs have kernels of their own for.
+ */
 function* cases(): Generator<Case> {
   const models = [
     { hiddenSize: 256, layers: 4, heads: 8, vocabularySize: 256 },

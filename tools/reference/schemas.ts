@@ -1,4 +1,5 @@
-// Publishes the JSON schemas of what people write and read to docs/schemas: `node tools/reference/schemas.ts`.
+// Publishes the JSON schemas of what people write and read to docs/schemas: `node
+// tools/reference/schemas.ts`.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { JobFileSchema, PlanningResultSchema, ProfileSchema } from "@internevo/domain";

@@ -1,4 +1,5 @@
-// NVIDIA's compiler, headers and libraries in the workspace's own folder, for builds that are asked for the CUDA backend.
+// NVIDIA's compiler, headers and libraries in the workspace's own folder, for builds that are asked for the
+// CUDA backend.
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -22,7 +23,8 @@ export function cudaOptions() {
 }
 
 /**
- * Installs the pinned wheels (their hashes are checked) unless they are there, or CUDA_HOME names a toolkit; and the MPI that bundles take along.
+ * Installs the pinned wheels (their hashes are checked) unless they are there, or CUDA_HOME names a toolkit;
+ * and the MPI that bundles take along.
  * @throws SetupError where pip or the processor does not fit, or a wheel can't be had.
  */
 export async function ensureCuda() {

@@ -22,7 +22,9 @@ function dropForeignTree() {
     rmSync(build, { recursive: true });
 }
 
-/** The tests compile for longer than the programs, and need a library of their own: only `test` builds them. */
+/**
+ * The tests compile for longer than the programs, and need a library of their own: only `test` builds them.
+ */
 function compile(withTests) {
   dropForeignTree();
   run("cmake", ["--preset", "default", `-DINTERNEVO_TESTS=${withTests ? "ON" : "OFF"}`, ...cudaOptions()]);

@@ -1,6 +1,7 @@
 /**
- * Reads what a build prints, line by line, and tells of ninja's `[12/95] …` every tenth of the way: all of them are too many to
- * read, and none for minutes looks like a program that hangs. What comes from a cache is printed once more, and is no progress.
+ * Reads what a build prints, line by line, and tells of ninja's `[12/95] …` every tenth of the way: all of
+ * them are too many to read, and none for minutes looks like a program that hangs. What comes from a cache is
+ * printed once more, and is no progress.
  */
 export function buildProgress(tell) {
   let told = 0;

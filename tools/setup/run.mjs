@@ -1,5 +1,5 @@
-// Entry of the scripts in package.json. Plain JavaScript without dependencies: it runs on whatever Node the machine has,
-// before anything is installed, and hands over to the Node that the workspace pins.
+// Entry of the scripts in package.json. Plain JavaScript without dependencies: it runs on whatever Node the
+// machine has, before anything is installed, and hands over to the Node that the workspace pins.
 import { spawn } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { ensureCuda, wantsCuda } from "./cuda.mjs";
@@ -65,7 +65,8 @@ const command = wanted.command();
 try {
   const started = Date.now();
   const builds = wanted.builds !== false;
-  // Debian's packages and NVIDIA's wheels on one side, Node and npm's packages on the other: neither needs the other.
+  // Debian's packages and NVIDIA's wheels on one side, Node and npm's packages on the other: neither needs
+  // the other.
   const [, node] = await allOrFirstFailure([
     async () => {
       await ensureSystemPackages(builds && wantsCuda() ? [...wanted.packages, "cuda"] : wanted.packages);
@@ -95,7 +96,10 @@ try {
   process.exit(1);
 }
 
-/** Runs all to their ends, so that none is cut off in the middle of installing; then throws what the first in order threw. */
+/**
+ * Runs all to their ends, so that none is cut off in the middle of installing; then throws what the first in
+ * order threw.
+ */
 async function allOrFirstFailure(tasks) {
   const results = await Promise.allSettled(tasks.map((task) => task()));
   const failed = results.find((each) => each.status === "rejected");

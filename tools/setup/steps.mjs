@@ -9,7 +9,8 @@ export const root = resolve(dirname(fileURLToPath(import.meta.url)), "../..");
 export class SetupError extends Error {}
 
 /**
- * Says what is done and why, does it, and stops the set-up when it fails. Output goes to stderr: stdout belongs to the program that follows.
+ * Says what is done and why, does it, and stops the set-up when it fails. Output goes to stderr: stdout
+ * belongs to the program that follows.
  * @param options of spawn, and `quiet`: output is shown only when the step fails.
  * @throws SetupError naming the command and its status.
  */

@@ -49,13 +49,19 @@ export interface ApiOptions {
   readonly logger?: FastifyBaseLogger;
   readonly limits?: Partial<Limits>;
   readonly timeouts?: Partial<Timeouts>;
-  /** Silence after which a stream's heartbeat is sent, and time between two looks at its token. Default 15 000. */
+  /**
+   * Silence after which a stream's heartbeat is sent, and time between two looks at its token. Default 15
+   * 000.
+   */
   readonly heartbeatMilliseconds?: number;
   readonly trustProxy?: boolean;
   readonly now?: () => Date;
 }
 
-/** The API as a server that listens nowhere yet: tests inject requests, `main.ts` listens. `close()` ends open streams too. */
+/**
+ * The API as a server that listens nowhere yet: tests inject requests, `main.ts` listens. `close()` ends open
+ * streams too.
+ */
 export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
   const { database } = options;
   const anonymous = new SampledLog();

@@ -6,8 +6,10 @@ const FIRST_TOKEN_LOCK = "4471090358127712";
 
 /**
  * Sees to it that somebody can use the API.
- * @param given an admin token that the starter of the service has made: stored, in place of the one it gave before.
- * @returns the token that was made now, to be shown once; undefined when there was one already. Several first starts at once make one.
+ * @param given an admin token that the starter of the service has made: stored, in place of the one it gave
+ * before.
+ * @returns the token that was made now, to be shown once; undefined when there was one already. Several first
+ * starts at once make one.
  */
 export async function ensureToken(
   database: Database,

@@ -13,10 +13,16 @@ export interface JobStreamOptions {
   readonly signal: AbortSignal;
 }
 
-/** The last message: the job has ended (or nothing more was asked for) and every event was sent, so that a client need not come back. */
+/**
+ * The last message: the job has ended (or nothing more was asked for) and every event was sent, so that a
+ * client need not come back.
+ */
 const END: SseMessage = { event: "end", data: {} };
 
-/** A job's events from after `afterId` to its end, with a heartbeat whenever nothing else was said for a while. */
+/**
+ * A job's events from after `afterId` to its end, with a heartbeat whenever nothing else was said for a
+ * while.
+ */
 export async function* jobStream(
   options: JobStreamOptions,
 ): AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void> {

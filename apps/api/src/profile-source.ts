@@ -14,7 +14,10 @@ export async function assertNamedProfile(db: Queryable, spec: JobSpec, field: st
   if (spec.cluster.profile !== null) await namedProfile(db, spec.cluster.profile, field);
 }
 
-/** Profiles of hundreds of kilobytes that were asked for last, by id. What is stored under an id does not change. */
+/**
+ * Profiles of hundreds of kilobytes that were asked for last, by id. What is stored under an id does not
+ * change.
+ */
 const MOST_KEPT = 16;
 const kept = new Map<string, Profile>();
 
@@ -27,7 +30,10 @@ function keep(id: string, profile: Profile): Profile {
   return known;
 }
 
-/** A stored profile: the same object as long as it is kept, so that it is read, and written down for the threads, once. */
+/**
+ * A stored profile: the same object as long as it is kept, so that it is read, and written down for the
+ * threads, once.
+ */
 export async function storedProfile(db: Queryable, id: string): Promise<Profile | undefined> {
   const known = kept.get(id);
   if (known) return keep(id, known);
@@ -44,7 +50,8 @@ export async function profileOfName(db: Queryable, name: string, field: string):
 }
 
 /**
- * The profile to plan a job with: the one of that name, else the one that the job names, else the newest of its cluster.
+ * The profile to plan a job with: the one of that name, else the one that the job names, else the newest of
+ * its cluster.
  * @throws ProblemError `profile-missing`
  */
 export const createProfileSource =

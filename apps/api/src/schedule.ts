@@ -18,7 +18,10 @@ const isTimeZone = (name: string): boolean => {
 
 const FIELDS = 5;
 
-/** What is wrong with a schedule, without the library's own name for it, and without the forms that are not taken here. */
+/**
+ * What is wrong with a schedule, without the library's own name for it, and without the forms that are not
+ * taken here.
+ */
 function faultOf(cron: string, error: Error): string {
   const fields = cron.trim().split(/\s+/).length;
   return fields === FIELDS
@@ -28,7 +31,8 @@ function faultOf(cron: string, error: Error): string {
 
 /**
  * The first time of a schedule after `after`.
- * @throws ProblemError `bad-request` when it is no schedule (five fields and an IANA time zone), or one that never comes (30 February).
+ * @throws ProblemError `bad-request` when it is no schedule (five fields and an IANA time zone), or one that
+ * never comes (30 February).
  */
 export function firstRunAt(schedule: Schedule, after: Date): Date {
   const details: ProblemDetail[] = [];

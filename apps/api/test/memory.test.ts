@@ -37,7 +37,10 @@ function residentMebibytes(): number {
 
 const STILL_MILLISECONDS = 12_000;
 
-/** The memory once it has stopped to fall: a start leaves garbage too, which V8 collects when nothing happens for some seconds. */
+/**
+ * The memory once it has stopped to fall: a start leaves garbage too, which V8 collects when nothing happens
+ * for some seconds.
+ */
 async function settledMebibytes(): Promise<number> {
   let lowest = residentMebibytes();
   for (let since = performance.now(); performance.now() - since < STILL_MILLISECONDS;) {

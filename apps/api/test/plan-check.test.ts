@@ -16,7 +16,10 @@ const subject = { job: EXAMPLE_JOB, profile: "a800-128" };
 const job = resolveJob(EXAMPLE_JOB);
 const GOOD = "b1 n8 a0 pp1 dp128 tp1 sp1 ps8 gs1 oss16";
 
-/** Of each route the fields by which a request gives a plan, and what else it needs. Why-not alone is for plans that do not divide. */
+/**
+ * Of each route the fields by which a request gives a plan, and what else it needs. Why-not alone is for
+ * plans that do not divide.
+ */
 const TAKES_A_PLAN: Readonly<
   Record<
     string,
@@ -32,7 +35,10 @@ const TAKES_A_PLAN: Readonly<
   "POST /api/v1/plans/memory": { fields: ["plan"], rest: {}, refuses: true },
   "POST /api/v1/plans/export": { fields: ["plan"], rest: { framework: "megatron" }, refuses: true },
 };
-/** These look as if they did: a job's `plan` narrows a search, and a profile's slices are not yet held against any job. */
+/**
+ * These look as if they did: a job's `plan` narrows a search, and a profile's slices are not yet held against
+ * any job.
+ */
 const TAKES_NONE: Readonly<Record<string, readonly string[]>> = {
   "POST /api/v1/jobs": ["plan"],
   "POST /api/v1/jobs/check": ["plan"],

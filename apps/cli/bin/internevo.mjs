@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// Plain JavaScript that an old Node understands: it hands over to the Node that the workspace pins, which runs the sources.
+// Plain JavaScript that an old Node understands: it hands over to the Node that the workspace pins, which
+// runs the sources.
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { constants } from "node:os";
@@ -22,7 +23,8 @@ if (node === undefined) {
   process.exit(5);
 }
 
-// What is compiled once is kept: half of the time that a command, or a service of the local stack, takes to start.
+// What is compiled once is kept: half of the time that a command, or a service of the local stack, takes to
+// start.
 const env = { NODE_COMPILE_CACHE: compileCache, ...process.env };
 const child = spawn(node, ["--disable-warning=ExperimentalWarning", main, ...process.argv.slice(2)], {
   stdio: "inherit",

@@ -91,7 +91,10 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
   return sections.join("\n\n");
 }
 
-/** Whether a term has a row: what differs by nothing that is written, or by next to nothing beside the largest difference, has none. */
+/**
+ * Whether a term has a row: what differs by nothing that is written, or by next to nothing beside the largest
+ * difference, has none.
+ */
 function matters(
   { a, b, difference }: Term,
   list: readonly Term[],

@@ -67,7 +67,9 @@ function roundTicks(scale: ScaleLogarithmic<number, number>): number[] {
 /** Width of a character of a label, in pixels, rather too wide than too narrow. */
 const CHARACTER = 7.2;
 
-/** Values whose labels do not touch; of the others the first and the last are kept rather than those between. */
+/**
+ * Values whose labels do not touch; of the others the first and the last are kept rather than those between.
+ */
 function ticksOf(
   values: readonly number[],
   x: (value: number) => number,

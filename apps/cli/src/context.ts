@@ -16,14 +16,20 @@ export interface GlobalOptions {
 export interface Context {
   /** Made when the options are known. */
   output(): Output;
-  /** A client of the API that the options, the environment or the local stack name. @throws ProblemError `unavailable` when there is none. */
+  /**
+   * A client of the API that the options, the environment or the local stack name. @throws ProblemError
+   * `unavailable` when there is none.
+   */
   client(): Promise<InternEvoClient>;
   readonly options: () => GlobalOptions;
   readonly env: NodeJS.ProcessEnv;
   /** Aborts at Ctrl-C and SIGTERM. */
   readonly signal: AbortSignal;
   setExitCode(code: ExitCode): void;
-  /** Runs work that does not give way: a signal ends the program at once meanwhile, for nobody could answer it. Nothing may be half done then. */
+  /**
+   * Runs work that does not give way: a signal ends the program at once meanwhile, for nobody could answer
+   * it. Nothing may be half done then.
+   */
   computing<T>(work: () => T): T;
 }
 

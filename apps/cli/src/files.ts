@@ -74,7 +74,10 @@ const refuse = (
 ): ProblemError =>
   new ProblemError("bad-request", `${path} ${message}`, [{ field, value: path, message, remedy }], { cause });
 
-/** What is there; undefined when nothing is, or when it cannot be told: the write that follows says why, by its own error. */
+/**
+ * What is there; undefined when nothing is, or when it cannot be told: the write that follows says why, by
+ * its own error.
+ */
 const knownAt = (path: string): Promise<Stats | undefined> => stat(path).catch(() => undefined);
 
 /**
@@ -101,7 +104,8 @@ export async function assertWritable(path: string, field: string): Promise<void>
 }
 
 /**
- * Writes a file whole or not at all; one that was there is replaced. What is no regular file (a pipe, a device) is written to.
+ * Writes a file whole or not at all; one that was there is replaced. What is no regular file (a pipe, a
+ * device) is written to.
  * @throws ProblemError `bad-request` when it cannot be written.
  */
 export async function writeWhole(path: string, text: string, field: string): Promise<void> {

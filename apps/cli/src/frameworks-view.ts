@@ -34,7 +34,10 @@ export const inexpressibleText = (all: readonly Inexpressible[]): string[] =>
 const figures = ({ stepTimeSeconds, tokensPerGpuPerSecond, peakMemoryBytes, mfu }: Prediction): string =>
   `${formatSeconds(stepTimeSeconds)} a step, ${formatRate(tokensPerGpuPerSecond)} tokens/GPU/s, ${formatBytes(peakMemoryBytes)} a GPU, ${formatPercent(mfu)} ${UTILISATION_WORDS.mfu}`;
 
-/** How the best plan's time is beside the one that was read; the latter's overlap may be one that is not searched, so it may be faster. */
+/**
+ * How the best plan's time is beside the one that was read; the latter's overlap may be one that is not
+ * searched, so it may be faster.
+ */
 function besideText(read: Prediction, best: Prediction): string {
   const ratio = read.stepTimeSeconds / best.stepTimeSeconds;
   if (Math.abs(ratio - 1) < 0.0005) return ", which takes as long";

@@ -41,7 +41,10 @@ function assertShallow(
   }
 }
 
-/** Refuses what YAML can write and a job cannot be: what holds itself, names nothing, is no finite number, or is too deep. */
+/**
+ * Refuses what YAML can write and a job cannot be: what holds itself, names nothing, is no finite number, or
+ * is too deep.
+ */
 function assertPlain(
   document: Document,
   placeOf: (node: Node) => string,

@@ -36,7 +36,8 @@ function withAbsolutePaths(document: unknown, base: string): unknown {
 
 /**
  * Reads a job file as it is written, with its paths made absolute; the API checks the content.
- * @throws ProblemError `job-invalid`: unreadable, too large, or no YAML or JSON that stands for a job (with the field or the line).
+ * @throws ProblemError `job-invalid`: unreadable, too large, or no YAML or JSON that stands for a job (with
+ * the field or the line).
  */
 export async function readJobFile(path: string): Promise<unknown> {
   const document = parseJobDocument(await readText(path, JOB_FILE), path);

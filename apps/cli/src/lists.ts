@@ -27,7 +27,10 @@ interface Listing<T> {
   readonly table: (items: readonly T[], colors: Colors) => string;
 }
 
-/** Lists what a group is about, and stands for the group where no command of it is named: what it is given then was meant for one. */
+/**
+ * Lists what a group is about, and stands for the group where no command of it is named: what it is given
+ * then was meant for one.
+ */
 export function addList<T>(
   group: Command,
   context: Context,

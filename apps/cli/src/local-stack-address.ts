@@ -5,7 +5,10 @@ export interface StackAddress {
   readonly token: string;
 }
 
-/** The API of the local stack that runs in a data directory now; undefined when none does, or it is still starting. */
+/**
+ * The API of the local stack that runs in a data directory now; undefined when none does, or it is still
+ * starting.
+ */
 export async function findStack(dataDirectory: string): Promise<StackAddress | undefined> {
   // Loaded when it is needed: most commands talk to an API elsewhere.
   const { readStackInfo } = await import("@internevo/local-stack");

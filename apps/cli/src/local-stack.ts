@@ -19,7 +19,10 @@ export interface StartedStack {
 
 export interface StartStackOptions {
   readonly output: Output;
-  /** Undefined: `.internevo`, or the next free `.internevo-2`, … when another stack runs there and `nextFree` is set. */
+  /**
+   * Undefined: `.internevo`, or the next free `.internevo-2`, … when another stack runs there and `nextFree`
+   * is set.
+   */
   readonly dataDirectory: string | undefined;
   readonly nextFree: boolean;
   /** Ends the start: what has been started is stopped. */
@@ -40,7 +43,10 @@ async function lastWords(path: string, before: number): Promise<Buffer> {
   return all.length < before ? all : all.subarray(before);
 }
 
-/** Starts Postgres, NATS and all services. @throws ProblemError `conflict` when another stack uses the directory; `unavailable`; the signal's reason */
+/**
+ * Starts Postgres, NATS and all services. @throws ProblemError `conflict` when another stack uses the
+ * directory; `unavailable`; the signal's reason
+ */
 export async function startStack(options: StartStackOptions): Promise<StartedStack> {
   const { output } = options;
   const { boundOwnLog, productServices, startLocalStack } = await import("@internevo/local-stack");
@@ -113,7 +119,8 @@ function problemIn(text: string, otherwise: string): Error {
 }
 
 /**
- * Starts the stack as a process in a session of its own, which no terminal ends, and waits until it is ready. Its notes go to `logs/up.log`.
+ * Starts the stack as a process in a session of its own, which no terminal ends, and waits until it is ready.
+ * Its notes go to `logs/up.log`.
  * @throws ProblemError as {@link startStack}; the signal's reason, when the stack is gone again
  */
 export async function startDetachedStack({

@@ -73,7 +73,10 @@ export const readProfile = async (path: string, field: string): Promise<Profile>
 
 const MOST_OFFERED = 5;
 
-/** What to say of a job that names no profile. @param stored what the stack at hand has; undefined: none is at hand. */
+/**
+ * What to say of a job that names no profile. @param stored what the stack at hand has; undefined: none is at
+ * hand.
+ */
 function nothingMeasured(cluster: Cluster, stored: readonly ProfileSummary[] | undefined): ProblemError {
   const { name, nodes, gpusPerNode } = cluster;
   const ofName = stored?.filter((profile) => clusterOfProfile(profile) === name) ?? [];
@@ -94,7 +97,10 @@ function nothingMeasured(cluster: Cluster, stored: readonly ProfileSummary[] | u
   ]);
 }
 
-/** The newest profile that the stack at hand has measured of exactly this cluster. @throws ProblemError `profile-missing` */
+/**
+ * The newest profile that the stack at hand has measured of exactly this cluster. @throws ProblemError
+ * `profile-missing`
+ */
 async function measuredProfile(
   cluster: Cluster,
   { client: connect, signal }: ProfileContext,
@@ -116,8 +122,8 @@ async function measuredProfile(
 }
 
 /**
- * The profile to plan a job with: the one that is given, else the one that the job names, else the newest that the stack at hand has
- * measured of the job's cluster.
+ * The profile to plan a job with: the one that is given, else the one that the job names, else the newest
+ * that the stack at hand has measured of the job's cluster.
  * @param given the value of `--profile`.
  * @throws ProblemError as {@link loadProfile}
  */
@@ -133,7 +139,8 @@ export async function jobProfile(
 }
 
 /**
- * A shipped profile by name or a file, offline; otherwise one that is stored, by its id, its name or its cluster's.
+ * A shipped profile by name or a file, offline; otherwise one that is stored, by its id, its name or its
+ * cluster's.
  * @throws ProblemError `profile-missing` or `profile-invalid`; `bad-request` for a name that several have.
  */
 export async function loadProfile(text: string, field: string, context: ProfileContext): Promise<Profile> {

@@ -57,7 +57,8 @@ const problemOf = (error: ToolError): ProblemError =>
 /**
  * Runs the native checkpoint tool, which writes progress and then one result or error, as JSON lines.
  * @returns the result event.
- * @throws ProblemError what the tool refused; `unavailable` when it is not installed; `internal` when it ends without a result.
+ * @throws ProblemError what the tool refused; `unavailable` when it is not installed; `internal` when it ends
+ * without a result.
  */
 export async function runCheckpointTool(run: ToolRun): Promise<Record<string, unknown>> {
   if (!existsSync(run.path)) {

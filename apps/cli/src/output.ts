@@ -4,7 +4,10 @@ import { printable, printableJson, ProblemError, shortened, type ProblemDetail }
 import Table from "cli-table3";
 import picocolors from "picocolors";
 
-/** Colours, and the columns of a terminal that what is written in them has to fit; elsewhere there is no such bound. */
+/**
+ * Colours, and the columns of a terminal that what is written in them has to fit; elsewhere there is no such
+ * bound.
+ */
 export type Colors = ReturnType<typeof picocolors.createColors> & { readonly width?: number };
 
 /** Where the program speaks: data to stdout, everything else to stderr. */
@@ -35,7 +38,10 @@ const noColor = (env: NodeJS.ProcessEnv): boolean => (env["NO_COLOR"] ?? "") !==
 const OWN = /(\n|\t|\u001b\[(?:[0-4]|7|9|2[1-9]|[349]\d|10[0-7])m)/;
 const OWN_PLAIN = /(\n|\t)/;
 
-/** Lines for a terminal or a file. Whatever else is in them that a terminal obeys came from elsewhere, and is written as JSON would escape it. */
+/**
+ * Lines for a terminal or a file. Whatever else is in them that a terminal obeys came from elsewhere, and is
+ * written as JSON would escape it.
+ */
 const harmless = (text: string, hasColors: boolean): string =>
   text
     .split(hasColors ? OWN : OWN_PLAIN)
@@ -86,9 +92,15 @@ export interface Column<T> {
   readonly value: (row: T) => string;
   /** On a terminal that is too narrow it has a line of its own below its row. */
   readonly below?: boolean;
-  /** Longer values, which have no colours, lose their middle; on a terminal that is too narrow, more of it. JSON has the whole. */
+  /**
+   * Longer values, which have no colours, lose their middle; on a terminal that is too narrow, more of it.
+   * JSON has the whole.
+   */
   readonly most?: number;
-  /** On a terminal that is still too narrow it is left out, the column with the greatest number first; JSON and wider terminals have it. */
+  /**
+   * On a terminal that is still too narrow it is left out, the column with the greatest number first; JSON
+   * and wider terminals have it.
+   */
   readonly spare?: number;
 }
 
@@ -106,7 +118,10 @@ const bounded = <T>(columns: readonly Column<T>[], less = 0): Column<T>[] =>
       : { ...column, value: (row: T) => shortened(value(row), Math.max(LEAST_OF_VALUE, most - less)) };
   });
 
-/** A table without frames, so that a shell can cut it as well; on a narrow terminal, what is longest has lines of its own, and what can be spared is left out. */
+/**
+ * A table without frames, so that a shell can cut it as well; on a narrow terminal, what is longest has lines
+ * of its own, and what can be spared is left out.
+ */
 export function table<T>(all: readonly Column<T>[], rows: readonly T[], colors: Colors): string {
   const { width } = colors;
   const columns = bounded(all);
@@ -214,7 +229,10 @@ export function describeError(error: unknown, json: boolean): string {
   ].join("\n");
 }
 
-/** What an answer rests on, said beside it: one note as it is, more of them as their number, until they are asked for. */
+/**
+ * What an answer rests on, said beside it: one note as it is, more of them as their number, until they are
+ * asked for.
+ */
 export function showNotes(notes: readonly string[], output: Output, all: boolean): void {
   if (all || notes.length <= 1) for (const note of notes) output.note(`note: ${note}`);
   else output.note(`${notes.length} notes on what these figures rest on: read them with --notes`);

@@ -29,7 +29,9 @@ export const PLAN_HELP = "a plan: as tables show it, a JSON file, or its rank in
 /** A profile is some megabytes at most. */
 const MAXIMUM_JSON_BYTES = 1 << 26;
 
-/** @param missing the code for a file that is not there; one that is there and cannot be used is `invalid`. */
+/**
+ * @param missing the code for a file that is not there; one that is there and cannot be used is `invalid`.
+ */
 export async function readJson(
   path: string,
   field: string,
@@ -75,7 +77,10 @@ const WrittenPlanSchema = Type.Object(
   { additionalProperties: false },
 );
 
-/** What is there, or is written as only paths are, is a file: everything else was meant as a plan, also with a dot in a number. */
+/**
+ * What is there, or is written as only paths are, is a file: everything else was meant as a plan, also with a
+ * dot in a number.
+ */
 const isPath = (text: string): boolean =>
   text === "-" || /^[./~]/.test(text) || /^\.[a-z]\w*$/i.test(extname(text)) || existsSync(text);
 
@@ -162,7 +167,10 @@ export interface PlanArgument {
   readonly field: string;
 }
 
-/** As {@link loadPlan}, or numbers: the plans of these ranks in the job's own search, of which there is one for all of them. */
+/**
+ * As {@link loadPlan}, or numbers: the plans of these ranks in the job's own search, of which there is one
+ * for all of them.
+ */
 async function chooseAnyPlans(
   asked: readonly PlanArgument[],
   job: JobSpec,
@@ -204,7 +212,8 @@ async function chooseAnyPlans(
 
 /**
  * Plans of the job, by file, as tables show them, or by their ranks in the job's own search.
- * @throws ProblemError `plan-invalid`, also for a plan that does not divide the job; `no-feasible-plan` when a rank is asked for and the job has no plan.
+ * @throws ProblemError `plan-invalid`, also for a plan that does not divide the job; `no-feasible-plan` when
+ * a rank is asked for and the job has no plan.
  */
 export async function choosePlans(
   asked: readonly PlanArgument[],
@@ -228,7 +237,10 @@ export async function choosePlan(
   return plan as PlanOfJob;
 }
 
-/** For the one question about plans that need not divide the job, nor be whole: why not. @throws ProblemError as {@link choosePlan}, but not for that */
+/**
+ * For the one question about plans that need not divide the job, nor be whole: why not. @throws ProblemError
+ * as {@link choosePlan}, but not for that
+ */
 export async function chooseAnyPlan(
   text: string,
   field: string,

@@ -83,7 +83,10 @@ function candidatesTable(candidates: readonly Candidate[], colors: Colors): stri
   return table(columns, candidates, colors);
 }
 
-/** How many of the best cannot be told from the first by what was measured: the ranges of their times touch its range. */
+/**
+ * How many of the best cannot be told from the first by what was measured: the ranges of their times touch
+ * its range.
+ */
 function tiesText(candidates: readonly Candidate[]): string | undefined {
   const ties = tiedWithFastest(
     candidates,

@@ -9,7 +9,8 @@ const clusterOf = (job: unknown): Record<string, unknown> | undefined => {
 };
 
 /**
- * The services read no files that a job names: a profile file of this machine is stored there, and the job names what was stored.
+ * The services read no files that a job names: a profile file of this machine is stored there, and the job
+ * names what was stored.
  * @throws ProblemError `profile-missing` or `profile-invalid` for a file that is none.
  */
 export async function withStoredProfile(

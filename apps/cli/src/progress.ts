@@ -36,7 +36,10 @@ export interface ProgressOptions {
   readonly withLogs?: boolean;
 }
 
-/** Turns a job's events into lines and, on a terminal, a bar: a line a stage and a trial, and elsewhere a line every tenth of the profiling and the training. */
+/**
+ * Turns a job's events into lines and, on a terminal, a bar: a line a stage and a trial, and elsewhere a line
+ * every tenth of the profiling and the training.
+ */
 export function createProgress(options: ProgressOptions): {
   readonly on: (event: JobStreamEvent) => void;
   readonly end: () => void;

@@ -34,7 +34,9 @@ interface Calling<T> {
 
 const byName: Calling<Named> = { names: ({ name }) => [name], sameAs: ({ id }) => id };
 
-/** @throws ProblemError `not-found` when nothing is named so; `bad-request` when several are, listing them. */
+/**
+ * @throws ProblemError `not-found` when nothing is named so; `bad-request` when several are, listing them.
+ */
 export async function resolveNamed<T extends Named>(
   what: string,
   text: string,

@@ -25,7 +25,10 @@ const version = (
   JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }
 ).version;
 
-/** Errors of the command line itself are JSON too where that is asked for: they are met before the options are read. */
+/**
+ * Errors of the command line itself are JSON too where that is asked for: they are met before the options are
+ * read.
+ */
 const asksForJson = (args: readonly string[]): boolean =>
   args.slice(0, args.includes("--") ? args.indexOf("--") : undefined).includes("--json");
 

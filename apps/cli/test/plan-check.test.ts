@@ -30,7 +30,10 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 const GOOD = "b1 n8 a0 pp1 dp128 tp1 sp1 ps8 gs1 oss16";
 
-/** Of each command the arguments and options that are a plan: the field that errors name, and a command line with the plan there. Why-not alone is for plans that do not divide. */
+/**
+ * Of each command the arguments and options that are a plan: the field that errors name, and a command line
+ * with the plan there. Why-not alone is for plans that do not divide.
+ */
 const TAKES_A_PLAN: Readonly<
   Record<
     string,

@@ -37,7 +37,8 @@ describe("questions about plans", () => {
     ).newPage();
     page.on("pageerror", (error) => complaints.push(error.message));
     page.on("console", (message) => {
-      // The browser reports refused requests itself; the test that provokes one looks at what the page makes of it.
+      // The browser reports refused requests itself; the test that provokes one looks at what the page makes
+      // of it.
       if (/Failed to load resource: .*status of 400/.test(message.text())) return;
       if (message.type() === "error" || message.type() === "warning") complaints.push(message.text());
     });

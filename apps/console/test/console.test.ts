@@ -33,7 +33,8 @@ let outage = false;
 function watch(page: Page): Page {
   page.on("pageerror", (error) => complaints.push(`${page.url()}: ${error.message}`));
   page.on("console", (message) => {
-    // The browser reports refused requests itself; the tests that provoke them look at what the page makes of them.
+    // The browser reports refused requests itself; the tests that provoke them look at what the page makes of
+    // them.
     const expected =
       /Failed to load resource: the server responded with a status of (401|403|404|409|422|400)/.test(
         message.text(),

@@ -22,7 +22,10 @@ export async function builtFiles(url: string): Promise<ReadonlyMap<string, strin
 const classesIn = (text: string): Set<string> =>
   new Set([...text.matchAll(/\bm_[0-9a-f]{6,}\b/g)].map(([name]) => name));
 
-/** Classes of Mantine's components that scripts name and Mantine has styles for, but that are not among the styles that are built. */
+/**
+ * Classes of Mantine's components that scripts name and Mantine has styles for, but that are not among the
+ * styles that are built.
+ */
 export function missingStyles(files: ReadonlyMap<string, string>): string[] {
   const all = classesIn(
     readFileSync(createRequire(import.meta.url).resolve("@mantine/core/styles.css"), "utf8"),

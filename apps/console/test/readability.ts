@@ -42,7 +42,10 @@ const beyond = (page: Page): Promise<string[]> =>
     ].slice(0, 5);
   });
 
-/** What keeps a page from being read: too wide, or a serious fault by axe; wide and light, narrow and dark with every section open. */
+/**
+ * What keeps a page from being read: too wide, or a serious fault by axe; wide and light, narrow and dark
+ * with every section open.
+ */
 export async function readability(page: Page, path: string): Promise<string[]> {
   const findings: string[] = [];
   for (const [width, colorScheme] of [

@@ -152,7 +152,9 @@ export function profileFor(spec: JobSpec, linkBytesPerSecond = 4e9): Profile {
   };
 }
 
-/** What a trial of a candidate measures: near the prediction, off by a little that depends on the rank only. */
+/**
+ * What a trial of a candidate measures: near the prediction, off by a little that depends on the rank only.
+ */
 export function measurementOf({ rank, predicted }: Candidate): Measurement {
   const stepTimeSeconds = predicted.stepTimeSeconds * (1 + 0.05 * Math.sin(rank * 2.3) + 0.03);
   const memory = Object.fromEntries(
@@ -268,7 +270,10 @@ export function seeder(database: Database) {
     return database.transaction((tx) => finishTrial(tx, trial.id, outcome));
   };
 
-  /** Brings a new job to `running`: every trial has ended, number four out of memory; a plan is chosen as services do. */
+  /**
+   * Brings a new job to `running`: every trial has ended, number four out of memory; a plan is chosen as
+   * services do.
+   */
   const running = async (
     name: string,
     kind: "roomy" | "tight" = "roomy",

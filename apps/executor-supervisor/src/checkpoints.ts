@@ -24,9 +24,9 @@ export async function checkpointSteps(directory: string): Promise<number[]> {
 }
 
 /**
- * Removes checkpoints beyond a step, so that training goes on from one whose steps are all stored: a supervisor that was killed
- * between a step and its storing would leave a gap in the metrics for ever.
- * A checkpoint changes its name before it is deleted: half of one is never found.
+ * Removes checkpoints beyond a step, so that training goes on from one whose steps are all stored: a
+ * supervisor that was killed between a step and its storing would leave a gap in the metrics for ever. A
+ * checkpoint changes its name before it is deleted: half of one is never found.
  * @returns the steps of what was removed.
  */
 export async function discardCheckpointsBeyond(directory: string, lastStoredStep: number): Promise<number[]> {
@@ -45,13 +45,16 @@ async function discard(directory: string, steps: readonly number[]): Promise<voi
     await rm(join(directory, name), { recursive: true, force: true });
 }
 
-/** How many checkpoints a run keeps: one more than asked when only one is, so that there is an older one to fall back to. */
+/**
+ * How many checkpoints a run keeps: one more than asked when only one is, so that there is an older one to
+ * fall back to.
+ */
 export const checkpointsToKeep = ({ keepLast }: { readonly keepLast: number }): number =>
   Math.max(2, keepLast);
 
 /**
- * Leaves the newest checkpoints of a run whose steps are all stored, and nothing else of it: ranks that end before their last steps are
- * stored leave the one more that was to be gone on from until then.
+ * Leaves the newest checkpoints of a run whose steps are all stored, and nothing else of it: ranks that end
+ * before their last steps are stored leave the one more that was to be gone on from until then.
  */
 export async function leaveNewest(directory: string, keep: number): Promise<void> {
   await discard(directory, (await checkpointSteps(directory)).slice(0, -keep));
@@ -59,8 +62,8 @@ export async function leaveNewest(directory: string, keep: number): Promise<void
 }
 
 /**
- * Tells the trainer which of its checkpoints must not give way to newer ones: the last whose steps are all stored. A supervisor that has fallen
- * behind its ranks, and then dies, would find none to go on from.
+ * Tells the trainer which of its checkpoints must not give way to newer ones: the last whose steps are all
+ * stored. A supervisor that has fallen behind its ranks, and then dies, would find none to go on from.
  */
 export class CountedCheckpoint {
   readonly #directory: string;
@@ -98,7 +101,9 @@ export class CountedCheckpoint {
   }
 }
 
-/** Replaces the file as a whole: half of a number would be another. @param step all steps up to it are stored. */
+/**
+ * Replaces the file as a whole: half of a number would be another. @param step all steps up to it are stored.
+ */
 export async function tellCounted(directory: string, step: number): Promise<void> {
   const path = join(directory, COUNTED);
   await mkdir(directory, { recursive: true });

@@ -110,7 +110,8 @@ function quality({
 
 /**
  * The end of a job's story.
- * @throws Error when a step between the first and the last is missing: a step that was not counted must not go unnoticed.
+ * @throws Error when a step between the first and the last is missing: a step that was not counted must not
+ * go unnoticed.
  */
 export function reportOf(options: ReportOptions): Report {
   const { chosen, steps, attempts, trials, unigramEntropyNats } = options;

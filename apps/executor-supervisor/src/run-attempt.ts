@@ -28,7 +28,10 @@ export interface AttemptLaunch {
   readonly checkpointDirectory: string;
   readonly silenceSeconds: number;
   readonly graceSeconds: number;
-  /** Aborts with a `WorkStoppedError`: a shutdown leaves time for a checkpoint, everything else ends the ranks at once. */
+  /**
+   * Aborts with a `WorkStoppedError`: a shutdown leaves time for a checkpoint, everything else ends the ranks
+   * at once.
+   */
   readonly signal: AbortSignal;
   readonly confirm: () => Promise<void>;
   readonly onQueue?: OnQueue;

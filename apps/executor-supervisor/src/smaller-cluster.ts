@@ -36,8 +36,9 @@ export interface SmallerClusterOptions {
 }
 
 /**
- * Plans a job again for the nodes that are left: the same batch, sequences and model, and the best predicted plan that the executor runs on as many
- * of them as any plan divides over and fits, down to `cluster.minNodes`. No trials: they would keep the nodes that are left from training.
+ * Plans a job again for the nodes that are left: the same batch, sequences and model, and the best predicted
+ * plan that the executor runs on as many of them as any plan divides over and fits, down to
+ * `cluster.minNodes`. No trials: they would keep the nodes that are left from training.
  * @returns the job's failure when it does not allow so few nodes, or no plan fits.
  */
 export async function planForFewerNodes(options: SmallerClusterOptions): Promise<Smaller> {

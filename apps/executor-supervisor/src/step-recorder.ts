@@ -2,9 +2,9 @@ import type { StepMetric } from "@internevo/domain";
 import { pause } from "@internevo/store";
 
 /**
- * Brings steps into the database in batches: the first at once, what comes within the interval after it together, so that quick
- * steps cost one transaction for many and slow ones are seen when they happen. A write that fails ends the recorder: the caller is told
- * by `onFailure` and stops the ranks.
+ * Brings steps into the database in batches: the first at once, what comes within the interval after it
+ * together, so that quick steps cost one transaction for many and slow ones are seen when they happen. A
+ * write that fails ends the recorder: the caller is told by `onFailure` and stops the ranks.
  */
 export class StepRecorder {
   readonly #write: (metrics: readonly StepMetric[]) => Promise<void>;

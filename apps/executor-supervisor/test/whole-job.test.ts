@@ -66,7 +66,8 @@ describe("a job through all services", () => {
 
   it("goes on from the last checkpoint when a rank is killed, and ends with the same losses", async () => {
     const cluster = { name: "whole", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" };
-    // Steps enough that hundreds are left when the kill comes; what a rank says last must not be held back here.
+    // Steps enough that hundreds are left when the kill comes; what a rank says last must not be held back
+    // here.
     const job = {
       cluster,
       steps: 800,

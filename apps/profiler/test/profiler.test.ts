@@ -52,7 +52,10 @@ async function progressOf(of: World, jobId: string): Promise<(readonly [number, 
   );
 }
 
-/** Parts of a measurement that are counted by themselves; within each the total is one, and nothing is counted beyond it. */
+/**
+ * Parts of a measurement that are counted by themselves; within each the total is one, and nothing is counted
+ * beyond it.
+ */
 function passesOf(progress: readonly (readonly [number, number])[]): (readonly [number, number])[][] {
   const passes: (readonly [number, number])[][] = [];
   let before = Infinity;

@@ -26,7 +26,8 @@ export type Comparison =
 
 /**
  * Whether a new search found something worth changing to.
- * @param current the plan in use, predicted from the newest profile: old and new figures must come from the same measurements.
+ * @param current the plan in use, predicted from the newest profile: old and new figures must come from the
+ * same measurements.
  *   Undefined when none was ever chosen; null when the plan in use does not fit any more.
  * @param gainThreshold predicted gain that makes a proposal, a fraction of the current step time.
  */

@@ -30,7 +30,10 @@ const jobOf = (over: Record<string, unknown> = {}, cluster: Record<string, unkno
 const job = jobOf();
 const best = () => planJob(job, profile, { top: 3 }).candidates;
 
-/** Every plan of a small job, one way of writing it down: all divisors of everything, kept when nothing is wrong with them. */
+/**
+ * Every plan of a small job, one way of writing it down: all divisors of everything, kept when nothing is
+ * wrong with them.
+ */
 function everyPlan(spec: JobSpec): Plan[] {
   const upTo = [1, 2, 4, 8, 16];
   const plans: Plan[] = [];

@@ -28,8 +28,8 @@ function distanceOf({ from, to }: FieldChange): number {
 }
 
 /**
- * How large a set of changes is: the fields changed, then how far they go. The number of micro-batches follows from the batch,
- * s_dp and b, so it is not counted as a change of its own.
+ * How large a set of changes is: the fields changed, then how far they go. The number of micro-batches
+ * follows from the batch, s_dp and b, so it is not counted as a change of its own.
  */
 export function sizeOf(changes: readonly FieldChange[]): readonly [fields: number, distance: number] {
   const own = changes.filter(({ field }) => field !== "microBatches");

@@ -28,13 +28,22 @@ export interface Explanation {
   readonly a: { readonly plan: Plan; readonly predicted: Prediction; readonly fits: boolean };
   readonly b: { readonly plan: Plan; readonly predicted: Prediction; readonly fits: boolean };
   readonly changes: readonly FieldChange[];
-  /** Seconds of a step by cause, the largest difference first; they add up to the difference of the step times. */
+  /**
+   * Seconds of a step by cause, the largest difference first; they add up to the difference of the step
+   * times.
+   */
   readonly time: readonly Term[];
   /** Bytes of the fullest rank by line, the largest difference first. */
   readonly memory: readonly Term[];
-  /** Whether the ranges of the two step times touch, so that only trials tell the plans apart; null where the profile says no spread. */
+  /**
+   * Whether the ranges of the two step times touch, so that only trials tell the plans apart; null where the
+   * profile says no spread.
+   */
   readonly tie: boolean | null;
-  /** Step times of both, where both were measured: they say which is faster, and the rest, which is predicted, why. */
+  /**
+   * Step times of both, where both were measured: they say which is faster, and the rest, which is predicted,
+   * why.
+   */
   readonly measured: { readonly a: Measured; readonly b: Measured } | null;
   readonly summary: string;
 }
@@ -52,7 +61,10 @@ function terms(a: Readonly<Record<string, number>>, b: Readonly<Record<string, n
 /** Sums round: two times that differ by less are the same. */
 const ROUNDING = 1e-9;
 
-/** The terms on one side of the balance, the largest first; beside the largest difference of all, what is under a twentieth of it says little. */
+/**
+ * The terms on one side of the balance, the largest first; beside the largest difference of all, what is
+ * under a twentieth of it says little.
+ */
 function sideOf(terms: readonly Term[], sign: number, most: number): readonly Term[] {
   const largest = Math.abs(terms[0]?.difference ?? 0);
   return terms
@@ -123,13 +135,19 @@ function summaryOf(
   return `By prediction ${aWins ? "A" : "B"} is ${percentage(ratio - 1)} faster (${formatSeconds(Math.abs(one - two))} a step)${saved === "" ? "" : `: it saves ${saved}`}${paid === "" ? "" : `${saved === "" ? ": it" : ", and"} pays ${paid}`}.${memorySummary(a, b, memory)}${tieSummary(tie)}`;
 }
 
-/** Whether two step times cannot be told apart by what was measured: their ranges touch. Null where there are none. */
+/**
+ * Whether two step times cannot be told apart by what was measured: their ranges touch. Null where there are
+ * none.
+ */
 function isTie(a: Prediction, b: Prediction): boolean | null {
   const [one, two] = [a.stepTimeRangeSeconds, b.stepTimeRangeSeconds];
   return one === undefined || two === undefined ? null : rangesTouch(one, two);
 }
 
-/** How one plan wins over another, term by term. @param measured both step times, where the job's trials measured both plans */
+/**
+ * How one plan wins over another, term by term. @param measured both step times, where the job's trials
+ * measured both plans
+ */
 export function explain(
   job: JobSpec,
   profile: Profile,

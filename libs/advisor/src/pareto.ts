@@ -11,8 +11,9 @@ export interface ParetoOptions {
 const pause = (): Promise<void> => new Promise((settle) => setTimeout(settle));
 
 /**
- * The plans than which none is both faster and smaller: from the fastest one that fits the cluster down to the one that needs the
- * least memory. Exact: each point is the fastest plan below the memory of the one before (ε-constraint method).
+ * The plans than which none is both faster and smaller: from the fastest one that fits the cluster down to
+ * the one that needs the least memory. Exact: each point is the fastest plan below the memory of the one
+ * before (ε-constraint method).
  */
 export async function paretoFront(
   job: JobSpec,

@@ -27,9 +27,10 @@ export interface LargestSequence {
 const MOST_TOKENS = 2 ** 40;
 
 /**
- * The longest sequence for which some plan fits, with its fastest plan. The batch is `sequences` sequences. Memory grows with the
- * length, but which factors divide it does not: lengths are powers of two of the unit while they fit, then halved steps between, each
- * power of two finer, so the answer is the largest multiple of the unit that these steps reach, and every length it names was planned.
+ * The longest sequence for which some plan fits, with its fastest plan. The batch is `sequences` sequences.
+ * Memory grows with the length, but which factors divide it does not: lengths are powers of two of the unit
+ * while they fit, then halved steps between, each power of two finer, so the answer is the largest multiple
+ * of the unit that these steps reach, and every length it names was planned.
  * @throws ProblemError `job-invalid` for a unit or a batch that is not a positive whole number.
  */
 export function largestSequence(
@@ -112,7 +113,9 @@ export interface ClusterChoice {
   readonly meetsDeadline: boolean;
 }
 
-/** Numbers of nodes that are considered where none are given: powers of two up to the job's, and the job's. */
+/**
+ * Numbers of nodes that are considered where none are given: powers of two up to the job's, and the job's.
+ */
 export function clusterSizes(job: JobSpec): number[] {
   const powers: number[] = [];
   for (let nodes = 1; nodes < job.cluster.nodes; nodes *= 2) powers.push(nodes);
@@ -120,8 +123,8 @@ export function clusterSizes(job: JobSpec): number[] {
 }
 
 /**
- * Clusters by what training on so many tokens takes there, and the cheapest (fewest GPU hours) that meets the deadline. Time is
- * that of the steps alone: checkpoints and lost ranks come on top.
+ * Clusters by what training on so many tokens takes there, and the cheapest (fewest GPU hours) that meets the
+ * deadline. Time is that of the steps alone: checkpoints and lost ranks come on top.
  */
 export function cheapestCluster(
   job: JobSpec,

@@ -32,7 +32,10 @@ export interface SweepRow {
   readonly reason: string | null;
 }
 
-/** Of each axis the field that it varies, and from where to where: as far as a job may go; links beyond a million times are no links. */
+/**
+ * Of each axis the field that it varies, and from where to where: as far as a job may go; links beyond a
+ * million times are no links.
+ */
 function boundsOf(
   axis: SweepAxis,
   job: JobSpec,
@@ -59,8 +62,9 @@ export function memoryReason(leastBytes: number, limitBytes: number): string {
 }
 
 /**
- * A profile whose links of one kind are `factor` times as fast. What a curve takes at its smallest size is latency and stays; the
- * rest of each time is divided by the factor. Curves that use both kinds of links count as inter-node: the slower link decides.
+ * A profile whose links of one kind are `factor` times as fast. What a curve takes at its smallest size is
+ * latency and stays; the rest of each time is divided by the factor. Curves that use both kinds of links
+ * count as inter-node: the slower link decides.
  */
 export function withBandwidth(profile: Profile, kind: "intra-node" | "inter-node", factor: number): Profile {
   const collectives = profile.collectives.map((curve) => {
@@ -126,8 +130,8 @@ function searched(job: JobSpec, profile: Profile): PlanningResult | string {
 }
 
 /**
- * The best plan at each value of one axis, everything else as in the job. A value at which nothing fits or divides is a row with
- * its reason, not an error.
+ * The best plan at each value of one axis, everything else as in the job. A value at which nothing fits or
+ * divides is a row with its reason, not an error.
  * @throws ProblemError `job-invalid` for values that no job can have.
  */
 export function sweep(

@@ -25,11 +25,17 @@ export interface Change {
 
 export interface WhyNot {
   readonly plan: Plan;
-  /** Where a part of a plan was asked for: that part. The plan is the fastest that fits and has it; where none fits, the one that needs least memory. */
+  /**
+   * Where a part of a plan was asked for: that part. The plan is the fastest that fits and has it; where none
+   * fits, the one that needs least memory.
+   */
   readonly bestOf?: string;
   /** The constraint that rejects the plan; null when the plan is feasible. */
   readonly binding: { readonly reason: RejectionReason; readonly message: string } | null;
-  /** Why InternEvo's own trainer cannot run the plan, though it is feasible; null when it can, or when the plan is rejected. */
+  /**
+   * Why InternEvo's own trainer cannot run the plan, though it is feasible; null when it can, or when the
+   * plan is rejected.
+   */
   readonly notRunnableReason: string | null;
   /** Of plans whose factors divide. */
   readonly predicted: Prediction | null;
@@ -37,11 +43,15 @@ export interface WhyNot {
   readonly excessBytes: number | null;
   /** What the fullest rank's memory is made of, the largest first. */
   readonly memory: readonly { readonly line: string; readonly bytes: number }[];
-  /** The fewest fields, and then the smallest steps, that make the plan feasible; null when it is, or when nothing is. */
+  /**
+   * The fewest fields, and then the smallest steps, that make the plan feasible; null when it is, or when
+   * nothing is.
+   */
   readonly smallestChange: Change | null;
   /**
-   * Where the plan stands when it is feasible: one more than the families of plans whose best is ahead of it, of all families that fit (a family
-   * has the same ranks, shards, micro-batches and kind of schedule), and the best plan.
+   * Where the plan stands when it is feasible: one more than the families of plans whose best is ahead of it,
+   * of all families that fit (a family has the same ranks, shards, micro-batches and kind of schedule), and
+   * the best plan.
    */
   readonly standing: { readonly rank: number; readonly of: number; readonly best: Change } | null;
 }
@@ -53,8 +63,9 @@ const linesOf = (memory: MemoryLines): { line: string; bytes: number }[] =>
     .sort((a, b) => b.bytes - a.bytes);
 
 /**
- * Why a plan is not chosen: what rejects it, by how much, and the smallest change that makes it feasible; or what is better. The one question
- * that takes plans which do not divide the job. Of a part of a plan, it is asked for the best of those with it.
+ * Why a plan is not chosen: what rejects it, by how much, and the smallest change that makes it feasible; or
+ * what is better. The one question that takes plans which do not divide the job. Of a part of a plan, it is
+ * asked for the best of those with it.
  * @throws ProblemError `plan-invalid` for a part that no plan of the job has.
  */
 export function whyNot(job: JobSpec, profile: Profile, plan: Plan | PartialPlan): WhyNot {
@@ -134,7 +145,10 @@ function whyNotPlan(job: JobSpec, profile: Profile, plan: Plan): WhyNot {
   };
 }
 
-/** Every plan of the space whose factors divide, with the overlap of `like`, and `like` with some of its layers recomputed. */
+/**
+ * Every plan of the space whose factors divide, with the overlap of `like`, and `like` with some of its
+ * layers recomputed.
+ */
 function* dividingPlans(job: JobSpec, like: Plan): Generator<Plan> {
   const { forwardOverlap, backwardOverlap, contextParallel, pipelineChunks } = like;
   const kept = { forwardOverlap, backwardOverlap };
@@ -182,7 +196,10 @@ function isSmaller(a: readonly number[], b: readonly number[]): boolean {
   return false;
 }
 
-/** The nearest feasible plan; null when the job has none. Memory is computed only for plans nearer than the nearest so far. */
+/**
+ * The nearest feasible plan; null when the job has none. Memory is computed only for plans nearer than the
+ * nearest so far.
+ */
 function smallestChange(model: CostModel, plan: Plan): Change | null {
   const { job } = model;
   const limit = job.cluster.memoryPerGpuBytes;

@@ -9,7 +9,8 @@ export interface NatsAddress {
 }
 
 /**
- * Reads `NATS_URL`: one or more `nats://[token@|user:password@]host[:port]`, separated by commas (`tls://` for TLS). Credentials come from the first.
+ * Reads `NATS_URL`: one or more `nats://[token@|user:password@]host[:port]`, separated by commas (`tls://`
+ * for TLS). Credentials come from the first.
  * @throws ProblemError `bad-request`.
  */
 export function parseNatsUrl(text: string): NatsAddress {

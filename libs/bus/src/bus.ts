@@ -6,7 +6,10 @@ import { parseNatsUrl } from "./address.ts";
 import { startConsumption, type Consumption, type ConsumeRequest } from "./consumption.ts";
 import { ensureStreams, names } from "./topology.ts";
 
-/** The oldest server whose JetStream does what we rely on: durable pull consumers, delayed nak, work queues, deduplication. */
+/**
+ * The oldest server whose JetStream does what we rely on: durable pull consumers, delayed nak, work queues,
+ * deduplication.
+ */
 export const OLDEST_SERVER = "2.9.0";
 
 export interface BusOptions {
@@ -14,7 +17,10 @@ export interface BusOptions {
   readonly url: string;
   /** Shown in the server's connection list. */
   readonly name: string;
-  /** Prefix of streams and subjects; installations that share a server need different ones. Default `internevo`. */
+  /**
+   * Prefix of streams and subjects; installations that share a server need different ones. Default
+   * `internevo`.
+   */
   readonly namespace?: string;
   /** Told what happens to the connection. */
   readonly onStatus?: (status: { readonly type: string; readonly detail: string }) => void;
@@ -29,11 +35,20 @@ export interface PublishResult {
 export interface Bus {
   readonly namespace: string;
   readonly serverVersion: string;
-  /** Publishes durably; the envelope's id makes a second publication within two minutes void. Rejects after 5 s without an answer. */
+  /**
+   * Publishes durably; the envelope's id makes a second publication within two minutes void. Rejects after 5
+   * s without an answer.
+   */
   publish(envelope: Envelope): Promise<PublishResult>;
-  /** Works on a type's messages, one durable consumer a type shared by all processes; goes on after the broker was away or lost its store. */
+  /**
+   * Works on a type's messages, one durable consumer a type shared by all processes; goes on after the broker
+   * was away or lost its store.
+   */
   consume<T extends MessageType>(request: ConsumeRequest<T>): Consumption;
-  /** Best effort: hears events that are published from now on; nothing is redelivered. @returns a function that ends it. */
+  /**
+   * Best effort: hears events that are published from now on; nothing is redelivered. @returns a function
+   * that ends it.
+   */
   listen<T extends MessageType>(type: T, handler: (envelope: Envelope<T>) => void): () => void;
   /** Whether the broker still keeps the message with that id at that place. */
   keeps(
@@ -145,7 +160,8 @@ export async function connectBus(options: BusOptions): Promise<Bus> {
       try {
         return await publishOnce(envelope);
       } catch (error) {
-        // The store may be gone. Whoever publishes is told why it failed; that its streams could not be made again is told beside.
+        // The store may be gone. Whoever publishes is told why it failed; that its streams could not be made
+        // again is told beside.
         if (connected && !stop.signal.aborted)
           await reensure().catch((failure: unknown) =>
             options.onStatus?.({ type: "streams-missing", detail: String(failure) }),

@@ -5,7 +5,10 @@ import { validate } from "@internevo/domain";
 import type { ensureStreams } from "./topology.ts";
 import { ensureConsumer } from "./topology.ts";
 
-/** A message in hand. Exactly one of `ack`, `retryLater` and `discard` ends it; until then the broker is told that work goes on. */
+/**
+ * A message in hand. Exactly one of `ack`, `retryLater` and `discard` ends it; until then the broker is told
+ * that work goes on.
+ */
 export interface Delivery<T extends MessageType = MessageType> {
   /** Undefined when the message cannot be read; then see `unreadable`. */
   readonly envelope: Envelope<T> | undefined;

@@ -62,7 +62,9 @@ export interface PageOptions {
 }
 
 export interface MutationOptions {
-  /** The same key with the same body gives the same answer, and acts once. One is made up when it is absent. */
+  /**
+   * The same key with the same body gives the same answer, and acts once. One is made up when it is absent.
+   */
   readonly idempotencyKey?: string;
   readonly signal?: AbortSignal;
 }
@@ -122,7 +124,10 @@ export class InternEvoClient {
     return this.#get("/whoami", options);
   }
 
-  /** Creates a token; only this answer has its secret. Not repeated by a key: no answer with a secret is stored. */
+  /**
+   * Creates a token; only this answer has its secret. Not repeated by a key: no answer with a secret is
+   * stored.
+   */
   createToken(token: TokenCreate, options: { signal?: AbortSignal } = {}): Promise<CreatedToken> {
     return request(this.#connection, `${API_PREFIX}/tokens`, {
       method: "POST",

@@ -11,7 +11,9 @@ export interface JobEventsOptions {
   readonly signal?: AbortSignal;
   /** Called before each new attempt to connect. */
   readonly onReconnect?: (error: Error, delayMilliseconds: number) => void;
-  /** How long a stream may be silent (the server sends a heartbeat) before it is opened anew. Default 45 000. */
+  /**
+   * How long a stream may be silent (the server sends a heartbeat) before it is opened anew. Default 45 000.
+   */
   readonly silenceMilliseconds?: number;
   /** Attempts in a row without one event before the error is thrown. Default: without end. */
   readonly maxAttempts?: number;
@@ -42,8 +44,8 @@ const wait = (milliseconds: number, signal: AbortSignal | undefined): Promise<vo
   });
 
 /**
- * The events of a job, each once and in order, from `lastEventId` on until the job has ended. A broken stream is opened again
- * after the last event that was seen.
+ * The events of a job, each once and in order, from `lastEventId` on until the job has ended. A broken stream
+ * is opened again after the last event that was seen.
  * @throws ApiProblemError for a refusal that does not pass (unknown job, wrong token).
  */
 export async function* jobEvents(

@@ -41,7 +41,8 @@ async function refusal(url: string, response: Response): Promise<Error> {
 
 /**
  * Sends one request.
- * @throws ApiProblemError the API refused; ApiConnectionError it could not be reached; UnexpectedAnswerError it is not the API.
+ * @throws ApiProblemError the API refused; ApiConnectionError it could not be reached; UnexpectedAnswerError
+ * it is not the API.
  */
 export async function open(
   connection: Connection,

@@ -10,7 +10,10 @@ import {
   REJECTION_REASONS,
 } from "@internevo/domain";
 
-/** Questions about plans, below `/api/v1/plans`: why not, explain, what if, memory, and configurations of other frameworks. */
+/**
+ * Questions about plans, below `/api/v1/plans`: why not, explain, what if, memory, and configurations of
+ * other frameworks.
+ */
 
 const nullable = <S extends TSchema>(schema: S) => Type.Union([schema, Type.Null()]);
 const closed = { additionalProperties: false } as const;

@@ -30,9 +30,14 @@ export interface MessageDefinition {
   /** Subject below the bus's namespace. */
   readonly subject: string;
   readonly schema: TSchema;
-  /** How long a consumer may be silent before the message is delivered again. Long work says "still working" well within it. */
+  /**
+   * How long a consumer may be silent before the message is delivered again. Long work says "still working"
+   * well within it.
+   */
   readonly ackWaitSeconds: number;
-  /** Failed deliveries after which the message goes to the dead letters. Waiting for a lease is not a failure. */
+  /**
+   * Failed deliveries after which the message goes to the dead letters. Waiting for a lease is not a failure.
+   */
   readonly maxDeliver: number;
 }
 
@@ -72,7 +77,10 @@ export const CATALOG = {
 export type MessageType = keyof typeof CATALOG;
 export type MessageData<T extends MessageType> = Static<(typeof CATALOG)[T]["schema"]>;
 
-/** What travels: the id is the outbox row's and the broker's message id, so that a second publication is dropped. */
+/**
+ * What travels: the id is the outbox row's and the broker's message id, so that a second publication is
+ * dropped.
+ */
 export interface Envelope<T extends MessageType = MessageType> {
   readonly id: string;
   readonly type: T;

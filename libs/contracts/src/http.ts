@@ -120,7 +120,10 @@ const QUEUED = "queued: ";
 /** What a stage says while the cluster's devices are another's. */
 export const WAITS_FOR_CLUSTER = `${QUEUED}another job, or a scheduled measurement, uses this cluster`;
 
-/** What a stage says while another installation uses the machine that its ranks would run on. @param who with what it does, in words */
+/**
+ * What a stage says while another installation uses the machine that its ranks would run on. @param who with
+ * what it does, in words
+ */
 export const waitsForMachine = (who: string): string => `${QUEUED}${who}`;
 
 export const JobDetailSchema = Type.Object({
@@ -166,7 +169,10 @@ export const SubmittedJobSchema = Type.Object({
 });
 export type SubmittedJob = Static<typeof SubmittedJobSchema>;
 
-/** A job file that could be submitted now: the job that it stands for, and what speaks against submitting it all the same. */
+/**
+ * A job file that could be submitted now: the job that it stands for, and what speaks against submitting it
+ * all the same.
+ */
 export const JobCheckSchema = Type.Object({
   job: Type.Unsafe<JobFile>(
     Type.Object({}, { additionalProperties: true, description: "the job file with every default" }),
@@ -183,7 +189,9 @@ export const JobCheckSchema = Type.Object({
 });
 export type JobCheck = Static<typeof JobCheckSchema>;
 
-/** SSE of a job: `event:` is the type, `id:` the event's number, so that `Last-Event-ID` resumes without loss. */
+/**
+ * SSE of a job: `event:` is the type, `id:` the event's number, so that `Last-Event-ID` resumes without loss.
+ */
 export const JOB_STREAM_EVENTS = ["state", "progress", "trial", "step", "log", "report"] as const;
 export const JobStreamEventSchema = Type.Object({
   id: Type.Integer(),

@@ -27,7 +27,10 @@ export interface TrainerConfigOptions {
   readonly deterministic?: boolean;
 }
 
-/** A plan as the trainer reads it: what is the paper's plan is left out, as in the documents of a trainer that knew nothing else. */
+/**
+ * A plan as the trainer reads it: what is the paper's plan is left out, as in the documents of a trainer that
+ * knew nothing else.
+ */
 function trainerPlan(plan: Plan): TrainerConfig["plan"] {
   const { forwardOverlap, backwardOverlap, ...rest } = withoutDefaults(plan);
   return {

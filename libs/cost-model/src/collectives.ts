@@ -30,12 +30,13 @@ const SHARES_LINKS: ReadonlySet<Collective> = new Set<Collective>([
 ]);
 
 /**
- * τ(op, bytes, group, placement) of the paper (section "Basic Communication Cost Model"): the time of a collective from the
- * measured curves of a profile, never from a constant bandwidth.
+ * τ(op, bytes, group, placement) of the paper (section "Basic Communication Cost Model"): the time of a
+ * collective from the measured curves of a profile, never from a constant bandwidth.
  *
- * Families of curves: `intra-node`; `inter-node`, one rank a node, all groups at once; `mixed`, groups that fill their nodes.
- * A group that shares its nodes with other groups is read from the `mixed` curve of as many whole nodes: the groups of one
- * node send through the same links, so c of them moving v bytes each take the time of one moving c·v.
+ * Families of curves: `intra-node`; `inter-node`, one rank a node, all groups at once; `mixed`, groups that
+ * fill their nodes. A group that shares its nodes with other groups is read from the `mixed` curve of as many
+ * whole nodes: the groups of one node send through the same links, so c of them moving v bytes each take the
+ * time of one moving c·v.
  */
 export class CollectiveTimes {
   readonly #families = new Map<string, Family>();
@@ -75,7 +76,8 @@ export class CollectiveTimes {
 
   /**
    * Seconds of one collective.
-   * @param bytes full tensor bytes of the operation (see the profile's curves); for point-to-point the bytes of the message.
+   * @param bytes full tensor bytes of the operation (see the profile's curves); for point-to-point the bytes
+   * of the message.
    */
   seconds(op: Collective, bytes: number, place: GroupPlace): number {
     if (place.size <= 1 || bytes <= 0) return 0;
@@ -96,7 +98,8 @@ export class CollectiveTimes {
   #compute(op: Collective, bytes: number, place: GroupPlace): number {
     const placement = placementClass(place.size, place.nodes);
     if (op === "point-to-point" && !this.#families.has(`${op} ${placement}`)) {
-      // Half of an all-to-all between two ranks (two nodes) leaves the rank: a message of v is an all-to-all of 2v.
+      // Half of an all-to-all between two ranks (two nodes) leaves the rank: a message of v is an all-to-all
+      // of 2v.
       const pair = place.nodes > 1 ? { size: 2 * this.#gpusPerNode, nodes: 2 } : { size: 2, nodes: 1 };
       return this.#compute("all-to-all", 2 * bytes, pair);
     }
@@ -108,7 +111,10 @@ export class CollectiveTimes {
     return this.#read(op, "mixed", bytes * shared, whole);
   }
 
-  /** The curves of an operation and placement, or of another placement; none when the profile lacks the operation. */
+  /**
+   * The curves of an operation and placement, or of another placement; none when the profile lacks the
+   * operation.
+   */
   #familyOf(op: Collective, placement: Placement): Family | undefined {
     const family = this.#families.get(`${op} ${placement}`);
     if (family) return family;
@@ -163,7 +169,10 @@ export class CollectiveTimes {
   }
 }
 
-/** Between measured group sizes on the log–log line; beyond them the growth between the last two goes on, and is never negative. */
+/**
+ * Between measured group sizes on the log–log line; beyond them the growth between the last two goes on, and
+ * is never negative.
+ */
 function groupSizeSeconds(
   sizes: readonly number[],
   size: number,

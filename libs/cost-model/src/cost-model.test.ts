@@ -222,7 +222,8 @@ describe("sizes", () => {
   });
 
   it("agree with Megatron's formula when attention is counted in full", () => {
-    // 96·B·s·l·h²·(1 + s/6h + V/16lh) counts 4 passes of a layer with an MLP of 4h; LLaMA's gated MLP of 8/3 h has the same products.
+    // 96·B·s·l·h²·(1 + s/6h + V/16lh) counts 4 passes of a layer with an MLP of 4h; LLaMA's gated MLP of 8/3
+    // h has the same products.
     const model = { ...llama7b, ffnHiddenSize: (8 * 4096) / 3 };
     const { layers: l, hiddenSize: h, vocabularySize: v } = model;
     const s = 4096;

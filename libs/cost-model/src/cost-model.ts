@@ -63,8 +63,9 @@ export function recomputedBytes(
 }
 
 /**
- * Memory and time of the plans of one job on one profile. Everything that several plans share is computed once: times of a
- * slice (b, s_sp, s_tp) and of a sharding (s_pp, s_tp, s_ps, s_oss), which jobs share too, bytes of a sharding and of a batch.
+ * Memory and time of the plans of one job on one profile. Everything that several plans share is computed
+ * once: times of a slice (b, s_sp, s_tp) and of a sharding (s_pp, s_tp, s_ps, s_oss), which jobs share too,
+ * bytes of a sharding and of a batch.
  */
 export class CostModel {
   readonly job: JobSpec;
@@ -209,7 +210,10 @@ export class CostModel {
     return this.#stages(layout).map((stage) => sumLines(this.#memory.batchLines(context, stage, batching)));
   }
 
-  /** Bytes that the batch decides without recomputation, of each stage that can be the fullest, and what a layer that is kept is part of them. */
+  /**
+   * Bytes that the batch decides without recomputation, of each stage that can be the fullest, and what a
+   * layer that is kept is part of them.
+   */
   batchMemory(layout: Layout, microBatchSize: number, microBatches: number): BatchMemory {
     const context = this.#context(layout, { forwardOverlap: "none", backwardOverlap: "none" });
     const batching = { microBatchSize, microBatches, recompute: false };

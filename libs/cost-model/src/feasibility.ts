@@ -28,19 +28,23 @@ export interface PlanFault {
   readonly remedy: string;
 }
 
-/** Nothing is an instance of it. A private member is what a copy with other fields (`{ ...plan, microBatches: 3 }`) has no longer. */
+/**
+ * Nothing is an instance of it. A private member is what a copy with other fields (`{ ...plan, microBatches:
+ * 3 }`) has no longer.
+ */
 declare class Divides {
   private readonly divides: true;
 }
 
 /**
- * A plan whose factors divide its job: only {@link planOfJob} makes one. Whatever answers a question about a plan takes this type, so that no
- * plan goes without the check. A changed copy of it is a {@link Plan} again.
+ * A plan whose factors divide its job: only {@link planOfJob} makes one. Whatever answers a question about a
+ * plan takes this type, so that no plan goes without the check. A changed copy of it is a {@link Plan} again.
  */
 export type PlanOfJob = Plan & Divides;
 
 /**
- * The check that stands in front of every question about a plan, but for why it is rejected. It takes the same few steps for every plan.
+ * The check that stands in front of every question about a plan, but for why it is rejected. It takes the
+ * same few steps for every plan.
  * @param field names the plan in the error.
  * @throws ProblemError `plan-invalid` with the constraint that the plan does not meet, and what to change.
  */
@@ -71,8 +75,8 @@ const change = (plan: Plan, field: keyof Plan, to: number, otherwise: string): s
   Number.isInteger(to) && to >= 1 ? `smallest change: ${field} ${String(plan[field])} → ${to}` : otherwise;
 
 /**
- * The first constraint of the space that a plan does not meet, memory apart, in the order in which the search counts them;
- * null when it meets all.
+ * The first constraint of the space that a plan does not meet, memory apart, in the order in which the search
+ * counts them; null when it meets all.
  */
 export function planFault(plan: Plan, job: PlannedJob): PlanFault | null {
   return (

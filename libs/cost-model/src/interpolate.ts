@@ -13,14 +13,18 @@ export class Curve {
   /** Points that were measured slower than a larger one, by more than 5 %, and were brought down to it. */
   readonly smoothed: readonly Point[];
 
-  /** @param points measurements in any order, at least one; a size that occurs twice counts with its smallest time. */
+  /**
+   * @param points measurements in any order, at least one; a size that occurs twice counts with its smallest
+   * time.
+   */
   constructor(points: readonly Point[]) {
     const best = new Map<number, number>();
     for (const { at, seconds } of points) best.set(at, Math.min(seconds, best.get(at) ?? Infinity));
     const sizes = [...best.keys()].sort((a, b) => a - b);
     const times = sizes.map((at) => best.get(at) as number);
     const smoothed: Point[] = [];
-    // More work is never faster: a time above one of a larger size is noise of the measurement, and noise only adds.
+    // More work is never faster: a time above one of a larger size is noise of the measurement, and noise
+    // only adds.
     for (let i = times.length - 2; i >= 0; i -= 1) {
       const measured = times[i] as number;
       const bound = times[i + 1] as number;
@@ -44,8 +48,8 @@ export class Curve {
   }
 
   /**
-   * Time at a size: between points on the log–log line, below the first flat (latency) or, with `belowSlope` 1,
-   * proportional; above the last proportional (bandwidth, or the achieved rate).
+   * Time at a size: between points on the log–log line, below the first flat (latency) or, with `belowSlope`
+   * 1, proportional; above the last proportional (bandwidth, or the achieved rate).
    */
   seconds(at: number, belowSlope: 0 | 1 = 0): number {
     const x = Math.log(at);
@@ -67,8 +71,8 @@ export class Curve {
 }
 
 /**
- * Interpolates between curves that belong to a second size (group size, sequence length): log–log between neighbours;
- * beyond the ends the exponent `edgeSlope` is used.
+ * Interpolates between curves that belong to a second size (group size, sequence length): log–log between
+ * neighbours; beyond the ends the exponent `edgeSlope` is used.
  * @param sizes ascending, at least one.
  */
 export function between(

@@ -26,7 +26,10 @@ export interface Waited {
   readonly reduction: number;
 }
 
-/** Of the forward pass by granularity, of the backward pass by granularity, of layers that are kept and that are recomputed. */
+/**
+ * Of the forward pass by granularity, of the backward pass by granularity, of layers that are kept and that
+ * are recomputed.
+ */
 export interface LayerWaits {
   readonly forward: Readonly<Record<Plan["forwardOverlap"], number>>;
   readonly kept: Readonly<Record<Plan["backwardOverlap"], Waited>>;
@@ -40,9 +43,10 @@ const added = (compute: number, communication: number, slowdown: number): number
   together(compute, communication, slowdown) - compute;
 
 /**
- * What a layer waits for, for every granularity (native/README.md, "Overlap"). While a unit, a block or a layer is in use the
- * next one of the pass is gathered and the gradients of the one before are reduced; a group that is in use for longer than that
- * takes hides it, another does not. Layers follow on each other, so the order is a circle. A layer that is recomputed is gathered whole.
+ * What a layer waits for, for every granularity (native/README.md, "Overlap"). While a unit, a block or a
+ * layer is in use the next one of the pass is gathered and the gradients of the one before are reduced; a
+ * group that is in use for longer than that takes hides it, another does not. Layers follow on each other, so
+ * the order is a circle. A layer that is recomputed is gathered whole.
  */
 export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
   const f = slice.forwardModules;
@@ -70,7 +74,10 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
   const ofAttention = mixed(forwardGather, forwardAttention, attentionBlock);
   const whole = mixed(forwardGather, forwardAttention, slice.forwardSeconds);
 
-  /** Computation of one group of the backward pass beside the gather of the next, and the reductions of the one before. */
+  /**
+   * Computation of one group of the backward pass beside the gather of the next, and the reductions of the
+   * one before.
+   */
   const beside = (
     compute: number,
     attention: number,
@@ -112,7 +119,8 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
     shard.scatter.layer,
     shard.reduce.layer,
   );
-  // A collective that nothing hides makes ranks wait for one another at every unit; one that is issued a group ahead lets them differ by that.
+  // A collective that nothing hides makes ranks wait for one another at every unit; one that is issued a
+  // group ahead lets them differ by that.
   const [unitWait, layerWait] = [slice.unitWaits, slice.layerWaits];
   const meets = (waited: Waited, seconds: number): Waited =>
     moved > 0
@@ -154,7 +162,10 @@ const least = (a: Waited, b: Waited): Waited => ({
   reduction: Math.min(a.reduction, b.reduction),
 });
 
-/** Waits that are not longer than those of any granularity: whatever a plan chooses of `none` or not in its backward pass. */
+/**
+ * Waits that are not longer than those of any granularity: whatever a plan chooses of `none` or not in its
+ * backward pass.
+ */
 export function leastWaits({ forward, kept, recomputed }: LayerWaits): LayerWaits {
   const first = Math.min(forward.none, forward.block, forward["inter-layer"], forward["intra-layer"]);
   const of = (waits: LayerWaits["kept"]): LayerWaits["kept"] => {
@@ -168,7 +179,10 @@ export function leastWaits({ forward, kept, recomputed }: LayerWaits): LayerWait
   };
 }
 
-/** R of several collectives after one another, by how long each takes, beside computation that is partly attention. */
+/**
+ * R of several collectives after one another, by how long each takes, beside computation that is partly
+ * attention.
+ */
 function meanOf(
   compute: number,
   attention: number,
@@ -183,7 +197,10 @@ function meanOf(
   return seconds > 0 ? weighted / seconds : 1;
 }
 
-/** With gradient sharding a gradient is added to what is kept after its reduction, else after the reduce-scatter over s_ps. */
+/**
+ * With gradient sharding a gradient is added to what is kept after its reduction, else after the
+ * reduce-scatter over s_ps.
+ */
 export const stagingOf = (shard: ShardTime, reduceEveryMicroBatch: boolean): UnitTimes =>
   reduceEveryMicroBatch ? shard.stageReduced : shard.stage;
 
@@ -209,7 +226,10 @@ export function layerPart(
   };
 }
 
-/** Embedding or head: the embedding is gathered before and reduced after all layers, so nothing hides it; the head is between them. */
+/**
+ * Embedding or head: the embedding is gathered before and reduced after all layers, so nothing hides it; the
+ * head is between them.
+ */
 export function outerPart(
   unit: "embedding" | "head",
   slice: SliceTime,
@@ -227,8 +247,9 @@ export function outerPart(
 }
 
 /**
- * What a first forward pass stands still for parameters that are gathered in the order of their use: the furthest that the gathers up to a unit are behind
- * the computation up to it, in the first or in the last layer, for in between it grows or shrinks evenly.
+ * What a first forward pass stands still for parameters that are gathered in the order of their use: the
+ * furthest that the gathers up to a unit are behind the computation up to it, in the first or in the last
+ * layer, for in between it grows or shrinks evenly.
  */
 function behindGathers(
   { forwardModules }: Pick<SliceTime, "forwardModules">,
@@ -249,8 +270,9 @@ function behindGathers(
 }
 
 /**
- * Gradient norm, optimizer, and the all-gather of what was updated. Where a plan overlaps anything the gathers travel beside the update and, with our
- * trainer, into the next step, each unit's until it is first used there: what the update and a first forward pass of the stage's layers hide is not waited for.
+ * Gradient norm, optimizer, and the all-gather of what was updated. Where a plan overlaps anything the
+ * gathers travel beside the update and, with our trainer, into the next step, each unit's until it is first
+ * used there: what the update and a first forward pass of the stage's layers hide is not waited for.
  */
 export function updateSeconds(
   slice: Pick<SliceTime, "forwardSeconds" | "forwardModules" | "forwardAttentionSeconds">,

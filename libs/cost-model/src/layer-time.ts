@@ -30,7 +30,9 @@ import { rooflineSeconds, type DevicePeak } from "./work.ts";
 /** Of a layer's units in order: norm and q, k, v; attention output; norm, gate and up; MLP output. */
 export type ModuleSeconds = readonly [number, number, number, number];
 
-/** Seconds of one layer and of what surrounds the layers, for one micro-batch on one rank, without sharding. */
+/**
+ * Seconds of one layer and of what surrounds the layers, for one micro-batch on one rank, without sharding.
+ */
 export interface SliceTime {
   readonly forwardSeconds: number;
   readonly backwardSeconds: number;
@@ -51,7 +53,10 @@ export interface SliceTime {
   readonly headCommunicationSeconds: number;
   readonly embeddingSeconds: number;
   readonly headSeconds: number;
-  /** What ranks that otherwise meet once a step wait for one another when they meet before every unit or every layer, as a part of the passes; 0 where they meet in any case. */
+  /**
+   * What ranks that otherwise meet once a step wait for one another when they meet before every unit or every
+   * layer, as a part of the passes; 0 where they meet in any case.
+   */
   readonly unitWaits: number;
   readonly layerWaits: number;
 }
@@ -102,7 +107,10 @@ export interface SlicePlaces {
   readonly ring: RingPlace;
 }
 
-/** Collectives around one micro-batch: counts and sizes as the executor issues them (native/MEMORY.md, "What is communicated"). */
+/**
+ * Collectives around one micro-batch: counts and sizes as the executor issues them (native/MEMORY.md, "What
+ * is communicated").
+ */
 function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, times: CollectiveTimes) {
   const { model, precision } = job;
   const { microBatchSize: b, sequenceLengthTokens: s, sequenceParallel: sp, tensorParallel: tp } = slice;
@@ -122,8 +130,9 @@ function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, t
     const all = 2 * query + 2 * kv;
     return { forward: all, recompute: all, backward: all, ...outside };
   }
-  // Megatron with sequence-parallel norms: attention and MLP each gather their input and scatter their output.
-  // A sequence is a message of its own, because its tokens on one rank are not next to those of the next sequence.
+  // Megatron with sequence-parallel norms: attention and MLP each gather their input and scatter their
+  // output. A sequence is a message of its own, because its tokens on one rank are not next to those of the
+  // next sequence.
   const bytes = s * model.hiddenSize * beta;
   const gather = b * times.seconds("all-gather", bytes, place);
   const scatter = b * times.seconds("reduce-scatter", bytes, place);
@@ -131,8 +140,9 @@ function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, t
   const statistics =
     Math.ceil((b * s) / chunkRows) *
     times.seconds("all-gather", LOSS_STATISTICS_BYTES * tp * Math.min(chunkRows, b * s), place);
-  // Backward: the gradient of the output is gathered, that of the input scattered, and the input gathered again.
-  // Recomputed is what the backward pass reads: both inputs and the attention's output, not that of the MLP.
+  // Backward: the gradient of the output is gathered, that of the input scattered, and the input gathered
+  // again. Recomputed is what the backward pass reads: both inputs and the attention's output, not that of
+  // the MLP.
   return {
     forward: 2 * gather + 2 * scatter,
     recompute: 2 * gather + scatter,
@@ -213,8 +223,8 @@ const isAttention = ({ shape }: CountedModule): boolean =>
   shape.module === "attention" || shape.module === "accumulate";
 
 /**
- * Times of the slices (b, s_sp, s_tp, ring) of a job. All but attention depends only on the rows of a rank, and attention on no
- * more than its own shape: slices share both.
+ * Times of the slices (b, s_sp, s_tp, ring) of a job. All but attention depends only on the rows of a rank,
+ * and attention on no more than its own shape: slices share both.
  */
 export class SliceTimes {
   readonly #job: JobShape;
@@ -295,7 +305,10 @@ export class SliceTimes {
     return made.value;
   }
 
-  /** Attention of one turn, the same for every micro-batch of sequences as long, of as many ranks that share heads and of as long a ring. */
+  /**
+   * Attention of one turn, the same for every micro-batch of sequences as long, of as many ranks that share
+   * heads and of as long a ring.
+   */
   #attentionOf(slice: LayerSlice): Attention {
     const ring = contextOf(slice);
     // Slices that were measured may have sequences of another length than the job's.
@@ -316,7 +329,8 @@ export class SliceTimes {
 
   /**
    * Times of one slice.
-   * @param beside slow-downs of computation and communication at a time, where the plan has a thread that passes the ring's blocks
+   * @param beside slow-downs of computation and communication at a time, where the plan has a thread that
+   * passes the ring's blocks
    *   on while the others compute; null where it has none.
    */
   of(slice: LayerSlice, places: SlicePlaces, beside: RingWork["beside"]): SliceTime {
@@ -345,7 +359,8 @@ export class SliceTimes {
     return {
       forwardSeconds: f0 + f1 + f2 + f3 + forwardAttentionSeconds,
       backwardSeconds: b0 + b1 + b2 + b3 + backwardAttentionSeconds + summed,
-      // Attention runs between the first and the second product: while it does, the unit after it in the pass is on its way.
+      // Attention runs between the first and the second product: while it does, the unit after it in the pass
+      // is on its way.
       forwardModules: [f0 + forwardAttentionSeconds, f1, f2, f3],
       backwardModules: [b0, b1 + backwardAttentionSeconds + summed, b2, b3],
       forwardAttentionSeconds,

@@ -12,7 +12,10 @@ import {
 export const computePrecision = (precision: Precision): "fp32" | "bf16" =>
   precision === "fp32" ? "fp32" : "bf16";
 
-/** What decides the shapes of a layer on one rank: b, S, s_sp, s_tp, and how many of the sequence ranks are a ring. */
+/**
+ * What decides the shapes of a layer on one rank: b, S, s_sp, s_tp, and how many of the sequence ranks are a
+ * ring.
+ */
 export interface LayerSlice {
   readonly microBatchSize: number;
   readonly sequenceLengthTokens: number;
@@ -27,12 +30,15 @@ export const sliceRows = (slice: LayerSlice): number =>
   (slice.microBatchSize * slice.sequenceLengthTokens) / slice.sequenceParallel;
 
 /**
- * Key/value heads on one rank during attention. With fewer key/value heads than ranks that share heads, each head is sent to
- * every rank whose query heads read it, so a rank always has at least one.
+ * Key/value heads on one rank during attention. With fewer key/value heads than ranks that share heads, each
+ * head is sent to every rank whose query heads read it, so a rank always has at least one.
  */
 export const localKvHeads = (kvHeads: number, ranks: number): number => Math.max(1, kvHeads / ranks);
 
-/** Elements of the keys and values that one rank of a ring holds: of its part of the sequence, the heads that it attends with. */
+/**
+ * Elements of the keys and values that one rank of a ring holds: of its part of the sequence, the heads that
+ * it attends with.
+ */
 export const ringElements = (model: Model, slice: LayerSlice): number =>
   ((slice.microBatchSize * slice.sequenceLengthTokens) / contextOf(slice)) *
   2 *
@@ -54,9 +60,10 @@ export interface LayerModules {
 }
 
 /**
- * Attention of one turn. On a ring every rank attends, in as many turns as it has ranks, to two of four pairs of chunks: in the
- * zigzag layout each turn is the work of causal attention over the rank's part of the sequence, and the first one is just that. The
- * gradients of a block of keys and values are added to those that arrive with it.
+ * Attention of one turn. On a ring every rank attends, in as many turns as it has ranks, to two of four pairs
+ * of chunks: in the zigzag layout each turn is the work of causal attention over the rank's part of the
+ * sequence, and the first one is just that. The gradients of a block of keys and values are added to those
+ * that arrive with it.
  */
 export function attentionTurn(
   model: Model,
@@ -87,8 +94,9 @@ export function attentionTurn(
 }
 
 /**
- * What the executor runs of one layer (native/src/trainer/model.cpp). One residual sum is part of a norm's kernel, and both
- * are in the backward pass; norm outputs and the product of gate and up are not kept, so the backward pass makes them again.
+ * What the executor runs of one layer (native/src/trainer/model.cpp). One residual sum is part of a norm's
+ * kernel, and both are in the backward pass; norm outputs and the product of gate and up are not kept, so the
+ * backward pass makes them again.
  */
 export function layerModules(model: Model, slice: LayerSlice, precision: Precision): LayerModules {
   const { hiddenSize: h, ffnHiddenSize: f } = model;
@@ -100,7 +108,8 @@ export function layerModules(model: Model, slice: LayerSlice, precision: Precisi
   const forward = { pass: "forward", precision: compute } as const;
   const size = headSize(model);
   const kv = kvWidth(model);
-  // Rotary positions act on the sequence slice with all heads (config 2) or on all rows with 1/tp of the heads.
+  // Rotary positions act on the sequence slice with all heads (config 2) or on all rows with 1/tp of the
+  // heads.
   const ropeHeads = model.heads / tp;
   const ropeKvHeads = tp === 1 ? model.kvHeads : localKvHeads(model.kvHeads, tp);
   const kvOutputs = tp === 1 ? kv : localKvHeads(model.kvHeads, tp) * size;
@@ -152,7 +161,10 @@ export function backwardOf(shape: ModuleShape): ModuleShape {
   return "pass" in shape && shape.pass === "forward" ? { ...shape, pass: "backward" } : shape;
 }
 
-/** Modules outside the layers on one rank: tensor ranks have a part of the vocabulary each, and see all rows of it. */
+/**
+ * Modules outside the layers on one rank: tensor ranks have a part of the vocabulary each, and see all rows
+ * of it.
+ */
 export function sliceOuterModules(
   model: Model,
   slice: LayerSlice,

@@ -57,7 +57,10 @@ export interface RequiredMeasurements {
   readonly slices: SliceRequest[];
 }
 
-/** Distinct row counts (and, for attention, batches) that are measured at most; times between are interpolated. */
+/**
+ * Distinct row counts (and, for attention, batches) that are measured at most; times between are
+ * interpolated.
+ */
 const MOST_SIZES = 3;
 const MOST_COLLECTIVE_SIZES = 7;
 
@@ -157,7 +160,10 @@ function sequenceSplits(
 /** Row counts of a tensor rank's products that are measured: its widths are its own for every s_tp. */
 const MOST_TENSOR_SIZES = 3;
 
-/** What tensor ranks run in shapes of their own: products of 1/s_tp of the widths over all rows, and their part of the vocabulary. */
+/**
+ * What tensor ranks run in shapes of their own: products of 1/s_tp of the widths over all rows, and their
+ * part of the vocabulary.
+ */
 function tensorModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleShape[] {
   return [...new Set(slices.map(({ tensorParallel }) => tensorParallel))]
     .filter((tp) => tp > 1)
@@ -182,7 +188,10 @@ function tensorModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleShap
 /** Points of a ring's attention, and of what it adds up, that are measured for each length of its parts. */
 const MOST_RING_SIZES = 3;
 
-/** What the ranks of a ring run in shapes of their own: attention over their part of the sequence, and sums of gradients. */
+/**
+ * What the ranks of a ring run in shapes of their own: attention over their part of the sequence, and sums of
+ * gradients.
+ */
 function ringModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleShape[] {
   return ascending(slices.map(contextOf))
     .filter((ring) => ring > 1)
@@ -236,15 +245,19 @@ function requiredModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleSh
   return [...shapes.values()];
 }
 
-/** Of each way to share a sequence: sizes of a group, and of a micro-batch, that the trainer runs; more of the first two, which win more often. */
+/**
+ * Of each way to share a sequence: sizes of a group, and of a micro-batch, that the trainer runs; more of the
+ * first two, which win more often.
+ */
 const MOST_SLICE_GROUPS = 3;
 const MOST_SLICE_SIZES = [4, 4, 3, 3] as const;
 
 /**
- * Slices that the trainer runs to correct what is composed of modules and collectives: every way to share a sequence (alone, heads, a
- * ring, tensor ranks) over a few sizes of groups, with a small and a large micro-batch, and a few between. Grids of heads and rings are corrected as rings.
- * None where a scheduler shares out the nodes and every run would wait in its queue. On GPUs the trainer's timeline is of the device's events,
- * so slices are measured there as on CPUs.
+ * Slices that the trainer runs to correct what is composed of modules and collectives: every way to share a
+ * sequence (alone, heads, a ring, tensor ranks) over a few sizes of groups, with a small and a large
+ * micro-batch, and a few between. Grids of heads and rings are corrected as rings. None where a scheduler
+ * shares out the nodes and every run would wait in its queue. On GPUs the trainer's timeline is of the
+ * device's events, so slices are measured there as on CPUs.
  */
 function requiredSlices(spec: JobSpec, slices: readonly LayerSlice[]): SliceRequest[] {
   if (schedulerOf(spec.cluster) !== null) return [];
@@ -323,9 +336,11 @@ function collectiveUses(spec: JobSpec, slices: readonly PlanSlice[]): Map<Collec
 }
 
 /**
- * OPro (the paper's section "Overlap Profiler") as a function of what computes and what communicates where: a layer's largest
- * product, and attention, forward beside all-gathers of parameters and backward beside reduce-scatters of gradients, one after another, of a layer's
- * smallest and of its largest unit (short messages slow computation down more), for every kind of group; attention beside the messages of a ring, where plans have one.
+ * OPro (the paper's section "Overlap Profiler") as a function of what computes and what communicates where: a
+ * layer's largest product, and attention, forward beside all-gathers of parameters and backward beside
+ * reduce-scatters of gradients, one after another, of a layer's smallest and of its largest unit (short
+ * messages slow computation down more), for every kind of group; attention beside the messages of a ring,
+ * where plans have one.
  */
 function requiredOverlaps(
   spec: JobSpec,
@@ -403,8 +418,9 @@ function stagePairs(nodes: number, gpusPerNode: number): { placement: Placement;
 
 /**
  * What must be measured so that every plan of a job is predicted from measurements: module shapes per rank
- * (b·S/s_sp rows; attention over whole sequences with heads / s_sp, or over a ring rank's part of them), collectives on a grid of sizes around their uses for
- * every group size and placement that the cluster has, messages between two ranks. Deduplicated; thinned so that a small job's probe stays short.
+ * (b·S/s_sp rows; attention over whole sequences with heads / s_sp, or over a ring rank's part of them),
+ * collectives on a grid of sizes around their uses for every group size and placement that the cluster has,
+ * messages between two ranks. Deduplicated; thinned so that a small job's probe stays short.
  */
 export function requiredMeasurements(spec: JobSpec): RequiredMeasurements {
   const slices = slicesOf(spec);

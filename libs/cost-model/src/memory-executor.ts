@@ -45,7 +45,10 @@ function attentionScratchFloats(keys: number, size: number): number {
   return t * (2 * size + d) + 2 * keys * size + 2 * 96 * 96 + 3 * 96 * size + 2 * 96 * d + 96;
 }
 
-/** Heads that the GPU's tensor-core kernels of attention have, queries of their tiles, and the most room for the float32 sums of the gradient of q. */
+/**
+ * Heads that the GPU's tensor-core kernels of attention have, queries of their tiles, and the most room for
+ * the float32 sums of the gradient of q.
+ */
 const GPU_TILED_HEADS: readonly number[] = [64, 128];
 const GPU_TILE_QUERIES = 64;
 const GPU_QUERY_SUMS_BYTES = 2 ** 30;
@@ -138,7 +141,8 @@ export const executorMemory: MemoryModel = {
     const replicas = (dp * sp) / tp;
     const overlapped = overlap.forwardOverlap !== "none" || overlap.backwardOverlap !== "none";
     const largestOf = (groups: readonly number[]): number => Math.max(...groups.map(reductionBytes));
-    // Tensor ranks that share a key/value head, and the two ends of a pipeline with tied embeddings, add their gradients too.
+    // Tensor ranks that share a key/value head, and the two ends of a pipeline with tied embeddings, add
+    // their gradients too.
     const sharing = Math.max(1, Math.floor(tp / context.job.model.kvHeads));
     const ends = context.job.model.tiedEmbeddings && pp > 1 ? 2 : 1;
     const sharded = [ps, oss, replicas / (ps * oss)];
@@ -234,12 +238,17 @@ export const executorMemory: MemoryModel = {
   },
 };
 
-/** Blocks of keys and values, and their gradients, on the ring; the output, or the gradient of q, in float32. */
+/**
+ * Blocks of keys and values, and their gradients, on the ring; the output, or the gradient of q, in float32.
+ */
 const ringBytes = (keyElements: number, queryElements: number, activationBytes: number): number =>
   2 * al(activationBytes * keyElements) +
   3 * al(4 * keyElements) +
   (activationBytes === 4 ? 0 : al(4 * queryElements));
 
-/** To send and to receive, forward and backward; a stage of several chunks has neighbours on both sides in any case. */
+/**
+ * To send and to receive, forward and backward; a stage of several chunks has neighbours on both sides in any
+ * case.
+ */
 const boundaryBuffers = (stage: Stage): number =>
   stage.chunkLayers.length > 1 ? 4 : 2 * ((stage.isFirst ? 0 : 1) + (stage.isLast ? 0 : 1));

@@ -34,8 +34,8 @@ export type ShardContext = Omit<MemoryContext, "job"> & {
 };
 
 /**
- * Memory of one rank of a stage by named line. Lines that depend on the sharding and lines that depend on the batch are
- * apart, so that a search adds two numbers for a plan; together they are the rank's memory.
+ * Memory of one rank of a stage by named line. Lines that depend on the sharding and lines that depend on the
+ * batch are apart, so that a search adds two numbers for a plan; together they are the rank's memory.
  */
 export interface MemoryModel {
   /** Of the batch only its recomputation matters here: a layer that is recomputed is gathered whole. */

@@ -145,7 +145,8 @@ describe("nodesTouched", () => {
               ),
             );
             const touched = nodesTouched(groupGeometry(layout, dimension), perNode);
-            // Beyond the last rank the closed form may see a start that the cluster does not have; it is never below.
+            // Beyond the last rank the closed form may see a start that the cluster does not have; it is
+            // never below.
             expect(touched).toBeGreaterThanOrEqual(counted);
             if (ranks % perNode === 0) expect(touched).toBe(counted);
           }

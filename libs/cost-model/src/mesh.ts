@@ -24,8 +24,8 @@ export const MESH_DIMENSIONS = [
 export type MeshDimension = (typeof MESH_DIMENSIONS)[number];
 
 /**
- * The groups of one dimension, in closed form: rank k of a group sits at `start + k · stride`, and starts repeat
- * every `stride · size` ranks with all offsets below `stride`.
+ * The groups of one dimension, in closed form: rank k of a group sits at `start + k · stride`, and starts
+ * repeat every `stride · size` ranks with all offsets below `stride`.
  */
 export interface GroupGeometry {
   /** Ranks in one group. */
@@ -35,9 +35,9 @@ export interface GroupGeometry {
 }
 
 /**
- * Where the groups of a dimension sit. Rank = (pipeline · s_dp + data) · s_sp + sequence: tensor and sequence ranks vary
- * fastest (the paper's takeaway 1), the shards of one parameter group are neighbours among the ranks that hold the same
- * slice of the model (takeaway 2), pipeline stages are outermost.
+ * Where the groups of a dimension sit. Rank = (pipeline · s_dp + data) · s_sp + sequence: tensor and sequence
+ * ranks vary fastest (the paper's takeaway 1), the shards of one parameter group are neighbours among the
+ * ranks that hold the same slice of the model (takeaway 2), pipeline stages are outermost.
  */
 export function groupGeometry(plan: Plan, dimension: MeshDimension | "contextParallel"): GroupGeometry {
   const {
@@ -118,7 +118,8 @@ function assertMeshable(plan: Plan): void {
 }
 
 /**
- * The ordered groups of ranks of a plan: the one place where ranks become groups, for planner and executor alike.
+ * The ordered groups of ranks of a plan: the one place where ranks become groups, for planner and executor
+ * alike.
  * @throws ProblemError `plan-invalid` when the factors do not divide.
  */
 export function buildMesh(plan: Plan): Mesh {
@@ -159,7 +160,10 @@ export function nodesTouched({ size, stride }: GroupGeometry, gpusPerNode: numbe
   return most;
 }
 
-/** How a group of `size` ranks on `nodes` nodes is placed: on one node, one rank a node, or several ranks on several nodes. */
+/**
+ * How a group of `size` ranks on `nodes` nodes is placed: on one node, one rank a node, or several ranks on
+ * several nodes.
+ */
 export function placementClass(size: number, nodes: number): Placement {
   return nodes === 1 ? "intra-node" : nodes === size ? "inter-node" : "mixed";
 }

@@ -2,7 +2,9 @@ import type { Estimates, JobSpec, ModuleShape, Profile, SliceRequest, SliceShape
 import { requiredMeasurements, type RequiredMeasurements } from "./measurements.ts";
 import { clusterRanks } from "./space.ts";
 
-/** Of what a profile must hold so that the plans of a job can be predicted from measurements, all or a part. */
+/**
+ * Of what a profile must hold so that the plans of a job can be predicted from measurements, all or a part.
+ */
 export type Measurements = {
   readonly [Kind in keyof RequiredMeasurements]: readonly RequiredMeasurements[Kind][number][];
 };
@@ -64,14 +66,18 @@ export function missingMeasurements(profile: Profile, needed: Measurements): Mea
 export const measurementCount = ({ modules, collectives, overlaps, slices }: Measurements): number =>
   modules.length + collectives.length + overlaps.length + slices.length;
 
-/** The model and the sequence of a slice: what a micro-batch of another size, or another way to share, can stand in for. */
+/**
+ * The model and the sequence of a slice: what a micro-batch of another size, or another way to share, can
+ * stand in for.
+ */
 const sequenceKey = ({
   shape: { microBatchSize: _b, sequenceParallel: _sp, tensorParallel: _tp, contextParallel: _c, ...shape },
 }: SliceRequest): string => JSON.stringify(Object.entries(shape).sort(([a], [b]) => (a < b ? -1 : 1)));
 
 /**
- * How many of the needed measurements a profile lacks. Slices of a model and sequence of which others were run, with the layers that they need, do not
- * count: the nearest stands in for them, and one that had no room would be asked for again and again.
+ * How many of the needed measurements a profile lacks. Slices of a model and sequence of which others were
+ * run, with the layers that they need, do not count: the nearest stands in for them, and one that had no room
+ * would be asked for again and again.
  */
 export function countMissing(profile: Profile, needed: Measurements): number {
   const missing = missingMeasurements(profile, needed);
@@ -132,10 +138,15 @@ export function firstMeasurements(profile: Profile | undefined, needed: Measurem
   return isGood ? { missing: NONE, noisy: NONE } : { missing: missingMeasurements(profile, needed), noisy };
 }
 
-/** Ranks beyond which listing what a job needs takes too long for a word beside an answer: 60 ms at so many. */
+/**
+ * Ranks beyond which listing what a job needs takes too long for a word beside an answer: 60 ms at so many.
+ */
 export const MOST_LISTED_RANKS = 8192;
 
-/** What is estimated where a job is planned with a profile; undefined where all is measured, or the cluster is very large. */
+/**
+ * What is estimated where a job is planned with a profile; undefined where all is measured, or the cluster is
+ * very large.
+ */
 export function estimatedWith(
   spec: JobSpec,
   profile: Profile,

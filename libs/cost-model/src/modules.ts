@@ -36,7 +36,10 @@ function keyOf(shape: ModuleShape): string {
   }
 }
 
-/** What varies along a curve of one kind of module, and what must be equal for two measurements to lie on one curve. */
+/**
+ * What varies along a curve of one kind of module, and what must be equal for two measurements to lie on one
+ * curve.
+ */
 function axis(shape: ModuleShape): { at: number; fixed: string } {
   switch (shape.module) {
     case "linear":
@@ -60,7 +63,10 @@ function axis(shape: ModuleShape): { at: number; fixed: string } {
 const kindOf = (shape: ModuleShape, pass: string = shape.pass): string =>
   `${shape.module} ${pass} ${shape.precision}`;
 
-/** Attention over a sequence that was not measured: between neighbouring lengths; beyond them at the rate reached there. */
+/**
+ * Attention over a sequence that was not measured: between neighbouring lengths; beyond them at the rate
+ * reached there.
+ */
 const acrossLengths = (
   lengths: readonly number[],
   sequence: number,
@@ -68,9 +74,9 @@ const acrossLengths = (
 ): number => between(lengths, sequence, seconds, (edge) => (edge === "above" ? 2 : 0));
 
 /**
- * Times of a layer's modules (UPro of the paper). A shape that was measured counts with its median; else time is
- * interpolated over rows (or heads) of the same widths, else over the work at the achieved rate, else it is the roofline
- * of the device, each step down with a warning.
+ * Times of a layer's modules (UPro of the paper). A shape that was measured counts with its median; else time
+ * is interpolated over rows (or heads) of the same widths, else over the work at the achieved rate, else it
+ * is the roofline of the device, each step down with a warning.
  */
 export class ModuleTimes {
   /** What was measured, by key and size. */
@@ -178,7 +184,10 @@ export class ModuleTimes {
     return this.#exact.get(keyOf(shape))?.get(sizeOf(shape));
   }
 
-  /** Between what was measured of the same widths, or attention over other lengths, else over the work at the achieved rate. */
+  /**
+   * Between what was measured of the same widths, or attention over other lengths, else over the work at the
+   * achieved rate.
+   */
   #interpolated(shape: ModuleShape): number | undefined {
     return this.#betweenMeasured(shape)?.(sizeOf(shape));
   }

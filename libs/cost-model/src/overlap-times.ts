@@ -4,7 +4,10 @@ import { placementClass } from "./mesh.ts";
 import { isProduct } from "./work.ts";
 import { Recorder, type Kept, type Warn } from "./warnings.ts";
 
-/** What computes while a collective is under way: the products of a layer and what is around them, or attention. */
+/**
+ * What computes while a collective is under way: the products of a layer and what is around them, or
+ * attention.
+ */
 export type ComputeKind = "product" | "attention";
 
 /** R of each kind of computation beside one collective, at least 1. */
@@ -24,7 +27,10 @@ interface Measured {
   readonly slowdown: number;
 }
 
-/** R over the size of a message: ascending sizes, by their logarithm; one point where sizes make no difference or were not measured. */
+/**
+ * R over the size of a message: ascending sizes, by their logarithm; one point where sizes make no difference
+ * or were not measured.
+ */
 interface SlowdownCurve {
   readonly logBytes: readonly number[];
   readonly slowdowns: readonly number[];
@@ -34,8 +40,9 @@ interface SlowdownCurve {
 const MOST_UNLIKE = 8;
 
 /**
- * R of the formula max + (R − 1)·min (see `together`) from a measured pair. OPro says the time of both over the longer of the two,
- * which is R where both are as long; with the times alone the slow-down is laid on the part in which both run.
+ * R of the formula max + (R − 1)·min (see `together`) from a measured pair. OPro says the time of both over
+ * the longer of the two, which is R where both are as long; with the times alone the slow-down is laid on the
+ * part in which both run.
  */
 function slowdownOf({ slowdown, computeSeconds, communicationSeconds }: Overlap): number {
   if (computeSeconds === undefined || communicationSeconds === undefined) return Math.max(1, slowdown);
@@ -94,7 +101,10 @@ function slowdownOver(curve: SlowdownCurve, messageBytes: readonly number[]): nu
   return weighted / total;
 }
 
-/** OPro of a profile: how much computation and communication slow each other down, by what computes and what communicates where. */
+/**
+ * OPro of a profile: how much computation and communication slow each other down, by what computes and what
+ * communicates where.
+ */
 export class OverlapTimes {
   readonly #byOp = new Map<Collective, Measured[]>();
   readonly #all: Measured[] = [];
@@ -124,8 +134,10 @@ export class OverlapTimes {
   }
 
   /**
-   * R of a collective of a group beside each kind of computation of a pass: the nearest that was measured; 1 without any.
-   * @param messageBytes of each collective, full tensors: short ones, which pause and begin more often, slow computation down more than long ones.
+   * R of a collective of a group beside each kind of computation of a pass: the nearest that was measured; 1
+   * without any.
+   * @param messageBytes of each collective, full tensors: short ones, which pause and begin more often, slow
+   * computation down more than long ones.
    */
   slowdown(
     op: Collective,

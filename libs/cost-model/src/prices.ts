@@ -49,8 +49,9 @@ export class SlicePrices {
 }
 
 /**
- * Times of the slices (b, s_sp, s_tp, ring) and shardings of a model at a sequence length on a profile. They depend neither on the
- * batch nor on how many nodes there are: jobs that differ in these share them, each with what it was warned of.
+ * Times of the slices (b, s_sp, s_tp, ring) and shardings of a model at a sequence length on a profile. They
+ * depend neither on the batch nor on how many nodes there are: jobs that differ in these share them, each
+ * with what it was warned of.
  */
 export class Prices {
   readonly #job: PricedJob;
@@ -69,7 +70,10 @@ export class Prices {
   /** What the profile alone is warned of. */
   readonly ofProfile: Kept<null>;
 
-  /** @param former prices of the same kind of job on the same profile: what is asked for again is taken over, the rest forgotten with them. */
+  /**
+   * @param former prices of the same kind of job on the same profile: what is asked for again is taken over,
+   * the rest forgotten with them.
+   */
   constructor(job: PricedJob, profile: Profile, former?: Prices) {
     if (former) former.#former = undefined;
     this.#former = former;
@@ -163,7 +167,10 @@ export class Prices {
     return this.#sliceTimes.of(slice, places, slowdown);
   }
 
-  /** Depends on the layout only through s_pp, s_tp and all ranks together: the groups are laid over the R ranks of a slice. */
+  /**
+   * Depends on the layout only through s_pp, s_tp and all ranks together: the groups are laid over the R
+   * ranks of a slice.
+   */
   shard(
     layout: Layout,
     sharding: Pick<Sharding, "parameterSharding" | "optimizerStateSharding">,
@@ -206,12 +213,18 @@ export class Prices {
   }
 }
 
-/** Of one profile so many models and lengths are kept, and of each twice so many times, those that were used last and those before them: some tens of megabytes. */
+/**
+ * Of one profile so many models and lengths are kept, and of each twice so many times, those that were used
+ * last and those before them: some tens of megabytes.
+ */
 const MOST_PRICES = 8;
 const MOST_TIMES = 25_000;
 const ofProfiles = new WeakMap<Profile, Map<string, Prices>>();
 
-/** The prices of a job on a profile, those of former jobs where there were any like it. A profile is not changed after it was used. */
+/**
+ * The prices of a job on a profile, those of former jobs where there were any like it. A profile is not
+ * changed after it was used.
+ */
 export function pricesOf(job: PricedJob, profile: Profile): Prices {
   let known = ofProfiles.get(profile);
   if (!known) ofProfiles.set(profile, (known = new Map<string, Prices>()));

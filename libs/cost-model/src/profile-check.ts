@@ -10,7 +10,10 @@ import {
 } from "@internevo/domain";
 import { isProduct, peakOf, workOf } from "./work.ts";
 
-/** Beyond it a time contradicts the peak that is stated beside it; up to it clocks above their nominal rate, or noise, may be the reason. */
+/**
+ * Beyond it a time contradicts the peak that is stated beside it; up to it clocks above their nominal rate,
+ * or noise, may be the reason.
+ */
 const MOST_TIMES_PEAK = 2;
 /** Caches are faster than memory, but not by this much. */
 const MOST_TIMES_BANDWIDTH = 1000;

@@ -19,7 +19,10 @@ export interface RingWork {
   /** Attention of one turn. */
   readonly forwardTurnSeconds: number;
   readonly backwardTurnSeconds: number;
-  /** R of both at a time, at least 1, where messages travel during computation; null: they wait until it is over. */
+  /**
+   * R of both at a time, at least 1, where messages travel during computation; null: they wait until it is
+   * over.
+   */
   readonly beside: { readonly forward: number; readonly backward: number } | null;
 }
 
@@ -35,15 +38,17 @@ export const ringPlace = (stride: number, nodes: number, gpusPerNode: number): R
 /** Every rank sends one message to the next and gets one from the former; the slowest link decides. */
 function hopSeconds(bytes: number, { nodes, crossing }: RingPlace, times: CollectiveTimes): number {
   const inside = crossing < 1 ? times.seconds("point-to-point", bytes, { size: 2, nodes: 1 }) : 0;
-  // Measured with all ranks of a node sending to another node: fewer of them take the time of smaller messages.
+  // Measured with all ranks of a node sending to another node: fewer of them take the time of smaller
+  // messages.
   const across = nodes > 1 ? times.seconds("point-to-point", bytes * crossing, { size: 2, nodes: 2 }) : 0;
   return Math.max(inside, across);
 }
 
 /**
- * Seconds of one layer in which a rank waits for the ring (native/src/comm/ring_attention.cpp). Forward: in each of c turns but the
- * last the block of keys and values that is computed with goes on to the next rank. Backward: the same, and one turn behind it the
- * sums of that block's gradients, which need one hop more, after the last turn, to be at home.
+ * Seconds of one layer in which a rank waits for the ring (native/src/comm/ring_attention.cpp). Forward: in
+ * each of c turns but the last the block of keys and values that is computed with goes on to the next rank.
+ * Backward: the same, and one turn behind it the sums of that block's gradients, which need one hop more,
+ * after the last turn, to be at home.
  */
 export function ringSeconds(work: RingWork, times: CollectiveTimes): { forward: number; backward: number } {
   const { ranks, place, elements } = work;

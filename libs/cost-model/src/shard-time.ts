@@ -27,7 +27,10 @@ export interface ShardSlowdowns {
   readonly update: Slowdown;
 }
 
-/** Seconds that a choice of s_ps and s_oss costs. Gradient sharding (s_gs) only decides how often `reduce` runs. */
+/**
+ * Seconds that a choice of s_ps and s_oss costs. Gradient sharding (s_gs) only decides how often `reduce`
+ * runs.
+ */
 export interface ShardTime {
   /** All-gather of a unit's parameters over the s_ps group. */
   readonly gather: UnitTimes;
@@ -37,20 +40,32 @@ export interface ShardTime {
   readonly gatherModules: ModuleSeconds;
   readonly scatterModules: ModuleSeconds;
   readonly reduceModules: ModuleSeconds;
-  /** Gradients of a unit on their way: the staging buffer cleared, and what is reduced of it added to the kept gradients. */
+  /**
+   * Gradients of a unit on their way: the staging buffer cleared, and what is reduced of it added to the kept
+   * gradients.
+   */
   readonly stage: UnitTimes;
   /** The same with gradient sharding, which stages without parameter sharding too. */
   readonly stageReduced: UnitTimes;
   /** Reduce-scatter over the s_oss group, then all-reduce of the piece over the replicas. */
   readonly reduce: UnitTimes;
-  /** The same for all units of the fullest stage at the end of a step; one all-reduce of everything without s_oss. */
+  /**
+   * The same for all units of the fullest stage at the end of a step; one all-reduce of everything without
+   * s_oss.
+   */
   readonly reduceOnceSeconds: number;
-  /** Gradients that tensor ranks, and with tied embeddings the two ends of a pipeline, share: once a step in any case. */
+  /**
+   * Gradients that tensor ranks, and with tied embeddings the two ends of a pipeline, share: once a step in
+   * any case.
+   */
   readonly shareOnceSeconds: number;
   /** Gradient norm and what all ranks tell each other at the end of a step. */
   readonly normSeconds: number;
   readonly optimizerSeconds: number;
-  /** All-gather of the updated parameters, which a plan that overlaps anything runs beside the update of the next unit. */
+  /**
+   * All-gather of the updated parameters, which a plan that overlaps anything runs beside the update of the
+   * next unit.
+   */
   readonly updateGatherSeconds: number;
   /** The same of each unit of a layer, and of the embedding. */
   readonly updateGatherModules: ModuleSeconds;
@@ -75,9 +90,9 @@ const SCALAR_BYTES = 64;
 const SCALAR_REDUCTIONS = 3;
 
 /**
- * Times of one (s_ps, s_oss) on a layout. Sizes are those of the padded units (native/MEMORY.md, "What is communicated"):
- * parameters gathered over s_ps; gradients reduce-scattered over s_ps, then over s_oss, then all-reduced over the R/(s_ps·s_oss)
- * replicas of that piece; updated parameters gathered over s_oss.
+ * Times of one (s_ps, s_oss) on a layout. Sizes are those of the padded units (native/MEMORY.md, "What is
+ * communicated"): parameters gathered over s_ps; gradients reduce-scattered over s_ps, then over s_oss, then
+ * all-reduced over the R/(s_ps·s_oss) replicas of that piece; updated parameters gathered over s_oss.
  */
 export function shardTime(
   job: ShardedJob,
@@ -215,9 +230,10 @@ export function shardTime(
 }
 
 /**
- * All-reduces of gradients that several slices of the model hold alike: norm gains on all tensor ranks, projections to keys
- * and values on the s_tp/K ranks that share a head, a tied embedding on the first and the last stage. Each tensor of the part
- * that a rank updates is one message; the rank that has most of them is the slowest.
+ * All-reduces of gradients that several slices of the model hold alike: norm gains on all tensor ranks,
+ * projections to keys and values on the s_tp/K ranks that share a head, a tied embedding on the first and the
+ * last stage. Each tensor of the part that a rank updates is one message; the rank that has most of them is
+ * the slowest.
  */
 function sharedGradientSeconds(
   job: ShardedJob,

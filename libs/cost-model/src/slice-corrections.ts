@@ -37,8 +37,9 @@ const LEAST_LAYERS = 2;
 const MORE_THAN_CACHED_BYTES = 128 * 2 ** 20;
 
 /**
- * With how many layers a slice of a model is measured: as many as the model has, or as do not stay in a cache (of parameters their gradients and moments too, of
- * activations some twenty as wide as the model). Fewer would be faster than those of a deeper model.
+ * With how many layers a slice of a model is measured: as many as the model has, or as do not stay in a cache
+ * (of parameters their gradients and moments too, of activations some twenty as wide as the model). Fewer
+ * would be faster than those of a deeper model.
  */
 export function layersOfSlice(
   {
@@ -71,7 +72,10 @@ function sharingOf({ sequenceParallel, tensorParallel, contextParallel }: SliceS
   return contextParallel > 1 ? "ring" : "heads";
 }
 
-/** Of two slices of one model: how unlike they are beside their micro-batch, as the sum of the logarithms of what differs. */
+/**
+ * Of two slices of one model: how unlike they are beside their micro-batch, as the sum of the logarithms of
+ * what differs.
+ */
 const unlike = (a: SliceShape, b: SliceShape): number =>
   (["sequenceLengthTokens", "sequenceParallel", "contextParallel"] as const).reduce(
     (sum, field) => sum + Math.abs(Math.log(a[field] / b[field])),
@@ -158,7 +162,8 @@ function corrected(time: SliceTime, by: Ratios): SliceTime {
   const sum = (list: readonly number[]): number => list.reduce((total, value) => total + value, 0);
   const forwardSeconds = sum(forwardModules) + forwardAttentionSeconds;
   const kept = f[0] + f[1] + f[2];
-  // What recomputation repeats is the forward pass up to the products that are kept: it is corrected as those are.
+  // What recomputation repeats is the forward pass up to the products that are kept: it is corrected as those
+  // are.
   const again = kept > 0 ? (f[0] * by.forward[0] + f[1] * by.forward[1] + f[2] * by.forward[2]) / kept : 1;
   return {
     ...time,
@@ -192,9 +197,11 @@ function corrected(time: SliceTime, by: Ratios): SliceTime {
 }
 
 /**
- * Corrections of composed slices by slices that the trainer ran. A slice is composed of modules and collectives that were measured one by one;
- * in a step their data are colder, their rows lie apart, and ranks wait for one another. Every part is taken as many times longer as it
- * was in the nearest measured slice of the same widths and kind of sharing, with layers as near to the model's as there are; between two sizes of a micro-batch, in between.
+ * Corrections of composed slices by slices that the trainer ran. A slice is composed of modules and
+ * collectives that were measured one by one; in a step their data are colder, their rows lie apart, and ranks
+ * wait for one another. Every part is taken as many times longer as it was in the nearest measured slice of
+ * the same widths and kind of sharing, with layers as near to the model's as there are; between two sizes of
+ * a micro-batch, in between.
  */
 export class SliceCorrections {
   readonly #job: Pick<JobSpec, "model" | "precision">;
@@ -235,7 +242,10 @@ export class SliceCorrections {
     return made.value;
   }
 
-  /** Of slices that differ in their layers only, the one whose layers are nearest to what this model's are measured with. */
+  /**
+   * Of slices that differ in their layers only, the one whose layers are nearest to what this model's are
+   * measured with.
+   */
   #asDeep(slices: readonly MeasuredSlice[]): MeasuredSlice[] {
     const off = ({ layers, shape }: MeasuredSlice): number =>
       Math.abs(Math.log(layers / layersOfSlice(shape, this.#job.model.layers)));

@@ -46,8 +46,9 @@ function read(from: Float64Array, at: number): SliceTime {
 }
 
 /**
- * Times of many slices in one array of numbers, each with what was warned of. As objects they are fifteen things each for the
- * garbage collector to mark, and a thread that holds hundreds of thousands stands still for a quarter of a second at a time.
+ * Times of many slices in one array of numbers, each with what was warned of. As objects they are fifteen
+ * things each for the garbage collector to mark, and a thread that holds hundreds of thousands stands still
+ * for a quarter of a second at a time.
  */
 export class SliceTable {
   #numbers = new Float64Array(64 * ROW);

@@ -21,8 +21,9 @@ export const sequencesPerStep = (spec: Pick<JobSpec, "globalBatchTokens" | "sequ
   spec.globalBatchTokens / spec.sequenceLengthTokens;
 
 /**
- * Why the sequence cannot be split over s_sp ranks; null when it can. Heads are split during attention, or by tensor ranks: over
- * all of them, or over s_sp / contextParallel of them. A ring must be possible (see {@link contextFault}).
+ * Why the sequence cannot be split over s_sp ranks; null when it can. Heads are split during attention, or by
+ * tensor ranks: over all of them, or over s_sp / contextParallel of them. A ring must be possible (see {@link
+ * contextFault}).
  */
 export function sequenceSplitFault(
   spec: Pick<JobSpec, "model" | "sequenceLengthTokens">,
@@ -37,7 +38,10 @@ export function sequenceSplitFault(
   return null;
 }
 
-/** Why a ring cannot share the sequence of a job; null when it can, or when there is none. Every rank of it has two chunks of the sequence. */
+/**
+ * Why a ring cannot share the sequence of a job; null when it can, or when there is none. Every rank of it
+ * has two chunks of the sequence.
+ */
 export function contextFault(
   spec: Pick<JobSpec, "sequenceLengthTokens">,
   plan: Pick<Plan, "contextParallel" | "sequenceParallel" | "tensorParallel">,
@@ -53,7 +57,10 @@ export function contextFault(
   return null;
 }
 
-/** Why s_tp ranks cannot split the inner width and the vocabulary of the job's model; null when they can. Every rank has a row of the vocabulary. */
+/**
+ * Why s_tp ranks cannot split the inner width and the vocabulary of the job's model; null when they can.
+ * Every rank has a row of the vocabulary.
+ */
 export function tensorSplitFault(spec: Pick<JobSpec, "model">, tensorParallel: number): string | null {
   const { ffnHiddenSize, vocabularySize } = spec.model;
   if (tensorParallel === 1) return null;

@@ -24,8 +24,9 @@ const timesParts = ({ forward, backward, ...parts }: SliceParts, factor: number)
 });
 
 /**
- * The profile as if every time had come out at one end of its spread, which is what a prediction's range is made of: all measurements off to the same
- * side, as they are when the whole machine was slower or faster while it was measured. Times without a spread, and slow-downs, stay.
+ * The profile as if every time had come out at one end of its spread, which is what a prediction's range is
+ * made of: all measurements off to the same side, as they are when the whole machine was slower or faster
+ * while it was measured. Times without a spread, and slow-downs, stay.
  */
 export function atEndOfSpread(profile: Profile, end: End): Profile {
   const shifted = <T extends Timed>({ p10Seconds, p90Seconds, ...time }: T): T =>

@@ -16,7 +16,10 @@ export interface Layout {
   readonly pipelineChunks?: number;
 }
 
-/** Parameters of the units that are gathered, reduced and updated together, on one tensor rank, before padding. */
+/**
+ * Parameters of the units that are gathered, reduced and updated together, on one tensor rank, before
+ * padding.
+ */
 export interface UnitParameters {
   readonly embedding: number;
   readonly layer: number;
@@ -26,7 +29,9 @@ export interface UnitParameters {
   readonly head: number;
 }
 
-/** P of every unit. Tensor ranks split the vocabulary, the heads and the inner width; norms are whole on each. */
+/**
+ * P of every unit. Tensor ranks split the vocabulary, the heads and the inner width; norms are whole on each.
+ */
 export function unitParameters(model: Model, tensorParallel: number): UnitParameters {
   const { hiddenSize: h, vocabularySize: v, ffnHiddenSize: f, heads, kvHeads } = model;
   const d = headSize(model);
@@ -59,13 +64,16 @@ export interface Stage {
   layersHeld(microBatches: number): readonly number[];
 }
 
-/** Layers of every stage, or virtual stage: dealt as evenly as they go, the first (layers mod stages) have one more. */
+/**
+ * Layers of every stage, or virtual stage: dealt as evenly as they go, the first (layers mod stages) have one
+ * more.
+ */
 const layersOfStage = (layers: number, stages: number, stage: number): number =>
   Math.floor(layers / stages) + (stage < layers % stages ? 1 : 0);
 
 /**
- * Micro-batches of a chunk in flight on a stage (native/MEMORY.md, f_c). 1F1B holds min(s_pp − stage, n); interleaved, the
- * most that were begun and not ended at any turn of the schedule.
+ * Micro-batches of a chunk in flight on a stage (native/MEMORY.md, f_c). 1F1B holds min(s_pp − stage, n);
+ * interleaved, the most that were begun and not ended at any turn of the schedule.
  */
 function inFlight(
   stage: number,
@@ -81,7 +89,8 @@ function inFlight(
   /** Of the first x turns of a pass, those of the chunk at a place of the order. */
   const of = (place: number, x: number): number =>
     Math.floor(x / round) * stages + Math.min(Math.max((x % round) - place * stages, 0), stages);
-  // What was begun and what was ended grow by one a turn, or not at all: the most is in flight where one of the two begins or ends to grow.
+  // What was begun and what was ended grow by one a turn, or not at all: the most is in flight where one of
+  // the two begins or ends to grow.
   const ends = (chunks - 1 - chunk) * stages;
   const begins = (((chunk * stages - warmUp - 1) % round) + round) % round;
   const corners = [0, round - 1, ends, ends + stages, begins, (begins + stages) % round, turns - warmUp - 1];
@@ -133,7 +142,10 @@ export function pipelineStage(model: Model, stages: number, stage: number, chunk
   };
 }
 
-/** Layers of a stage times their micro-batches in flight: all, and those that are not recomputed (the first `recomputed` are). */
+/**
+ * Layers of a stage times their micro-batches in flight: all, and those that are not recomputed (the first
+ * `recomputed` are).
+ */
 export function layersInFlight(
   stage: Stage,
   microBatches: number,
@@ -149,9 +161,10 @@ export const pipelineStages = (model: Model, stages: number, chunks = 1): Stage[
   Array.from({ length: stages }, (_, stage) => pipelineStage(model, stages, stage, chunks));
 
 /**
- * The stages that can be the fullest. Layers are dealt as evenly as they go, the longer stages first, and earlier stages have
- * no fewer micro-batches in flight: of the stages between the first and the last, which differ in nothing else, the second
- * needs the most memory. The first has the embedding, the last head and logits, those between buffers to both sides.
+ * The stages that can be the fullest. Layers are dealt as evenly as they go, the longer stages first, and
+ * earlier stages have no fewer micro-batches in flight: of the stages between the first and the last, which
+ * differ in nothing else, the second needs the most memory. The first has the embedding, the last head and
+ * logits, those between buffers to both sides.
  */
 export function fullestStages(model: Model, pipelineParallel: number, chunks = 1): Stage[] {
   return [...new Set([0, Math.min(1, pipelineParallel - 1), pipelineParallel - 1])].map((stage) =>

@@ -46,7 +46,9 @@ function turnsOf(stage: number, stages: number, chunks: number, n: number): Turn
   return list;
 }
 
-/** When the last stage's last turn ends: forward 1/v, backward 2/v a chunk, every message on its way for m. */
+/**
+ * When the last stage's last turn ends: forward 1/v, backward 2/v a chunk, every message on its way for m.
+ */
 function played(stages: number, chunks: number, n: number, message: number): number {
   const queues = Array.from({ length: stages }, (_, stage) => turnsOf(stage, stages, chunks, n));
   const at = queues.map(() => 0);

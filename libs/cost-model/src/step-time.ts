@@ -13,7 +13,10 @@ import {
 import type { SliceTime } from "./layer-time.ts";
 import type { ShardTime } from "./shard-time.ts";
 
-/** A step in the closed form of the paper (section "Execution Simulator"), with the stages of a pipeline as they differ. */
+/**
+ * A step in the closed form of the paper (section "Execution Simulator"), with the stages of a pipeline as
+ * they differ.
+ */
 export interface StepShape {
   readonly microBatches: number;
   readonly pipelineParallel: number;
@@ -50,8 +53,8 @@ interface Stages {
 }
 
 /**
- * The first stages have ⌈L/s_pp⌉ layers, the first of them the embedding; the last has ⌊L/s_pp⌋ and the head. No stage between
- * is slower than the first.
+ * The first stages have ⌈L/s_pp⌉ layers, the first of them the embedding; the last has ⌊L/s_pp⌋ and the head.
+ * No stage between is slower than the first.
  */
 function stagesOf(slice: SliceTime, shard: ShardTime, waits: LayerWaits, step: StepShape): Stages {
   const { pipelineParallel: pp, layers, reduceEveryMicroBatch: every } = step;
@@ -76,7 +79,10 @@ function stagesOf(slice: SliceTime, shard: ShardTime, waits: LayerWaits, step: S
   return { slowest: inStep(first, step) > inStep(last, step) ? first : last, all };
 }
 
-/** How much a stage adds to the step by being the slowest; without overlap the reduction once a step is counted for all stages together. */
+/**
+ * How much a stage adds to the step by being the slowest; without overlap the reduction once a step is
+ * counted for all stages together.
+ */
 function inStep(part: Part, step: StepShape): number {
   const reduceOnce =
     !step.reduceEveryMicroBatch && step.overlap.backwardOverlap !== "none" ? part.reduction : 0;
@@ -87,11 +93,12 @@ const microBatchLength = (part: Part, step: StepShape): number =>
   lengthOf(part) + (step.reduceEveryMicroBatch ? part.reduction : 0);
 
 /**
- * How much longer a step takes because a message takes m over a stage boundary. Messages travel during computation
- * (native/src/trainer/pipeline_link.h), but what they carry is waited for. 1F1B has s_pp micro-batches in flight, so the first
- * stage goes on with the next only when one has been to the last stage and back: every micro-batch waits 2m·(s_pp − 1)/s_pp.
- * Interleaved, more are in flight: the way to the last chunk and back counts once, and what is longer than the forward pass of a
- * chunk (a third of it and its backward pass) in every turn.
+ * How much longer a step takes because a message takes m over a stage boundary. Messages travel during
+ * computation (native/src/trainer/pipeline_link.h), but what they carry is waited for. 1F1B has s_pp
+ * micro-batches in flight, so the first stage goes on with the next only when one has been to the last stage
+ * and back: every micro-batch waits 2m·(s_pp − 1)/s_pp. Interleaved, more are in flight: the way to the last
+ * chunk and back counts once, and what is longer than the forward pass of a chunk (a third of it and its
+ * backward pass) in every turn.
  */
 export function messageSeconds(
   {
@@ -111,8 +118,8 @@ export function messageSeconds(
 }
 
 /**
- * Seconds of one step by cause: the slowest stage runs n micro-batches, and waits while a micro-batch passes the other stages:
- * (s_pp − 1)/v of one where all stages are equal.
+ * Seconds of one step by cause: the slowest stage runs n micro-batches, and waits while a micro-batch passes
+ * the other stages: (s_pp − 1)/v of one where all stages are equal.
  */
 export function stepBreakdown(
   slice: SliceTime,
@@ -152,14 +159,20 @@ export function totalSeconds(time: TimeBreakdown): number {
   );
 }
 
-/** What a search needs of a step to have its time for every number of recomputed layers and every number of chunks by a few sums. */
+/**
+ * What a search needs of a step to have its time for every number of recomputed layers and every number of
+ * chunks by a few sums.
+ */
 export interface StepCosts {
   /** One micro-batch: a layer that is kept or recomputed, embedding, head. */
   readonly kept: number;
   readonly recomputed: number;
   readonly embedding: number;
   readonly head: number;
-  /** Reduction once a step that the slowest stage pays, of the same; 0 where it is part of the above, or counted for all together. */
+  /**
+   * Reduction once a step that the slowest stage pays, of the same; 0 where it is part of the above, or
+   * counted for all together.
+   */
   readonly keptOnce: number;
   readonly recomputedOnce: number;
   readonly embeddingOnce: number;
@@ -171,7 +184,10 @@ export interface StepCosts {
 /** The costs of the steps of a sharding on a slice, for every choice of overlap. */
 export type CostsOf = (waits: LayerWaits, overlap: OverlapChoice) => StepCosts;
 
-/** What is the same for every choice of overlap is added up once; `stageLayers` are those of the longest stage. */
+/**
+ * What is the same for every choice of overlap is added up once; `stageLayers` are those of the longest
+ * stage.
+ */
 export function stepCosting(
   slice: SliceTime,
   shard: ShardTime,
@@ -233,7 +249,10 @@ export function stepCosting(
 const NOT_OVERLAPPING: OverlapChoice = { forwardOverlap: "none", backwardOverlap: "none" };
 const OVERLAPPING: OverlapChoice = { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" };
 
-/** The costs of a slice alone: with them a step is a lower bound for every sharding, because every term grows with each of its own. */
+/**
+ * The costs of a slice alone: with them a step is a lower bound for every sharding, because every term grows
+ * with each of its own.
+ */
 export function sliceCosts(slice: SliceTime): StepCosts {
   const kept =
     slice.forwardSeconds +
@@ -284,7 +303,10 @@ export function secondsOf(costs: StepCosts, k: number, step: StepSize, chunks: n
   return Math.max(first, last) + all / chunks + messageSeconds(step, chunks, slowest) + costs.once;
 }
 
-/** A lower bound of {@link secondsOf} for every number of recomputed layers from the one given, and every number of chunks from the fewest to the most. */
+/**
+ * A lower bound of {@link secondsOf} for every number of recomputed layers from the one given, and every
+ * number of chunks from the fewest to the most.
+ */
 export function leastSecondsOf(
   costs: StepCosts,
   step: StepSize,
@@ -301,7 +323,8 @@ export function leastSecondsOf(
           keptOnce: Math.min(costs.keptOnce, costs.recomputedOnce),
         };
   if (fewest === most) return secondsOf(least, recomputed, step, fewest);
-  // The bubble is smallest with most chunks, the way of messages shortest with the fewest; of 1 and 2 it may be either.
+  // The bubble is smallest with most chunks, the way of messages shortest with the fewest; of 1 and 2 it may
+  // be either.
   const { pipelineParallel: pp, boundarySeconds } = step;
   const way =
     fewest === 1

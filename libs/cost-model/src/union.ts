@@ -17,8 +17,9 @@ function spread<T>(list: readonly T[], most: number): T[] {
 }
 
 /**
- * What several jobs of one cluster need measured, each point once: curves that several jobs ask for are one curve over all
- * of their sizes, of which a few are measured; of the overlaps, of each kind of module, pass and collective the shortest and the longest.
+ * What several jobs of one cluster need measured, each point once: curves that several jobs ask for are one
+ * curve over all of their sizes, of which a few are measured; of the overlaps, of each kind of module, pass
+ * and collective the shortest and the longest.
  */
 export function unionOf(needs: readonly RequiredMeasurements[]): RequiredMeasurements {
   const curves = new Map<string, CollectiveRequest[]>();

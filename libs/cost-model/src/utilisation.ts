@@ -6,7 +6,10 @@ export interface TokenFlops {
   readonly causal: number;
   /** Attention counted over the full square, as the paper and Megatron's formula do. */
   readonly fullAttention: number;
-  /** What the kernels execute: causal, the scores that blockwise attention computes again, and recomputed layers. */
+  /**
+   * What the kernels execute: causal, the scores that blockwise attention computes again, and recomputed
+   * layers.
+   */
   readonly executed: number;
 }
 

@@ -13,7 +13,9 @@ export const MAXIMUM_STEPS = 1_000_000_000;
 export const MAXIMUM_SEQUENCE_TOKENS = 2 ** 40;
 export const MAXIMUM_BATCH_TOKENS = 2 ** 50;
 
-/** A number that is nothing at all, or large enough to matter in the 4 bytes that the trainer computes with. */
+/**
+ * A number that is nothing at all, or large enough to matter in the 4 bytes that the trainer computes with.
+ */
 export const zeroOr = (
   minimum: number,
   maximum: number,

@@ -297,8 +297,8 @@ function* unionFaults(branches: readonly JsonSchema[], value: unknown, path: Pat
 }
 
 /**
- * Everything that keeps a value from matching a schema, in words: each fault once, at the innermost field that is wrong. Of a
- * union only the branch is told that the value means.
+ * Everything that keeps a value from matching a schema, in words: each fault once, at the innermost field
+ * that is wrong. Of a union only the branch is told that the value means.
  */
 export function* faultsOf(schema: JsonSchema, value: unknown, path: Path = []): Generator<ProblemDetail> {
   const choices = choicesOf(schema);

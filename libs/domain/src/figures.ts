@@ -95,7 +95,10 @@ function momentParts(
   >;
 }
 
-/** 2026-11-23 18:18:51 UTC. @param moment milliseconds since 1970, or ISO 8601. @param timeZone default: the reader's */
+/**
+ * 2026-11-23 18:18:51 UTC. @param moment milliseconds since 1970, or ISO 8601. @param timeZone default: the
+ * reader's
+ */
 export function formatMoment(moment: number | string, timeZone?: string): string {
   const { year, month, day, timeZoneName } = momentParts(moment, timeZone);
   return `${year}-${month}-${day} ${formatClock(moment, timeZone)} ${timeZoneName}`;

@@ -1,6 +1,9 @@
 import type { Candidate } from "./planning.ts";
 
-/** Of each of so many equal steps of memory the fastest plan, from the fastest of all to the smallest. @param front the fastest first */
+/**
+ * Of each of so many equal steps of memory the fastest plan, from the fastest of all to the smallest. @param
+ * front the fastest first
+ */
 export function frontSample(front: readonly Candidate[], most: number): Candidate[] {
   const [first, last] = [front[0], front.at(-1)];
   if (front.length <= most || first === undefined || last === undefined) return [...front];

@@ -21,7 +21,10 @@ export function readHeadroom(text: string): Headroom | undefined {
   return bytes === undefined ? undefined : { text, bytesOf: () => bytes };
 }
 
-/** The job on GPUs with so much less memory. @param field that names the headroom. @throws ProblemError `bad-request` when nothing would be left */
+/**
+ * The job on GPUs with so much less memory. @param field that names the headroom. @throws ProblemError
+ * `bad-request` when nothing would be left
+ */
 export function withHeadroom(job: JobSpec, headroom: Headroom | undefined, field: string): JobSpec {
   if (headroom === undefined) return job;
   const { memoryPerGpuBytes: memory } = job.cluster;
@@ -38,7 +41,10 @@ export function withHeadroom(job: JobSpec, headroom: Headroom | undefined, field
   return { ...job, cluster: { ...job.cluster, memoryPerGpuBytes } };
 }
 
-/** A sweep of memory varies what a headroom keeps free. @throws ProblemError `bad-request` where both are given */
+/**
+ * A sweep of memory varies what a headroom keeps free. @throws ProblemError `bad-request` where both are
+ * given
+ */
 export function assertHeadroomOfAxis(axis: string, headroom: Headroom | undefined, field: string): void {
   if (axis !== "memory" || headroom === undefined) return;
   throw new ProblemError("bad-request", `a sweep of memory varies what ${field} keeps free`, [

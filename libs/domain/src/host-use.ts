@@ -3,7 +3,10 @@ import { Type, type Static } from "typebox";
 
 const seconds = Type.Number({ minimum: 0, maximum: 1e12 });
 
-/** What a host did while ranks measured on it. Processor time counts every core: two busy cores make 2 s a second. */
+/**
+ * What a host did while ranks measured on it. Processor time counts every core: two busy cores make 2 s a
+ * second.
+ */
 export const HostUseSchema = Type.Object(
   {
     host: Type.String({ maxLength: 300 }),
@@ -44,7 +47,10 @@ export const DEFAULT_MOST_OTHERS_PERCENT = 10;
 /** A host is watched in ticks of 10 ms: of a shorter time its shares say nothing. */
 const LEAST_SECONDS = 0.2;
 
-/** Share of a host's processor time that its ranks could not have, 0 to 1; undefined where it was watched for too short a time. */
+/**
+ * Share of a host's processor time that its ranks could not have, 0 to 1; undefined where it was watched for
+ * too short a time.
+ */
 export function othersShare({
   cores,
   seconds: watched,
@@ -60,7 +66,10 @@ const percent = (fraction: number): string => formatPercent(fraction, fraction <
 
 const OTHERS_TOOK = /^(.*?): others took (< )?([\d.]+)% of the processor time/;
 
-/** What {@link disturbancesOf} said of several measurements, once a host: how much others took at least and at most. */
+/**
+ * What {@link disturbancesOf} said of several measurements, once a host: how much others took at least and at
+ * most.
+ */
 export function summedDisturbances(disturbances: readonly string[]): string[] {
   const ofHost = Map.groupBy(disturbances, (each) => OTHERS_TOOK.exec(each)?.[1]);
   return [...ofHost].flatMap(([host, lines]) => {
@@ -74,7 +83,10 @@ export function summedDisturbances(disturbances: readonly string[]): string[] {
   });
 }
 
-/** Why the figures of ranks on these hosts may be wrong, one sentence a host; none where the hosts had nothing else to do. */
+/**
+ * Why the figures of ranks on these hosts may be wrong, one sentence a host; none where the hosts had nothing
+ * else to do.
+ */
 export function disturbancesOf(hosts: readonly HostUse[], mostOthersPercent: number): string[] {
   return hosts.flatMap((use) => {
     const share = othersShare(use);

@@ -384,7 +384,9 @@ function readTokens(
   return undefined;
 }
 
-/** The lengths of a sequence and of a batch; undefined, with details, where they are none or do not divide. */
+/**
+ * The lengths of a sequence and of a batch; undefined, with details, where they are none or do not divide.
+ */
 function resolveLengths(
   written: Pick<JobFile, "sequenceLengthTokens" | "globalBatchTokens">,
   details: ProblemDetail[],
@@ -412,7 +414,10 @@ interface Bound {
   readonly divides: boolean;
 }
 
-/** Constraints on plans that no plan of the job meets, each by itself; how they go together only a search tells. */
+/**
+ * Constraints on plans that no plan of the job meets, each by itself; how they go together only a search
+ * tells.
+ */
 function checkPlan(
   plan: PlanConstraints,
   cluster: JobFile["cluster"],
@@ -498,7 +503,10 @@ function resolvePlan(
   return plan;
 }
 
-/** What is wrong by the schema, and with it what makes no sense in the fields that are well-formed, so that both are told at once. */
+/**
+ * What is wrong by the schema, and with it what makes no sense in the fields that are well-formed, so that
+ * both are told at once.
+ */
 function withSenseOf(written: unknown, faults: ProblemError): ProblemError {
   if (
     typeof written !== "object" ||

@@ -16,7 +16,10 @@ import { Line } from "./text.ts";
 /** What ranks compute on: one GPU of NVIDIA's each, or threads of the host. */
 export const DEVICES = ["cpu", "cuda"] as const;
 
-/** A cluster, resolved. `gpusPerNode` counts ranks a node: GPUs where `device` is cuda, else parts of the host's cores. */
+/**
+ * A cluster, resolved. `gpusPerNode` counts ranks a node: GPUs where `device` is cuda, else parts of the
+ * host's cores.
+ */
 export const ClusterSchema = Type.Object(
   {
     name: Line(100),
@@ -55,7 +58,10 @@ export const clusterKey = (
 /** Finds the cluster's name in its key, as a regular expression that JavaScript and Postgres read alike. */
 export const CLUSTER_NAME_IN_KEY = String.raw`^(?:${LAUNCHERS.join("|")}):(.*):\d+x\d+(?::cuda)?$`;
 
-/** What stands for a cluster where somebody gave a profile: it is nobody's measurement, and grows neither fresh nor stale. */
+/**
+ * What stands for a cluster where somebody gave a profile: it is nobody's measurement, and grows neither
+ * fresh nor stale.
+ */
 export const givenKey = (profileName: string): string => `given:${profileName}`;
 export const isGivenKey = (key: string): boolean => key.startsWith(givenKey(""));
 
@@ -112,8 +118,8 @@ const packing = {
 };
 
 /**
- * Training data: `text` files, each a document, read as byte tokens; a token file in the project's own format (`tokens`);
- * Megatron-LM's NAME.bin with NAME.idx; InternEvo's NAME.bin with NAME.bin.meta.
+ * Training data: `text` files, each a document, read as byte tokens; a token file in the project's own format
+ * (`tokens`); Megatron-LM's NAME.bin with NAME.idx; InternEvo's NAME.bin with NAME.bin.meta.
  */
 export const DataSchema = Type.Union([
   Type.Object(

@@ -3,7 +3,10 @@ const BACKSLASH = 0x5c;
 const opens = (code: number): boolean => code === 0x7b || code === 0x5b;
 const closes = (code: number): boolean => code === 0x7d || code === 0x5d;
 
-/** Whether a JSON text nests more than so many levels; of a text that is no JSON, whatever a parser would meet first. */
+/**
+ * Whether a JSON text nests more than so many levels; of a text that is no JSON, whatever a parser would meet
+ * first.
+ */
 export function isNestedDeeper(text: string, levels: number): boolean {
   let depth = 0;
   let inText = false;

@@ -1,15 +1,21 @@
-/** What planning, checking and storing must know of a launcher. How it starts ranks is the launcher's own business. */
+/**
+ * What planning, checking and storing must know of a launcher. How it starts ranks is the launcher's own
+ * business.
+ */
 interface LauncherFacts {
   /** Ranks run on the machine of the services, and nowhere else. */
   readonly runsHere: boolean;
   /**
-   * The scheduler that shares out the cluster's nodes, as people call it. Launches wait in its queue, it chooses their nodes, their ranks
-   * outlive the service that started them, and nodes that it loses can be counted. Null: InternEvo starts ranks on machines that it holds itself.
+   * The scheduler that shares out the cluster's nodes, as people call it. Launches wait in its queue, it
+   * chooses their nodes, their ranks outlive the service that started them, and nodes that it loses can be
+   * counted. Null: InternEvo starts ranks on machines that it holds itself.
    */
   readonly scheduler: string | null;
 }
 
-/** Every launcher. A new one is a line here, a line in the launcher library's registry, and a folder there. */
+/**
+ * Every launcher. A new one is a line here, a line in the launcher library's registry, and a folder there.
+ */
 const LAUNCHER_FACTS = {
   local: { runsHere: true, scheduler: null },
   /** Hosts that the installation describes under the cluster's name, reached by a remote shell. */

@@ -2,8 +2,9 @@ import type { MemoryLines } from "./planning.ts";
 import { fieldWords, lowered, TIME_WORDS } from "./words.ts";
 
 /**
- * Eight colours after Okabe and Ito, which stay apart for people who see fewer colours. The dark ones are lighter, so that they stand out from
- * a dark page. Where a chart has more than eight series, the same colours come again in another pattern.
+ * Eight colours after Okabe and Ito, which stay apart for people who see fewer colours. The dark ones are
+ * lighter, so that they stand out from a dark page. Where a chart has more than eight series, the same
+ * colours come again in another pattern.
  */
 export const SERIES_COLOURS = {
   light: ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#882255", "#56b4e9", "#d55e00", "#999933"],
@@ -36,8 +37,8 @@ interface MemoryLine extends SeriesLook {
 const [BLUE, ORANGE, GREEN, PINK, WINE, SKY, VERMILION, OLIVE] = [0, 1, 2, 3, 4, 5, 6, 7];
 
 /**
- * The lines of a rank's memory: the names that people read, and one look each, the same in every chart and picture. A buffer that serves a
- * line has that line's colour, striped: gathered parameters are parameters.
+ * The lines of a rank's memory: the names that people read, and one look each, the same in every chart and
+ * picture. A buffer that serves a line has that line's colour, striped: gathered parameters are parameters.
  */
 export const MEMORY_LINES: Readonly<Record<string, MemoryLine>> = {
   parameters: { name: "Parameters", colour: BLUE, pattern: "plain" },

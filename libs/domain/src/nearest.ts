@@ -18,7 +18,10 @@ function distanceOf(word: string, known: string): number | undefined {
   return word.length >= BEGINNING && known.startsWith(word) ? MOST_EDITS + 1 : undefined;
 }
 
-/** The known word that an unknown one is most likely a slip of, or the beginning of; undefined when none is near. */
+/**
+ * The known word that an unknown one is most likely a slip of, or the beginning of; undefined when none is
+ * near.
+ */
 export function nearestWord(word: string, known: readonly string[]): string | undefined {
   const near = known.flatMap((one) => {
     const distance = distanceOf(plain(word), plain(one));

@@ -3,11 +3,16 @@
  * a field, add a row; then teach the cost model, the search and the trainer what it does.
  */
 
-/** What a field's values are counted against: it divides the ranks of the cluster or the sequences of a step, or is no more than the layers. */
+/**
+ * What a field's values are counted against: it divides the ranks of the cluster or the sequences of a step,
+ * or is no more than the layers.
+ */
 export type PlanBound = "ranks" | "sequences" | "layers";
 
 interface Row {
-  /** Symbol in the paper (section "Search Space Analysis"); absent for what the executor can vary beyond it. */
+  /**
+   * Symbol in the paper (section "Search Space Analysis"); absent for what the executor can vary beyond it.
+   */
   readonly paper?: string;
   /** What labels write before the value; the two overlaps share one part of a label. */
   readonly symbol?: string;
@@ -19,12 +24,17 @@ interface Row {
     { readonly least: number; readonly most: number } | { readonly choices: readonly string[] } | "flag";
   /** What a label means that leaves the field out; without one, every label must have it. */
   readonly default?: number | boolean | string;
-  /** The plan itself leaves the field out where it has its default, and so do documents that are older than the field. */
+  /**
+   * The plan itself leaves the field out where it has its default, and so do documents that are older than
+   * the field.
+   */
   readonly optional?: true;
   readonly bounds?: readonly PlanBound[];
   /** Place in a list of what differs between two plans. */
   readonly reading: number;
-  /** Place among what decides between plans of equal time and memory; absent where other fields determine it. */
+  /**
+   * Place among what decides between plans of equal time and memory; absent where other fields determine it.
+   */
   readonly deciding?: number;
 }
 
@@ -236,7 +246,10 @@ function placeOf(plan: SomePlan, field: PlanField): number {
   return typeof value === "object" && "choices" in value ? value.choices.indexOf(own as string) : Number(own);
 }
 
-/** The order of the space, which decides between plans of equal time and memory: negative where `a` comes first. */
+/**
+ * The order of the space, which decides between plans of equal time and memory: negative where `a` comes
+ * first.
+ */
 export function comparePlans(a: SomePlan, b: SomePlan): number {
   for (const field of DECIDING_ORDER) {
     const difference = placeOf(a, field) - placeOf(b, field);

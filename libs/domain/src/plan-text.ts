@@ -149,13 +149,19 @@ export function parsePlanLabel(text: string): Plan {
   );
 }
 
-/** As {@link parsePlanLabel}, or the part of a plan that the text names. @throws ProblemError `plan-invalid` that names the part that is wrong. */
+/**
+ * As {@link parsePlanLabel}, or the part of a plan that the text names. @throws ProblemError `plan-invalid`
+ * that names the part that is wrong.
+ */
 export function parsePlanPart(text: string): Plan | PartialPlan {
   const fields = fieldsOf(text);
   return missingOf(fields).length === 0 ? whole(fields) : fields;
 }
 
-/** What a plan, or a part of one, leaves a search to choose: of a whole plan nothing, of a part what it does not name. */
+/**
+ * What a plan, or a part of one, leaves a search to choose: of a whole plan nothing, of a part what it does
+ * not name.
+ */
 export function constraintsOf(plan: Plan | PartialPlan): PlanConstraints {
   if (!isWholePlan(plan)) return plan;
   // All layers recomputed leave no number of them to name.

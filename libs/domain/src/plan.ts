@@ -39,8 +39,8 @@ function planProperties(): Properties {
 const planSchema = () => Type.Object(planProperties(), { additionalProperties: false });
 
 /**
- * An execution plan, S = [b, n, a, s_pp, s_dp, s_tp, s_sp, s_ps, s_gs, s_oss] of the paper (section "Search Space Analysis"),
- * and what the executor can vary beyond it. Its fields are those of {@link PLAN_FIELDS}.
+ * An execution plan, S = [b, n, a, s_pp, s_dp, s_tp, s_sp, s_ps, s_gs, s_oss] of the paper (section "Search
+ * Space Analysis"), and what the executor can vary beyond it. Its fields are those of {@link PLAN_FIELDS}.
  */
 export const PlanSchema = planSchema();
 export type Plan = Static<typeof PlanSchema>;
@@ -51,7 +51,9 @@ export const chunksOf = (plan: Pick<Plan, "pipelineChunks">): number => planValu
 /** Ranks of a ring that share a sequence; more than one is context parallelism. */
 export const contextOf = (plan: Pick<Plan, "contextParallel">): number => planValue(plan, "contextParallel");
 
-/** Neighbouring ranks that share the heads inside attention: by all-to-all (Ulysses) or by tensor parallelism. */
+/**
+ * Neighbouring ranks that share the heads inside attention: by all-to-all (Ulysses) or by tensor parallelism.
+ */
 export const headRanks = (plan: Pick<Plan, "sequenceParallel" | "contextParallel">): number =>
   plan.sequenceParallel / contextOf(plan);
 
@@ -71,7 +73,10 @@ export const replicaRanks = (plan: Plan): number =>
 
 const factor = (description: string) => Type.Integer({ minimum: 1, maximum: 2 ** 31 - 1, description });
 
-/** Ordered groups of ranks, one list per dimension; each list partitions all ranks. Computed once, from the plan, for planner and executor alike. */
+/**
+ * Ordered groups of ranks, one list per dimension; each list partitions all ranks. Computed once, from the
+ * plan, for planner and executor alike.
+ */
 export const MeshSchema = Type.Object(
   {
     worldSize: factor("N"),

@@ -74,7 +74,10 @@ export const PredictionSchema = Type.Object(
 );
 export type Prediction = Static<typeof PredictionSchema>;
 
-/** Where the ranks of a plan sit: the fastest-varying dimension first, and how many nodes one group of each dimension touches. */
+/**
+ * Where the ranks of a plan sit: the fastest-varying dimension first, and how many nodes one group of each
+ * dimension touches.
+ */
 export const PlacementPlanSchema = Type.Object(
   {
     rankOrder: Type.Array(Type.String()),
@@ -109,7 +112,9 @@ export const CandidateSchema = Type.Object(
 );
 export type Candidate = Static<typeof CandidateSchema>;
 
-/** Says of a plan, or of a job, that the trainer cannot run it. @param reason as `notRunnableReason` gives it. */
+/**
+ * Says of a plan, or of a job, that the trainer cannot run it. @param reason as `notRunnableReason` gives it.
+ */
 export const withoutTrainer = (reason: string): string => `InternEvo's own trainer cannot run it: ${reason}`;
 /** Says the same of all plans of a list. */
 export const noneWithoutTrainer = (reason: string): string =>
@@ -177,9 +182,11 @@ export const EstimatesSchema = Type.Object(
 export type Estimates = Static<typeof EstimatesSchema>;
 
 /**
- * What the planner answers. `candidates` are the k best different plans: the best of each of the k best families, where a family is
- * all plans with the same ranks, shards, batches and kind of schedule (plain or interleaved), whatever their overlap, number of chunks and
- * recomputed layers. `runnableCandidates` are those of them that InternEvo's own trainer can run. `plans` are, when they were asked for, the k best of all, whatever their family.
+ * What the planner answers. `candidates` are the k best different plans: the best of each of the k best
+ * families, where a family is all plans with the same ranks, shards, batches and kind of schedule (plain or
+ * interleaved), whatever their overlap, number of chunks and recomputed layers. `runnableCandidates` are
+ * those of them that InternEvo's own trainer can run. `plans` are, when they were asked for, the k best of
+ * all, whatever their family.
  */
 export const PlanningResultSchema = Type.Object(
   {

@@ -1,5 +1,6 @@
 /**
- * Every expected error of the product, as a closed set. HTTP statuses, exit codes and texts follow from the code.
+ * Every expected error of the product, as a closed set. HTTP statuses, exit codes and texts follow from the
+ * code.
  */
 export const PROBLEM_CODES = [
   "bad-request",

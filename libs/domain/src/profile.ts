@@ -32,8 +32,8 @@ const bytes = Type.Integer({ minimum: 1, maximum: MAXIMUM_BYTES });
 const groupSize = Type.Integer({ minimum: 2, maximum: MAXIMUM_RANKS });
 
 /**
- * One measured curve of VPro. `bytes` counts the full tensor of the operation: the gathered size of an all-gather, the input of a
- * reduce-scatter, everything one rank sends in an all-to-all.
+ * One measured curve of VPro. `bytes` counts the full tensor of the operation: the gathered size of an
+ * all-gather, the input of a reduce-scatter, everything one rank sends in an all-to-all.
  */
 export const CollectiveCurveSchema = Type.Object(
   {
@@ -156,7 +156,10 @@ export const ModuleTimeSchema = Type.Object(
 );
 export type ModuleTime = Static<typeof ModuleTimeSchema>;
 
-/** OPro: the slow-down R when a module and a collective run together, over the longer of the two alone; with their times alone where they are known. */
+/**
+ * OPro: the slow-down R when a module and a collective run together, over the longer of the two alone; with
+ * their times alone where they are known.
+ */
 export const OverlapSchema = Type.Object(
   {
     shape: Type.Optional(ModuleShapeSchema),
@@ -177,7 +180,10 @@ const part = Type.Number({ minimum: 0, maximum: 86_400 });
 // A list of four rather than a tuple, whose keyword differs between the versions of JSON Schema.
 const parts = Type.Unsafe<[number, number, number, number]>(Type.Array(part, { minItems: 4, maxItems: 4 }));
 
-/** What decides the time of a layer on one rank, and how the ranks of a sequence share it: the widths of a model, b, S, s_sp, s_tp, c. */
+/**
+ * What decides the time of a layer on one rank, and how the ranks of a sequence share it: the widths of a
+ * model, b, S, s_sp, s_tp, c.
+ */
 export const SliceShapeSchema = Type.Object(
   {
     precision: computePrecision,
@@ -197,9 +203,10 @@ export const SliceShapeSchema = Type.Object(
 export type SliceShape = Static<typeof SliceShapeSchema>;
 
 /**
- * A micro-batch as the trainer itself ran it, by parts, in seconds of one layer (embedding and head: of one micro-batch). Products are listed
- * in the order of a layer's units, each with the norms and element-wise modules around it; attention and communication are apart. All parts
- * together are the time of the step, waits of ranks for one another among them.
+ * A micro-batch as the trainer itself ran it, by parts, in seconds of one layer (embedding and head: of one
+ * micro-batch). Products are listed in the order of a layer's units, each with the norms and element-wise
+ * modules around it; attention and communication are apart. All parts together are the time of the step,
+ * waits of ranks for one another among them.
  */
 export const SlicePartsSchema = Type.Object(
   {
@@ -221,13 +228,17 @@ export type SliceParts = Static<typeof SlicePartsSchema>;
 const wait = Type.Number({ minimum: 1, maximum: 1000 });
 
 /**
- * How many times longer ranks that work on different sequences take when they wait for one another before every unit of a layer, or every layer,
- * than when they do once a step: ranks are not equally fast from one moment to the next, and who waits more often waits longer in all.
+ * How many times longer ranks that work on different sequences take when they wait for one another before
+ * every unit of a layer, or every layer, than when they do once a step: ranks are not equally fast from one
+ * moment to the next, and who waits more often waits longer in all.
  */
 export const SliceWaitsSchema = Type.Object({ unit: wait, layer: wait }, { additionalProperties: false });
 export type SliceWaits = Static<typeof SliceWaitsSchema>;
 
-/** `layers` and `microBatches` say what was run; the three times are of a whole micro-batch, over the measured steps. */
+/**
+ * `layers` and `microBatches` say what was run; the three times are of a whole micro-batch, over the measured
+ * steps.
+ */
 export const SliceTimeSchema = Type.Object(
   {
     shape: SliceShapeSchema,

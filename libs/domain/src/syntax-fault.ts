@@ -31,7 +31,8 @@ function excerptOf(text: string, column: number): string {
 }
 
 /**
- * An error of a YAML parser in words, at the line that has to be changed: parsers name the line that they noticed it at.
+ * An error of a YAML parser in words, at the line that has to be changed: parsers name the line that they
+ * noticed it at.
  * @param text that was parsed.
  */
 export function syntaxFault({ code, message, pos: [start] }: ParserError, text: string): SyntaxFault {

@@ -1,8 +1,9 @@
 import { Type, type TString } from "typebox";
 
 /**
- * What no line of text that people send may hold: controls (a terminal obeys them), line and paragraph separators, changes of
- * direction (they make a line read as another), and halves of surrogate pairs, which are no text and which no database takes.
+ * What no line of text that people send may hold: controls (a terminal obeys them), line and paragraph
+ * separators, changes of direction (they make a line read as another), and halves of surrogate pairs, which
+ * are no text and which no database takes.
  */
 const FORBIDDEN = String.raw`\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069`;
 const SURROGATES = String.raw`\ud800-\udfff`;
@@ -10,8 +11,8 @@ const SURROGATES = String.raw`\ud800-\udfff`;
 const ALLOWED = `[^${FORBIDDEN}${SURROGATES}]*`;
 
 /**
- * Pattern of a line of text with at least one visible character. JSON Schema reads it with the `u` flag, many tools without:
- * it means the same to both. Linear in the text's length.
+ * Pattern of a line of text with at least one visible character. JSON Schema reads it with the `u` flag, many
+ * tools without: it means the same to both. Linear in the text's length.
  */
 export const LINE_PATTERN = String.raw`^(?=\s*\S)${ALLOWED}(?:[\ud800-\udbff][\udc00-\udfff]${ALLOWED})*$`;
 
@@ -25,8 +26,8 @@ const escaped = (character: string): string =>
   SHORT[character] ?? `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
 /**
- * Text of unknown origin, for a terminal or a log: what would be obeyed or cannot be shown is written as JSON would escape it.
- * Applied to a JSON document it leaves the document's meaning as it is.
+ * Text of unknown origin, for a terminal or a log: what would be obeyed or cannot be shown is written as JSON
+ * would escape it. Applied to a JSON document it leaves the document's meaning as it is.
  */
 export const printable = (text: string): string => text.replace(forbidden, escaped);
 
@@ -34,7 +35,9 @@ export const printable = (text: string): string => text.replace(forbidden, escap
 export const beginningOf = (text: string, mostCharacters: number): string =>
   text.length <= mostCharacters ? text : `${text.slice(0, mostCharacters).replace(/[\ud800-\udbff]$/, "")}…`;
 
-/** Any value as JSON, printable: numbers that JSON lacks are texts of it, and what holds itself is said to. */
+/**
+ * Any value as JSON, printable: numbers that JSON lacks are texts of it, and what holds itself is said to.
+ */
 export function printableJson(value: unknown): string {
   const above: unknown[] = [];
   function plain(this: unknown, _key: string, inner: unknown): unknown {

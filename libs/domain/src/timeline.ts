@@ -29,7 +29,10 @@ export interface MeasuredTrace {
   }[];
 }
 
-/** The events of every rank of a trace, by their start. @throws Error when a rank had no room for all of its events. */
+/**
+ * The events of every rank of a trace, by their start. @throws Error when a rank had no room for all of its
+ * events.
+ */
 export function laneEventsOf({ traceEvents }: MeasuredTrace): LaneEvent[][] {
   const ranks: LaneEvent[][] = [];
   for (const { ph, name, cat, pid, ts = 0, dur = 0, args } of traceEvents) {
@@ -58,7 +61,10 @@ const UPDATE = new Set([
   "ready to be sent",
 ]);
 
-/** A rank's events cut into steps; a step ends with its update. What comes before the first step's begin is unknown, so the first is left out. */
+/**
+ * A rank's events cut into steps; a step ends with its update. What comes before the first step's begin is
+ * unknown, so the first is left out.
+ */
 export function stepsOf(events: readonly LaneEvent[]): LaneStep[] {
   const ends = events.flatMap((event, index) => {
     if (event.name !== NORM) return [];

@@ -155,7 +155,8 @@ describe("choiceOf", () => {
     expect(choice && disturbedTrialsWords(choice)).toBeUndefined();
   });
   it("calls no winner whose own runs differ by more than its lead, and takes the leanest of those that tie", () => {
-    // As a job on a busy machine measured it: 14.7% ahead of the next, while the plan's own two runs took 2.07 and 2.63 s.
+    // As a job on a busy machine measured it: 14.7% ahead of the next, while the plan's own two runs took
+    // 2.07 and 2.63 s.
     const choice = choiceOf([
       trial(1, ran(2.07, { bytes: 500 }), ran(2.63)),
       trial(2, ran(2.695, { bytes: 300 })),

@@ -23,7 +23,10 @@ export interface TimeRange {
 /** Two times cannot be told apart, and their plans tie, when their ranges touch. */
 export const rangesTouch = (a: TimeRange, b: TimeRange): boolean => a.low <= b.high && b.low <= a.high;
 
-/** The items that tie with the one whose time is the smallest, itself among them; empty when nothing ties with it, or it has no range. */
+/**
+ * The items that tie with the one whose time is the smallest, itself among them; empty when nothing ties with
+ * it, or it has no range.
+ */
 export function tiedWithFastest<T>(
   items: readonly T[],
   secondsOf: (item: T) => number,
@@ -42,7 +45,10 @@ export function tiedWithFastest<T>(
   return tied.length > 1 ? tied : [];
 }
 
-/** Runs of one plan lie about so far apart on a machine that does nothing else (docs/benchmarks/accuracy-cpu.md). */
+/**
+ * Runs of one plan lie about so far apart on a machine that does nothing else
+ * (docs/benchmarks/accuracy-cpu.md).
+ */
 const RUNS_APART = 0.05;
 
 /** Runs that count: those that nothing disturbed, or all where each was disturbed. */
@@ -62,7 +68,10 @@ export const runsOf = (measured: Measurement): readonly TrialRun[] =>
     communicationSeconds: measured.communicationSeconds,
   }));
 
-/** What a plan was measured to take, with one more run of it: medians and percentiles of the runs that count, memory of all. */
+/**
+ * What a plan was measured to take, with one more run of it: medians and percentiles of the runs that count,
+ * memory of all.
+ */
 export function withRun(measured: Measurement, run: Measurement): Measurement {
   const runs = [...runsOf(measured), ...runsOf(run)];
   const counted = countedRuns(runs);
@@ -79,7 +88,8 @@ export function withRun(measured: Measurement, run: Measurement): Measurement {
     runStepTimeSeconds: counted.map((one) => one.stepTimeSeconds),
     runs: [...runs],
     tokensPerGpuPerSecond: (measured.tokensPerGpuPerSecond * measured.stepTimeSeconds) / stepTimeSeconds,
-    // The peak and the lines that it is made of are of one run: the kernel maps a few more pages of the program in one run than in another.
+    // The peak and the lines that it is made of are of one run: the kernel maps a few more pages of the
+    // program in one run than in another.
     ...(run.peakMemoryBytes > measured.peakMemoryBytes
       ? { peakMemoryBytes: run.peakMemoryBytes, memory: run.memory }
       : {}),
@@ -89,10 +99,13 @@ export function withRun(measured: Measurement, run: Measurement): Measurement {
 }
 
 /**
- * Noise of a plan's measured step time, as a fraction of it: where the time may lie on either side. The largest of
+ * Noise of a plan's measured step time, as a fraction of it: where the time may lie on either side. The
+ * largest of
  * - half of how far its runs lie apart;
- * - half of how far its steps lie apart (10th to 90th percentile), over the square root of their number, as of a mean;
- * - half of how far runs of one plan lie apart on a machine that does nothing else, over the square root of the runs' number.
+ * - half of how far its steps lie apart (10th to 90th percentile), over the square root of their number, as
+ *   of a mean;
+ * - half of how far runs of one plan lie apart on a machine that does nothing else, over the square root of
+ *   the runs' number.
  */
 export function noiseOf(measured: Measurement): number {
   const counted = countedRuns(runsOf(measured));
@@ -137,7 +150,10 @@ function contenders<T extends Tried>(trials: readonly T[]): readonly Measured<T>
 const byTime = (a: Measured<Tried>, b: Measured<Tried>): number =>
   a.measured.stepTimeSeconds - b.measured.stepTimeSeconds || a.candidate.rank - b.candidate.rank;
 
-/** Of plans that are equally fast the leanest comes first: the least memory, then the least communication, then the better prediction. */
+/**
+ * Of plans that are equally fast the leanest comes first: the least memory, then the least communication,
+ * then the better prediction.
+ */
 const byLeanness = (a: Measured<Tried>, b: Measured<Tried>): number =>
   a.measured.peakMemoryBytes - b.measured.peakMemoryBytes ||
   a.measured.communicationSeconds - b.measured.communicationSeconds ||
@@ -148,8 +164,9 @@ export const isDisturbed = (measured: Measurement): boolean =>
   runsOf(measured).every(({ disturbances = [] }) => disturbances.length > 0);
 
 /**
- * The trial to run again before one is chosen: of the contenders, which the runs so far do not tell apart, and of those whose every run was
- * disturbed, the one with the fewest runs. Undefined when each has had its repeats, or there is nothing to choose from.
+ * The trial to run again before one is chosen: of the contenders, which the runs so far do not tell apart,
+ * and of those whose every run was disturbed, the one with the fewest runs. Undefined when each has had its
+ * repeats, or there is nothing to choose from.
  */
 export function trialToRepeat<T extends Tried>(trials: readonly T[], repeats: number): T | undefined {
   const near = contenders(trials);
@@ -166,12 +183,18 @@ export function trialToRepeat<T extends Tried>(trials: readonly T[], repeats: nu
 /** What trials say about which plan to train with. */
 export interface Choice {
   readonly chosen: Candidate;
-  /** `winner`: faster than every other by more than the noise of both. `tie`: not. `only`: nothing else was measured. */
+  /**
+   * `winner`: faster than every other by more than the noise of both. `tie`: not. `only`: nothing else was
+   * measured.
+   */
   readonly verdict: "winner" | "tie" | "only";
   readonly measuredPlans: number;
   /** The plans that tie, the chosen one first; the chosen one alone where there is no tie. */
   readonly tied: readonly Candidate[];
-  /** How far the slowest of them is behind the fastest; without a tie how far the next is behind the winner. A fraction; null where nothing else was measured. */
+  /**
+   * How far the slowest of them is behind the fastest; without a tie how far the next is behind the winner. A
+   * fraction; null where nothing else was measured.
+   */
   readonly within: number | null;
   /** Noise of the chosen plan's time, a fraction of it. */
   readonly noise: number;
@@ -182,8 +205,8 @@ export interface Choice {
 }
 
 /**
- * The plan to train with. A plan wins when it is faster than every other by more than the noise of both; plans that tie with the fastest
- * are told apart by leanness. Undefined where no trial has measured anything.
+ * The plan to train with. A plan wins when it is faster than every other by more than the noise of both;
+ * plans that tie with the fastest are told apart by leanness. Undefined where no trial has measured anything.
  */
 export function choiceOf(trials: readonly Tried[]): Choice | undefined {
   const measured = measuredOf(trials).sort(byTime);

@@ -8,8 +8,9 @@ const binary = (suffix: string): [string, number][] =>
   PREFIXES.map((prefix, index) => [`${prefix}${suffix}`, 1024 ** (index + 1)]);
 
 /**
- * Units of each kind of quantity, in lower case: people write GB, Gb and gb, and mean one thing.
- * Lengths and batches are nearly always powers of two, so their `k` is 1024. What a training reads is counted in thousands.
+ * Units of each kind of quantity, in lower case: people write GB, Gb and gb, and mean one thing. Lengths and
+ * batches are nearly always powers of two, so their `k` is 1024. What a training reads is counted in
+ * thousands.
  */
 const UNITS = {
   bytes: new Map([["", 1], ["b", 1], ...decimal(""), ...decimal("b"), ...binary("i"), ...binary("ib")]),
@@ -18,8 +19,8 @@ const UNITS = {
 } as const satisfies Record<string, ReadonlyMap<string, number>>;
 
 /**
- * What a quantity counts. `bytes`: 80GB, 80GiB, 80G. `lengthTokens`, of a sequence or a batch: 4k is 4096. `trainingTokens`, of a whole
- * training: 2T is 2e12.
+ * What a quantity counts. `bytes`: 80GB, 80GiB, 80G. `lengthTokens`, of a sequence or a batch: 4k is 4096.
+ * `trainingTokens`, of a whole training: 2T is 2e12.
  */
 export type QuantityKind = keyof typeof UNITS;
 
@@ -28,7 +29,8 @@ const QUANTITY = /^((?:0|[1-9]\d*)(?:\.\d+)?|\.\d+)(?:e([+-]?\d{1,3}))?\s*([a-z]
 
 /**
  * Reads a count of bytes or tokens: an integer, or a text such as `80GB`, `512 MiB`, `4k` or `2e12`.
- * @returns the bytes or tokens, or undefined when the text is no such count. Fractions of a byte are rounded; fractions of a token are none.
+ * @returns the bytes or tokens, or undefined when the text is no such count. Fractions of a byte are rounded;
+ * fractions of a token are none.
  */
 export function parseQuantity(text: string | number, kind: QuantityKind): number | undefined {
   if (typeof text === "number") return Number.isSafeInteger(text) && text >= 0 ? text : undefined;
@@ -58,8 +60,8 @@ export const LEAST_PLAIN_MEMORY_BYTES = 2 ** 20;
 export type ReadMemory = { readonly bytes: number } | { readonly message: string; readonly remedy: string };
 
 /**
- * Reads the memory of a GPU. A number without a unit counts bytes, and has to be {@link LEAST_PLAIN_MEMORY_BYTES} or more: 80 is
- * 80GB to whoever writes it. `80B` is 80 bytes.
+ * Reads the memory of a GPU. A number without a unit counts bytes, and has to be {@link
+ * LEAST_PLAIN_MEMORY_BYTES} or more: 80 is 80GB to whoever writes it. `80B` is 80 bytes.
  * @returns the bytes, 1 to {@link MAXIMUM_BYTES}; or what is wrong, and what to do about it.
  */
 export function readMemory(text: string | number): ReadMemory {

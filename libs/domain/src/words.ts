@@ -143,7 +143,10 @@ export const REJECTION_WORDS: Readonly<
   },
 };
 
-/** How many plans were rejected for which reason, the most frequent first: "does not fit in memory 5,748, chunks don't fit 96". */
+/**
+ * How many plans were rejected for which reason, the most frequent first: "does not fit in memory 5,748,
+ * chunks don't fit 96".
+ */
 export const rejectionCounts = (rejected: Readonly<Partial<Record<RejectionReason, number>>>): string =>
   (Object.entries(rejected) as [RejectionReason, number][])
     .filter(([, count]) => count > 0)
@@ -151,7 +154,10 @@ export const rejectionCounts = (rejected: Readonly<Partial<Record<RejectionReaso
     .map(([reason, count]) => `${lowered(REJECTION_WORDS[reason].name)} ${formatInteger(count)}`)
     .join(", ");
 
-/** Figures of a prediction that are shares. MFU counts attention over the causal half, or over the full square. */
+/**
+ * Figures of a prediction that are shares. MFU counts attention over the causal half, or over the full
+ * square.
+ */
 export const UTILISATION_WORDS = {
   mfu: "MFU, causal",
   mfuFullAttention: "MFU, full attention",
@@ -194,7 +200,10 @@ const BUFFER_WORDS: Readonly<Record<string, string>> = {
   laneReduceWorkspace: "gradient reduction workspace beside compute",
 };
 
-/** What the trainer's memory plan calls a place, in words: "layers.0, in flight 1.reduceWorkspace" is "layer 0, in flight 1, gradient reduction workspace". */
+/**
+ * What the trainer's memory plan calls a place, in words: "layers.0, in flight 1.reduceWorkspace" is "layer
+ * 0, in flight 1, gradient reduction workspace".
+ */
 export const memoryPlaceName = (name: string): string =>
   name
     .split(/\.(?!\d)|, /)
@@ -248,7 +257,9 @@ export function planFieldValue(field: string, value: unknown): string {
     : String(value);
 }
 
-/** Fields in which two plans differ, in a sentence: "micro-batches (n) 4 → 2, recomputed layers (k) none → 3". */
+/**
+ * Fields in which two plans differ, in a sentence: "micro-batches (n) 4 → 2, recomputed layers (k) none → 3".
+ */
 export const planChanges = (
   changes: readonly { readonly field: string; readonly from: unknown; readonly to: unknown }[],
 ): string =>
@@ -259,7 +270,10 @@ export const planChanges = (
     )
     .join(", ");
 
-/** How many of the plans shown cannot be told apart from the first by what was measured; undefined: none. @param count with the first */
+/**
+ * How many of the plans shown cannot be told apart from the first by what was measured; undefined: none.
+ * @param count with the first
+ */
 export function tieWords(count: number, of: number): string | undefined {
   if (count < 2) return undefined;
   const who =

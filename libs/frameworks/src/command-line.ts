@@ -127,7 +127,8 @@ function valuesBehind(words: readonly string[], at: number, arity: Arity): numbe
 /**
  * Reads the options with which a script starts a program, or a file of options alone.
  * @param program matches the word that is the program; options of its launcher are before it.
- * @throws ProblemError `bad-request`: an option that is not known, is given twice, or is refused; with the name that is likely meant.
+ * @throws ProblemError `bad-request`: an option that is not known, is given twice, or is refused; with the
+ * name that is likely meant.
  */
 export function readOptions(text: string, program: RegExp, table: OptionTable, what: string): ReadOptions {
   const faults = new Faults(what);

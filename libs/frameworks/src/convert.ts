@@ -35,8 +35,8 @@ const DIALECTS: Readonly<Record<Framework, Dialect>> = {
 };
 
 /**
- * A plan as working configuration of another framework: the plan itself, or the nearest that it can say, with every field named
- * that it cannot.
+ * A plan as working configuration of another framework: the plan itself, or the nearest that it can say, with
+ * every field named that it cannot.
  * @throws ProblemError `plan-invalid` when nothing near can be said.
  */
 export function exportConfiguration(
@@ -62,7 +62,8 @@ export function exportConfiguration(
  * Reads a configuration of another framework as model, workload and plan.
  * @param files the configuration, then files that it names.
  * @param launch the ranks; null: as the configuration says.
- * @throws ProblemError `bad-request`: options that are unknown, contradict one another or stand for no plan, each with a remedy.
+ * @throws ProblemError `bad-request`: options that are unknown, contradict one another or stand for no plan,
+ * each with a remedy.
  */
 export function importConfiguration(
   framework: Framework,

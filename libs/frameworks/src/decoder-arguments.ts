@@ -79,7 +79,10 @@ export function trainingArguments({ optimizer: o, steps, seed }: ExportedJob): A
 /** Width that the programs give a gated MLP when none is given. */
 const defaultWidth = (hiddenSize: number): number => Math.floor((4 * hiddenSize * 2) / 3 / 64) * 64;
 
-/** The model of a configuration; what has no counterpart in a LLaMA decoder is said, or is a fault where it changes what is computed by much. */
+/**
+ * The model of a configuration; what has no counterpart in a LLaMA decoder is said, or is a fault where it
+ * changes what is computed by much.
+ */
 export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: TakenAs[]): Model {
   const { faults } = options;
   const hiddenSize = options.needed("--hidden-size");

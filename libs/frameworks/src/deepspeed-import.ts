@@ -250,7 +250,10 @@ function batches(json: Fields, options: Options, dp: number): { b: number; n: nu
   return { b, n, sequences };
 }
 
-/** Reads arguments of Megatron-DeepSpeed's pretrain_gpt.py with the JSON that they name. @throws ProblemError `bad-request`. */
+/**
+ * Reads arguments of Megatron-DeepSpeed's pretrain_gpt.py with the JSON that they name. @throws ProblemError
+ * `bad-request`.
+ */
 export function importDeepSpeed(
   files: readonly FrameworkFile[],
   asked: Launch | null,

@@ -55,7 +55,10 @@ function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>, half
   return { parameterSharding: ps, gradientSharding: replicas / ps, optimizerStateSharding: replicas / ps };
 }
 
-/** What the plan becomes in DeepSpeed with Megatron-DeepSpeed. @throws ProblemError `plan-invalid` when nothing near can be said. */
+/**
+ * What the plan becomes in DeepSpeed with Megatron-DeepSpeed. @throws ProblemError `plan-invalid` when
+ * nothing near can be said.
+ */
 export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression {
   const reasons: Partial<Record<keyof Plan, string>> = {};
   const beyond: Inexpressible[] = inexpressibleTraining(job);

@@ -1,4 +1,7 @@
-/** Values inside one another that a configuration may have. What is deeper would overflow the stack of whatever walks through it. */
+/**
+ * Values inside one another that a configuration may have. What is deeper would overflow the stack of
+ * whatever walks through it.
+ */
 export const MOST_DEPTH = 100;
 
 /** What a file is that nests deeper: a fault's message and its remedy. */
@@ -7,7 +10,10 @@ export const TOO_DEEP = [
   "leave out what is nested so deep",
 ] as const;
 
-/** Whether a parsed value nests deeper. Values are looked at level by level: to go down into them is what is not safe. */
+/**
+ * Whether a parsed value nests deeper. Values are looked at level by level: to go down into them is what is
+ * not safe.
+ */
 export function isTooDeep(value: unknown): boolean {
   let level: unknown[] = [value];
   for (let depth = 0; depth <= MOST_DEPTH; depth += 1) {

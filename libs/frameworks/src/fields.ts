@@ -6,7 +6,10 @@ type Record_ = Readonly<Record<string, unknown>>;
 const isRecord = (value: unknown): value is Record_ =>
   typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof NeedsRun);
 
-/** Fields of one section of a configuration, read by name; what is not read can be told apart from what is not known. */
+/**
+ * Fields of one section of a configuration, read by name; what is not read can be told apart from what is not
+ * known.
+ */
 export class Fields {
   readonly #record: Record_;
   readonly #path: string;
@@ -102,7 +105,10 @@ export class Fields {
     return found;
   }
 
-  /** Adds a fault for each field that is refused or not known; gives back those that are known and say nothing about time or memory. */
+  /**
+   * Adds a fault for each field that is refused or not known; gives back those that are known and say nothing
+   * about time or memory.
+   */
   rest(read: string, ignored: string, refused: Readonly<Record<string, string>> = {}): string[] {
     const wanted = read.trim().split(/\s+/);
     const other = ignored.trim().split(/\s+/);

@@ -47,7 +47,10 @@ export interface ExportedConfiguration {
   readonly inexpressible: readonly Inexpressible[];
 }
 
-/** Something of a configuration that has no exact counterpart, or that was left open, and what it was taken as. */
+/**
+ * Something of a configuration that has no exact counterpart, or that was left open, and what it was taken
+ * as.
+ */
 export interface TakenAs {
   readonly option: string;
   readonly value: unknown;

@@ -188,7 +188,8 @@ describe("what cannot be said", () => {
       "plan.optimizerStateSharding=128",
     ]);
     expect(nearest("deepspeed", "b1 n4 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1", { precision: "fp32" })).toEqual([]);
-    // DeepSpeed has no shards of a part of the replicas any more (MiCS): with secondary shards, all replicas share the rest.
+    // DeepSpeed has no shards of a part of the replicas any more (MiCS): with secondary shards, all replicas
+    // share the rest.
     expect(nearest("deepspeed", "b1 n4 a0 pp1 dp32 tp1 sp4 ps8 gs1 oss1 ovinter-layer/intra-layer")).toEqual([
       "plan.gradientSharding=16",
       "plan.optimizerStateSharding=16",

@@ -22,7 +22,8 @@ function refusal(framework: Framework, ...files: [FrameworkFile, ...FrameworkFil
       expect(field.length).toBeLessThan(300);
       expect(message.length).toBeLessThan(1000);
     }
-    // It is refused by a bound, not by patience: of the processor's time, for a clock says more of who else uses the machine.
+    // It is refused by a bound, not by patience: of the processor's time, for a clock says more of who else
+    // uses the machine.
     const { user, system } = process.cpuUsage(from);
     expect((user + system) / 1e6).toBeLessThan(20);
     return error.details.map(({ field, message, remedy }) => `${field}: ${message} → ${remedy}`).join("\n");

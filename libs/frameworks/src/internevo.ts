@@ -77,7 +77,10 @@ export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression 
   return { plan: expressed, reasons, beyond };
 }
 
-/** mlp_ratio and multiple_of that make the inner width: InternEvo rounds hidden_size * mlp_ratio up to the multiple. */
+/**
+ * mlp_ratio and multiple_of that make the inner width: InternEvo rounds hidden_size * mlp_ratio up to the
+ * multiple.
+ */
 export function mlpRatio(hiddenSize: number, ffnHiddenSize: number): { ratio: string; multiple: number } {
   let multiple = 256;
   while (ffnHiddenSize % multiple !== 0) multiple /= 2;

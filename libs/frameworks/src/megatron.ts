@@ -50,15 +50,22 @@ function sharding(
   return { parameterSharding: ps, gradientSharding: 1, optimizerStateSharding: oss === 1 ? 1 : replicas };
 }
 
-/** Ranks that may share heads by all-to-all: they divide the heads of keys and values, which Transformer Engine does not replicate. */
+/**
+ * Ranks that may share heads by all-to-all: they divide the heads of keys and values, which Transformer
+ * Engine does not replicate.
+ */
 export const sharesHeads = (ranks: number, kvHeads: number): boolean => kvHeads % ranks === 0;
 
-/** The ring of the nearest plan whose other ranks share heads. @throws ProblemError `plan-invalid` when the sequence has too few equal parts. */
+/**
+ * The ring of the nearest plan whose other ranks share heads. @throws ProblemError `plan-invalid` when the
+ * sequence has too few equal parts.
+ */
 function ringOf(plan: PlanOfJob, { model, sequenceLengthTokens }: ExportedJob): number {
   const { sequenceParallel: sp } = plan;
   const heads = headRanks(plan);
   if (plan.tensorParallel > 1 || sp === 1) return contextOf(plan);
-  // Megatron-LM deals two chunks to each context rank before anything else, also to ranks that then share heads.
+  // Megatron-LM deals two chunks to each context rank before anything else, also to ranks that then share
+  // heads.
   if (sequenceLengthTokens % (2 * sp) !== 0) {
     throw new ProblemError("plan-invalid", "Megatron-LM cannot express the plan", [
       {
@@ -74,7 +81,9 @@ function ringOf(plan: PlanOfJob, { model, sequenceLengthTokens }: ExportedJob): 
   return sp / (divisors(heads).findLast((ranks) => ranks < heads && sharesHeads(ranks, model.kvHeads)) ?? 1);
 }
 
-/** What the plan becomes in Megatron-LM. @throws ProblemError `plan-invalid` when nothing near can be said. */
+/**
+ * What the plan becomes in Megatron-LM. @throws ProblemError `plan-invalid` when nothing near can be said.
+ */
 export function expressMegatron(plan: PlanOfJob, job: ExportedJob): Expression {
   const reasons: Partial<Record<keyof Plan, string>> = {};
   const ring = ringOf(plan, job);
@@ -122,7 +131,9 @@ export function expressMegatron(plan: PlanOfJob, job: ExportedJob): Expression {
   return { plan: expressed, reasons, beyond };
 }
 
-/** Stages with unequal layers, as --pipeline-model-parallel-layout writes them: E embedding, t layer, L loss. */
+/**
+ * Stages with unequal layers, as --pipeline-model-parallel-layout writes them: E embedding, t layer, L loss.
+ */
 export function layoutText(job: ExportedJob, plan: Plan): string {
   const chunks = chunksOf(plan);
   const stages = pipelineStages(job.model, plan.pipelineParallel, chunks);

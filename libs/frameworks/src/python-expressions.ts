@@ -348,7 +348,10 @@ export class Expressions extends Names {
     return new Set(named.map(([name]) => name)).size === named.length ? { placed, named } : undefined;
   }
 
-  /** `dict(a=1)` is a record, `int(x)` and the like are numbers; types of other projects are records where that is asked for. */
+  /**
+   * `dict(a=1)` is a record, `int(x)` and the like are numbers; types of other projects are records where
+   * that is asked for.
+   */
   protected call(node: SyntaxNode): PythonValue | undefined {
     const callee = node.firstChild as SyntaxNode;
     if (callee.name !== "VariableName") return undefined;

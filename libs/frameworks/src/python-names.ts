@@ -31,8 +31,8 @@ const READS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The variables of a module. What is not followed makes each name and each list or dictionary that it mentions unknown: it might bind
- * the one and change the other.
+ * The variables of a module. What is not followed makes each name and each list or dictionary that it
+ * mentions unknown: it might bind the one and change the other.
  */
 export class Names {
   protected readonly text: string;
@@ -90,7 +90,10 @@ export class Names {
 
   protected readonly knowns = new Map<Container, Known | null>();
 
-  /** The value with what is unknown in it named; unknown where it holds itself, or is larger or deeper than any configuration. */
+  /**
+   * The value with what is unknown in it named; unknown where it holds itself, or is larger or deeper than
+   * any configuration.
+   */
   protected known(value: PythonValue, depth: number): Known {
     if (typeof value === "string") return { value, size: value.length + 1, depth: 0 };
     if (!isContainer(value)) return { value, size: 1, depth: 0 };

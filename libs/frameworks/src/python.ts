@@ -227,8 +227,8 @@ class Evaluator extends Expressions {
 }
 
 /**
- * Variables of a Python module, evaluated as far as that is done just as Python does; nothing is run. What only running the module
- * tells is a `NeedsRun`, alone or within a value.
+ * Variables of a Python module, evaluated as far as that is done just as Python does; nothing is run. What
+ * only running the module tells is a `NeedsRun`, alone or within a value.
  * @param names the variables that are asked for; what the module does not define is left out.
  * @param imitated names of imported types whose calls with keywords are taken as records.
  * @throws ProblemError `bad-request` where the text is not Python.

@@ -518,9 +518,9 @@ class Script {
 }
 
 /**
- * The words of the commands of a shell script: comments, continued lines, quotes, variables that are set in the file, arrays
- * and integer arithmetic are understood; nothing is run. Control flow and substituted commands are not. A variable that is not
- * known here stays as `$NAME`.
+ * The words of the commands of a shell script: comments, continued lines, quotes, variables that are set in
+ * the file, arrays and integer arithmetic are understood; nothing is run. Control flow and substituted
+ * commands are not. A variable that is not known here stays as `$NAME`.
  * @throws ProblemError `bad-request` that names the line.
  */
 export function shellCommands(script: string): string[][] {

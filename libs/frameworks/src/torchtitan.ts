@@ -9,7 +9,9 @@ import {
   type Inexpressible,
 } from "./framework.ts";
 
-/** Every so many layers that `k` of the layers of a stage are recomputed; null when no interval gives as many. */
+/**
+ * Every so many layers that `k` of the layers of a stage are recomputed; null when no interval gives as many.
+ */
 function recomputeInterval(k: number, layers: number): number | null {
   const every = Math.floor(layers / k);
   return every >= 2 && Math.floor(layers / every) === k ? every : null;
@@ -69,7 +71,8 @@ export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression
   const reasons: Partial<Record<keyof Plan, string>> = {};
   const beyond: Inexpressible[] = [];
   const { tensorParallel: tp, sequenceParallel: sp, pipelineParallel: pp } = plan;
-  // Whatever shares a sequence, torchtitan asks for two chunks a rank of it, and for two chunks where no ranks share it.
+  // Whatever shares a sequence, torchtitan asks for two chunks a rank of it, and for two chunks where no
+  // ranks share it.
   if (job.sequenceLengthTokens % (2 * sp) !== 0) {
     throw new ProblemError("plan-invalid", "torchtitan cannot express the plan", [
       sp === 1
@@ -134,7 +137,10 @@ export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression
   return { plan: { ...expressed, ...overlapOf(expressed) }, reasons, beyond };
 }
 
-/** multiple_of and ffn_dim_multiplier that make the inner width: torchtitan rounds int(8/3 of the width, times the multiplier) up. */
+/**
+ * multiple_of and ffn_dim_multiplier that make the inner width: torchtitan rounds int(8/3 of the width, times
+ * the multiplier) up.
+ */
 export function ffnArguments({
   hiddenSize,
   ffnHiddenSize,

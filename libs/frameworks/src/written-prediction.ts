@@ -2,7 +2,10 @@ import { CostModel, type PlanOfJob } from "@internevo/cost-model";
 import type { JobSpec, MemoryLines, Profile } from "@internevo/domain";
 import type { ExportedConfiguration } from "./framework.ts";
 
-/** What the plan that a configuration says needs and takes in our executor, which may be another than the plan that was asked for. */
+/**
+ * What the plan that a configuration says needs and takes in our executor, which may be another than the plan
+ * that was asked for.
+ */
 export interface WrittenPrediction {
   readonly plan: PlanOfJob;
   readonly peakMemoryBytes: number;
@@ -15,7 +18,10 @@ export interface WrittenPrediction {
   readonly runtimeBytes: number | null;
 }
 
-/** For predictions of memory alone, which need of a profile only the program's own memory: here none. Times of it mean nothing. */
+/**
+ * For predictions of memory alone, which need of a profile only the program's own memory: here none. Times of
+ * it mean nothing.
+ */
 export const unmeasuredProfile = (job: JobSpec): Profile => ({
   schemaVersion: 1,
   name: "none",

@@ -6,7 +6,10 @@ import { NeedsRun, pythonModule, type PythonValue } from "../src/python.ts";
 
 const NAMES = ["a", "b", "c", "m", "n", "l", "dict", "int"] as const;
 
-/** Runs each module in the real Python, up to the first statement that fails, and prints that much of it with its variables as JSON. */
+/**
+ * Runs each module in the real Python, up to the first statement that fails, and prints that much of it with
+ * its variables as JSON.
+ */
 const RUNNER = `
 import ast, json, signal, sys, warnings
 warnings.simplefilter("ignore")

@@ -1,12 +1,16 @@
 import { RUN_MARKER } from "./process/processes.ts";
 
-/** The local stack's own mark stays, so that it still finds the ranks, and so does what the CUDA backend is told. Settings of mathematics and threading libraries that would slow the ranks down or fight with `threadsPerRank`. */
+/**
+ * The local stack's own mark stays, so that it still finds the ranks, and so does what the CUDA backend is
+ * told. Settings of mathematics and threading libraries that would slow the ranks down or fight with
+ * `threadsPerRank`.
+ */
 const DROPPED =
   /^(OPENBLAS_|OMP_|GOMP_|KMP_|MKL_|DNNL_|OMPI_|PMIX_|PRTE_|SLURM_(?!CONF$|JWT$)|NODE_OPTIONS$|DATABASE_URL$|NATS_URL$|INTERNEVO_(?!STACK_DIRECTORY$|CUDA_LIBRARY$|CUDA_ATTENTION$|NCCL_LIBRARY$|NCCL_POLICY$|SHARE_GPU$))/;
 
 /**
- * The environment of native ranks: the caller's without foreign tuning and without the service's own settings and secrets,
- * and with what every run needs.
+ * The environment of native ranks: the caller's without foreign tuning and without the service's own settings
+ * and secrets, and with what every run needs.
  * @param extra set last, over everything else.
  */
 export function rankEnvironment(options: {

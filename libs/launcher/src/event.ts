@@ -3,7 +3,9 @@ import type { TSchema } from "typebox";
 import type { NativeError } from "./failure.ts";
 import type { NativeProgram } from "./programs.ts";
 
-/** One line of a native program's standard output. @returns the failure that a line which is no event means. */
+/**
+ * One line of a native program's standard output. @returns the failure that a line which is no event means.
+ */
 export function eventOf(
   program: NativeProgram<TSchema, TSchema>,
   line: string,

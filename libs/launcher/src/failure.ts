@@ -8,7 +8,8 @@ export type NativeError = Static<typeof NativeErrorEventSchema>;
 export function failureOfError(error: NativeError): Failure {
   const code = ((): FailureCode => {
     switch (error.code) {
-      // What is wrong with a plan is the plan's, a device that is not there the machine's; the rest of a configuration is ours.
+      // What is wrong with a plan is the plan's, a device that is not there the machine's; the rest of a
+      // configuration is ours.
       case "bad_config":
         return error.field === "device"
           ? "not-started"
@@ -68,7 +69,10 @@ export function lostRankOf(stderrTail: string): { rank: number; how: string } | 
 
 const DIED = /^rank (\d+) on \S+ \(stage \d+\) died; /;
 
-/** What the trainer's watchdog says of a rank whose process is gone; mpirun leaves its own word out in about one of twenty such ends. */
+/**
+ * What the trainer's watchdog says of a rank whose process is gone; mpirun leaves its own word out in about
+ * one of twenty such ends.
+ */
 export function diedOf(error: NativeError | undefined): { rank: number; how: string } | undefined {
   const died = error?.code === "communication_error" ? DIED.exec(error.message) : null;
   return died ? { rank: Number(died[1]), how: "by which signal was not reported" } : undefined;
@@ -81,7 +85,8 @@ const lastLine = (text: string): string => {
 
 /**
  * The failure of a process that ended without success.
- * @param error the first error event it wrote, if any: the most telling source, except when a rank was lost after it.
+ * @param error the first error event it wrote, if any: the most telling source, except when a rank was lost
+ * after it.
  */
 export function failureOfEnd(end: ProcessEnd, error: NativeError | undefined): Failure {
   const lost = lostRankOf(end.stderrTail) ?? diedOf(error);

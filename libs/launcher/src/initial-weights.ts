@@ -17,7 +17,10 @@ const FIELD = "initialWeights";
 /** What describes weights is small; the list of a checkpoint's slices is the largest of it. */
 const MOST_CONFIG_BYTES = 2 ** 20;
 const MOST_LIST_BYTES = 2 ** 26;
-/** Levels of a description; a checkpoint's has eight. What is deeper would overflow the stack of whatever walks through it. */
+/**
+ * Levels of a description; a checkpoint's has eight. What is deeper would overflow the stack of whatever
+ * walks through it.
+ */
 const MOST_LEVELS = 100;
 /** Characters that a message tells of a file's own words. */
 const MOST_TOLD = 100;
@@ -27,7 +30,10 @@ const refuse = (path: string, message: string, remedy: string, cause?: unknown):
     cause,
   });
 
-/** Other members are nobody's business here. Types only: whether a size is the job's is said by name and value. */
+/**
+ * Other members are nobody's business here. Types only: whether a size is the job's is said by name and
+ * value.
+ */
 const Scalar = Type.Optional(Type.Union([Type.Number(), Type.Boolean(), Type.Null()]));
 const Rope = Type.Optional(Type.Union([Type.Object({ rope_theta: Scalar }), Type.Null()]));
 const ConfigSchema = Type.Object({
@@ -75,7 +81,10 @@ const ManifestSchema = Type.Object({
   }),
 });
 
-/** What a document should have had, by the field where it first does not. What it has instead is not told: it may be any file of this machine. */
+/**
+ * What a document should have had, by the field where it first does not. What it has instead is not told: it
+ * may be any file of this machine.
+ */
 function shapeFault(schema: TSchema, value: unknown): string | undefined {
   try {
     validate(schema, value, "data-invalid", "the document");
@@ -88,7 +97,8 @@ function shapeFault(schema: TSchema, value: unknown): string | undefined {
 }
 
 /**
- * A description of weights: of bounded size and depth, and checked whole before anything of it is used. Undefined when there is none.
+ * A description of weights: of bounded size and depth, and checked whole before anything of it is used.
+ * Undefined when there is none.
  * @throws ProblemError `data-invalid`, which tells what is expected and nothing of what is there.
  */
 async function readDocument<S extends TSchema>(
@@ -126,7 +136,9 @@ async function readDocument<S extends TSchema>(
   return value as Static<S>;
 }
 
-/** A member of the folder's config.json for each size of a model; what a folder may leave out has a default. */
+/**
+ * A member of the folder's config.json for each size of a model; what a folder may leave out has a default.
+ */
 const HUGGING_FACE: readonly (readonly [
   there: keyof Config,
   here: keyof Model,
@@ -221,8 +233,9 @@ async function assertHuggingFace(
 }
 
 /**
- * Checks that weights can be begun with: that the folder exists, that it is a Hugging Face LLaMA folder or one checkpoint, whose model
- * is the job's, and that its files are there. What the files hold is checked when they are loaded.
+ * Checks that weights can be begun with: that the folder exists, that it is a Hugging Face LLaMA folder or
+ * one checkpoint, whose model is the job's, and that its files are there. What the files hold is checked when
+ * they are loaded.
  * @param roots what is elsewhere is refused, and nothing is said of it.
  * @throws ProblemError `data-invalid`
  */

@@ -15,11 +15,19 @@ export interface LaunchOptions<P extends NativeProgram<TSchema, TSchema>> {
   readonly ranksPerNode?: number;
   /** What the launcher needs to reach the cluster, as `launchTarget` gives it. */
   readonly settings?: unknown;
-  /** What is launched, where ranks outlive their supervisor. A launch of the same label and configuration that its supervisor has left is gone on with. Default: empty. */
+  /**
+   * What is launched, where ranks outlive their supervisor. A launch of the same label and configuration that
+   * its supervisor has left is gone on with. Default: empty.
+   */
   readonly label?: string;
-  /** Holds the configuration and the record of the run; one run at a time, and the caller owns it by a lease. */
+  /**
+   * Holds the configuration and the record of the run; one run at a time, and the caller owns it by a lease.
+   */
   readonly runDirectory: string;
-  /** Asked before anything is ended or started: throws where the caller may own the run directory no more. Default: it does. */
+  /**
+   * Asked before anything is ended or started: throws where the caller may own the run directory no more.
+   * Default: it does.
+   */
   readonly confirm?: () => Promise<void>;
   /** Added to the ranks' environment. */
   readonly environment?: Readonly<Record<string, string>>;
@@ -27,13 +35,19 @@ export interface LaunchOptions<P extends NativeProgram<TSchema, TSchema>> {
   readonly signal?: AbortSignal;
   /** Ends the ranks at once, for example when the lease was lost. */
   readonly killSignal?: AbortSignal;
-  /** Where ranks outlive their supervisor: leaves the ranks to themselves, so that the next launch of the same run directory finds them again. */
+  /**
+   * Where ranks outlive their supervisor: leaves the ranks to themselves, so that the next launch of the same
+   * run directory finds them again.
+   */
   readonly detachSignal?: AbortSignal;
   /** How long an orderly end may take before the ranks are killed. Default 30. */
   readonly graceSeconds?: number;
   /** Bound on the whole run. Default: none. */
   readonly timeoutSeconds?: number;
-  /** Bound on the time between two events, so that ranks that wait for each other forever are noticed. Default: none. */
+  /**
+   * Bound on the time between two events, so that ranks that wait for each other forever are noticed.
+   * Default: none.
+   */
   readonly silenceSeconds?: number;
   /** @param isRepeated an earlier supervisor of the same launch was told of it as well. */
   readonly onEvent: (event: EventOf<P>, isRepeated: boolean) => void;
@@ -45,9 +59,15 @@ export interface LaunchOptions<P extends NativeProgram<TSchema, TSchema>> {
 
 export type LaunchOutcome = { readonly seconds: number; readonly exitCode: number | null } & (
   | { readonly status: "completed" }
-  /** The ranks ended in order when asked (`graceful`), or were killed because the caller asked for it, or go on without a supervisor (`detached`). */
+  /**
+   * The ranks ended in order when asked (`graceful`), or were killed because the caller asked for it, or go
+   * on without a supervisor (`detached`).
+   */
   | { readonly status: "stopped"; readonly graceful: boolean; readonly detached?: true }
-  /** `nodesLeft`, where a scheduler counts nodes: it was given up because it needs more nodes than these, which can take jobs. */
+  /**
+   * `nodesLeft`, where a scheduler counts nodes: it was given up because it needs more nodes than these,
+   * which can take jobs.
+   */
   | { readonly status: "failed"; readonly failure: Failure; readonly nodesLeft?: number }
 );
 

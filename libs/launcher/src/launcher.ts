@@ -30,7 +30,8 @@ export interface ClusterDescription<Settings> {
   readonly words: string;
   /**
    * What the launcher needs of a valid entry.
-   * @throws ProblemError `job-invalid` where the job's cluster does not fit it, `unavailable` where the entry contradicts itself.
+   * @throws ProblemError `job-invalid` where the job's cluster does not fit it, `unavailable` where the entry
+   * contradicts itself.
    */
   settingsOf(entry: unknown, cluster: DescribedCluster, clustersFile: string): Settings;
 }
@@ -46,17 +47,23 @@ export interface LeftLaunch {
   readonly cancelled: boolean;
 }
 
-/** Ranks that outlive their supervisor: how the next one finds and ends them. The caller owns the run directory. */
+/**
+ * Ranks that outlive their supervisor: how the next one finds and ends them. The caller owns the run
+ * directory.
+ */
 export interface Outliving {
   /** The launch of a run directory that nobody has concluded; undefined: there is none. */
   left(runDirectory: string): LeftLaunch | undefined;
-  /** @returns whether nothing of it is left; not while the scheduler does not answer. @param seconds how long it may take. */
+  /**
+   * @returns whether nothing of it is left; not while the scheduler does not answer. @param seconds how long
+   * it may take.
+   */
   endLeft(runDirectory: string, seconds?: number): Promise<boolean>;
 }
 
 /**
- * Starts ranks in one way. All that is particular to a launcher is behind this; nobody else compares a launcher's name.
- * `Settings`: what it needs to reach a cluster, from the cluster's description.
+ * Starts ranks in one way. All that is particular to a launcher is behind this; nobody else compares a
+ * launcher's name. `Settings`: what it needs to reach a cluster, from the cluster's description.
  */
 export interface Launcher<Settings = unknown> {
   readonly kind: LauncherKind;
@@ -64,9 +71,15 @@ export interface Launcher<Settings = unknown> {
   readonly description: ClusterDescription<Settings> | null;
   /** Why the job's cluster cannot run here although it is described. */
   faults(cluster: Cluster, settings: Settings, here: LaunchCapabilities): ProblemDetail[];
-  /** The hosts that a launch takes, each once, in the order of the alphabet; none where a scheduler chooses them. */
+  /**
+   * The hosts that a launch takes, each once, in the order of the alphabet; none where a scheduler chooses
+   * them.
+   */
   hosts(settings: Settings): string[];
-  /** Whether ranks of a launch compute on this machine: as its own, as a host of the cluster, or in a place inside it, such as a testbed. */
+  /**
+   * Whether ranks of a launch compute on this machine: as its own, as a host of the cluster, or in a place
+   * inside it, such as a testbed.
+   */
   usesThisMachine(settings: Settings): boolean;
   /** See `launchRanks`, which calls it. */
   launch<P extends NativeProgram<TSchema, TSchema>>(

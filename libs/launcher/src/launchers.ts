@@ -29,8 +29,8 @@ export interface LaunchTarget {
 
 /**
  * How a job's cluster is reached.
- * @throws ProblemError `job-invalid` when the installation does not know the cluster, or it is smaller than the job's;
- * `unavailable` when the clusters file cannot be read or is wrong.
+ * @throws ProblemError `job-invalid` when the installation does not know the cluster, or it is smaller than
+ * the job's; `unavailable` when the clusters file cannot be read or is wrong.
  */
 export async function launchTarget(
   cluster: DescribedCluster & Pick<Cluster, "launcher">,
@@ -86,10 +86,12 @@ export async function checkCluster(cluster: Cluster, here: LaunchCapabilities): 
 }
 
 /**
- * Runs a native program on ranks until it ends, and leaves no process behind.
- * Every line of its standard output must be an event of the program's schema: anything else ends the run as a failure.
- * What an earlier, killed owner of the same run directory left is ended first, or gone on with where ranks outlive their supervisor.
- * @throws ProblemError `unavailable` when the program is missing; what `confirm` threw; whatever `onEvent` threw, after the ranks were ended.
+ * Runs a native program on ranks until it ends, and leaves no process behind. Every line of its standard
+ * output must be an event of the program's schema: anything else ends the run as a failure. What an earlier,
+ * killed owner of the same run directory left is ended first, or gone on with where ranks outlive their
+ * supervisor.
+ * @throws ProblemError `unavailable` when the program is missing; what `confirm` threw; whatever `onEvent`
+ * threw, after the ranks were ended.
  */
 export async function launchRanks<P extends NativeProgram<TSchema, TSchema>>(
   options: LaunchOptions<P>,

@@ -63,7 +63,10 @@ const UID_DIRECTORY = /^internevo-(\d+)$/;
 const MOST_BYTES = 8192;
 const MOST_FILES = 1000;
 
-/** Locks an open file for as long as this process keeps it open: the lock belongs to what is open, which the child shares. @returns false while another has it */
+/**
+ * Locks an open file for as long as this process keeps it open: the lock belongs to what is open, which the
+ * child shares. @returns false while another has it
+ */
 async function flock(file: number, mode: "exclusive" | "shared"): Promise<boolean> {
   const child = spawn("flock", [`--${mode}`, "--nonblock", "3"], {
     stdio: ["ignore", "ignore", "ignore", file],
@@ -181,9 +184,10 @@ function wordsOf({ uid, holder }: FoundHolder): string {
 }
 
 /**
- * Waits until no other installation does on this machine what would disturb, and keeps others from it until it is released or this process ends.
- * Installations of one user wait for each other, and everybody for those of root. Of other users a notice is given: whoever could be made to
- * wait for anybody would wait for ever. Where the machine cannot be locked, a notice says so, and work goes on.
+ * Waits until no other installation does on this machine what would disturb, and keeps others from it until
+ * it is released or this process ends. Installations of one user wait for each other, and everybody for those
+ * of root. Of other users a notice is given: whoever could be made to wait for anybody would wait for ever.
+ * Where the machine cannot be locked, a notice says so, and work goes on.
  * @throws the signal's reason.
  */
 export async function lockMachine(options: MachineLockOptions): Promise<MachineLock> {
@@ -197,7 +201,8 @@ export async function lockMachine(options: MachineLockOptions): Promise<MachineL
     const own = ownDirectory(directory);
     for (;;) {
       signal.throwIfAborted();
-      // Told first, looked at afterwards: of two that begin at once each sees the other, and both step back for unequal times.
+      // Told first, looked at afterwards: of two that begin at once each sees the other, and both step back
+      // for unequal times.
       let mine: MachineLock | undefined;
       let others = (await holders(directory)).filter(disturbs);
       if (!others.some(isWaitedFor)) {

@@ -52,7 +52,9 @@ const isReadable = (path: string): boolean => {
 
 /** What this machine offers to ranks on GPUs. */
 export interface CudaHost {
-  /** Whether the native programs find the CUDA backend: beside them, or where `INTERNEVO_CUDA_LIBRARY` says. */
+  /**
+   * Whether the native programs find the CUDA backend: beside them, or where `INTERNEVO_CUDA_LIBRARY` says.
+   */
   readonly hasBackend: boolean;
   /** NVIDIA GPUs that this machine shows; null where that cannot be told. */
   readonly gpus: number | null;
@@ -69,7 +71,10 @@ function visibleGpus(): number | null {
   }
 }
 
-/** Looks for the CUDA backend as a program of an installation directory does (`native/src/backend/device_library.cpp`). */
+/**
+ * Looks for the CUDA backend as a program of an installation directory does
+ * (`native/src/backend/device_library.cpp`).
+ */
 export function cudaHost(nativeDirectory: string, environment: NodeJS.ProcessEnv = process.env): CudaHost {
   const given = environment["INTERNEVO_CUDA_LIBRARY"] ?? "";
   const programs = dirname(trainerIn(nativeDirectory).path);

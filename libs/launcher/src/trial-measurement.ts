@@ -6,7 +6,8 @@ type Step = Extract<TrainerEvent, { event: "step" }>;
 
 /**
  * What one run of a plan measured: times over the steps after warm-up, memory over the whole run.
- * @param trial.hosts what the hosts did meanwhile, where the ranks said it; @param trial.mostOthersPercent from which share of others on a run counts as disturbed.
+ * @param trial.hosts what the hosts did meanwhile, where the ranks said it; @param trial.mostOthersPercent
+ * from which share of others on a run counts as disturbed.
  * @throws Error when the ranks ended without the steps that were asked for.
  */
 export function measurementOf(trial: {

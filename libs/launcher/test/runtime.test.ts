@@ -7,7 +7,10 @@ import { afterEach, beforeEach, expect, it } from "vitest";
 import { measureRuntime } from "../src/profiling/runtime.ts";
 import { launchRanks, trainerIn } from "../src/index.ts";
 
-/** Runs of one program differ by this much at most: the kernel maps pages of it and of its libraries around those that it reads, and not always the same. */
+/**
+ * Runs of one program differ by this much at most: the kernel maps pages of it and of its libraries around
+ * those that it reads, and not always the same.
+ */
 const MAPPED_PAGES_BYTES = 1 << 20;
 const trainer = trainerIn(join(import.meta.dirname, "..", "..", "..", "native", "dist"));
 let directory: string;

@@ -30,8 +30,9 @@ export const refusal = (directory: string, error: NodeJS.ErrnoException): Proble
 };
 
 /**
- * Makes a directory with its parents, one by one. Not by mkdir's `recursive`, which never returns in a file system that has no place for
- * new directories and says "no such file" (/proc): it makes the parents, which are there, and begins again.
+ * Makes a directory with its parents, one by one. Not by mkdir's `recursive`, which never returns in a file
+ * system that has no place for new directories and says "no such file" (/proc): it makes the parents, which
+ * are there, and begins again.
  */
 function makeWithParents(directory: string): void {
   const missing: string[] = [];

@@ -27,9 +27,10 @@ export interface DirectoryLock {
 }
 
 /**
- * Takes a directory for this process, until `release` or its death. A lock of a dead process is replaced: its pid must be alive and have
- * begun when the lock says.
- * @throws ProblemError `conflict` while another process has it; `bad-request` where no file can be made there.
+ * Takes a directory for this process, until `release` or its death. A lock of a dead process is replaced: its
+ * pid must be alive and have begun when the lock says.
+ * @throws ProblemError `conflict` while another process has it; `bad-request` where no file can be made
+ * there.
  */
 export function lockDirectory(directory: string): DirectoryLock {
   const path = join(directory, "stack.lock");
@@ -63,7 +64,8 @@ export function lockDirectory(directory: string): DirectoryLock {
           },
         ]);
       }
-      // Moved away under a name of our own: two processes that both saw a dead owner cannot both remove what the faster one made.
+      // Moved away under a name of our own: two processes that both saw a dead owner cannot both remove what
+      // the faster one made.
       const aside = `${mine}.stale`;
       try {
         renameSync(path, aside);

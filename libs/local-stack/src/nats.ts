@@ -20,7 +20,9 @@ export interface NatsSettings {
 export const natsUrl = ({ token, port }: Pick<NatsSettings, "token" | "port">): string =>
   `nats://${token}@127.0.0.1:${port}`;
 
-/** Finds a server that is new enough. @throws ProblemError `unavailable`, with the version when it is too old. */
+/**
+ * Finds a server that is new enough. @throws ProblemError `unavailable`, with the version when it is too old.
+ */
 export function findNatsServer(): string {
   const directories = [
     ...(process.env["PATH"] ?? "").split(delimiter),

@@ -39,7 +39,10 @@ interface Link {
   readonly target: string;
 }
 
-/** npm keeps no symbolic links: the package lists them, and its install script, where it was allowed to run, has made them. */
+/**
+ * npm keeps no symbolic links: the package lists them, and its install script, where it was allowed to run,
+ * has made them.
+ */
 export function makeMissingLinks(packageRoot: string): void {
   const links = JSON.parse(readFileSync(join(packageRoot, "native/pg-symlinks.json"), "utf8")) as Link[];
   for (const { source, target } of links) {

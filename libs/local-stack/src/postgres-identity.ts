@@ -9,8 +9,10 @@ import { copyBinaries, isReachableByAll, type PostgresBinaries } from "./postgre
  * How Postgres runs; it refuses to as root.
  * - `self`: we are not root.
  * - `user`: as the system's unprivileged user, where it can reach the files.
- * - `namespace`: in a user namespace where root's files are an ordinary user's, so that a directory below /root works.
- * - `relocated`: as the unprivileged user with the files below /var/lib/internevo, where no namespace may be made.
+ * - `namespace`: in a user namespace where root's files are an ordinary user's, so that a directory below
+ *   /root works.
+ * - `relocated`: as the unprivileged user with the files below /var/lib/internevo, where no namespace may be
+ *   made.
  */
 export type PostgresIdentity = "self" | "user" | "namespace" | "relocated";
 
@@ -18,7 +20,9 @@ export interface PostgresHome {
   readonly identity: PostgresIdentity;
   readonly binaries: PostgresBinaries;
   readonly dataDirectory: string;
-  /** Put before the program: changes the user, and asks the kernel to stop Postgres when this process dies. */
+  /**
+   * Put before the program: changes the user, and asks the kernel to stop Postgres when this process dies.
+   */
   readonly asOwner: (
     program: string,
     args: readonly string[],
@@ -45,7 +49,10 @@ function chooseIdentity(binaries: PostgresBinaries, stackDirectory: string): Pos
   return canMakeNamespace() ? "namespace" : "relocated";
 }
 
-/** A folder of the data's own below /var/lib, remembered in the stack's directory: when that is removed, nothing finds the old data again. */
+/**
+ * A folder of the data's own below /var/lib, remembered in the stack's directory: when that is removed,
+ * nothing finds the old data again.
+ */
 function relocatedDirectory(stackDirectory: string): string {
   const note = join(stackDirectory, "postgres-location");
   if (!existsSync(note)) writeFileSync(note, join(RELOCATED, randomUUID()), { mode: 0o600 });

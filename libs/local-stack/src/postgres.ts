@@ -39,7 +39,8 @@ export async function stopLeftoverPostgres(dataDirectory: string): Promise<void>
   const pid = Number(readFileSync(pidFile, "utf8").split("\n")[0]);
   if (!Number.isInteger(pid) || pid <= 0 || !isAlive(pid)) return;
   if (commandContains(pid, dataDirectory)) await endProcesses([pid], "SIGINT", 15);
-  // The pid belongs to another program by now, which Postgres cannot tell. Otherwise the file stays: it lets Postgres find orphaned backends.
+  // The pid belongs to another program by now, which Postgres cannot tell. Otherwise the file stays: it lets
+  // Postgres find orphaned backends.
   else rmSync(pidFile, { force: true });
 }
 

@@ -10,7 +10,10 @@ const readProc = (pid: number | string, file: string): string | undefined => {
   }
 };
 
-/** When a process began, in the kernel's ticks: with the pid it names a process for good. Undefined when there is none, or only its zombie. */
+/**
+ * When a process began, in the kernel's ticks: with the pid it names a process for good. Undefined when there
+ * is none, or only its zombie.
+ */
 export function processStart(pid: number): string | undefined {
   const stat = readProc(pid, "stat");
   if (stat === undefined) return undefined;

@@ -34,7 +34,10 @@ function makeOlder(path: string, fromAge: number, keptFiles: number): void {
   }
 }
 
-/** A log file of bounded size. Written by its only writer, line by line and at once, so that no line is lost between two files. */
+/**
+ * A log file of bounded size. Written by its only writer, line by line and at once, so that no line is lost
+ * between two files.
+ */
 export class RotatingLog {
   readonly #path: string;
   readonly #rotation: LogRotation;
@@ -48,7 +51,9 @@ export class RotatingLog {
     this.#bytes = fstatSync(this.#file).size;
   }
 
-  /** @throws what the file system says, such as ENOSPC; the line is not written then, and the next one may be. */
+  /**
+   * @throws what the file system says, such as ENOSPC; the line is not written then, and the next one may be.
+   */
   writeLine(line: string): void {
     const bytes = Buffer.from(`${line}\n`);
     if (this.#bytes > 0 && this.#bytes + bytes.length > this.#rotation.mostBytes) this.#rotate();
@@ -71,8 +76,9 @@ export class RotatingLog {
 }
 
 /**
- * Bounds a log that a process's standard error is, so that also what Node writes there at its end lands in it. Whoever started the process opened the
- * file, and no process can exchange its own standard error: the content is copied away, and the file emptied. Does nothing where standard error is not this file.
+ * Bounds a log that a process's standard error is, so that also what Node writes there at its end lands in
+ * it. Whoever started the process opened the file, and no process can exchange its own standard error: the
+ * content is copied away, and the file emptied. Does nothing where standard error is not this file.
  */
 export function boundOwnLog(
   stream: NodeJS.WriteStream & { fd: number },

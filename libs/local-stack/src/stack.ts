@@ -63,7 +63,10 @@ export interface LocalStack {
   info(): StackInfo;
   /** The pid of `postgres`, `nats` or a service, while it runs. */
   pidOf(name: string): number | undefined;
-  /** Aborts when the data directory is not this stack's any more (it was deleted): everything is being stopped then. Its reason is a ProblemError `unavailable`. */
+  /**
+   * Aborts when the data directory is not this stack's any more (it was deleted): everything is being stopped
+   * then. Its reason is a ProblemError `unavailable`.
+   */
   readonly lost: AbortSignal;
   /** Stops services, broker and database in this order, and whatever they have left; safe to call again. */
   stop(): Promise<void>;
@@ -83,8 +86,11 @@ function baseEnvironment(dataDirectory: string): Record<string, string> {
 }
 
 /**
- * Starts what one machine needs, and keeps it running: Postgres, NATS, and the services; a process that dies is started again.
- * @throws ProblemError `bad-request` when the directory cannot be used, `conflict` when another stack uses the directory, `unavailable` when a program is missing or something does not start; the signal's reason. What was started is stopped then.
+ * Starts what one machine needs, and keeps it running: Postgres, NATS, and the services; a process that dies
+ * is started again.
+ * @throws ProblemError `bad-request` when the directory cannot be used, `conflict` when another stack uses
+ * the directory, `unavailable` when a program is missing or something does not start; the signal's reason.
+ * What was started is stopped then.
  */
 export async function startLocalStack(options: LocalStackOptions): Promise<LocalStack> {
   const dataDirectory = resolve(options.dataDirectory);
@@ -258,9 +264,11 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
     // The race below hears them, unless it is over: then nobody need.
     for (const one of [late, ended]) one.catch(() => {});
     for (const service of options.services) {
-      // For young objects V8 takes 128 MiB in a process that answers requests, by the machine's memory, and seldom gives any back.
+      // For young objects V8 takes 128 MiB in a process that answers requests, by the machine's memory, and
+      // seldom gives any back.
       const nodeOptions = service.name === "api" ? ["--max-semi-space-size=8"] : [];
-      // Threads of searches come and go: with an arena of malloc for each, what they leave is spread over all of them and never given back.
+      // Threads of searches come and go: with an arena of malloc for each, what they leave is spread over all
+      // of them and never given back.
       const own =
         service.name === "api"
           ? {
@@ -297,7 +305,9 @@ export async function startLocalStack(options: LocalStackOptions): Promise<Local
 
   const lost = new AbortController();
   let watch: NodeJS.Timeout | undefined;
-  /** Without its directory nothing can be stored, and nobody finds the stack to stop it: it must not run on. */
+  /**
+   * Without its directory nothing can be stored, and nobody finds the stack to stop it: it must not run on.
+   */
   function watchDirectory(): void {
     watch = setInterval(() => {
       if (lock.isHeld()) return;

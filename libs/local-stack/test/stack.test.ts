@@ -235,7 +235,8 @@ describe("a local stack", () => {
     const dataDirectory = join(closed, "deeper", "data");
     mkdirSync(dataDirectory, { recursive: true });
     const stack = await start(dataDirectory);
-    // Containers and changed roots may refuse user namespaces: Postgres then runs where the unprivileged user can reach it.
+    // Containers and changed roots may refuse user namespaces: Postgres then runs where the unprivileged user
+    // can reach it.
     const namespaces = spawnSync("unshare", ["--user", "true"]).status === 0;
     expect(readFileSync(join(dataDirectory, "postgres-identity"), "utf8")).toBe(
       namespaces ? "namespace" : "relocated",

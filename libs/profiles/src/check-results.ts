@@ -46,7 +46,8 @@ export const textOf = (value: Value): string =>
 export const numberOf = (value: Value): number | undefined => (typeof value === "number" ? value : undefined);
 
 /**
- * Reads the text of files of results, in the order in which they were made; a line that was cut off by a node's end is passed over.
+ * Reads the text of files of results, in the order in which they were made; a line that was cut off by a
+ * node's end is passed over.
  * @throws Error where results are of different builds or devices, or there are none.
  */
 export function readCheckResults(

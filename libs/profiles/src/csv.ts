@@ -25,8 +25,9 @@ const MOST_SAMPLES = 1e12;
 type Point = CollectiveCurve["points"][number];
 
 /**
- * Curves from comma-separated values with a head: op, groupSize, placement, bytes, medianSeconds, and where known p10Seconds, p90Seconds, samples;
- * one point a line, in any order. `bytes` counts the full tensor, as in profiles.
+ * Curves from comma-separated values with a head: op, groupSize, placement, bytes, medianSeconds, and where
+ * known p10Seconds, p90Seconds, samples; one point a line, in any order. `bytes` counts the full tensor, as
+ * in profiles.
  * @throws ProblemError `profile-invalid` naming file, line and column.
  */
 export function parseCurvesCsv(text: string, file: string): ImportedCurves {

@@ -2,7 +2,10 @@ import { Curve } from "@internevo/cost-model";
 import type { CollectiveCurve, ModuleShape, ModuleTime, Profile } from "@internevo/domain";
 import { curveKey } from "./imported.ts";
 
-/** One thing that was measured twice, at one or more sizes. Ratios are the second profile's time over the first's: above 1 is slower. */
+/**
+ * One thing that was measured twice, at one or more sizes. Ratios are the second profile's time over the
+ * first's: above 1 is slower.
+ */
 export interface Change {
   readonly name: string;
   readonly points: number;
@@ -15,7 +18,9 @@ export interface Change {
     readonly beforeSeconds: number;
     readonly afterSeconds: number;
   };
-  /** Points whose intervals from the 10th to the 90th percentile do not touch; of points where both have one. */
+  /**
+   * Points whose intervals from the 10th to the 90th percentile do not touch; of points where both have one.
+   */
   readonly beyondSpread: number;
   readonly withSpread: number;
 }
@@ -157,7 +162,10 @@ function stated(before: Profile, after: Profile): StatedChange[] {
     .filter((change) => change.before !== change.after);
 }
 
-/** What two profiles measured alike and differently: stated figures, curves, modules, slow-downs, and what only one of them has. */
+/**
+ * What two profiles measured alike and differently: stated figures, curves, modules, slow-downs, and what
+ * only one of them has.
+ */
 export function diffProfiles(before: Profile, after: Profile): ProfileDifference {
   const curves = match(before.collectives, after.collectives, curveKey);
   const modules = match<ModuleTime>(before.modules, after.modules, ({ shape }) => shapeKey(shape));

@@ -37,8 +37,10 @@ export function importFault(
 }
 
 /**
- * A profile with curves that were measured elsewhere: a curve of the same operation, group size and placement is replaced, others are added.
- * @throws ProblemError `profile-invalid` when the result contradicts itself: a group larger than the cluster, say, or a curve that was given twice.
+ * A profile with curves that were measured elsewhere: a curve of the same operation, group size and placement
+ * is replaced, others are added.
+ * @throws ProblemError `profile-invalid` when the result contradicts itself: a group larger than the cluster,
+ * say, or a curve that was given twice.
  */
 export function withCurves(
   base: Profile,

@@ -7,7 +7,10 @@ import {
 } from "@internevo/domain";
 import { importFault, LEAST_SECONDS, MOST_SECONDS, PLAIN_NUMBER, type ImportedCurves } from "./imported.ts";
 
-/** Programs of nccl-tests whose size is the full tensor of our curves: the gathered size, the input of a reduce-scatter, all that a rank sends. */
+/**
+ * Programs of nccl-tests whose size is the full tensor of our curves: the gathered size, the input of a
+ * reduce-scatter, all that a rank sends.
+ */
 const PROGRAMS: Readonly<Record<string, Collective>> = {
   all_reduce: "all-reduce",
   all_gather: "all-gather",
@@ -163,7 +166,8 @@ function curveOf(
       "hold no size above 0",
       "give the whole output of a run that ended",
     );
-  // sendrecv passes data around a ring: each rank sends to one and receives from one, which is a message between two.
+  // sendrecv passes data around a ring: each rank sends to one and receives from one, which is a message
+  // between two.
   return {
     op,
     groupSize: op === "point-to-point" ? 2 : groupSize,
@@ -244,14 +248,17 @@ function parseJson(report: Unknown, options: NcclTestsOptions): ImportedCurves {
 
 /** A table has 13 columns. */
 const MOST_COLUMNS = 64;
-/** What a row of a table begins with, whatever signs a locale puts into numbers. Other lines are a launcher's, or NCCL's log. */
+/**
+ * What a row of a table begins with, whatever signs a locale puts into numbers. Other lines are a launcher's,
+ * or NCCL's log.
+ */
 const SIZE_LIKE = /^[-+]?\d[\d.,'_]*$/;
 
 const DEVICE_LINE = /^#\s+Rank\s+(\d+)(?:\s+Group\s+(\d+))?\s+Pid\s+\d+\s+on\s+(\S+)\s+device/;
 
 /**
- * One curve from the output of an nccl-tests program: its table, or its JSON report (`-J`). Sizes agree with those of profiles; times are means
- * in microseconds. Option names and formats: nccl-tests 2.10 to 2.17.
+ * One curve from the output of an nccl-tests program: its table, or its JSON report (`-J`). Sizes agree with
+ * those of profiles; times are means in microseconds. Option names and formats: nccl-tests 2.10 to 2.17.
  * @throws ProblemError `profile-invalid` naming file, line and remedy.
  */
 export function parseNcclTests(text: string, options: NcclTestsOptions): ImportedCurves {
@@ -307,7 +314,8 @@ export function parseNcclTests(text: string, options: NcclTestsOptions): Importe
         "hold no time of the collective",
         "measure without -C",
       );
-    // A row's second number is its count: without one it is a line of something else that begins with digits, such as a date or an address.
+    // A row's second number is its count: without one it is a line of something else that begins with digits,
+    // such as a date or an address.
     const isWhole = /^\d+$/.test(sizeText);
     if (!isWhole && (fields.length < columns.length || !SIZE_LIKE.test(fields[1] ?? ""))) continue;
     // Out-of-place and in-place have a time each: the first is out-of-place.

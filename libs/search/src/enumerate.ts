@@ -31,7 +31,10 @@ export const OVERLAPS: readonly OverlapChoice[] = FORWARD.flatMap((forwardOverla
 export const divisorsAmong = (candidates: readonly number[], value: number): number[] =>
   candidates.filter((one) => one <= value && value % one === 0);
 
-/** The divisors of a positive integer, ascending, from its prime factors: 2^50 sequences must not take longer than 1,000. */
+/**
+ * The divisors of a positive integer, ascending, from its prime factors: 2^50 sequences must not take longer
+ * than 1,000.
+ */
 export function divisorsOf(value: number): number[] {
   let rest = value;
   let list = [1];
@@ -48,7 +51,10 @@ export function divisorsOf(value: number): number[] {
   return list.sort((a, b) => a - b);
 }
 
-/** Every (s_ps, s_oss, s_gs) over R ranks: s_ps | R, s_oss | R / s_ps, s_gs ∈ {1, s_oss}; in the order of the space. */
+/**
+ * Every (s_ps, s_oss, s_gs) over R ranks: s_ps | R, s_oss | R / s_ps, s_gs ∈ {1, s_oss}; in the order of the
+ * space.
+ */
 export function shardingsOf(ranks: number, job?: Pick<JobSpec, "plan">): Sharding[] {
   const list: Sharding[] = [];
   const candidates = divisorsOf(ranks);
@@ -96,9 +102,10 @@ const upTo = (first: number, last: number): number[] =>
   Array.from({ length: last - first + 1 }, (_, i) => first + i);
 
 /**
- * The complete space of a job, within what its `plan` allows: s_pp | N; s_sp | N / s_pp; s_tp = s_sp, or 1 and a ring of c | s_sp
- * ranks; s_dp the rest; b | B / (S·s_dp), n the rest; v·s_pp ≤ L chunks where there are stages; 0 to ⌈L/s_pp⌉ recomputed layers;
- * shardings as in {@link shardingsOf}; overlap as in {@link OVERLAPS}. A layout whose s_dp does not divide the batch counts once for b.
+ * The complete space of a job, within what its `plan` allows: s_pp | N; s_sp | N / s_pp; s_tp = s_sp, or 1
+ * and a ring of c | s_sp ranks; s_dp the rest; b | B / (S·s_dp), n the rest; v·s_pp ≤ L chunks where there
+ * are stages; 0 to ⌈L/s_pp⌉ recomputed layers; shardings as in {@link shardingsOf}; overlap as in {@link
+ * OVERLAPS}. A layout whose s_dp does not divide the batch counts once for b.
  */
 export function* layoutsOf(job: JobSpec): Generator<LayoutSpace> {
   const ranks = clusterRanks(job);
@@ -176,7 +183,10 @@ export interface Variant {
   readonly overlap: OverlapChoice;
 }
 
-/** A plan of the space as plans are written: what the paper's plans do not have is left out where it is as in them. */
+/**
+ * A plan of the space as plans are written: what the paper's plans do not have is left out where it is as in
+ * them.
+ */
 export function planOf(
   layout: Layout,
   microBatchSize: number,
@@ -206,9 +216,10 @@ export function planOf(
 }
 
 /**
- * What plans have in common that differ only in how the same ranks with the same shards go about the same batches: in overlap, in which layers are
- * recomputed, and in how many chunks an interleaved stage has. Of such plans one is worth a trial. Whether a stage has chunks at all changes what is
- * sent, and when: plain and interleaved schedules are apart.
+ * What plans have in common that differ only in how the same ranks with the same shards go about the same
+ * batches: in overlap, in which layers are recomputed, and in how many chunks an interleaved stage has. Of
+ * such plans one is worth a trial. Whether a stage has chunks at all changes what is sent, and when: plain
+ * and interleaved schedules are apart.
  */
 export const familyOf = (plan: Plan): string =>
   [

@@ -39,7 +39,10 @@ export interface Batch {
   /** Chunks that go with the micro-batches. */
   readonly chunks: readonly number[];
   readonly shards: ShardTable;
-  /** Times of a micro-batch in its layout, without and with a thread that communicates beside computation. Thousands of batches are never looked at: they keep none. */
+  /**
+   * Times of a micro-batch in its layout, without and with a thread that communicates beside computation.
+   * Thousands of batches are never looked at: they keep none.
+   */
   readonly slicesOf: (microBatchSize: number) => readonly [SliceTime, SliceTime];
   readonly size: StepSize;
   /** No plan of the batch is faster. */
@@ -63,7 +66,10 @@ interface Fitting {
 /** No overlap: no choice needs less memory. */
 const PLAIN: Choice = { overlap: OVERLAPS[0] as OverlapChoice, index: 0 };
 
-/** A number of chunks of a family, what fits of its plans without overlap, and the fewest recomputed layers among these. */
+/**
+ * A number of chunks of a family, what fits of its plans without overlap, and the fewest recomputed layers
+ * among these.
+ */
 interface Promising {
   readonly count: number;
   readonly memory: BatchMemory;
@@ -100,7 +106,10 @@ export interface Family {
   readonly boundOf: (chunks: number, recomputed: number) => number;
 }
 
-/** Looks at the plans that share layout, batch and sharding, and differ in chunks, recomputed layers and overlap. */
+/**
+ * Looks at the plans that share layout, batch and sharding, and differ in chunks, recomputed layers and
+ * overlap.
+ */
 export class FamilySearch {
   readonly #model: CostModel;
   readonly #limit: number;
@@ -142,7 +151,10 @@ export class FamilySearch {
     return most;
   }
 
-  /** From one recomputed layer on, every further one needs no more memory; the first needs room for what it makes again. */
+  /**
+   * From one recomputed layer on, every further one needs no more memory; the first needs room for what it
+   * makes again.
+   */
   #fitting(
     memory: BatchMemory,
     shards: ShardTable,
@@ -169,7 +181,10 @@ export class FamilySearch {
     return { none, from: low, count: ks.length - low + (none ? 1 : 0) };
   }
 
-  /** The numbers of chunks with which a family may have plans that fit and are of interest; the plans of the others are counted. */
+  /**
+   * The numbers of chunks with which a family may have plans that fit and are of interest; the plans of the
+   * others are counted.
+   */
   #promising({ batch, index, boundOf }: Family, most: number, tally: Tally): Promising[] {
     const {
       chunks,
@@ -220,7 +235,9 @@ export class FamilySearch {
     return batch.space.recomputed.length * batch.chunks.length * this.#choices.length;
   }
 
-  /** The family of a batch with one of its shardings; null where the sharding alone takes more than a GPU has. */
+  /**
+   * The family of a batch with one of its shardings; null where the sharding alone takes more than a GPU has.
+   */
   open(batch: Batch, index: number): Family | null {
     const { shards, size, chunks } = batch;
     if (this.#shardsAlone(shards, index) > this.#limit) return null;

@@ -43,8 +43,8 @@ export interface PlanJobOptions {
 type Located = NonNullable<PlanningResult["located"]>;
 
 /**
- * Plans a job: the best plans of the complete space with their predictions, counts of everything rejected, and where a
- * given plan stands. Pure: the same job, profile and options give the same answer.
+ * Plans a job: the best plans of the complete space with their predictions, counts of everything rejected,
+ * and where a given plan stands. Pure: the same job, profile and options give the same answer.
  */
 export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions = {}): PlanningResult {
   const memoryModel = options.memoryModel ?? job.memoryModel;
@@ -107,8 +107,8 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
 }
 
 /**
- * How many families of plans have one that fits: what the ranks of {@link planJob} count. It needs memory alone, so it does not depend on what a
- * search prunes.
+ * How many families of plans have one that fits: what the ranks of {@link planJob} count. It needs memory
+ * alone, so it does not depend on what a search prunes.
  */
 export function feasibleFamilies(
   job: JobSpec,
@@ -149,7 +149,10 @@ export function stepTimeRanges(
   return (plan) => ({ low: totalSeconds(low.time(plan)), high: totalSeconds(high.time(plan)) });
 }
 
-/** Curves are made monotone and overlap is chosen anew at each end, so the middle may lie outside by a little: the range holds it always. */
+/**
+ * Curves are made monotone and overlap is chosen anew at each end, so the middle may lie outside by a little:
+ * the range holds it always.
+ */
 export const withRange = (predicted: Prediction, range: Range | undefined): Prediction =>
   range === undefined
     ? predicted

@@ -111,9 +111,10 @@ function choicesOf(model: CostModel): Choice[] {
 }
 
 /**
- * Exact top-k over the complete space of a job, its extensions included. Batches are taken in the order of a lower bound of
- * their time (the same formula with sharding and overlap for nothing), and families, recomputed layers and granularities only as
- * far as their own bounds are not above what is still of interest: nothing is lost.
+ * Exact top-k over the complete space of a job, its extensions included. Batches are taken in the order of a
+ * lower bound of their time (the same formula with sharding and overlap for nothing), and families,
+ * recomputed layers and granularities only as far as their own bounds are not above what is still of
+ * interest: nothing is lost.
  */
 export function search(model: CostModel, options: SearchOptions): SearchResult {
   const job = model.job;
@@ -144,7 +145,8 @@ export function search(model: CostModel, options: SearchOptions): SearchResult {
     }
     opened.sort((a, b) => a.bound - b.bound);
     for (const family of opened) {
-      // Of a family only what is not slower than what it has offered already is of interest to the list of families.
+      // Of a family only what is not slower than what it has offered already is of interest to the list of
+      // families.
       let own = Infinity;
       families.visit(
         family,
@@ -208,7 +210,9 @@ function countShardings(job: JobSpec): (ranks: number) => number {
   };
 }
 
-/** The batches of every layout that divides, and the size of the whole space; what does not divide is counted. */
+/**
+ * The batches of every layout that divides, and the size of the whole space; what does not divide is counted.
+ */
 function batchesOf(
   model: CostModel,
   choices: number,

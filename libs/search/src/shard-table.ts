@@ -13,7 +13,9 @@ import { OVERLAPS, shardingsOf } from "./enumerate.ts";
 /** 0: no layer of the stage is recomputed; 1: some; 2: all. */
 export type Recomputation = 0 | 1 | 2;
 
-/** The shardings of a (s_pp, s_tp) over so many ranks, their times and bytes computed when they are asked for. */
+/**
+ * The shardings of a (s_pp, s_tp) over so many ranks, their times and bytes computed when they are asked for.
+ */
 export class ShardTable {
   readonly list: readonly Sharding[];
   readonly #layout: Layout;
@@ -57,14 +59,17 @@ export class ShardTable {
   }
 }
 
-/** Of one profile so many kinds of jobs are kept, and of each kind so many numbers: some tens of megabytes. */
+/**
+ * Of one profile so many kinds of jobs are kept, and of each kind so many numbers: some tens of megabytes.
+ */
 const MOST_KINDS = 8;
 const MOST_NUMBERS = 200_000;
 const ofProfiles = new WeakMap<Profile, Map<string, Map<string, ShardTable>>>();
 
 /**
- * The tables of a job, and those of former jobs that share them: neither the batch nor the sequence length decides what a sharding
- * takes, and of a layout only s_pp, s_tp and how many ranks have the same slice of the model do.
+ * The tables of a job, and those of former jobs that share them: neither the batch nor the sequence length
+ * decides what a sharding takes, and of a layout only s_pp, s_tp and how many ranks have the same slice of
+ * the model do.
  */
 export function shardTablesOf(model: CostModel): (layout: Layout, ranks: number) => ShardTable {
   const { job, profile } = model;

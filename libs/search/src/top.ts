@@ -11,7 +11,10 @@ export function compareScored(a: Scored, b: Scored): number {
   return a.seconds - b.seconds || a.bytes - b.bytes || comparePlans(a.plan, b.plan);
 }
 
-/** The k best of all plans offered, whatever their order; with a key, the k best of those that are the best of their key. */
+/**
+ * The k best of all plans offered, whatever their order; with a key, the k best of those that are the best of
+ * their key.
+ */
 export class Top {
   readonly #size: number;
   readonly #keyOf: ((plan: Plan) => string) | null;

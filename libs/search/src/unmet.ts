@@ -21,7 +21,10 @@ const listed = (words: readonly string[], last: string): string =>
 const shown = (plan: PlanConstraints, field: string): string =>
   `${field} ${[plan[field as keyof PlanConstraints]].flat().map(String).join(" or ")}`;
 
-/** Why no plan meets what a job's `plan` asks for, and which part of it stands in the way; undefined where one does. */
+/**
+ * Why no plan meets what a job's `plan` asks for, and which part of it stands in the way; undefined where one
+ * does.
+ */
 export function unmetConstraints(job: JobSpec): string | undefined {
   const { plan } = job;
   if (plan === undefined || hasAny(job)) return undefined;

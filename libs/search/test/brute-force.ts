@@ -27,8 +27,8 @@ function isOpen(job: JobSpec, plan: Plan, recomputed: number): boolean {
 }
 
 /**
- * The search again, written to be read: every field of a plan from its least to its most value, the constraints one by one, and a
- * prediction of every plan on its own.
+ * The search again, written to be read: every field of a plan from its least to its most value, the
+ * constraints one by one, and a prediction of every plan on its own.
  */
 export function bruteForce(job: JobSpec, profile: Profile): { feasible: Judged[]; tooLarge: Judged[] } {
   const { model, sequenceLengthTokens: s, globalBatchTokens } = job;

@@ -213,7 +213,10 @@ const profileCase: fc.Arbitrary<Profile> = fc
 const four = fc.tuple(seconds, seconds, seconds, seconds);
 const wait = fc.double({ min: 1, max: 3, noNaN: true });
 
-/** Micro-batches as a trainer may have run them, of a job whose widths are not known yet: waits of ranks for one another among them. */
+/**
+ * Micro-batches as a trainer may have run them, of a job whose widths are not known yet: waits of ranks for
+ * one another among them.
+ */
 const slices = fc.array(
   fc.record({
     microBatchSize: fc.constantFrom(1, 2, 4),

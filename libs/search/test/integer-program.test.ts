@@ -11,7 +11,10 @@ const highs = await (loader as unknown as (typeof loader)["default"])();
 const divisors = (value: number): number[] =>
   Array.from({ length: value }, (_, i) => i + 1).filter((one) => value % one === 0);
 
-/** Everything but recomputation, where stages are equal, nothing overlaps and a stage is one chunk: the paper's fields. */
+/**
+ * Everything but recomputation, where stages are equal, nothing overlaps and a stage is one chunk: the
+ * paper's fields.
+ */
 function* basesOf(
   job: JobSpec,
   stages: readonly number[],
@@ -48,9 +51,10 @@ function* basesOf(
 }
 
 /**
- * Which plan, and how many of a stage's k layers are recomputed, as an integer program. Of every plan one of n (no layer is), s (some
- * are) and a (all are) may be 1, and y is how many some are. Time is a line over k. So is the memory of each stage from k = 1 on; the
- * first layer needs room for what it makes again, the last one changes what is gathered.
+ * Which plan, and how many of a stage's k layers are recomputed, as an integer program. Of every plan one of
+ * n (no layer is), s (some are) and a (all are) may be 1, and y is how many some are. Time is a line over k.
+ * So is the memory of each stage from k = 1 on; the first layer needs room for what it makes again, the last
+ * one changes what is gathered.
  */
 function programOf(job: JobSpec, bases: readonly Plan[]): string {
   const model = new CostModel(job, profile);

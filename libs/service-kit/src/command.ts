@@ -41,9 +41,10 @@ import { logError, type Logger } from "./logging.ts";
 export type CommandType = Exclude<MessageType, "job.transitioned">;
 
 /**
- * What a handler's work changes, run in one transaction with the inbox row, guarded by the fence. For a stage's command it must move the
- * job on (`transitionJob`, to `failed` for an expected failure); the job's row is locked and in that stage, so that it succeeds.
- * It may run again when the connection is lost: no effects outside the transaction.
+ * What a handler's work changes, run in one transaction with the inbox row, guarded by the fence. For a
+ * stage's command it must move the job on (`transitionJob`, to `failed` for an expected failure); the job's
+ * row is locked and in that stage, so that it succeeds. It may run again when the connection is lost: no
+ * effects outside the transaction.
  */
 export type Effect = (tx: Transaction) => Promise<void>;
 
@@ -51,20 +52,30 @@ export interface CommandContext<T extends CommandType> {
   readonly data: MessageData<T>;
   /** The job, as it was when the work began; only with a stage's command. */
   readonly job: T extends StageCommand ? JobRow : undefined;
-  /** Aborts with a `WorkStoppedError`: the job is being cancelled, the lease was lost, or the service stops. Leave no process behind, then return or throw. */
+  /**
+   * Aborts with a `WorkStoppedError`: the job is being cancelled, the lease was lost, or the service stops.
+   * Leave no process behind, then return or throw.
+   */
   readonly signal: AbortSignal;
   readonly fence: Fence;
   /** Bound to job and trace. */
   readonly log: Logger;
   readonly traceparent: string;
   /**
-   * A short transaction while the work goes on. A holder that was replaced changes nothing (`StaleFenceError`). Repeated while Postgres
-   * is away for a while, so what it does must be idempotent (the repositories' functions are).
+   * A short transaction while the work goes on. A holder that was replaced changes nothing
+   * (`StaleFenceError`). Repeated while Postgres is away for a while, so what it does must be idempotent (the
+   * repositories' functions are).
    */
   fenced<R>(work: (tx: Transaction) => Promise<R>): Promise<R>;
-  /** Before anything is started that must not run twice. @throws StaleFenceError, or the signal's reason, where this holder was replaced or cannot tell. */
+  /**
+   * Before anything is started that must not run twice. @throws StaleFenceError, or the signal's reason,
+   * where this holder was replaced or cannot tell.
+   */
   confirm(): Promise<void>;
-  /** Waits for another resource, for example `hostLease(name)`; kept until released or the work ends, and a part of the fence. `onWait` is told when somebody else has it. */
+  /**
+   * Waits for another resource, for example `hostLease(name)`; kept until released or the work ends, and a
+   * part of the fence. `onWait` is told when somebody else has it.
+   */
   reserve(resource: string, onWait?: () => void): Promise<{ release(): Promise<void> }>;
 }
 
@@ -74,9 +85,15 @@ export interface CommandOptions<T extends CommandType> {
   readonly leaseResource?: (data: MessageData<T>) => string;
   /** Commands worked on at once in this process. Default 1. */
   readonly concurrency?: number;
-  /** Does the work. @returns what it changes. An error that it throws is unexpected: the command is tried again, and ends in the dead letters. */
+  /**
+   * Does the work. @returns what it changes. An error that it throws is unexpected: the command is tried
+   * again, and ends in the dead letters.
+   */
   readonly handler: (context: CommandContext<T>) => Promise<Effect>;
-  /** Whether the work is of no use any more, looked at with every heartbeat; a stage's ends by itself when its job leaves the stage. */
+  /**
+   * Whether the work is of no use any more, looked at with every heartbeat; a stage's ends by itself when its
+   * job leaves the stage.
+   */
   readonly isObsolete?: (data: MessageData<T>) => Promise<boolean>;
   /** Runs with the transition to `cancelled`, after the handler has ended. */
   readonly onCancelled?: (tx: Transaction, data: MessageData<T>) => Promise<void>;
@@ -99,7 +116,10 @@ export interface CommandRuntime {
 }
 
 const BUSY_RETRY_SECONDS = 2;
-/** Events may be late: only states that no stage follows end the work at once; for the rest the heartbeat looks at the table. */
+/**
+ * Events may be late: only states that no stage follows end the work at once; for the rest the heartbeat
+ * looks at the table.
+ */
 const ENDS_WORK: readonly string[] = ["cancelling", "cancelled", "failed"];
 const isStageCommand = (type: MessageType): type is StageCommand =>
   (Object.values(STAGE_COMMANDS) as MessageType[]).includes(type);
@@ -123,8 +143,9 @@ type Begun =
   | { readonly kind: "cancelling"; readonly fence: Fence };
 
 /**
- * Works on the commands of a type with the reliability contract: delivered at least once, in effect once. A message is acknowledged after
- * the transaction of its effect; a lease with a fencing token keeps others away meanwhile, and a silent holder is replaced.
+ * Works on the commands of a type with the reliability contract: delivered at least once, in effect once. A
+ * message is acknowledged after the transaction of its effect; a lease with a fencing token keeps others away
+ * meanwhile, and a silent holder is replaced.
  */
 export function handleCommand<T extends CommandType>(
   runtime: CommandRuntime,

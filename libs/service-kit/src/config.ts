@@ -42,9 +42,10 @@ export const variablePrefix = (service: string): string =>
   `INTERNEVO_${service.toUpperCase().replaceAll("-", "_")}_`;
 
 /**
- * Reads a service's configuration: the schema's properties are the names of environment variables. Texts become numbers and booleans where
- * the schema says so; an empty variable counts as absent.
- * @throws ProblemError `bad-request`: a missing or wrong variable, or an unknown one with the service's prefix, by name, value and remedy.
+ * Reads a service's configuration: the schema's properties are the names of environment variables. Texts
+ * become numbers and booleans where the schema says so; an empty variable counts as absent.
+ * @throws ProblemError `bad-request`: a missing or wrong variable, or an unknown one with the service's
+ * prefix, by name, value and remedy.
  */
 export function readConfig<S extends TObject>(
   service: string,

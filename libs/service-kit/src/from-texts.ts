@@ -3,7 +3,10 @@ import type { TObject, TSchema } from "typebox";
 const typeOf = (schema: TSchema | undefined): unknown =>
   (schema as { readonly type?: unknown } | undefined)?.type;
 
-/** A text as the type that a schema says; a text that is not exactly one stays a text, for the schema to refuse. */
+/**
+ * A text as the type that a schema says; a text that is not exactly one stays a text, for the schema to
+ * refuse.
+ */
 function fromText(schema: TSchema | undefined, text: string): unknown {
   switch (typeOf(schema)) {
     case "integer":
@@ -17,7 +20,10 @@ function fromText(schema: TSchema | undefined, text: string): unknown {
   }
 }
 
-/** Values that arrive as texts (an environment's, a query's) as the types that the schema's properties say. Nothing is rounded, and nothing is guessed. */
+/**
+ * Values that arrive as texts (an environment's, a query's) as the types that the schema's properties say.
+ * Nothing is rounded, and nothing is guessed.
+ */
 export const fromTexts = (
   schema: TObject,
   texts: Readonly<Record<string, unknown>>,

@@ -21,7 +21,10 @@ export class WorkStoppedError extends Error {
 export interface LeaseKeeper {
   /** All leases held: the first is the work's own. */
   readonly fences: readonly Fence[];
-  /** Waits until nobody alive holds the resource, takes it, and keeps it; `onWait` is told once, when somebody else has it. Rejects with the signal's reason. */
+  /**
+   * Waits until nobody alive holds the resource, takes it, and keeps it; `onWait` is told once, when somebody
+   * else has it. Rejects with the signal's reason.
+   */
   reserve(resource: string, onWait?: () => void): Promise<Fence>;
   release(fence: Fence): Promise<void>;
   /** Ends the heartbeat and gives everything back; errors are left to the leases' expiry. */
@@ -46,7 +49,10 @@ const within = <T>(seconds: number, work: Promise<T>): Promise<T | undefined> =>
   );
 };
 
-/** Keeps leases alive while work goes on, and stops the work when one is lost or cannot be confirmed for as long as it lives. */
+/**
+ * Keeps leases alive while work goes on, and stops the work when one is lost or cannot be confirmed for as
+ * long as it lives.
+ */
 export function keepLeases(options: LeaseKeeperOptions): LeaseKeeper {
   const { database, holder, stop } = options;
   const ttlSeconds = options.ttlSeconds ?? LEASE_TTL_SECONDS;
@@ -72,7 +78,8 @@ export function keepLeases(options: LeaseKeeperOptions): LeaseKeeper {
     } catch {
       // Postgres may be back before the lease is over.
     }
-    // Somebody else may hold it by now. A process that was only paused is safe: its renewal above was answered.
+    // Somebody else may hold it by now. A process that was only paused is safe: its renewal above was
+    // answered.
     if (performance.now() - confirmedAt > ttlSeconds * 1000) stop.abort(new WorkStoppedError("lease-lost"));
   }
 

@@ -23,7 +23,10 @@ function shortened(value: unknown, depth = 0): unknown {
   );
 }
 
-/** One line, whatever its texts hold: bounded, still JSON, and without anything that a terminal or a reader of lines obeys. */
+/**
+ * One line, whatever its texts hold: bounded, still JSON, and without anything that a terminal or a reader of
+ * lines obeys.
+ */
 function plainLine(line: string): string {
   const text = line.endsWith("\n") ? line.slice(0, -1) : line;
   const plain = printable(text);

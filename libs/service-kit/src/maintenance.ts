@@ -15,7 +15,9 @@ const RECONCILE_SECONDS = 4;
 const PRUNE_SECONDS = 3600;
 const BATCH = 50;
 
-/** Publishes the outbox: at once when a row is committed, else every two seconds. Any number of processes may. */
+/**
+ * Publishes the outbox: at once when a row is committed, else every two seconds. Any number of processes may.
+ */
 export async function runRelay(runtime: CommandRuntime): Promise<void> {
   const { database, bus, shutdown, log, metrics } = runtime;
   let news = new AbortController();
@@ -39,7 +41,10 @@ export async function runRelay(runtime: CommandRuntime): Promise<void> {
   shutdown.removeEventListener("abort", onShutdown);
 }
 
-/** Puts right what crashes have left, and forgets what is old. A lease that is left to expire lets one process at a time do it. */
+/**
+ * Puts right what crashes have left, and forgets what is old. A lease that is left to expire lets one process
+ * at a time do it.
+ */
 export async function runReconciler(runtime: CommandRuntime): Promise<void> {
   const { database, bus, shutdown, log, metrics, holder } = runtime;
   while (!shutdown.aborted) {

@@ -48,7 +48,10 @@ export interface StartOptions {
 export interface RunningService {
   readonly healthUrl: string;
   readonly announced: Readonly<Record<string, string | number>>;
-  /** Stops: no more messages, handlers abort and give their leases back, connections close. Bounded; safe to call again. */
+  /**
+   * Stops: no more messages, handlers abort and give their leases back, connections close. Bounded; safe to
+   * call again.
+   */
   stop(): Promise<void>;
 }
 
@@ -82,7 +85,8 @@ async function connectWithPatience(log: Logger, connect: () => Promise<Bus>): Pr
 }
 
 /**
- * Starts a service in this process: configuration, log, migrations, database, broker, relay, health server, then its own `start`.
+ * Starts a service in this process: configuration, log, migrations, database, broker, relay, health server,
+ * then its own `start`.
  * @throws ProblemError when the configuration is wrong or a server cannot be reached.
  */
 export async function startService<S extends TObject>(
@@ -205,8 +209,9 @@ export async function startService<S extends TObject>(
 }
 
 /**
- * The whole life of a service's process: starts it with the environment, stops it at SIGTERM or SIGINT, exits with 0; with 2 when the
- * configuration is wrong, with 1 when it cannot start. An error that nobody caught is logged and ends the process: its supervisor starts it again.
+ * The whole life of a service's process: starts it with the environment, stops it at SIGTERM or SIGINT, exits
+ * with 0; with 2 when the configuration is wrong, with 1 when it cannot start. An error that nobody caught is
+ * logged and ends the process: its supervisor starts it again.
  */
 export async function runService<S extends TObject>(definition: ServiceDefinition<S>): Promise<void> {
   const fallbackLog = createLogger(definition.name, "info");

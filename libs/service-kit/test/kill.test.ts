@@ -17,7 +17,10 @@ import {
 } from "@internevo/store";
 import { eventually } from "./support.ts";
 
-/** Real servers and a real worker process of this file's own, each killed with -9 while a command is being handled. */
+/**
+ * Real servers and a real worker process of this file's own, each killed with -9 while a command is being
+ * handled.
+ */
 let dataDirectory: string;
 let stack: LocalStack;
 let database: Database;

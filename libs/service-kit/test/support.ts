@@ -27,7 +27,10 @@ export const startTestService = (
     },
   );
 
-/** Looks again and again until something is true, because what happens is told by another process. @throws after `seconds`. */
+/**
+ * Looks again and again until something is true, because what happens is told by another process. @throws
+ * after `seconds`.
+ */
 export async function eventually(
   what: string,
   check: () => Promise<boolean> | boolean,

@@ -2,7 +2,10 @@ import { Type } from "typebox";
 import { appendJobEvent, transitionJob } from "@internevo/store";
 import { runService } from "../src/index.ts";
 
-/** A service for tests that kill it: works on a job for as long as its seed says, in seconds, and then moves it on. */
+/**
+ * A service for tests that kill it: works on a job for as long as its seed says, in seconds, and then moves
+ * it on.
+ */
 await runService({
   name: "worker",
   configSchema: Type.Object({}),

@@ -22,10 +22,11 @@ export interface MlpTraceResult {
 }
 
 /**
- * The forward pass of recomputed MLP layers through a caching allocator (paper, appendix "Defragmentation", its figure of the
- * 65B model at 256K): gate and up are requested, then their product; gate and up end; the output is requested, which
- * lands in one of the freed segments and stays; the product ends.
- * @param consolidateEvery outputs of this many layers are one block, requested when the first of them is needed (the
+ * The forward pass of recomputed MLP layers through a caching allocator (paper, appendix "Defragmentation",
+ * its figure of the 65B model at 256K): gate and up are requested, then their product; gate and up end; the
+ * output is requested, which lands in one of the freed segments and stays; the product ends.
+ * @param consolidateEvery outputs of this many layers are one block, requested when the first of them is
+ * needed (the
  *   paper's "memory consolidation in advance" takes 3); 1 for none.
  */
 export function mlpForwardTrace(

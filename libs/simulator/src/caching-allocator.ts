@@ -101,8 +101,9 @@ export class CachingAllocator {
   }
 
   /**
-   * The smallest free block that is large enough (of equals the one at the lowest address), split where enough is left; else a
-   * new segment; else, after all wholly free segments went back to the device, a new segment once more.
+   * The smallest free block that is large enough (of equals the one at the lowest address), split where
+   * enough is left; else a new segment; else, after all wholly free segments went back to the device, a new
+   * segment once more.
    * @throws OutOfDeviceMemory
    */
   allocate(requestedBytes: number): Allocation {

@@ -41,9 +41,10 @@ interface Lane {
 }
 
 /**
- * Runs tasks on the lanes of every stage. A task starts when it is first in its lane and what it waits for has ended. While
- * computation and communication run together on a stage both are R times slower (OPro's, of this communication beside such
- * computation), so that c beside m takes max + (R − 1)·min, as in the closed form; two collectives on one link share it.
+ * Runs tasks on the lanes of every stage. A task starts when it is first in its lane and what it waits for
+ * has ended. While computation and communication run together on a stage both are R times slower (OPro's, of
+ * this communication beside such computation), so that c beside m takes max + (R − 1)·min, as in the closed
+ * form; two collectives on one link share it.
  * @throws Error when tasks wait for one another in a circle.
  */
 export function runLanes(tasks: readonly Task[]): Span[] {

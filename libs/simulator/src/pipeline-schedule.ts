@@ -6,7 +6,10 @@ export interface PipelineOperation {
   readonly chunk: number;
 }
 
-/** The k-th forward or backward of a stage: `stages` micro-batches through one chunk, then the same through the next. */
+/**
+ * The k-th forward or backward of a stage: `stages` micro-batches through one chunk, then the same through
+ * the next.
+ */
 function kth(pass: PipelineOperation["pass"], k: number, stages: number, chunks: number): PipelineOperation {
   if (chunks === 1) return { pass, microBatch: k, chunk: 0 };
   const chunk = Math.floor((k % (stages * chunks)) / stages);
@@ -18,9 +21,9 @@ function kth(pass: PipelineOperation["pass"], k: number, stages: number, chunks:
 }
 
 /**
- * 1F1B, interleaved over `chunks` virtual stages a rank when that is more than 1: the executor's order of work
- * (native/src/trainer/pipeline_schedule.cpp), after Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
- * Clusters Using Megatron-LM", section 2.2.
+ * 1F1B, interleaved over `chunks` virtual stages a rank when that is more than 1: the executor's order of
+ * work (native/src/trainer/pipeline_schedule.cpp), after Narayanan et al., "Efficient Large-Scale Language
+ * Model Training on GPU Clusters Using Megatron-LM", section 2.2.
  * @throws RangeError when chunks > 1 and microBatches is no multiple of stages.
  */
 export function pipelineSchedule(

@@ -228,13 +228,14 @@ describe("a simulated step", () => {
 
   it("hides gathers of what is next behind what is in use, but not the first", () => {
     expect(seconds({ layer: sharded, head, microBatches: 1 })).toBeCloseTo(8 * 3 + 1 + 8 * 0.5 * 3 + 0.5, 9);
-    // The first gather of the forward pass and the last scatter have nothing to hide behind; in a pool of two modules the head's has
-    // room when the last but one is done with, and only the last beside it.
+    // The first gather of the forward pass and the last scatter have nothing to hide behind; in a pool of two
+    // modules the head's has room when the last but one is done with, and only the last beside it.
     expect(seconds({ layer: sharded, head, microBatches: 1, overlap: modules })).toBeCloseTo(
       8 * 3 + 1 + 0.125 + 0.125 + 0.25,
       9,
     );
-    // By blocks the gradients of two units are reduced together; of a whole layer the first unit is used when it is there.
+    // By blocks the gradients of two units are reduced together; of a whole layer the first unit is used when
+    // it is there.
     expect(
       seconds({
         layer: sharded,

@@ -117,7 +117,10 @@ export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(pl
   };
 }
 
-/** One step of a plan, event by event: the second estimator beside the closed form, with the timeline of every stage. */
+/**
+ * One step of a plan, event by event: the second estimator beside the closed form, with the timeline of every
+ * stage.
+ */
 export function simulateStep(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(plan)): SimulatedStep {
   const spans = runLanes(stepProgram(stepWork(costs, plan, chunks)));
   const stepTimeSeconds = spans.reduce((latest, { endSeconds }) => Math.max(latest, endSeconds), 0);

@@ -212,7 +212,10 @@ export class StageProgram {
     this.#exchange(exposedSeconds / 2, place);
   }
 
-  /** Collectives of the sequence or the tensor ranks: by the computing thread, beside what is on the communication lane. */
+  /**
+   * Collectives of the sequence or the tensor ranks: by the computing thread, beside what is on the
+   * communication lane.
+   */
   #exchange(seconds: number, place: Place): void {
     this.#inline("sequence communication", seconds, place, { exposed: true, link: this.#work.sequenceLink });
   }

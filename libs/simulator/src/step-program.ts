@@ -15,7 +15,8 @@ export function stepProgram(work: StepWork): Task[] {
   /** Messages that have been sent, by receiver. */
   const messages = new Map<string, number>();
   const virtualStages = stages * chunks;
-  // Tasks are listed when their messages are: every stage goes on until it waits for one that is not on its way.
+  // Tasks are listed when their messages are: every stage goes on until it waits for one that is not on its
+  // way.
   for (let moved = true; moved;) {
     moved = false;
     for (const [stage, program] of programs.entries()) {

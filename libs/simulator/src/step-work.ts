@@ -4,16 +4,25 @@ import type { Plan } from "@internevo/domain";
 /** Inside a node, or between nodes. */
 export type Link = "intra-node" | "inter-node";
 
-/** Of the units of a layer in the order of the forward pass: norm and q, k, v; attention output; norm, gate and up; MLP output. */
+/**
+ * Of the units of a layer in the order of the forward pass: norm and q, k, v; attention output; norm, gate
+ * and up; MLP output.
+ */
 export type ByModule = readonly [number, number, number, number];
 
-/** Seconds alone of what a layer does for one micro-batch on one rank, by the unit whose parameters are in use; attention apart. */
+/**
+ * Seconds alone of what a layer does for one micro-batch on one rank, by the unit whose parameters are in
+ * use; attention apart.
+ */
 export interface LayerWork {
   readonly forward: ByModule;
   readonly forwardAttentionSeconds: number;
   readonly backward: ByModule;
   readonly backwardAttentionSeconds: number;
-  /** Exposed collectives of sequence or tensor parallelism inside a pass: half of them before attention, half after it. */
+  /**
+   * Exposed collectives of sequence or tensor parallelism inside a pass: half of them before attention, half
+   * after it.
+   */
   readonly forwardExposedSeconds: number;
   readonly backwardExposedSeconds: number;
   /** What the backward pass makes again of a layer that is recomputed. */
@@ -70,11 +79,17 @@ export interface StepWork {
   /** Gradients that several slices of the model hold alike. */
   readonly shareOnceSeconds: number;
   readonly updateSeconds: number;
-  /** What ranks wait for one another when they meet before every unit, or before every layer, as a part of what they compute there. */
+  /**
+   * What ranks wait for one another when they meet before every unit, or before every layer, as a part of
+   * what they compute there.
+   */
   readonly unitWaits: number;
   readonly layerWaits: number;
   readonly slowdowns: StepSlowdowns;
-  /** Links that the collectives of the sequence or tensor ranks, and those of the sharding, go through: what goes through one at a time shares it. */
+  /**
+   * Links that the collectives of the sequence or tensor ranks, and those of the sharding, go through: what
+   * goes through one at a time shares it.
+   */
   readonly sequenceLink: Link;
   readonly shardLink: Link;
   readonly overlap: Pick<Plan, "forwardOverlap" | "backwardOverlap">;

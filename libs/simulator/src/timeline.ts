@@ -25,7 +25,9 @@ export interface Trace {
   readonly traceEvents: readonly TraceEvent[];
 }
 
-/** A simulated step in the form of the measured timeline: pid = the first rank of each stage, tid = 1 + lane. */
+/**
+ * A simulated step in the form of the measured timeline: pid = the first rank of each stage, tid = 1 + lane.
+ */
 export function toTrace(spans: readonly Span[], ranksPerStage: number): Trace {
   const stages = [...new Set(spans.map(({ task }) => task.stage))].sort((a, b) => a - b);
   const names = stages.flatMap((stage): TraceEvent[] => {
@@ -70,8 +72,8 @@ export interface MeasuredEvent {
 }
 
 /**
- * A measured timeline and a simulated step in one trace: processes of the simulation come after those that were measured, and the simulated step
- * is laid over every measured step.
+ * A measured timeline and a simulated step in one trace: processes of the simulation come after those that
+ * were measured, and the simulated step is laid over every measured step.
  * @param stepStarts microseconds at which the measured steps begin.
  */
 export function overlayTraces(

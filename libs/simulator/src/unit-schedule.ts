@@ -1,7 +1,9 @@
 import type { PipelineOperation } from "./pipeline-schedule.ts";
 import type { StepWork } from "./step-work.ts";
 
-/** A unit of the model: what is gathered and reduced as one. `module` counts in the order of the forward pass. */
+/**
+ * A unit of the model: what is gathered and reduced as one. `module` counts in the order of the forward pass.
+ */
 export type Unit =
   | { readonly kind: "embedding" | "head" }
   | { readonly kind: "layer"; readonly layer: number; readonly module: number };
@@ -76,7 +78,10 @@ export const hasHead = (
 const elementsOf = (work: StepWork, unit: Unit): number =>
   unit.kind === "layer" ? (work.layer.elements[unit.module] as number) : work[unit.kind].elements;
 
-/** Memory is used in turns: what is the last before each that must be done with, if so many of the following may be there at a time. */
+/**
+ * Memory is used in turns: what is the last before each that must be done with, if so many of the following
+ * may be there at a time.
+ */
 function windows(sizes: readonly number[], capacity: number): number[] {
   let first = 0;
   let sum = 0;
@@ -134,9 +139,10 @@ const isSame = (a: Unit, b: Unit): boolean =>
   (a.kind !== "layer" || (b.kind === "layer" && a.layer === b.layer && a.module === b.module));
 
 /**
- * What a stage gathers and reduces in a step (native/src/trainer/gather_schedule.h). The pool has room for two of the largest group where a
- * pass gathers ahead, else for one; so has the staging of gradients where reductions run beside the backward pass. Gathers go as far
- * ahead as there is room, and let those reductions pass whose memory is needed first.
+ * What a stage gathers and reduces in a step (native/src/trainer/gather_schedule.h). The pool has room for
+ * two of the largest group where a pass gathers ahead, else for one; so has the staging of gradients where
+ * reductions run beside the backward pass. Gathers go as far ahead as there is room, and let those reductions
+ * pass whose memory is needed first.
  */
 export function unitSchedule(
   work: StepWork,

@@ -21,8 +21,8 @@ export const clusterRunDirectory = (dataDirectory: string, clusterName: string):
 export type LaunchStage = "profile" | "trials" | "run";
 
 /**
- * The run directory of a launch. Where a scheduler starts ranks they outlive their supervisor, so that they belong to their job and stage;
- * all others belong to the cluster.
+ * The run directory of a launch. Where a scheduler starts ranks they outlive their supervisor, so that they
+ * belong to their job and stage; all others belong to the cluster.
  * @param owner the job, or whatever else is launched for.
  */
 export const launchDirectory = (
@@ -41,7 +41,10 @@ export const jobsDirectory = (dataDirectory: string): string => join(dataDirecto
 export const jobDirectory = (dataDirectory: string, jobId: string): string =>
   join(jobsDirectory(dataDirectory), jobId);
 
-/** Where jobs may name weights: where they may name data, and among the checkpoints of this installation's own jobs. */
+/**
+ * Where jobs may name weights: where they may name data, and among the checkpoints of this installation's own
+ * jobs.
+ */
 export const weightsRoots = (dataRoots: DataRoots, dataDirectory: string | undefined): DataRoots =>
   dataRoots === null || dataDirectory === undefined
     ? dataRoots

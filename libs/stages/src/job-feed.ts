@@ -14,8 +14,8 @@ export interface JobFeedOptions {
 }
 
 /**
- * Tells people how a stage goes on, without a transaction for every word: lines of log gather for a moment, and of progress only
- * the newest is told.
+ * Tells people how a stage goes on, without a transaction for every word: lines of log gather for a moment,
+ * and of progress only the newest is told.
  */
 export class JobFeed {
   readonly #options: Required<JobFeedOptions>;

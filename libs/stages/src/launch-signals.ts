@@ -1,7 +1,10 @@
 import { schedulerOf, type Cluster } from "@internevo/domain";
 import { WorkStoppedError } from "@internevo/service-kit";
 
-/** Whether the ranks of stopped work go on by themselves, for the next supervisor to find: work that a scheduler runs and nobody has cancelled. */
+/**
+ * Whether the ranks of stopped work go on by themselves, for the next supervisor to find: work that a
+ * scheduler runs and nobody has cancelled.
+ */
 export const goesOn = (cluster: Pick<Cluster, "launcher">, signal: AbortSignal): boolean =>
   schedulerOf(cluster) !== null &&
   signal.reason instanceof WorkStoppedError &&

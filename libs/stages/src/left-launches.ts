@@ -18,7 +18,8 @@ async function namesIn(directory: string): Promise<string[]> {
 }
 
 /**
- * Ends what jobs that are over still have with schedulers: a job can be cancelled while no supervisor looks after its ranks.
+ * Ends what jobs that are over still have with schedulers: a job can be cancelled while no supervisor looks
+ * after its ranks.
  * @returns the run directories that were cleared.
  */
 export async function endLaunchesOfEndedJobs(database: Database, dataDirectory: string): Promise<string[]> {

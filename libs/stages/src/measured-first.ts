@@ -21,7 +21,10 @@ const isComparable = (profile: Profile, digest: string, threadsPerRank: number):
   profile.provenance.versions[PROBE_VERSION] === digest &&
   profile.provenance.versions[THREADS_VERSION] === String(threadsPerRank);
 
-/** The newest profile of a cluster that new jobs use: fresh, and of this probe. @throws an error of the file system where the probe is not built. */
+/**
+ * The newest profile of a cluster that new jobs use: fresh, and of this probe. @throws an error of the file
+ * system where the probe is not built.
+ */
 export async function freshProfile(
   database: Database,
   { cluster }: Pick<JobSpec, "cluster">,
@@ -35,7 +38,8 @@ export async function freshProfile(
 
 /**
  * What a job would measure first if it were submitted now.
- * @returns undefined where that is not known: the programs are not built on this machine, or the cluster is very large.
+ * @returns undefined where that is not known: the programs are not built on this machine, or the cluster is
+ * very large.
  */
 export async function measuredFirst(
   database: Database,

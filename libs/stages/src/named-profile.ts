@@ -11,9 +11,11 @@ export interface NamedProfile {
 const MOST_LISTED = 10;
 
 /**
- * The profile of that name: a shipped one, or a stored one by its id, its name, or its cluster's, of which it is the newest. Never a file:
- * whoever may name a profile would otherwise learn what lies on the services' machine.
- * @throws ProblemError `profile-missing`, the same for every name that is none, and where profiles of several clusters are called so.
+ * The profile of that name: a shipped one, or a stored one by its id, its name, or its cluster's, of which it
+ * is the newest. Never a file: whoever may name a profile would otherwise learn what lies on the services'
+ * machine.
+ * @throws ProblemError `profile-missing`, the same for every name that is none, and where profiles of several
+ * clusters are called so.
  */
 export async function namedProfile(db: Queryable, name: string, field: string): Promise<NamedProfile> {
   const shipped = findShippedProfile(name);

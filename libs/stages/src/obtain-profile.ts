@@ -82,11 +82,13 @@ async function given(database: Database, name: string): Promise<ObtainedProfile>
 }
 
 /**
- * A profile that holds what the planner needs for a job: the one that the job names, a stored one that is fresh, of this probe and
- * complete, or a new measurement under the cluster's lease. A fresh one that lacks some shapes is completed: only those are
- * measured, and the whole is as old as its oldest part. A fresh one that is noisy is not as good as a quiet one: the noisy points that the job needs
- * are measured again. A job that asks for it measures everything again.
- * @throws ProblemError for a named profile that is missing, or a probe that is not built; the signal's reason.
+ * A profile that holds what the planner needs for a job: the one that the job names, a stored one that is
+ * fresh, of this probe and complete, or a new measurement under the cluster's lease. A fresh one that lacks
+ * some shapes is completed: only those are measured, and the whole is as old as its oldest part. A fresh one
+ * that is noisy is not as good as a quiet one: the noisy points that the job needs are measured again. A job
+ * that asks for it measures everything again.
+ * @throws ProblemError for a named profile that is missing, or a probe that is not built; the signal's
+ * reason.
  */
 export async function obtainProfile(options: ObtainProfileOptions): Promise<ObtainProfileOutcome> {
   const { settings, database, spec } = options;

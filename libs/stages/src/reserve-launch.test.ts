@@ -173,7 +173,10 @@ describe("what another installation does on this machine", () => {
 });
 
 describe("ranks that a killed holder left", () => {
-  /** A process that carries a run's marker, and the record that a killed supervisor of a cluster would have left of it. */
+  /**
+   * A process that carries a run's marker, and the record that a killed supervisor of a cluster would have
+   * left of it.
+   */
   async function left(
     name: string,
     hosts: string[] | undefined,

@@ -35,10 +35,11 @@ export interface LaunchReservationOptions {
 }
 
 /**
- * Takes what ranks are about to run on: every host of the cluster. Two clusters that share a host never measure or train at once, whatever
- * they are called: each would spoil the other's figures. Where a scheduler shares the nodes out,
- * a job only keeps its own launches apart. On this machine other installations are waited for as well: what they measure and what is measured here would both be spoilt.
- * Ranks that a killed holder left on these hosts are ended, whichever cluster's they were.
+ * Takes what ranks are about to run on: every host of the cluster. Two clusters that share a host never
+ * measure or train at once, whatever they are called: each would spoil the other's figures. Where a scheduler
+ * shares the nodes out, a job only keeps its own launches apart. On this machine other installations are
+ * waited for as well: what they measure and what is measured here would both be spoilt. Ranks that a killed
+ * holder left on these hosts are ended, whichever cluster's they were.
  * @throws ProblemError for a cluster that the installation does not know; what `reserve` and `confirm` threw.
  */
 export async function reserveLaunch(

@@ -4,8 +4,8 @@ import type { Failure } from "@internevo/domain";
 export const LOST_RANK_RETRIES = 2;
 
 /**
- * Starts ranks again when one of them was ended from outside (a signal, a node that went): that says nothing about the plan or
- * the cluster that is being measured. Every other failure is an answer.
+ * Starts ranks again when one of them was ended from outside (a signal, a node that went): that says nothing
+ * about the plan or the cluster that is being measured. Every other failure is an answer.
  */
 export async function retryLostRanks<R>(
   launch: () => Promise<R>,

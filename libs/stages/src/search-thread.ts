@@ -14,7 +14,9 @@ export type SearchAnswer =
   | { readonly error: unknown }
   | { readonly done: number; readonly total: number };
 
-/** Seconds that a thread without work is kept, because a new one has everything to load and nothing compiled. */
+/**
+ * Seconds that a thread without work is kept, because a new one has everything to load and nothing compiled.
+ */
 const IDLE_SECONDS = 60;
 
 interface Idle {

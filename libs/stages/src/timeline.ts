@@ -4,7 +4,10 @@ import type { TrainerConfig } from "@internevo/contracts";
 import type { Timeline } from "@internevo/domain";
 import { timelinePath } from "./directories.ts";
 
-/** What the trainer is told of a timeline that a job asks for; undefined where it asks for none. The directory is made. */
+/**
+ * What the trainer is told of a timeline that a job asks for; undefined where it asks for none. The directory
+ * is made.
+ */
 export async function recordTimeline(
   dataDirectory: string,
   jobId: string,

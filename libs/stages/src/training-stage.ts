@@ -45,7 +45,10 @@ export const trainingSettings = (config: Static<TObject<typeof nativeConfig>>): 
   mostOthersPercent: config.INTERNEVO_MOST_OTHERS_PERCENT,
 });
 
-/** What every start of the trainer needs. @throws ProblemError for data that cannot be trained on, or a trainer that is not built. */
+/**
+ * What every start of the trainer needs. @throws ProblemError for data that cannot be trained on, or a
+ * trainer that is not built.
+ */
 export async function prepareTraining(settings: TrainingSettings, spec: JobSpec): Promise<Dataset> {
   await assertProgram(settings.trainer);
   if (spec.data === null)
@@ -67,7 +70,10 @@ export async function prepareTraining(settings: TrainingSettings, spec: JobSpec)
   return dataset;
 }
 
-/** Runs a stage with its feed, which is closed whatever happens. An expected error is the job's failure; others are thrown. */
+/**
+ * Runs a stage with its feed, which is closed whatever happens. An expected error is the job's failure;
+ * others are thrown.
+ */
 export async function withStageFeed<T extends CommandType>(
   context: CommandContext<T> & { readonly data: { readonly jobId: string } },
   stage: StageState,

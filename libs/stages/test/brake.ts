@@ -6,7 +6,10 @@ const ROOT = join(import.meta.dirname, "..", "..", "..");
 const GATES = ["first", "second"] as const;
 export type Gate = (typeof GATES)[number];
 
-/** Holds ranks back from a place that a test chooses, however fast the machine is: a pipe that nobody empties stops them. */
+/**
+ * Holds ranks back from a place that a test chooses, however fast the machine is: a pipe that nobody empties
+ * stops them.
+ */
 export interface Brake {
   /** Lines that a rank says before each gate; behind it, a pipe holds some hundred more. */
   readonly lines: number;
@@ -21,7 +24,8 @@ export interface Brake {
 }
 
 /**
- * @param kind `slow`: a line now and then still passes, so that a rank can say why it ends; `hold`: none, for as long as it takes, and the ranks'
+ * @param kind `slow`: a line now and then still passes, so that a rank can say why it ends; `hold`: none, for
+ * as long as it takes, and the ranks'
  *   own watchdog must be off.
  */
 export function createBrake(lines: number, kind: "slow" | "hold" = "slow"): Brake {

@@ -52,7 +52,8 @@ const recordOfToken = (
 });
 
 /**
- * Makes a token. @param made.validForSeconds null: until it is revoked. @returns the token, which is stored nowhere, and what is stored of it.
+ * Makes a token. @param made.validForSeconds null: until it is revoked. @returns the token, which is stored
+ * nowhere, and what is stored of it.
  * @throws ProblemError `conflict` when a token of that name is valid.
  */
 export async function createToken(
@@ -129,7 +130,9 @@ export async function findTokenOwner(db: Queryable, token: string): Promise<Toke
   return row;
 }
 
-/** {@link findTokenOwner} of many tokens by one query. @returns the owners of those that are valid, by token. */
+/**
+ * {@link findTokenOwner} of many tokens by one query. @returns the owners of those that are valid, by token.
+ */
 export async function findTokenOwners(
   db: Queryable,
   tokens: readonly string[],
@@ -162,7 +165,8 @@ export async function countAdminTokens(db: Queryable): Promise<number> {
 
 /**
  * Revokes a token; its name is free again. Call it inside a transaction.
- * @throws ProblemError `not-found`; `conflict` for the last valid admin token, without which nobody could make another.
+ * @throws ProblemError `not-found`; `conflict` for the last valid admin token, without which nobody could
+ * make another.
  */
 export async function revokeToken(tx: Queryable, id: string): Promise<void> {
   const none = new ProblemError("not-found", `there is no token ${id}`, [
@@ -216,7 +220,10 @@ export interface AuditLimits {
 
 const AUDIT_BATCH = 10_000;
 
-/** Forgets what is older than so many days, and the oldest rows beyond so many. In small statements: each has the time that a statement may take. */
+/**
+ * Forgets what is older than so many days, and the oldest rows beyond so many. In small statements: each has
+ * the time that a statement may take.
+ */
 export async function pruneAuditLog(db: Queryable, { days, rows }: AuditLimits): Promise<void> {
   const oldest = sql`(select ${auditLog.id} from ${auditLog} where ${auditLog.at} < clock_timestamp() - make_interval(days => ${days}) or ${auditLog.id} <= (select ${auditLog.id} from ${auditLog} order by ${auditLog.id} desc offset ${rows} limit 1) order by ${auditLog.id} limit ${AUDIT_BATCH})`;
   for (let deleted = AUDIT_BATCH; deleted === AUDIT_BATCH;)
@@ -244,8 +251,8 @@ export interface KeyedRequest {
 }
 
 /**
- * Claims an `Idempotency-Key` in the transaction of the request's effect: a second request with it waits here, then gets the first one's
- * answer. Roll back, and the key is free again.
+ * Claims an `Idempotency-Key` in the transaction of the request's effect: a second request with it waits
+ * here, then gets the first one's answer. Roll back, and the key is free again.
  */
 export async function claimIdempotencyKey(tx: Queryable, request: KeyedRequest): Promise<KeyClaim> {
   const { actor, key, text } = request;

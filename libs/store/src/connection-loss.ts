@@ -61,8 +61,8 @@ export function pause(milliseconds: number, signal?: AbortSignal): Promise<void>
 }
 
 /**
- * Repeats a whole transaction when the connection was lost. Only for work that is idempotent as a whole: after a lost commit
- * nobody knows whether it happened.
+ * Repeats a whole transaction when the connection was lost. Only for work that is idempotent as a whole:
+ * after a lost commit nobody knows whether it happened.
  * @throws the last error, when the time is over, the signal aborted, or it is another kind of error.
  */
 export async function withRetryOnConnectionLoss<T>(

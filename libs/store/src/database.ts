@@ -50,7 +50,8 @@ export function openDatabase(options: DatabaseOptions): Database {
     statement_timeout: 30_000,
     idle_in_transaction_session_timeout: 30_000,
   });
-  // Without these listeners a killed Postgres ends the process: idle clients report to the pool, those in use to themselves.
+  // Without these listeners a killed Postgres ends the process: idle clients report to the pool, those in use
+  // to themselves.
   pool.on("error", onConnectionError);
   pool.on("connect", (client) => client.on("error", onConnectionError));
   const db = drizzle(pool, { schema });

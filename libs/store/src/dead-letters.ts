@@ -114,7 +114,8 @@ async function resolve(
 
 /**
  * Sends a dead letter's message again, as a new one.
- * @throws ProblemError `not-found`; `conflict` when it was resolved before, cannot be read as a message, or its job has ended (terminal states stay terminal).
+ * @throws ProblemError `not-found`; `conflict` when it was resolved before, cannot be read as a message, or
+ * its job has ended (terminal states stay terminal).
  */
 export async function replayDeadLetter(tx: Transaction, id: string, by: string): Promise<DeadLetter> {
   const row = await lockOpenLetter(tx, id);

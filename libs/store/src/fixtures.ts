@@ -8,7 +8,10 @@ import {
   type StepMetric,
 } from "@internevo/domain";
 
-/** Documents for the tests of this package and of those above it: shapes as the schemas want them, figures without a meaning. */
+/**
+ * Documents for the tests of this package and of those above it: shapes as the schemas want them, figures
+ * without a meaning.
+ */
 export const exampleSpec = (name = "example"): JobSpec =>
   resolveJob({
     name,

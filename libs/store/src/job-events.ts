@@ -76,7 +76,8 @@ export interface SubscriptionOptions {
 }
 
 /**
- * Follows a job's events from the table: never loses one, never gives one twice, and goes on after Postgres was away.
+ * Follows a job's events from the table: never loses one, never gives one twice, and goes on after Postgres
+ * was away.
  * @param afterId the last event that was seen (`Last-Event-ID`); 0 for all.
  */
 export async function* subscribeJobEvents(

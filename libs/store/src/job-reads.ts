@@ -14,7 +14,8 @@ const lastMetric = (column: "step" | "loss") =>
   sql`(select ${sql.raw(`m.${column}`)} from ${stepMetrics} m join ${runs} r on r.id = m.run_id where r.job_id = ${jobs.id} order by m.step desc limit 1)`;
 const countTrials = (ended: boolean) =>
   sql`(select count(*) from ${trials} t where t.job_id = ${jobs.id} ${sql.raw(ended ? "and t.state in ('succeeded', 'failed')" : "")})`;
-// One level down, as above: at the top of a selection drizzle drops the table from `jobs.id`, which would then be the trial's id.
+// One level down, as above: at the top of a selection drizzle drops the table from `jobs.id`, which would
+// then be the trial's id.
 const trialCount = (ended: boolean) => sql<number>`coalesce(${countTrials(ended)}, 0)`.mapWith(Number);
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
@@ -23,7 +24,9 @@ interface LastProgress {
   readonly at: string;
   readonly data: Readonly<Record<string, unknown>>;
 }
-/** What a job's stage said last of how far it is: one look into an index that holds nothing but such words. */
+/**
+ * What a job's stage said last of how far it is: one look into an index that holds nothing but such words.
+ */
 const lastProgressEvent = sql`(select jsonb_build_object('at', e.at, 'data', e.data) from ${jobEvents} e where e.job_id = ${jobs.id} and e.type = 'progress' order by e.id desc limit 1)`;
 const lastProgress = sql<StageProgress | null>`${lastProgressEvent}`.mapWith(
   ({ at, data }: LastProgress): StageProgress => ({

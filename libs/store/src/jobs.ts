@@ -38,8 +38,9 @@ export function stageOf(command: StageCommand): StageState {
 }
 
 /**
- * Appends to the log that people follow. Writers of one job wait for each other (its row is locked until the transaction ends), so
- * that numbers become visible in their order and a reader that has seen n never misses something below n.
+ * Appends to the log that people follow. Writers of one job wait for each other (its row is locked until the
+ * transaction ends), so that numbers become visible in their order and a reader that has seen n never misses
+ * something below n.
  * @param data by type: see `JobStreamEventSchema`.
  */
 export async function appendJobEvent(
@@ -158,7 +159,8 @@ export interface TransitionRequest {
 }
 
 /**
- * Moves a job on: state, history, event, `job.transitioned` and the next stage's command, in the caller's transaction.
+ * Moves a job on: state, history, event, `job.transitioned` and the next stage's command, in the caller's
+ * transaction.
  * @returns whether it happened; false when the job is in another state, or is not there.
  * @throws TypeError when no job may ever go that way.
  */
@@ -193,7 +195,10 @@ export async function transitionJob(tx: Transaction, request: TransitionRequest)
   return true;
 }
 
-/** A job that ended leaves no trial that seems to run or to wait, and no attempt that seems to run: whoever worked on it may be gone. */
+/**
+ * A job that ended leaves no trial that seems to run or to wait, and no attempt that seems to run: whoever
+ * worked on it may be gone.
+ */
 async function endOpenWork(tx: Transaction, jobId: string, to: "cancelled" | "failed"): Promise<void> {
   const failure: Failure = {
     code: "cancelled",
@@ -213,7 +218,10 @@ async function endOpenWork(tx: Transaction, jobId: string, to: "cancelled" | "fa
     .where(and(inArray(attempts.runId, ofJob), eq(attempts.state, "running")));
 }
 
-/** Ends a job that cannot go on, whatever stage it is in. @returns false when it had already ended; a job that is being cancelled becomes cancelled. */
+/**
+ * Ends a job that cannot go on, whatever stage it is in. @returns false when it had already ended; a job that
+ * is being cancelled becomes cancelled.
+ */
 export async function failJob(tx: Transaction, jobId: string, failure: Failure): Promise<boolean> {
   if (
     await transitionJob(tx, {
@@ -230,7 +238,8 @@ export async function failJob(tx: Transaction, jobId: string, failure: Failure):
 export type CancelOutcome = "cancelled" | "cancelling" | "already-ended" | "not-found";
 
 /**
- * Cancels a job: at once when nobody works on it, else it is `cancelling` until the worker has stopped. Asking again changes nothing.
+ * Cancels a job: at once when nobody works on it, else it is `cancelling` until the worker has stopped.
+ * Asking again changes nothing.
  */
 export async function requestCancel(
   tx: Transaction,
@@ -238,7 +247,8 @@ export async function requestCancel(
   reason = "cancelled on request",
 ): Promise<CancelOutcome> {
   if (!isUuid(jobId)) return "not-found";
-  // The row lock first: a worker that has just taken the lease waits for it before it looks at the state, see beginWork.
+  // The row lock first: a worker that has just taken the lease waits for it before it looks at the state, see
+  // beginWork.
   const state = await lockJobState(tx, jobId);
   if (state === undefined) return "not-found";
   if (isTerminal(state)) return state === "cancelled" ? "cancelled" : "already-ended";

@@ -10,7 +10,10 @@ export interface Fence {
 
 /** The resource that whoever works on a job holds, whatever the stage. */
 export const jobLease = (jobId: string): string => `job:${jobId}`;
-/** The resource of a host's processors and devices: one measurement, trial or training at a time, whatever the cluster is called. */
+/**
+ * The resource of a host's processors and devices: one measurement, trial or training at a time, whatever the
+ * cluster is called.
+ */
 export const hostLease = (host: string): string => `host:${host}`;
 /** The resource of one owner's launches on a cluster whose hosts a scheduler shares out. */
 export const allocationLease = (clusterName: string, owner: string): string =>
@@ -62,7 +65,9 @@ export async function acquireLease(
   return row ? { resource, token: row.token } : undefined;
 }
 
-/** Keeps a lease. @returns false when it was taken over or released; an expired one that nobody took is kept. */
+/**
+ * Keeps a lease. @returns false when it was taken over or released; an expired one that nobody took is kept.
+ */
 export async function renewLease(db: Queryable, fence: Fence, ttlSeconds: number): Promise<boolean> {
   const rows = await db
     .update(leases)
@@ -102,7 +107,8 @@ export async function isLeaseLive(db: Queryable, resource: string): Promise<bool
 }
 
 /**
- * Guards a transaction of a lease's holder: until it ends nobody can take the lease over. Keep such transactions short, the heartbeat waits too.
+ * Guards a transaction of a lease's holder: until it ends nobody can take the lease over. Keep such
+ * transactions short, the heartbeat waits too.
  * @throws StaleFenceError when the lease is not held any more; the transaction rolls back.
  */
 export async function assertFence(tx: Transaction, fence: Fence): Promise<void> {

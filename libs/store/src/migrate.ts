@@ -9,8 +9,8 @@ const MIGRATION_LOCK = "7226034559411003";
 const MIGRATIONS = join(import.meta.dirname, "..", "drizzle");
 
 /**
- * Brings the database to this version's schema. Any number of processes may do it at once: one migrates, the others wait.
- * While Postgres cannot be reached, it is tried again for `forSeconds` (default 30).
+ * Brings the database to this version's schema. Any number of processes may do it at once: one migrates, the
+ * others wait. While Postgres cannot be reached, it is tried again for `forSeconds` (default 30).
  */
 export async function migrateDatabase(
   url: string,

@@ -3,7 +3,8 @@ import { pause } from "./connection-loss.ts";
 
 export interface NotificationHub {
   /**
-   * Calls `wake` on every notification of the channel, and after every reconnection (something may have been missed).
+   * Calls `wake` on every notification of the channel, and after every reconnection (something may have been
+   * missed).
    * @returns a function that ends it.
    */
   listen(channel: string, wake: (payload: string | null) => void): () => void;
@@ -16,7 +17,10 @@ export interface NotificationHubOptions {
   readonly onConnectionError: (error: Error) => void;
 }
 
-/** One connection for all LISTENs of a process; it is made at the first of them and made again when it is lost. */
+/**
+ * One connection for all LISTENs of a process; it is made at the first of them and made again when it is
+ * lost.
+ */
 export function createNotificationHub(options: NotificationHubOptions): NotificationHub {
   const wakers = new Map<string, Set<(payload: string | null) => void>>();
   const stop = new AbortController();

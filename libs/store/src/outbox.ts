@@ -18,7 +18,10 @@ const subjectIdOf = (data: Record<string, unknown>): string => {
   return id;
 };
 
-/** Writes a message in the transaction of the change that it announces; the relay publishes it after the commit. @returns its id. */
+/**
+ * Writes a message in the transaction of the change that it announces; the relay publishes it after the
+ * commit. @returns its id.
+ */
 export async function enqueueMessage<T extends MessageType>(
   tx: Queryable,
   message: OutboxMessage<T>,
@@ -37,8 +40,9 @@ export interface Publication {
 }
 
 /**
- * Publishes waiting messages, oldest first. Several relays may run: each row is locked by one of them. A crash between publication and
- * commit publishes again with the same id, which the broker drops and the inbox would.
+ * Publishes waiting messages, oldest first. Several relays may run: each row is locked by one of them. A
+ * crash between publication and commit publishes again with the same id, which the broker drops and the inbox
+ * would.
  * @returns how many were published.
  */
 export async function relayOutbox(
@@ -89,7 +93,10 @@ export async function latestMessage(
   return row;
 }
 
-/** Marks a message as handled by a consumer. @returns false when it already was: its effect must not happen again. */
+/**
+ * Marks a message as handled by a consumer. @returns false when it already was: its effect must not happen
+ * again.
+ */
 export async function recordHandled(tx: Transaction, consumer: string, eventId: string): Promise<boolean> {
   const rows = await tx
     .insert(inbox)

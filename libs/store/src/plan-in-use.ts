@@ -13,8 +13,8 @@ const SAME = [
 ] as const satisfies readonly (keyof JobSpec)[];
 
 /**
- * The plan that a workload goes by: what was last proposed for it, or what the trials of a job of the same work last chose,
- * whichever is newer. Undefined when there was neither.
+ * The plan that a workload goes by: what was last proposed for it, or what the trials of a job of the same
+ * work last chose, whichever is newer. Undefined when there was neither.
  */
 export async function planInUse(
   db: Queryable,

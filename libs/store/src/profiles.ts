@@ -16,7 +16,10 @@ const recordOf = (row: typeof profiles.$inferSelect): ProfileRecord => ({
   profile: row.profile,
 });
 
-/** Stores a profile of a cluster. @param profile.freshForSeconds how long it may be used without measuring again. @returns its id. */
+/**
+ * Stores a profile of a cluster. @param profile.freshForSeconds how long it may be used without measuring
+ * again. @returns its id.
+ */
 export async function storeProfile(
   tx: Queryable,
   profile: { readonly clusterKey: string; readonly profile: Profile; readonly freshForSeconds: number },
@@ -43,8 +46,9 @@ const rowOf = (
 });
 
 /**
- * Stores a profile that somebody gave, once: the same content keeps its id, also where it is given many times at once, and one that was discarded is there again. It is nobody's
- * measurement, and used only where it is named. @returns its id.
+ * Stores a profile that somebody gave, once: the same content keeps its id, also where it is given many times
+ * at once, and one that was discarded is there again. It is nobody's measurement, and used only where it is
+ * named. @returns its id.
  */
 export async function storeGivenProfile(tx: Queryable, profile: Profile): Promise<string> {
   // Postgres writes equal documents as equal text, whatever the order of their fields was.
@@ -72,7 +76,10 @@ export async function storeGivenProfile(tx: Queryable, profile: Profile): Promis
   return row.id;
 }
 
-/** The newest profile of a cluster that nobody discarded; with `freshOnly` only one that need not be measured again. */
+/**
+ * The newest profile of a cluster that nobody discarded; with `freshOnly` only one that need not be measured
+ * again.
+ */
 export async function newestProfile(
   db: Queryable,
   clusterKey: string,
@@ -88,7 +95,10 @@ export async function newestProfile(
   return row && recordOf(row);
 }
 
-/** Takes a profile out of use: jobs that used it still show it, no other job does. @returns false when there is none; discarding again changes nothing. */
+/**
+ * Takes a profile out of use: jobs that used it still show it, no other job does. @returns false when there
+ * is none; discarding again changes nothing.
+ */
 export async function discardProfile(tx: Queryable, id: string): Promise<boolean> {
   if (!isUuid(id)) return false;
   const rows = await tx

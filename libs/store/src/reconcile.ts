@@ -21,7 +21,9 @@ export interface Reconciliation {
 
 const liveLease = sql`exists (select 1 from ${leases} l where l.resource = 'job:' || ${jobs.id} and l.holder is not null and l.expires_at > clock_timestamp())`;
 
-/** Whether a message is on its way: not yet published, published too lately to judge, or kept by the broker. */
+/**
+ * Whether a message is on its way: not yet published, published too lately to judge, or kept by the broker.
+ */
 async function isOnItsWay(
   tx: Transaction,
   subjectId: string,
@@ -45,8 +47,9 @@ async function isOnItsWay(
 }
 
 /**
- * Puts right what a lost broker store, or a worker that died while cancelling, has left: a job in a stage that nobody works on and that no
- * message will start gets its command again; a cancelling job that nobody works on is cancelled. Any number of processes may call it.
+ * Puts right what a lost broker store, or a worker that died while cancelling, has left: a job in a stage
+ * that nobody works on and that no message will start gets its command again; a cancelling job that nobody
+ * works on is cancelled. Any number of processes may call it.
  */
 export async function reconcile(
   database: Database,

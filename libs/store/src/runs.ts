@@ -49,7 +49,10 @@ export async function changeRunPlan(tx: Transaction, runId: string, candidate: C
   await tx.update(runs).set({ candidate }).where(eq(runs.id, runId));
 }
 
-/** Begins the next attempt, with the run's plan; one that still counts as running is lost (its supervisor died). @returns the new one. */
+/**
+ * Begins the next attempt, with the run's plan; one that still counts as running is lost (its supervisor
+ * died). @returns the new one.
+ */
 export async function startAttempt(tx: Transaction, runId: string, resumedFromStep = 0): Promise<Attempt> {
   const [run] = await tx
     .select({ candidate: runs.candidate })
@@ -117,8 +120,8 @@ export async function listAttempts(db: Queryable, runId: string): Promise<Attemp
 }
 
 /**
- * Stores steps, and announces them on the job's stream. A step that a later attempt ran again replaces the earlier one; a repeated
- * write changes and announces nothing.
+ * Stores steps, and announces them on the job's stream. A step that a later attempt ran again replaces the
+ * earlier one; a repeated write changes and announces nothing.
  * @param metrics steps of one attempt, each at most once.
  */
 export async function recordSteps(

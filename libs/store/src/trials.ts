@@ -15,7 +15,10 @@ const trialOf = (row: typeof trials.$inferSelect): Trial => ({
   endedAt: row.endedAt?.toISOString() ?? null,
 });
 
-/** Makes the job's trials, one a candidate; those that are there already stay. @returns all of them, best predicted first. */
+/**
+ * Makes the job's trials, one a candidate; those that are there already stay. @returns all of them, best
+ * predicted first.
+ */
 export async function createTrials(
   tx: Transaction,
   jobId: string,
@@ -36,7 +39,10 @@ export async function listTrials(db: Queryable, jobId: string): Promise<Trial[]>
   return rows.map(trialOf);
 }
 
-/** Starts a trial, or starts it again when it was interrupted. @returns undefined when it has ended: it is counted once. */
+/**
+ * Starts a trial, or starts it again when it was interrupted. @returns undefined when it has ended: it is
+ * counted once.
+ */
 export async function startTrial(tx: Transaction, trialId: string): Promise<Trial | undefined> {
   const [row] = await tx
     .update(trials)
@@ -49,7 +55,10 @@ export async function startTrial(tx: Transaction, trialId: string): Promise<Tria
   return trial;
 }
 
-/** Says what a trial that has succeeded measured with a further run. @returns undefined when it has not succeeded, or was told of the run before. */
+/**
+ * Says what a trial that has succeeded measured with a further run. @returns undefined when it has not
+ * succeeded, or was told of the run before.
+ */
 export async function repeatTrial(
   tx: Transaction,
   trialId: string,
@@ -69,7 +78,9 @@ export async function repeatTrial(
   return trial;
 }
 
-/** Ends a trial that runs, with what it measured or why it failed. @returns undefined when it was not running. */
+/**
+ * Ends a trial that runs, with what it measured or why it failed. @returns undefined when it was not running.
+ */
 export async function finishTrial(
   tx: Transaction,
   trialId: string,

@@ -143,8 +143,9 @@ const hasPendingFiring = async (tx: Transaction, workloadId: string): Promise<bo
 };
 
 /**
- * Fires what is due: row, command and next time in one transaction, rows locked so that two replanners never fire twice. While an earlier
- * firing is still at work, or the catch-up window has passed, the firing is stored as skipped, with the reason.
+ * Fires what is due: row, command and next time in one transaction, rows locked so that two replanners never
+ * fire twice. While an earlier firing is still at work, or the catch-up window has passed, the firing is
+ * stored as skipped, with the reason.
  * @param options.nextRunAt the time after `after`, by the caller's cron library; null: never again.
  */
 export async function fireDueWorkloads(

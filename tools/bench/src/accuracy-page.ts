@@ -93,7 +93,9 @@ export function overallOf(rows: readonly AccuracyRow[]): Overall {
   };
 }
 
-/** The same with the machine's changing speed taken out of the runs; null where a job's runs do not allow it. */
+/**
+ * The same with the machine's changing speed taken out of the runs; null where a job's runs do not allow it.
+ */
 export function steadyOverallOf(rows: readonly AccuracyRow[]): Overall | null {
   const steady = rows.flatMap((row) => {
     const compared = steadied(row.compared);

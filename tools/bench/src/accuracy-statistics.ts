@@ -35,7 +35,10 @@ export interface Statistics {
   readonly memoryError: { readonly mean: number; readonly worst: number };
   /** Kendall's τ-b of the times as they are; null where one side has no order. */
   readonly kendallTau: number | null;
-  /** The same where plans whose predicted ranges touch, and times that differ by less than the noise, are ties. */
+  /**
+   * The same where plans whose predicted ranges touch, and times that differ by less than the noise, are
+   * ties.
+   */
   readonly kendallTauWithTies: number | null;
   /** Part of the pairs that are ties of the prediction, and of the measurement. */
   readonly predictedTies: number;
@@ -43,8 +46,9 @@ export interface Statistics {
   /** Median over the plans of how far its runs lie apart. */
   readonly noise: number;
   /**
-   * A plan's first run taken as the prediction of its second: what no prediction can do better than on this machine. Null where plans ran once.
-   * `worst` is the largest error, `kendallTau` null where one side has no order.
+   * A plan's first run taken as the prediction of its second: what no prediction can do better than on this
+   * machine. Null where plans ran once. `worst` is the largest error, `kendallTau` null where one side has no
+   * order.
    */
   readonly repetition: {
     readonly mean: number;
@@ -56,7 +60,10 @@ export interface Statistics {
   /** Slowest over fastest measured plan, less one: what there is to be told apart. */
   readonly spread: number;
   readonly best: { readonly plan: string; readonly predictedRank: number; readonly candidate: boolean };
-  /** How much slower than the best the plan is that was predicted first, the one that a run of every candidate chooses, and the best candidate. */
+  /**
+   * How much slower than the best the plan is that was predicted first, the one that a run of every candidate
+   * chooses, and the best candidate.
+   */
   readonly firstSlowerBy: number;
   readonly chosenSlowerBy: number;
   readonly bestCandidateSlowerBy: number;
@@ -117,7 +124,10 @@ function repetitionOf(compared: readonly Compared[]): Statistics["repetition"] {
   };
 }
 
-/** What trials choose: every candidate runs once, then those run again that this does not tell apart; the first runs of each stand for these. */
+/**
+ * What trials choose: every candidate runs once, then those run again that this does not tell apart; the
+ * first runs of each stand for these.
+ */
 function chosenOf(candidates: readonly Compared[]): Compared {
   const made = new Map(candidates.map((one) => [one.rank, 1]));
   const tried = (): Tried[] =>
@@ -145,9 +155,11 @@ const NEIGHBOURS = 5;
 const PASSES = 8;
 
 /**
- * The runs with the machine's changing speed taken out: plans that run by turns in random order are each other's reference. A run's
- * time is divided by the median, over the runs of other plans that were made just before and behind it, of time over the plan's own middle.
- * @returns null where plans ran fewer than three times or it is not known when: a plan's middle would then be the run itself.
+ * The runs with the machine's changing speed taken out: plans that run by turns in random order are each
+ * other's reference. A run's time is divided by the median, over the runs of other plans that were made just
+ * before and behind it, of time over the plan's own middle.
+ * @returns null where plans ran fewer than three times or it is not known when: a plan's middle would then be
+ * the run itself.
  */
 export function steadied(compared: readonly Compared[]): Compared[] | null {
   const runs = compared.flatMap(({ runs: seconds, order }, plan) =>
@@ -157,7 +169,8 @@ export function steadied(compared: readonly Compared[]): Compared[] | null {
     run.at === undefined ? [] : [{ ...run, at: run.at, steady: run.time }],
   );
   if (timed.length < runs.length || compared.some((one) => one.runs.length < 3)) return null;
-  // Again and again: a plan most of whose runs fell into slow minutes has its middle put right by those of others.
+  // Again and again: a plan most of whose runs fell into slow minutes has its middle put right by those of
+  // others.
   for (let pass = 0; pass < PASSES; pass += 1) {
     const middles = compared.map((_, plan) =>
       quantile(
@@ -184,7 +197,10 @@ export function steadied(compared: readonly Compared[]): Compared[] | null {
   }));
 }
 
-/** The runs that nothing disturbed, of the plans that have some; null where it is not known, or no candidate has one. */
+/**
+ * The runs that nothing disturbed, of the plans that have some; null where it is not known, or no candidate
+ * has one.
+ */
 export function undisturbed(compared: readonly Compared[]): Compared[] | null {
   if (compared.some(({ disturbed }) => disturbed === undefined)) return null;
   const quiet = compared.flatMap((one): Compared[] => {

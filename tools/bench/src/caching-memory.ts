@@ -33,7 +33,10 @@ function coloursOf(pieces: readonly MemoryPiece[]): ReadonlyMap<MemoryPiece, num
   return colours;
 }
 
-/** When pieces are asked for and given back. Of a phase that uses pieces which share bytes each has its part, one after the other. */
+/**
+ * When pieces are asked for and given back. Of a phase that uses pieces which share bytes each has its part,
+ * one after the other.
+ */
 function usesOf(pieces: readonly MemoryPiece[], clock: StepClock): Use[] {
   const byTurns = pieces.filter(({ uses }) => uses !== undefined);
   const colours = coloursOf(byTurns);
@@ -57,8 +60,9 @@ function usesOf(pieces: readonly MemoryPiece[], clock: StepClock): Use[] {
 }
 
 /**
- * What a caching allocator makes of the trainer's own requests: every piece of a rank's memory is asked for when it is used
- * first, and given back after its last use, in the order of the step; what holds the whole step is asked for once, before it.
+ * What a caching allocator makes of the trainer's own requests: every piece of a rank's memory is asked for
+ * when it is used first, and given back after its last use, in the order of the step; what holds the whole
+ * step is asked for once, before it.
  * @throws RangeError for a step of so many passes that the clock leaves some out.
  */
 export function cachingMemory(map: MemoryMap): CachingMemory {

@@ -184,8 +184,8 @@ async function compareOn(spec: JobSpec, profile: Profile, options: CompareOption
 }
 
 /**
- * Plans every job by one profile of the cluster, tries the fastest plans of each system for real as the product does, and
- * runs the fastest measured of each again in turns.
+ * Plans every job by one profile of the cluster, tries the fastest plans of each system for real as the
+ * product does, and runs the fastest measured of each again in turns.
  */
 export async function compareSystems(
   specs: readonly JobSpec[],

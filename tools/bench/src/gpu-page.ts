@@ -1,4 +1,5 @@
-// docs/benchmarks/gpu.md out of the lines of JSON that gpu-check left: what passed, and every figure with the clocks it was measured at.
+// docs/benchmarks/gpu.md out of the lines of JSON that gpu-check left: what passed, and every figure with the
+// clocks it was measured at.
 import { formatInteger, quantile, validate, type JobSpec, type Plan } from "@internevo/domain";
 import {
   fieldsOf,

@@ -46,7 +46,8 @@ const event = (
 ): LaneEvent => ({ name, lane, unit, start, end });
 
 it("counts what was waited for, and what nothing could have hidden", () => {
-  // 1 s of update, 1 s, wait 2 s (gather of unit 0, 3 s long, begun at 1), 4 s, wait 1 s for the reduction of unit 0 (2 s).
+  // 1 s of update, 1 s, wait 2 s (gather of unit 0, 3 s long, begun at 1), 4 s, wait 1 s for the reduction of
+  // unit 0 (2 s).
   const events = [
     event("compute", "optimizer", 0, 0, 1),
     event("communication", "all-gather parameters", 0, 1, 4),
@@ -80,7 +81,8 @@ it("says that less than possible was hidden when a job began late", () => {
 });
 
 it("lets what was updated travel until its first use", () => {
-  // 1 s of update, 1 s, wait 1 s for what was updated (3 s), 2 s; its gradient, ready 1 s before the norm, takes that second.
+  // 1 s of update, 1 s, wait 1 s for what was updated (3 s), 2 s; its gradient, ready 1 s before the norm,
+  // takes that second.
   const events = [
     event("compute", "optimizer", 1, 0, 1),
     event("compute", "ready to be sent", 1, 1, 1),

@@ -27,7 +27,10 @@ export interface HiddenCommunication {
 }
 
 export interface Job {
-  /** On the clock of the computing thread, which stands while it waits for the lane: seconds since the begin of the step. */
+  /**
+   * On the clock of the computing thread, which stands while it waits for the lane: seconds since the begin
+   * of the step.
+   */
   readonly release: number;
   readonly deadline: number;
   readonly seconds: number;
@@ -35,7 +38,10 @@ export interface Job {
 
 const ROUNDING = 1e-12;
 
-/** Most of the jobs' seconds that fit between their releases and deadlines, one at a time, interrupted at will. */
+/**
+ * Most of the jobs' seconds that fit between their releases and deadlines, one at a time, interrupted at
+ * will.
+ */
 export function mostPlaced(jobs: readonly Job[]): number {
   const cuts = [...new Set(jobs.flatMap(({ release, deadline }) => [release, deadline]))].sort(
     (a, b) => a - b,
@@ -110,7 +116,10 @@ export function hiddenCommunication(
   const ready = step.events.filter(({ name }) => name === READY);
   const shared = new Set(lane.filter(({ name }) => name === SHARE).map(({ unit }) => unit));
   const taken = new Map<string, number>();
-  /** The event that made a job of the lane ready: of those of its unit and kind the n-th for the n-th job. The update comes first. */
+  /**
+   * The event that made a job of the lane ready: of those of its unit and kind the n-th for the n-th job. The
+   * update comes first.
+   */
   const readyFor = ({ unit, name }: LaneEvent): LaneEvent => {
     const update = name === SHARE;
     const all = ready.filter((event) => event.unit === unit);
@@ -123,7 +132,10 @@ export function hiddenCommunication(
     return found;
   };
   const gathers = lane.filter(({ name }) => name === GATHER);
-  /** Where a unit's gather is waited for: each once, in their order. Of what was shared: where the first gather of it is. */
+  /**
+   * Where a unit's gather is waited for: each once, in their order. Of what was shared: where the first
+   * gather of it is.
+   */
   const useOf = (event: LaneEvent): LaneEvent | undefined =>
     gatherWaits.filter(({ unit }) => unit === event.unit)[
       Math.max(0, gathers.filter(({ unit }) => unit === event.unit).indexOf(event))

@@ -1,6 +1,6 @@
 /**
- * What the charts and their tests use of jsdom. Its published types bring the browser's global types into every file of the
- * workspace, where they contradict those of Node.
+ * What the charts and their tests use of jsdom. Its published types bring the browser's global types into
+ * every file of the workspace, where they contradict those of Node.
  */
 declare module "jsdom" {
   export interface SvgElement {

@@ -12,7 +12,10 @@ export interface Longest {
   /** The fastest predicted of the plans that fit at that length. */
   readonly plan: Plan | null;
   readonly peakMemoryBytes: number | null;
-  /** One unit further: the plan that needs the least there, and what it needs; null where no plan divides that length. */
+  /**
+   * One unit further: the plan that needs the least there, and what it needs; null where no plan divides that
+   * length.
+   */
   readonly next: {
     readonly sequenceLengthTokens: number;
     readonly plan: Plan | null;
@@ -66,13 +69,19 @@ export function longestOf(
 }
 
 export interface MeasuredLongest extends Longest {
-  /** The longest that a step was run at, from the planned one downwards by units: a run's own memory may be above the profile's. */
+  /**
+   * The longest that a step was run at, from the planned one downwards by units: a run's own memory may be
+   * above the profile's.
+   */
   readonly ran: {
     readonly sequenceLengthTokens: number;
     readonly peakMemoryBytes: number;
     readonly stepSeconds: number;
   } | null;
-  /** What was refused: the plan at the lengths above the one that ran, and the least demanding plan beyond the planned length. */
+  /**
+   * What was refused: the plan at the lengths above the one that ran, and the least demanding plan beyond the
+   * planned length.
+   */
   readonly refused: readonly {
     readonly sequenceLengthTokens: number;
     readonly code: Failure["code"];

@@ -25,7 +25,9 @@ export interface AccuracyOptions extends Place {
 export interface AccuracyRow {
   readonly place: string;
   readonly job: string;
-  /** Families of plans that can run; all of them were measured where there are no more than were asked for. */
+  /**
+   * Families of plans that can run; all of them were measured where there are no more than were asked for.
+   */
   readonly runnable: number;
   /** Measured of each run. */
   readonly steps: number;

@@ -28,7 +28,8 @@ export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>
 }
 
 /**
- * Runs `work` on a testbed of its own, which is taken down afterwards, also on ^C. One that a killed benchmark left is replaced.
+ * Runs `work` on a testbed of its own, which is taken down afterwards, also on ^C. One that a killed
+ * benchmark left is replaced.
  * @throws ProblemError `conflict` while another process has a testbed of the name.
  */
 export async function onTestbed<T>(

@@ -16,7 +16,10 @@ export interface Circumstances {
   readonly loadBefore: number;
   readonly loadAfter: number;
   readonly seconds: number;
-  /** Of the processor time that was asked for, what the machine below gave to others, as a fraction; undefined where the kernel does not say. */
+  /**
+   * Of the processor time that was asked for, what the machine below gave to others, as a fraction; undefined
+   * where the kernel does not say.
+   */
   readonly stolen?: number | undefined;
 }
 
@@ -35,7 +38,10 @@ export function processorTimeOf(stat: string): ProcessorTime | undefined {
   return stolen === undefined ? undefined : { given: user + nice + system + interrupts + soft, stolen };
 }
 
-/** Begins to watch what the machine below takes; the returned function says {@link Circumstances.stolen} since then. */
+/**
+ * Begins to watch what the machine below takes; the returned function says {@link Circumstances.stolen} since
+ * then.
+ */
 export function observeStolen(): () => number | undefined {
   const now = (): ProcessorTime | undefined =>
     existsSync("/proc/stat") ? processorTimeOf(readFileSync("/proc/stat", "utf8")) : undefined;
@@ -86,7 +92,10 @@ export function table(head: readonly string[], rows: readonly (readonly (string 
     .join("\n");
 }
 
-/** Replaces the figures of a page, between its two marks; what people wrote around them stays. A page that is missing begins with a title. */
+/**
+ * Replaces the figures of a page, between its two marks; what people wrote around them stays. A page that is
+ * missing begins with a title.
+ */
 export async function writePage(options: {
   readonly directory: string;
   readonly name: string;

@@ -18,7 +18,10 @@ import { datasetOf, observePlan, type Place } from "./measure.ts";
 const mean = (values: readonly number[]): number =>
   values.reduce((sum, value) => sum + value, 0) / values.length;
 
-/** A step of a plan by the kinds of segments of a measured timeline, as predicted; of a pipeline the mean over its stages. */
+/**
+ * A step of a plan by the kinds of segments of a measured timeline, as predicted; of a pipeline the mean over
+ * its stages.
+ */
 export function predictedParts(costs: CostModel, plan: Plan): StepParts {
   const { layers: all } = costs.job.model;
   const slice = costs.sliceTime(plan.microBatchSize, plan);
@@ -87,7 +90,10 @@ export interface TimelineOptions extends Place {
   readonly output: string;
 }
 
-/** Runs a plan with its timeline, lays the simulated step over every measured one, and says where the time differs. */
+/**
+ * Runs a plan with its timeline, lays the simulated step over every measured one, and says where the time
+ * differs.
+ */
 export async function compareTimeline(
   spec: JobSpec,
   plan: Plan,

@@ -9,7 +9,10 @@ export interface System {
   readonly spaces: (ranks: number) => readonly PlanConstraints[];
 }
 
-/** No rings, no chunks; of the layers all are recomputed or none. Overlap is as free as ours: more than those systems have. */
+/**
+ * No rings, no chunks; of the layers all are recomputed or none. Overlap is as free as ours: more than those
+ * systems have.
+ */
 const inThePaper = (space: PlanConstraints): PlanConstraints[] =>
   [{ recompute: true }, { recomputeLayers: 0 }].map((recomputation) => ({
     ...space,
@@ -21,8 +24,9 @@ const inThePaper = (space: PlanConstraints): PlanConstraints[] =>
 export const INTERNEVO: System = { id: "internevo", name: "InternEvo", spaces: () => [{}] };
 
 /**
- * Tensor parallelism with sequence-parallel norms (s_tp = s_sp), pipelines, data parallelism; parameters and gradients whole
- * (s_ps = s_gs = 1), optimizer states whole or, with the distributed optimizer, over all ranks that hold the same slice.
+ * Tensor parallelism with sequence-parallel norms (s_tp = s_sp), pipelines, data parallelism; parameters and
+ * gradients whole (s_ps = s_gs = 1), optimizer states whole or, with the distributed optimizer, over all
+ * ranks that hold the same slice.
  */
 export const MEGATRON: System = {
   id: "megatron",
@@ -55,7 +59,10 @@ export const SYSTEMS = [INTERNEVO, MEGATRON, ULYSSES] as const;
 /** More than any system's space has families of plans. */
 const ALL_PLANS = 1_000_000;
 
-/** The fastest predicted plans of a system that can run, the best of each family; `feasible` is how many there are, where all are looked at. */
+/**
+ * The fastest predicted plans of a system that can run, the best of each family; `feasible` is how many there
+ * are, where all are looked at.
+ */
 export function fastestOf(
   system: System,
   job: JobSpec,

@@ -1,6 +1,9 @@
 import { quantile, type Candidate, type Measurement, type Tried, type TrialRun } from "@internevo/domain";
 
-/** A plan as trials would know it, from the steps of its runs: so that benchmarks choose as trials do. Undefined without a run. */
+/**
+ * A plan as trials would know it, from the steps of its runs: so that benchmarks choose as trials do.
+ * Undefined without a run.
+ */
 export function triedOf(
   candidate: Candidate,
   runs: readonly (readonly number[])[],

@@ -22,7 +22,10 @@ export interface TestedStack {
   readonly dataDirectory: string;
 }
 
-/** A real stack of its own, thrown away afterwards, and a client for it. @param chosen its services; all when left out. */
+/**
+ * A real stack of its own, thrown away afterwards, and a client for it. @param chosen its services; all when
+ * left out.
+ */
 export async function withStack<T>(
   work: (tested: TestedStack) => Promise<T>,
   chosen = productServices(),
@@ -54,8 +57,8 @@ export async function withStack<T>(
 }
 
 /**
- * The quickstart's job, shortened. A cluster name of its own makes it profile for real; it checkpoints often, so that a restart has
- * something to go on from.
+ * The quickstart's job, shortened. A cluster name of its own makes it profile for real; it checkpoints often,
+ * so that a restart has something to go on from.
  */
 export async function chaosJob(name: string): Promise<Record<string, unknown>> {
   const file = resolve(import.meta.dirname, "../../../examples/quickstart.yaml");

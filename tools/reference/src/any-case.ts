@@ -90,7 +90,10 @@ export const withoutRuntime = ({
 
 const factor = (max: number) => fc.integer({ min: 1, max });
 
-/** Any factors over any small model, whether they go together or not: stages, tensor ranks, chunks, some layers recomputed. */
+/**
+ * Any factors over any small model, whether they go together or not: stages, tensor ranks, chunks, some
+ * layers recomputed.
+ */
 export const anyCase: fc.Arbitrary<Case> = fc
   .record({
     heads: fc.constantFrom(1, 2, 3, 4, 6, 8),

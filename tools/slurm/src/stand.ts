@@ -75,7 +75,10 @@ export interface SlurmOptions {
   readonly nodes?: number;
   /** CPUs that each node claims to have, whatever the machine has. Default 4. */
   readonly cpusPerNode?: number;
-  /** A node that is silent for so long counts as lost. Default 60: short ones take a busy machine for a broken node. */
+  /**
+   * A node that is silent for so long counts as lost. Default 60: short ones take a busy machine for a broken
+   * node.
+   */
   readonly nodeTimeoutSeconds?: number;
   /** More lines of slurm.conf. */
   readonly configuration?: readonly string[];
@@ -164,8 +167,8 @@ function removeStale(): void {
 }
 
 /**
- * Starts a Slurm cluster on this machine: a controller and nodes, each with a host name and shared memory of its own. It ends with this process,
- * however that ends.
+ * Starts a Slurm cluster on this machine: a controller and nodes, each with a host name and shared memory of
+ * its own. It ends with this process, however that ends.
  * @throws Error with the daemons' logs where it does not come up.
  */
 export async function startSlurm(options: SlurmOptions = {}): Promise<SlurmStand> {
@@ -256,7 +259,8 @@ export async function startSlurm(options: SlurmOptions = {}): Promise<SlurmStand
       if (!SEARCH_PATH.some((each) => existsSync(join(each, "slurmrestd")))) return undefined;
       const socket = join(directory, "slurmrestd.socket");
       const log = openSync(join(directory, "log", "slurmrestd.err"), "a");
-      // Not in the namespace: it knows its callers by their process numbers, and who calls from outside has none there.
+      // Not in the namespace: it knows its callers by their process numbers, and who calls from outside has
+      // none there.
       rest = spawn(
         "setpriv",
         [
@@ -299,7 +303,8 @@ export async function startSlurm(options: SlurmOptions = {}): Promise<SlurmStand
       rest?.kill("SIGKILL");
       child.kill("SIGKILL");
       await gone;
-      // Processes of the namespace end with it, which may take a moment longer than the one that was waited for.
+      // Processes of the namespace end with it, which may take a moment longer than the one that was waited
+      // for.
       for (let tries = 0; ; tries += 1) {
         try {
           return rmSync(directory, { recursive: true, force: true });

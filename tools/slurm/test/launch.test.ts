@@ -157,7 +157,8 @@ int main(int argc, char** argv) {
 `,
     );
     execFileSync("mpicc", [source, "-o", join(directory, "init")]);
-    // Between its last two fences the first rank of Open MPI writes its settings where it is told to: into a pipe that nobody reads for a while.
+    // Between its last two fences the first rank of Open MPI writes its settings where it is told to: into a
+    // pipe that nobody reads for a while.
     const held =
       'export OMPI_MCA_mpi_show_mca_params=all OMPI_MCA_mpi_show_mca_params_file=$here/settings; mkfifo $here/settings; (sleep 2; printf \'{"event":"let go"}\\n\'; exec cat $here/settings > /dev/null) &';
     const { outcome, events } = await launch(
@@ -423,7 +424,10 @@ int main(int argc, char** argv) {
 
     describe("twice", () => {
       const body = `${HELLO}; ${WAIT}; [ ${RANK} = 0 ] && ${DONE}; exit 0`;
-      /** A launch with a second job of the same work, that came late, as if the network had kept it; none of the two can start. */
+      /**
+       * A launch with a second job of the same work, that came late, as if the network had kept it; none of
+       * the two can start.
+       */
       async function twice() {
         const leave = await site.occupy();
         const ending = new AbortController();
@@ -543,7 +547,8 @@ int main(int argc, char** argv) {
     let told = 0;
     // Nodes may take a while until they have found the new one.
     const slurm = { nodeLossSeconds: 60 };
-    // It stores a job up to five seconds later: one that it forgets would leave its number to the next, which the nodes then refuse.
+    // It stores a job up to five seconds later: one that it forgets would leave its number to the next, which
+    // the nodes then refuse.
     const kill = async (): Promise<void> => {
       const { marker } = readSlurmRecord(runDirectory()) as SlurmRecord;
       await until(

@@ -17,7 +17,9 @@ export interface Site {
   jobs(): Promise<SlurmJob[]>;
   readonly held: Brake;
   readonly slowed: Brake;
-  /** Takes all nodes away from whoever comes next, and waits until it has them. @returns what gives them back. */
+  /**
+   * Takes all nodes away from whoever comes next, and waits until it has them. @returns what gives them back.
+   */
   occupy(): Promise<() => Promise<unknown>>;
   close(): Promise<void>;
 }
@@ -25,7 +27,10 @@ export interface Site {
 /** What every test asks of its site: quick looks, no more waiting than needed. */
 export const QUICK: SlurmSettings = { pollSeconds: 0.5, nodeLossSeconds: 3, saveSeconds: 20 };
 
-/** Waits for a condition, on an idle machine for so many seconds at most. @throws Error that says what was waited for. */
+/**
+ * Waits for a condition, on an idle machine for so many seconds at most. @throws Error that says what was
+ * waited for.
+ */
 export async function until(
   what: string,
   seconds: number,
@@ -47,7 +52,10 @@ export function linesOf(path: string): string[] {
   }
 }
 
-/** The message of a launch that runs on these two nodes. Which it gets is for Slurm to say: a node that a job has just left may not be free yet. @throws Error for as many as it does not know how to write. */
+/**
+ * The message of a launch that runs on these two nodes. Which it gets is for Slurm to say: a node that a job
+ * has just left may not be free yet. @throws Error for as many as it does not know how to write.
+ */
 export const runsOn = (nodes: readonly string[]): RegExp => {
   const [first, second, ...others] = [...new Set(nodes)]
     .map((node) => Number(/^n(\d+)$/.exec(node)?.[1]))

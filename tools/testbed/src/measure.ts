@@ -19,7 +19,10 @@ export interface Compared {
   readonly interNodeSeconds: number;
 }
 
-/** Measures what the planner would see of a testbed of at least two nodes of two ranks: medians of collectives of two ranks. */
+/**
+ * Measures what the planner would see of a testbed of at least two nodes of two ranks: medians of collectives
+ * of two ranks.
+ */
 export async function compareLinks({ name, settings }: State): Promise<Compared[]> {
   const { nodes, ranksPerNode } = settings;
   if (nodes < 2 || ranksPerNode < 2)

@@ -25,7 +25,10 @@ if (impossible !== undefined) console.warn(`The tests of the testbed are skipped
 
 const repository = join(import.meta.dirname, "..", "..", "..");
 const probe = probeIn(process.env["INTERNEVO_NATIVE_DIRECTORY"] ?? join(repository, "native", "dist"));
-/** Names of this process alone, so that runs of these tests do not disturb each other, nor a testbed that somebody uses. */
+/**
+ * Names of this process alone, so that runs of these tests do not disturb each other, nor a testbed that
+ * somebody uses.
+ */
 const name = (which: string): string => `t${process.pid}-${which}`;
 const SLOW: Settings = { ...DEFAULT_SETTINGS, bandwidthBitsPerSecond: 100e6 };
 

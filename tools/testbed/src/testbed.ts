@@ -42,14 +42,20 @@ const StateSchema = Type.Object(
 );
 export type State = Static<typeof StateSchema>;
 
-/** Nodes' addresses begin so. Every testbed has networks of its own, which nothing else reaches, so that all may use the same. */
+/**
+ * Nodes' addresses begin so. Every testbed has networks of its own, which nothing else reaches, so that all
+ * may use the same.
+ */
 const SUBNET_PREFIX = "10.77";
 const MTU_BYTES = 9000;
 /** What passes at full speed after a pause: half a millisecond's worth, but never less than a frame takes. */
 const burstOf = (settings: Settings): number =>
   Math.max(2 * MTU_BYTES, Math.ceil((settings.bandwidthBitsPerSecond / 8) * 0.0005));
 
-/** What a connection may have under way: four times what fills the way there and back, and what a sender that has to wait 4 ms for a core needs; at least 1 MiB. */
+/**
+ * What a connection may have under way: four times what fills the way there and back, and what a sender that
+ * has to wait 4 ms for a core needs; at least 1 MiB.
+ */
 const windowOf = (settings: Settings): number =>
   Math.max(2 ** 20, Math.ceil((settings.bandwidthBitsPerSecond / 8) * (8 * settings.latencySeconds + 0.004)));
 
@@ -126,7 +132,10 @@ export function current(name: string): State | undefined {
     : undefined;
 }
 
-/** Ends everything that holds, builds or runs on a testbed, also what a killed command left. @returns how many processes. */
+/**
+ * Ends everything that holds, builds or runs on a testbed, also what a killed command left. @returns how many
+ * processes.
+ */
 async function clear(name: string): Promise<number> {
   const seen = new Set<number>();
   const deadline = performance.now() + 10_000;
@@ -230,7 +239,9 @@ async function hold(name: string, settings: Settings): Promise<State> {
   return { name, settings, burstBytes, holder: { pid: holder, startTicks: ticks }, keepers };
 }
 
-/** What ssh is for a cluster. Called by mpirun inside the testbed's user namespace, or by hand from outside. */
+/**
+ * What ssh is for a cluster. Called by mpirun inside the testbed's user namespace, or by hand from outside.
+ */
 const remoteShell = ({ name, holder, keepers }: State): string => `#!/bin/bash
 # Runs a command on a node of testbed ${name}, as ssh would: rsh HOST COMMAND
 case "$1" in
@@ -284,8 +295,10 @@ const clustersOf = ({
 });
 
 /**
- * Builds a testbed; one that stands already with the same settings stays, one with others is replaced, as is what a killed command left.
- * @throws ProblemError `unavailable` where namespaces cannot be made, `conflict` while another command changes the same testbed.
+ * Builds a testbed; one that stands already with the same settings stays, one with others is replaced, as is
+ * what a killed command left.
+ * @throws ProblemError `unavailable` where namespaces cannot be made, `conflict` while another command
+ * changes the same testbed.
  */
 export const up = (
   name: string,

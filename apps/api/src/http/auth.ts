@@ -25,8 +25,8 @@ function missing(request: FastifyRequest): ProblemError {
 }
 
 /**
- * Every route with a `role` in its configuration asks for a token of at least that role. What is asked below the API's prefix counts for the
- * token, or for the address where there is none, before anything is refused.
+ * Every route with a `role` in its configuration asks for a token of at least that role. What is asked below
+ * the API's prefix counts for the token, or for the address where there is none, before anything is refused.
  */
 export function registerAuth(
   app: FastifyInstance,
@@ -70,7 +70,10 @@ export function registerAuth(
   });
 }
 
-/** Everything that answers a request runs in the name of its token. Its own hook: a context does not outlive the promise of an async one. */
+/**
+ * Everything that answers a request runs in the name of its token. Its own hook: a context does not outlive
+ * the promise of an async one.
+ */
 function registerCaller(app: FastifyInstance): void {
   app.addHook("preHandler", (request, _reply, done) => {
     // Routes that were registered before this one lack even the decoration.

@@ -1,7 +1,10 @@
 import { isNestedDeeper, ProblemError } from "@internevo/domain";
 import type { FastifyInstance } from "fastify";
 
-/** Levels of a body; a job file has six. What is deeper would only overflow the stack of whatever walks through it. */
+/**
+ * Levels of a body; a job file has six. What is deeper would only overflow the stack of whatever walks
+ * through it.
+ */
 const MAXIMUM_DEPTH = 100;
 
 /** JSON is the only body that is understood, and only as deep as anything here means. */

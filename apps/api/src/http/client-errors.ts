@@ -47,7 +47,9 @@ function answerOnSocket(
   );
 }
 
-/** What could not even be read as a request is answered as every other fault is, and its connection is closed. */
+/**
+ * What could not even be read as a request is answered as every other fault is, and its connection is closed.
+ */
 export function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
   // Nobody listens, or an answer is on its way already.
   if (error.code === "ECONNRESET" || !socket.writable) return void socket.destroy();
@@ -70,7 +72,10 @@ const USUAL_METHODS: ReadonlySet<string> = new Set([
   "CONNECT",
 ]);
 
-/** Answers what Node would answer itself, without a word: tunnels, expectations that are not `100-continue`, and requests without a host. */
+/**
+ * Answers what Node would answer itself, without a word: tunnels, expectations that are not `100-continue`,
+ * and requests without a host.
+ */
 export function registerOddRequests(app: FastifyInstance): void {
   app.server.on("connect", (_request: IncomingMessage, socket: Duplex) => {
     socket.on("error", () => socket.destroy());
@@ -103,7 +108,8 @@ export function registerOddRequests(app: FastifyInstance): void {
       { field: "host", message: "is missing", remedy: "send the Host header that HTTP/1.1 asks for" },
     ]);
   });
-  // A method that no path has is refused by its path (405), whatever body it has: the framework would say 400 to some.
+  // A method that no path has is refused by its path (405), whatever body it has: the framework would say 400
+  // to some.
   for (const method of ALL_METHODS)
     if (!USUAL_METHODS.has(method)) app.addHttpMethod(method, { overrideExisting: true });
 }

@@ -19,7 +19,10 @@ const wantsPage = (request: FastifyRequest): boolean => {
   );
 };
 
-/** Serves the built console, if it was built: its files, and its page for every path that it may have made up itself. */
+/**
+ * Serves the built console, if it was built: its files, and its page for every path that it may have made up
+ * itself.
+ */
 export async function registerConsole(
   app: FastifyInstance,
   directory: string,

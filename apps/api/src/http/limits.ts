@@ -7,7 +7,10 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 export interface Limits {
   /** Requests a minute for one token, or one address where there is no token. */
   readonly requestsPerMinute: number;
-  /** Wrong tokens a minute from one address; then its wrong tokens are refused as too many for the rest of the minute. Valid ones are not. */
+  /**
+   * Wrong tokens a minute from one address; then its wrong tokens are refused as too many for the rest of the
+   * minute. Valid ones are not.
+   */
   readonly wrongTokensPerMinute: number;
   /** Delay of the event loop beyond which requests are refused, milliseconds; 0: no limit. */
   readonly maximumEventLoopDelayMilliseconds: number;
@@ -25,7 +28,10 @@ export const DEFAULT_LIMITS: Limits = {
   streams: 1000,
 };
 
-/** Headers that keep browsers strict, under which the console works: its own scripts only, styles that its components write. */
+/**
+ * Headers that keep browsers strict, under which the console works: its own scripts only, styles that its
+ * components write.
+ */
 export async function registerSecurityHeaders(app: FastifyInstance): Promise<void> {
   await app.register(helmet, {
     contentSecurityPolicy: {
@@ -52,7 +58,10 @@ export async function registerSecurityHeaders(app: FastifyInstance): Promise<voi
 }
 
 export interface RequestLimits {
-  /** Counts a request for its token, or for its address, and says so in the answer's headers. @throws ProblemError `rate-limited` */
+  /**
+   * Counts a request for its token, or for its address, and says so in the answer's headers. @throws
+   * ProblemError `rate-limited`
+   */
   count(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Counts a wrong token for its address. @throws ProblemError `rate-limited` */
   countGuess(request: FastifyRequest, reply: FastifyReply): Promise<void>;
@@ -62,7 +71,10 @@ export interface RequestLimits {
 
 const MINUTE_MILLISECONDS = 60_000;
 
-/** Health and metrics are asked by machines that must not be told to wait: they would take the service for dead, or lose sight of it. */
+/**
+ * Health and metrics are asked by machines that must not be told to wait: they would take the service for
+ * dead, or lose sight of it.
+ */
 const isForMachines = (request: FastifyRequest): boolean => request.routeOptions.config.role === undefined;
 
 /** An IPv6 address counts as its /64 network, of which one machine has all addresses. */

@@ -41,7 +41,10 @@ function keyOf(request: FastifyRequest): string | undefined {
   ]);
 }
 
-/** What makes two requests the same: JSON with its keys sorted, so that another order of fields is no other request. */
+/**
+ * What makes two requests the same: JSON with its keys sorted, so that another order of fields is no other
+ * request.
+ */
 function requestText(request: FastifyRequest): string {
   const sorted = (_: string, value: unknown): unknown =>
     typeof value === "object" && value !== null && !Array.isArray(value)
@@ -55,9 +58,10 @@ const actionOf = (request: FastifyRequest): string =>
   `${request.method} ${request.routeOptions.url ?? request.url}`;
 
 /**
- * Runs a mutation in one transaction with its audit row and, when the request has an `Idempotency-Key`, the key's answer: a
- * repeated request waits for the first and gets its answer.
- * @throws ProblemError `conflict` when the key was used for another request; whatever `work` throws, with nothing stored.
+ * Runs a mutation in one transaction with its audit row and, when the request has an `Idempotency-Key`, the
+ * key's answer: a repeated request waits for the first and gets its answer.
+ * @throws ProblemError `conflict` when the key was used for another request; whatever `work` throws, with
+ * nothing stored.
  */
 export async function mutate(
   database: Database,
@@ -123,7 +127,10 @@ async function mutateAs(
   return send(reply, await run());
 }
 
-/** The answer to a key, where there is one. @throws ProblemError `conflict` when the key was used for another request */
+/**
+ * The answer to a key, where there is one. @throws ProblemError `conflict` when the key was used for another
+ * request
+ */
 function answerOf(claim: KeyClaim, key: string): KeyedAnswer | undefined {
   if (claim.kind === "answered") return claim.answer;
   if (claim.kind !== "other-request") return undefined;
@@ -145,8 +152,8 @@ function send(reply: FastifyReply, answer: KeyedAnswer): unknown {
 }
 
 /**
- * {@link mutate} behind checks of what may change from one request to the next, such as whether a file is there: a request that was answered
- * gets its answer whatever they would say now.
+ * {@link mutate} behind checks of what may change from one request to the next, such as whether a file is
+ * there: a request that was answered gets its answer whatever they would say now.
  */
 export async function mutateChecked<C>(
   database: Database,
@@ -179,8 +186,9 @@ const REPEATED_MILLISECONDS = 60_000;
 const MOST_COUNTED = 1000;
 
 /**
- * What was refused is written down as well; a mutation that happened has its row in its own transaction. Of a refusal that one token repeats
- * the first 20 in a minute have a row each, and one row at its end says how many followed (`details.repeated`).
+ * What was refused is written down as well; a mutation that happened has its row in its own transaction. Of a
+ * refusal that one token repeats the first 20 in a minute have a row each, and one row at its end says how
+ * many followed (`details.repeated`).
  */
 export function registerRefusalAudit(app: FastifyInstance, database: Database): void {
   const counted = new Map<

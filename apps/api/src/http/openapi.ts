@@ -2,7 +2,10 @@ import swagger from "@fastify/swagger";
 import swaggerUi from "@fastify/swagger-ui";
 import type { FastifyInstance } from "fastify";
 
-/** OpenAPI 3.1 of every route below, at /docs (for people) and /docs/json, /docs/yaml. Register it before the routes. */
+/**
+ * OpenAPI 3.1 of every route below, at /docs (for people) and /docs/json, /docs/yaml. Register it before the
+ * routes.
+ */
 export async function registerOpenApi(app: FastifyInstance, version: string): Promise<void> {
   await app.register(swagger, {
     openapi: {

@@ -6,7 +6,9 @@ const SAMPLE_MILLISECONDS = 10_000;
 const isGone = (reply: FastifyReply): boolean =>
   !reply.raw.writableFinished && (reply.raw.destroyed || reply.raw.socket?.destroyed === true);
 
-/** The line of a request that was refused before any hook could run, and of all that have no token: sampled. */
+/**
+ * The line of a request that was refused before any hook could run, and of all that have no token: sampled.
+ */
 export class SampledLog {
   #last = Number.NEGATIVE_INFINITY;
   #unlogged = 0;

@@ -29,7 +29,9 @@ export interface StreamOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** Streams that are open: bounded, ended when their token is not valid any more, and when the server stops. */
+/**
+ * Streams that are open: bounded, ended when their token is not valid any more, and when the server stops.
+ */
 export class OpenStreams {
   /** The token of each. */
   readonly #open = new Map<AbortController, string>();
@@ -72,8 +74,9 @@ export class OpenStreams {
   }
 
   /**
-   * Answers with an event stream: `source` is read as fast as the client takes it, and told by its signal when the client or the
-   * server goes. @param tokenId whose it is. @throws ProblemError `rate-limited`, `unavailable` when too many are open
+   * Answers with an event stream: `source` is read as fast as the client takes it, and told by its signal
+   * when the client or the server goes. @param tokenId whose it is. @throws ProblemError `rate-limited`,
+   * `unavailable` when too many are open
    */
   send(
     reply: FastifyReply,
@@ -111,7 +114,8 @@ async function* frames(
 }
 
 /**
- * The number in `Last-Event-ID`; 0 when it is absent or not one of ours (a client that has seen nothing we know starts at the first).
+ * The number in `Last-Event-ID`; 0 when it is absent or not one of ours (a client that has seen nothing we
+ * know starts at the first).
  */
 export function lastEventIdOf(request: FastifyRequest): number {
   const header = request.headers["last-event-id"];

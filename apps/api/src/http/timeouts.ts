@@ -1,13 +1,18 @@
 import type { ServerOptions } from "node:http";
 import type { FastifyInstance } from "fastify";
 
-/** How long clients may take, so that whoever is slow on purpose holds little, and not for long. Milliseconds. */
+/**
+ * How long clients may take, so that whoever is slow on purpose holds little, and not for long. Milliseconds.
+ */
 export interface Timeouts {
   /** From a connection's or request's beginning to the end of its head. */
   readonly headersMilliseconds: number;
   /** From a request's beginning to the end of its body. */
   readonly requestMilliseconds: number;
-  /** In which nothing of an answer is taken. Event streams are longer silent only while nobody reads them: they have heartbeats. */
+  /**
+   * In which nothing of an answer is taken. Event streams are longer silent only while nobody reads them:
+   * they have heartbeats.
+   */
   readonly takenMilliseconds: number;
   /** From the server's stop until the connections that are still open are cut. */
   readonly stopMilliseconds: number;
@@ -29,10 +34,13 @@ export const httpTimeouts = ({ headersMilliseconds, requestMilliseconds }: Timeo
   connectionsCheckingInterval: LOOK_MILLISECONDS,
 });
 
-/** Cuts connections whose answer nobody takes, and those that are still open a while after the server's stop. */
+/**
+ * Cuts connections whose answer nobody takes, and those that are still open a while after the server's stop.
+ */
 export function registerTimeouts(app: FastifyInstance, timeouts: Timeouts): void {
   const { takenMilliseconds, stopMilliseconds } = timeouts;
-  // From the answer's beginning: finding it may take minutes. The next request on the connection begins without a bound.
+  // From the answer's beginning: finding it may take minutes. The next request on the connection begins
+  // without a bound.
   app.addHook("onSend", async (_request, reply) => {
     reply.raw.setTimeout(takenMilliseconds, () => reply.raw.destroy());
   });

@@ -13,8 +13,9 @@ interface Batch {
 const digestOf = (token: string): string => createHash("sha256").update(token).digest("base64");
 
 /**
- * Who shows a token. A valid token is always found, whatever else its address sends: other processes and other people may share it. What an
- * address costs the database that guesses is bounded: the tokens that were not seen valid before are looked up together, four times a second.
+ * Who shows a token. A valid token is always found, whatever else its address sends: other processes and
+ * other people may share it. What an address costs the database that guesses is bounded: the tokens that were
+ * not seen valid before are looked up together, four times a second.
  */
 export class TokenLookup {
   readonly #database: Database;

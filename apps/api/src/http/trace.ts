@@ -10,7 +10,10 @@ export interface Trace {
 
 const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
 
-/** Continues the caller's trace, or begins one when the header is absent or broken (the standard asks for that). */
+/**
+ * Continues the caller's trace, or begins one when the header is absent or broken (the standard asks for
+ * that).
+ */
 export function traceOf(header: string | string[] | undefined): Trace {
   const match = typeof header === "string" ? TRACEPARENT.exec(header) : null;
   const accepted =

@@ -4,9 +4,9 @@ import type { FastifyInstance } from "fastify";
 import { Type, type TSchema } from "typebox";
 
 /**
- * Requests are checked as everything else of the product is: each fault with its field, value and remedy. Query and path
- * parameters arrive as text and are converted; a body is taken as it is. Answers are written as they are: their schemas are
- * the documentation, and the tests hold them to it.
+ * Requests are checked as everything else of the product is: each fault with its field, value and remedy.
+ * Query and path parameters arrive as text and are converted; a body is taken as it is. Answers are written
+ * as they are: their schemas are the documentation, and the tests hold them to it.
  */
 export function registerValidation(app: FastifyInstance): void {
   app.setValidatorCompiler<TSchema>(({ schema, httpPart }) => (data: unknown) => {

@@ -67,7 +67,10 @@ const noJob = (id: string): ProblemError =>
     { field: "id", value: id, message: "names no job", remedy: "see GET /api/v1/jobs" },
   ]);
 
-/** The number in a cursor of a list that is ordered by one. @throws ProblemError `bad-request` for a cursor that no page gave. */
+/**
+ * The number in a cursor of a list that is ordered by one. @throws ProblemError `bad-request` for a cursor
+ * that no page gave.
+ */
 function numberOfCursor(cursor: string, last: number): number {
   if (/^\d{1,15}$/.test(cursor) && Number(cursor) <= last) return Number(cursor);
   throw new ProblemError("bad-request", "cursor is not valid", [

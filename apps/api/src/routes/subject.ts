@@ -32,8 +32,10 @@ export interface Subject {
 }
 
 /**
- * What a question is about: the job file that was sent, or a job that was submitted, with the profile that it was planned with.
- * @throws ProblemError `bad-request` without exactly one of them; `not-found` for a job that nobody submitted.
+ * What a question is about: the job file that was sent, or a job that was submitted, with the profile that it
+ * was planned with.
+ * @throws ProblemError `bad-request` without exactly one of them; `not-found` for a job that nobody
+ * submitted.
  */
 export async function specOf(
   { job, jobId }: AdviceSubject,
@@ -97,7 +99,10 @@ function planOfLabel<Read>(parse: (text: string) => Read, text: string, field: s
   }
 }
 
-/** Plans as a request names them, whether they divide the job or not; one search finds all that are named by their rank. @throws ProblemError `plan-invalid` */
+/**
+ * Plans as a request names them, whether they divide the job or not; one search finds all that are named by
+ * their rank. @throws ProblemError `plan-invalid`
+ */
 async function anyPlansOf(
   asked: readonly AskedPlan[],
   { spec, profile }: Subject,
@@ -133,7 +138,10 @@ async function anyPlansOf(
   return plans;
 }
 
-/** Plans of the job as a request names them. @throws ProblemError `plan-invalid`, also for a plan that does not divide the job */
+/**
+ * Plans of the job as a request names them. @throws ProblemError `plan-invalid`, also for a plan that does
+ * not divide the job
+ */
 export async function plansOf(
   asked: readonly AskedPlan[],
   subject: Subject,
@@ -156,7 +164,10 @@ export async function planOf(
   return plan as PlanOfJob;
 }
 
-/** For the one question about plans that need not divide the job, nor be whole: why not. @throws ProblemError `plan-invalid` for what names no plan */
+/**
+ * For the one question about plans that need not divide the job, nor be whole: why not. @throws ProblemError
+ * `plan-invalid` for what names no plan
+ */
 export async function anyPlanOf(
   choice: PlanChoice,
   field: string,

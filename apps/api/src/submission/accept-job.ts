@@ -29,8 +29,8 @@ function dataOf(written: unknown): Data | null | undefined {
 }
 
 /**
- * Resolves a submitted job and checks everything that can be checked now, so that all of its faults are told at once: those of the
- * job file, of what it asks of this installation, and of its data.
+ * Resolves a submitted job and checks everything that can be checked now, so that all of its faults are told
+ * at once: those of the job file, of what it asks of this installation, and of its data.
  * @throws ProblemError with the code of the first fault, and the details of all.
  */
 export async function acceptJob(written: unknown, checks: JobChecks): Promise<JobSpec> {

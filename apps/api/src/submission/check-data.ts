@@ -9,7 +9,10 @@ import {
   type TokenData,
 } from "@internevo/launcher";
 
-/** Tokens in files up to this size are read whole before a job is accepted; larger ones are by the job's first stage. */
+/**
+ * Tokens in files up to this size are read whole before a job is accepted; larger ones are by the job's first
+ * stage.
+ */
 const FULLY_CHECKED_BYTES = 2 ** 30;
 
 /** What is to be checked, with what is known of the job. */
@@ -60,8 +63,9 @@ async function checkText(data: Extract<Data, { format: "text" }>): Promise<numbe
 
 /**
  * Checks that a job's data can be trained on, as the machine that serves the API sees it.
- * @throws ProblemError `job-invalid` without data or with a relative path; `data-invalid` missing, unreadable, empty, truncated, a
- * token beyond the vocabulary, fewer tokens than one sequence; or not below the roots, whether it is there or not.
+ * @throws ProblemError `job-invalid` without data or with a relative path; `data-invalid` missing,
+ * unreadable, empty, truncated, a token beyond the vocabulary, fewer tokens than one sequence; or not below
+ * the roots, whether it is there or not.
  */
 export async function checkData({
   data,

@@ -2,7 +2,10 @@ import { shippedProfile } from "@internevo/cost-model";
 import { ProblemError, writeBytes, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
 import { noFeasiblePlan } from "@internevo/stages";
 
-/** A profile of whose figures memory takes the program's own alone, and that is none here: plans need no less on any cluster. */
+/**
+ * A profile of whose figures memory takes the program's own alone, and that is none here: plans need no less
+ * on any cluster.
+ */
 let leastMemory: Profile | undefined;
 export function leastMemoryProfile(): Profile {
   if (leastMemory) return leastMemory;

@@ -18,14 +18,18 @@ export interface CheckpointRoom {
   readonly freeBytes: number;
 }
 
-/** The room that a job's checkpoints take and have; undefined where nothing is saved, or the data directory is not known or elsewhere. */
+/**
+ * The room that a job's checkpoints take and have; undefined where nothing is saved, or the data directory is
+ * not known or elsewhere.
+ */
 export async function checkpointRoom(
   { model, checkpointing }: Pick<JobSpec, "model" | "checkpointing">,
   dataDirectory: string | undefined,
 ): Promise<CheckpointRoom | undefined> {
   if (checkpointing === null || dataDirectory === undefined) return undefined;
   const disk = await statfs(dataDirectory).catch((error: NodeJS.ErrnoException) => {
-    // The supervisors' directory need not be there, or be readable, on the machine of the API; a disk that fails is another matter.
+    // The supervisors' directory need not be there, or be readable, on the machine of the API; a disk that
+    // fails is another matter.
     if (ELSEWHERE.has(error.code)) return undefined;
     throw error;
   });

@@ -11,7 +11,8 @@ export interface WeightsTask {
 
 /**
  * Checks the weights that a job begins with, as the machine that serves the API sees them.
- * @throws ProblemError `job-invalid` for a relative path; `data-invalid` where they are missing, of another model, or not below the roots.
+ * @throws ProblemError `job-invalid` for a relative path; `data-invalid` where they are missing, of another
+ * model, or not below the roots.
  */
 export async function checkWeights({ initialWeights, model, roots }: WeightsTask & Allowed): Promise<void> {
   if (!isAbsolute(initialWeights)) {

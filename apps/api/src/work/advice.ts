@@ -42,7 +42,10 @@ interface Subject {
   readonly profile: Profile;
 }
 
-/** One question about plans, small enough to be a turn of a thread: sweeps are asked value by value, fronts some points at a time. */
+/**
+ * One question about plans, small enough to be a turn of a thread: sweeps are asked value by value, fronts
+ * some points at a time.
+ */
 export type Question =
   | ({ readonly kind: "why-not"; readonly plan: Plan | PartialPlan } & Subject)
   | ({

@@ -17,8 +17,8 @@ interface Owner {
 }
 
 /**
- * Lets work begin in turns: the owners that wait take one after the other, each with what it has sent first. So nobody waits for all that somebody
- * else has sent.
+ * Lets work begin in turns: the owners that wait take one after the other, each with what it has sent first.
+ * So nobody waits for all that somebody else has sent.
  */
 export class FairTurns {
   readonly #options: FairTurnsOptions;
@@ -31,7 +31,10 @@ export class FairTurns {
     this.#options = options;
   }
 
-  /** @throws ProblemError `rate-limited` when the owner has too much at work, `unavailable` when too many wait; the signal's reason; what the work throws. */
+  /**
+   * @throws ProblemError `rate-limited` when the owner has too much at work, `unavailable` when too many
+   * wait; the signal's reason; what the work throws.
+   */
   async run<T>(name: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     const { mostOfOne, mostWaiting } = this.#options;
     signal.throwIfAborted();

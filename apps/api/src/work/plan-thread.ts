@@ -14,7 +14,10 @@ function giveWay(): void {
   if (process.platform === "linux") setPriority(0, Math.max(PATIENT, getPriority(0)));
 }
 
-/** What runs on the threads of `workers.ts`: the answer, or null when the search takes more steps than the task may. */
+/**
+ * What runs on the threads of `workers.ts`: the answer, or null when the search takes more steps than the
+ * task may.
+ */
 export async function plan({
   spec,
   profile,

@@ -30,8 +30,9 @@ interface Pending {
 const IDLE_MILLISECONDS = 60_000;
 
 /**
- * Processes for work that may never come back. A thread that waits inside the kernel (a file system that does not answer) cannot be
- * ended, and keeps one of the threads that all file access of its process shares; a process can be killed.
+ * Processes for work that may never come back. A thread that waits inside the kernel (a file system that does
+ * not answer) cannot be ended, and keeps one of the threads that all file access of its process shares; a
+ * process can be killed.
  */
 export function createProcessPool(options: ProcessPoolOptions): ProcessPool {
   const idle: { readonly process: ChildProcess; readonly end: NodeJS.Timeout }[] = [];

@@ -5,8 +5,9 @@ interface AtWork<T> {
 }
 
 /**
- * Answers of pure work by key: what is at work is not begun again for whoever asks the same meanwhile, and the latest answers are
- * kept. Work is aborted when nobody waits for it any more; a failure is told to all who wait, and not kept.
+ * Answers of pure work by key: what is at work is not begun again for whoever asks the same meanwhile, and
+ * the latest answers are kept. Work is aborted when nobody waits for it any more; a failure is told to all
+ * who wait, and not kept.
  */
 export class Remembered<T> {
   readonly #kept = new Map<string, T>();

@@ -1,7 +1,10 @@
 import { createHash } from "node:crypto";
 import type { Profile } from "@internevo/domain";
 
-/** A profile for other threads: its text is memory that all of them share, so that a task carries no copy of it. */
+/**
+ * A profile for other threads: its text is memory that all of them share, so that a task carries no copy of
+ * it.
+ */
 export interface SharedProfile {
   /** Digest of the text: equal profiles have equal keys. */
   readonly key: string;

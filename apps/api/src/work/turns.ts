@@ -1,6 +1,7 @@
 /**
- * Takes the items in order, so many at once, and gives the answers in the items' order. Whoever shares the threads waits for one item
- * of each request, not for whole requests. The first error ends it: what is at work is aborted, and no further item begins.
+ * Takes the items in order, so many at once, and gives the answers in the items' order. Whoever shares the
+ * threads waits for one item of each request, not for whole requests. The first error ends it: what is at
+ * work is aborted, and no further item begins.
  */
 export async function inTurns<Item, Answer>(
   items: readonly Item[],

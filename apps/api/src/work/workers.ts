@@ -15,14 +15,18 @@ import { shareProfile } from "./shared-profile.ts";
 import type { AdviceTask, LimitedPlanTask, PlanTask } from "./tasks.ts";
 import { valueOf, type WorkResult } from "./work-result.ts";
 
-/** Work that takes processor time or touches files that others name, away from the server: it answers others meanwhile. Nothing takes longer than its deadline. */
+/**
+ * Work that takes processor time or touches files that others name, away from the server: it answers others
+ * meanwhile. Nothing takes longer than its deadline.
+ */
 export interface Workers {
   /** @throws ProblemError as planJob does; `unavailable` when it takes too long or too many wait */
   plan(task: PlanTask, signal?: AbortSignal): Promise<PlanningResult>;
   /** The same where it is soon known; null where the search would take longer than a moment. */
   quickPlan(task: PlanTask, signal?: AbortSignal): Promise<PlanningResult | null>;
   /**
-   * One question about plans. Those that search many times (sweep, largest sequence, front, cluster) have threads of their own.
+   * One question about plans. Those that search many times (sweep, largest sequence, front, cluster) have
+   * threads of their own.
    * @throws ProblemError as the question does; `unavailable` when it takes too long or too many wait
    */
   advise<Kind extends Question["kind"]>(
@@ -39,11 +43,17 @@ export interface Workers {
 }
 
 export interface WorkersOptions {
-  /** Plans searched at once; as many again that take some seconds, that take long, and searches of what-if questions. Default: the cores, at least 2. */
+  /**
+   * Plans searched at once; as many again that take some seconds, that take long, and searches of what-if
+   * questions. Default: the cores, at least 2.
+   */
   readonly planThreads?: number;
   /** Plans that may wait; more are refused. Default 64. */
   readonly queue?: number;
-  /** Searches of one token, of a kind, that run or wait on threads for what takes longer; more are refused. Default 16. */
+  /**
+   * Searches of one token, of a kind, that run or wait on threads for what takes longer; more are refused.
+   * Default 16.
+   */
   readonly searchesOfOneToken?: number;
   /** A thread that has had nothing to do for so long ends, and gives its memory back. Default 20. */
   readonly idleThreadSeconds?: number;
@@ -62,19 +72,27 @@ export interface WorkersOptions {
 /** Steps of a search, a tenth of a second or so, after which it goes on where it keeps nobody waiting. */
 const QUICK_STEPS = 5000;
 
-/** Steps of a search, some seconds, after which it goes on among those that may take minutes: those of some seconds do not wait for them. */
+/**
+ * Steps of a search, some seconds, after which it goes on among those that may take minutes: those of some
+ * seconds do not wait for them.
+ */
 const MIDDLE_STEPS = 50 * QUICK_STEPS;
 
 /** Answers with more plans are not kept. */
 const MOST_REMEMBERED_PLANS = 50;
 
-/** A search makes some tens of megabytes of short-lived objects: with room for them they are collected a tenth faster. */
+/**
+ * A search makes some tens of megabytes of short-lived objects: with room for them they are collected a tenth
+ * faster.
+ */
 const YOUNG_MEGABYTES = 96;
 
 const PLAN_THREAD = new URL("./plan-thread.ts", import.meta.url).href;
 const CHECK_PROCESS = fileURLToPath(new URL("./check-process.ts", import.meta.url));
 
-/** Where a question is answered: among short searches, among long ones, or among those that search many times. */
+/**
+ * Where a question is answered: among short searches, among long ones, or among those that search many times.
+ */
 const ADVICE: Readonly<
   Record<Question["kind"], { readonly pool: "quick" | "long" | "whatIf"; readonly command: string }>
 > = {
@@ -128,11 +146,13 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
     }),
   });
   const plans: Lane = { pool: threads(), turns: null };
-  // A search that is not over soon begins again on threads of its own: however many of them there are, short ones go on.
+  // A search that is not over soon begins again on threads of its own: however many of them there are, short
+  // ones go on.
   const middlePlans = fair();
   const longPlans = fair();
   const whatIfs = fair();
-  // Nor does a submission wait for searches that others asked for: whether any plan fits has a thread of its own.
+  // Nor does a submission wait for searches that others asked for: whether any plan fits has a thread of its
+  // own.
   const fits: Lane = { pool: threads(1), turns: null };
   const answers = new Remembered<PlanningResult>(options.rememberedAnswers ?? 256);
   // Apart from the plans: a submission does not wait for somebody's search.
@@ -149,7 +169,10 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
       ),
   });
 
-  /** Runs a task within the bounds on all of them: the queue's length, the deadline, and whether anybody still waits. */
+  /**
+   * Runs a task within the bounds on all of them: the queue's length, the deadline, and whether anybody still
+   * waits.
+   */
   async function within<T>(
     signal: AbortSignal | undefined,
     command: string,

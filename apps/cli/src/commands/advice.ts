@@ -64,7 +64,9 @@ const MOST_VALUES = 1000;
 /** A number as people write it; a zero before it is half of one that was written with a comma. */
 const PLAIN_NUMBER = /^(?:0|[1-9]\d*)?(?:\.\d+)?(?<=\d)(?:[eE][+-]?\d+)?$/;
 
-/** Values of a sweep: "4096,8192", with units as job files have them (4k, 80GB); "a..b" doubles from a to b. */
+/**
+ * Values of a sweep: "4096,8192", with units as job files have them (4k, 80GB); "a..b" doubles from a to b.
+ */
 export function axisValues(axis: SweepAxis, text: string): number[] {
   const refuse = (part: string, what: string, message: string, remedy: string): ProblemError =>
     new ProblemError("job-invalid", what, [{ field: "--values", value: part, message, remedy }]);

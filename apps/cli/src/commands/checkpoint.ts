@@ -148,7 +148,10 @@ function verificationText(found: Verification, colors: Colors): string {
   return lines.join("\n");
 }
 
-/** Runs the tool with progress for a terminal. @throws ProblemError `not-found` when `directory` does not exist. */
+/**
+ * Runs the tool with progress for a terminal. @throws ProblemError `not-found` when `directory` does not
+ * exist.
+ */
 async function runTool<T>(
   context: Context,
   command: string,

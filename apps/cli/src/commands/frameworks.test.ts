@@ -124,7 +124,8 @@ describe("export and import", () => {
     ) as { predicted: { fits: boolean; peakMemoryBytes: number; memoryLimitBytes: number } };
     expect(document.predicted).toMatchObject({ fits: false, memoryLimitBytes: 60e9 });
     expect(document.predicted.peakMemoryBytes).toBeGreaterThan(60e9);
-    // The best plan of the job, whose gradients are sharded and its parameters not: what is written shards as much.
+    // The best plan of the job, whose gradients are sharded and its parameters not: what is written shards as
+    // much.
     const best = await cli("export", JOB, "--framework", "internevo");
     expect(best.stderr).toMatch(/not expressible: plan\.gradientSharding \d+, written as 1: /);
     expect(best.stderr).not.toMatch(/warning/);

@@ -35,7 +35,10 @@ const cannot = (path: string, message: string, remedy: string, cause: unknown): 
     cause,
   });
 
-/** Writes the files of a configuration into a directory, which is made where there is none. @returns where they are. */
+/**
+ * Writes the files of a configuration into a directory, which is made where there is none. @returns where
+ * they are.
+ */
 async function writeInto(directory: string, files: readonly FrameworkFile[]): Promise<string[]> {
   if (existsSync(directory) && !statSync(directory).isDirectory())
     throw cannot(
@@ -47,7 +50,10 @@ async function writeInto(directory: string, files: readonly FrameworkFile[]): Pr
   return writeNew(files.map(({ name, text }) => ({ name: join(directory, name), text })));
 }
 
-/** Writes files, each named by its path, that must not exist yet: all of them, or none. @returns where they are. */
+/**
+ * Writes files, each named by its path, that must not exist yet: all of them, or none. @returns where they
+ * are.
+ */
 async function writeNew(files: readonly FrameworkFile[]): Promise<string[]> {
   const paths = files.map(({ name }) => name);
   const taken = paths.find((path) => existsSync(path));

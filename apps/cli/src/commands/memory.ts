@@ -40,7 +40,10 @@ interface MemoryOptions {
 
 const isFile = (text: string): boolean => text === "-" || /\.(ya?ml|json)$/i.test(text) || existsSync(text);
 
-/** The plan that is asked for: as tables show it, or by file, or by its rank in the search, for which a profile is needed. */
+/**
+ * The plan that is asked for: as tables show it, or by file, or by its rank in the search, for which a
+ * profile is needed.
+ */
 async function planOf(
   spec: JobSpec,
   text: string,
@@ -51,7 +54,10 @@ async function planOf(
   return choosePlan(text, "--plan", spec, await jobProfile(spec, profile, context), context);
 }
 
-/** The profile that is given, or that the job names and that can be read here; null when there is none: a submitted job's is stored where it ran. */
+/**
+ * The profile that is given, or that the job names and that can be read here; null when there is none: a
+ * submitted job's is stored where it ran.
+ */
 export async function profileOf(
   spec: JobSpec,
   profile: string | undefined,
@@ -98,7 +104,9 @@ export async function findPlan(
   return { spec, plan: planOfJob(chosen.plan, spec), profile: used };
 }
 
-/** The pipeline stage of a rank; ranks of a stage need the same memory. @throws ProblemError `bad-request`. */
+/**
+ * The pipeline stage of a rank; ranks of a stage need the same memory. @throws ProblemError `bad-request`.
+ */
 function stageOf(plan: Plan, rank: number | undefined): number | null {
   if (rank === undefined) return null;
   const ranks = worldSize(plan);

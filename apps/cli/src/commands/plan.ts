@@ -66,7 +66,10 @@ export async function planCommand(
   });
 }
 
-/** Writes a result: one JSON document, or tables. @param notes whether to say what the figures rest on. @returns the exit status: 3 when no plan is feasible. */
+/**
+ * Writes a result: one JSON document, or tables. @param notes whether to say what the figures rest on.
+ * @returns the exit status: 3 when no plan is feasible.
+ */
 export function showPlanning(result: PlanningResult, output: Output, notes: boolean): ExitCode {
   if (output.json) output.document(result);
   else {

@@ -70,7 +70,10 @@ async function digestOf(path: string): Promise<string> {
   }
 }
 
-/** Of plans that are predicted alike in time and memory one is tried: on one rank they differ in what it does not do. */
+/**
+ * Of plans that are predicted alike in time and memory one is tried: on one rank they differ in what it does
+ * not do.
+ */
 function bestPlans(
   job: JobSpec,
   profile: Profile,

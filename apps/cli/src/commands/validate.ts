@@ -19,8 +19,8 @@ import { readJobFile } from "../job-input.ts";
 import type { Output } from "../output.ts";
 
 /**
- * The job that a file stands for, every default filled in. Its data and weights are read where jobs run, when it is submitted;
- * {@link absentHere} says what is not on this machine.
+ * The job that a file stands for, every default filled in. Its data and weights are read where jobs run, when
+ * it is submitted; {@link absentHere} says what is not on this machine.
  * @param path of a job file, `-` for standard input.
  * @throws ProblemError `job-invalid`, with one detail a fault.
  */
@@ -28,7 +28,10 @@ export const validateCommand = async (path: string): Promise<JobSpec> => resolve
 
 const MOST_ABSENT = 10;
 
-/** What a job cannot be submitted without and this machine does not have: no fault of the job file, for the services may run elsewhere. */
+/**
+ * What a job cannot be submitted without and this machine does not have: no fault of the job file, for the
+ * services may run elsewhere.
+ */
 export function absentHere({ data, initialWeights, ...spec }: JobSpec): string[] {
   const fault = trainerFault(spec);
   const planned =
@@ -74,14 +77,18 @@ async function clientAtHand(context: Context): Promise<InternEvoClient | undefin
   }
 }
 
-/** A profile's file is read here and stored at submission: whether that can be done has no bearing on the rest. */
+/**
+ * A profile's file is read here and stored at submission: whether that can be done has no bearing on the
+ * rest.
+ */
 function withoutProfileFile(file: JobFile): JobFile {
   const { profile, ...cluster } = file.cluster;
   return profile !== undefined && /\/|\.json$/.test(profile) ? { ...file, cluster } : file;
 }
 
 /**
- * Asks the API at hand whether it would take the job, and says what speaks against submitting it all the same.
+ * Asks the API at hand whether it would take the job, and says what speaks against submitting it all the
+ * same.
  * @returns whether anybody was asked.
  * @throws ApiProblemError as submission does
  */

@@ -29,7 +29,8 @@ export interface PlanMemoryOptions {
 
 /**
  * The trainer's own plan of memory, before step 0: nothing is run, and no data is read.
- * @throws ProblemError what the trainer refuses, with its field, value and remedy; `unavailable` when it is not installed.
+ * @throws ProblemError what the trainer refuses, with its field, value and remedy; `unavailable` when it is
+ * not installed.
  */
 export async function planMemory({
   spec,

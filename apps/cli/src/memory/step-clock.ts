@@ -6,7 +6,10 @@ export interface Span {
   readonly to: number;
 }
 
-/** One pass of a micro-batch, where it stands in a step; `shown` is false for passes that are left out of the picture. */
+/**
+ * One pass of a micro-batch, where it stands in a step; `shown` is false for passes that are left out of the
+ * picture.
+ */
 export interface PassSpan extends Span {
   readonly label: string;
   readonly pass: "forward" | "backward";

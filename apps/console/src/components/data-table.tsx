@@ -1,8 +1,8 @@
 import type { ReactNode, TdHTMLAttributes, ThHTMLAttributes } from "react";
 
 /**
- * Table parts that keep their roles where styles lay a row out as a card, which would otherwise take them away.
- * `label` is what a cell is called in its card.
+ * Table parts that keep their roles where styles lay a row out as a card, which would otherwise take them
+ * away. `label` is what a cell is called in its card.
  */
 export function Table({
   label,

@@ -13,7 +13,9 @@ interface ProfileSelectProps {
   readonly otherwise?: string;
 }
 
-/** The profiles that a job can be planned with: the shipped one and those that are stored, the newest first. */
+/**
+ * The profiles that a job can be planned with: the shipped one and those that are stored, the newest first.
+ */
 export function ProfileSelect({ value, onChange, description, otherwise }: ProfileSelectProps) {
   const stored = useProfiles().data?.pages.flatMap(({ items }) => items) ?? [];
   const options = [

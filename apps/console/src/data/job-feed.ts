@@ -3,7 +3,10 @@ import type { StepMetric, Trial } from "@internevo/domain";
 
 export type LogLine = JobLogLine;
 
-/** What is known of a job beside its own record: what was stored when the page was opened, and what its stream has brought since. */
+/**
+ * What is known of a job beside its own record: what was stored when the page was opened, and what its stream
+ * has brought since.
+ */
 export interface JobFeed {
   readonly progress: StageProgress | undefined;
   readonly log: readonly LogLine[];
@@ -74,7 +77,9 @@ function withLines(known: readonly LogLine[], lines: readonly LogLine[]): LogLin
   return [...known, ...lines.filter(({ id }) => id > last)].slice(-LOG_LINES);
 }
 
-/** One value a step, in order of steps: a step that a restart repeated counts once, as it was measured last. */
+/**
+ * One value a step, in order of steps: a step that a restart repeated counts once, as it was measured last.
+ */
 export function mergeSteps(stored: readonly StepMetric[], streamed: readonly StepMetric[]): StepMetric[] {
   // As nearly always: what comes goes on from what is there.
   if (isInOrder(streamed, stored.at(-1)?.step ?? 0)) return [...stored, ...streamed];

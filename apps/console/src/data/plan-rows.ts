@@ -34,7 +34,10 @@ export const candidateRows = (candidates: readonly Candidate[]): PlanRow[] =>
     chosen: false,
   }));
 
-/** The tried plans, or those that will be tried, and between them every better plan that the executor doesn't run yet. The fastest predicted first. */
+/**
+ * The tried plans, or those that will be tried, and between them every better plan that the executor doesn't
+ * run yet. The fastest predicted first.
+ */
 export function planRows(
   planning: PlanningResult | null,
   trials: readonly Trial[],
@@ -98,7 +101,10 @@ export function reasonOfChoice(rows: readonly PlanRow[], choice: Choice | undefi
   return `${words.charAt(0).toUpperCase()}${words.slice(1)}. By prediction it was number ${chosen.rank} of all plans.`;
 }
 
-/** Keys of the plans whose range touches the fastest's: by what was measured of the cluster they take the same time. Empty when there is one. */
+/**
+ * Keys of the plans whose range touches the fastest's: by what was measured of the cluster they take the same
+ * time. Empty when there is one.
+ */
 export function tiedRows(rows: readonly PlanRow[]): ReadonlySet<string> {
   return new Set(
     tiedWithFastest(

@@ -5,7 +5,10 @@ import type { JobState, StepMetric, Workload } from "@internevo/domain";
 import { useSession } from "../session/session.tsx";
 import { LOG_LINES, type JobHistory, type LogLine } from "./job-feed.ts";
 
-/** A lost connection is tried again until it is back; a refusal is an answer, and a server's fault is asked about twice more. */
+/**
+ * A lost connection is tried again until it is back; a refusal is an answer, and a server's fault is asked
+ * about twice more.
+ */
 function mayRetry(failures: number, error: Error): boolean {
   if (error instanceof ApiConnectionError) return true;
   if (error instanceof ApiProblemError)
@@ -56,7 +59,8 @@ export function useJob(id: string) {
   return useQuery({
     queryKey: jobKey(id),
     queryFn: ({ signal }) => client.getJob(id, { signal }),
-    // Events bring changes at once; this catches what has no event of its own, an attempt's restart for example.
+    // Events bring changes at once; this catches what has no event of its own, an attempt's restart for
+    // example.
     refetchInterval: (query) =>
       query.state.data && isActive(query.state.data.state) ? 3 * POLL_MILLISECONDS : false,
   });
@@ -65,7 +69,10 @@ export function useJob(id: string) {
 const STEPS_A_PAGE = 1000;
 const LINES_A_PAGE = 200;
 
-/** Reads what is stored of a job: the record first, so that a stream from its newest event on leaves nothing out. */
+/**
+ * Reads what is stored of a job: the record first, so that a stream from its newest event on leaves nothing
+ * out.
+ */
 export async function readJobHistory(
   client: InternEvoClient,
   id: string,

@@ -104,7 +104,8 @@ export function SubmitPage() {
     (job: unknown): void => {
       setLast(action);
       done[action].mutate(job);
-      // What is measured before is said beside the plans too; what speaks against submitting is the check's to say.
+      // What is measured before is said beside the plans too; what speaks against submitting is the check's
+      // to say.
       if (action === "plan" && allowed) check.mutate(job);
     };
   const busy = submit.isPending || check.isPending || plan.isPending;

@@ -29,7 +29,8 @@ const clientFor = (token: string): InternEvoClient =>
 
 /**
  * Shows the pages to whoever has a token that the API accepts, and asks everybody else for one.
- * @param handedOver a token that the address brought; it is stored, which other tabs follow, once the API has accepted it
+ * @param handedOver a token that the address brought; it is stored, which other tabs follow, once the API has
+ * accepted it
  */
 export function SessionProvider({
   handedOver,

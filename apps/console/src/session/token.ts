@@ -1,6 +1,8 @@
 const KEY = "internevo.token";
 
-/** Takes a token out of `#token=…`, and out of the address bar and its history entry, where it would linger. */
+/**
+ * Takes a token out of `#token=…`, and out of the address bar and its history entry, where it would linger.
+ */
 export function takeTokenFromFragment(location: Location, history: History): string | undefined {
   const fragment = new URLSearchParams(location.hash.replace(/^#/, ""));
   const token = fragment.get("token")?.trim();
@@ -27,7 +29,10 @@ export function forgetToken(only?: string): void {
   if (only === undefined || storedToken() === only) localStorage.removeItem(KEY);
 }
 
-/** Tells what other tabs do: the token that they signed in with, or undefined where one signed out. @returns ends the telling */
+/**
+ * Tells what other tabs do: the token that they signed in with, or undefined where one signed out. @returns
+ * ends the telling
+ */
 export function onTokenElsewhere(told: (token: string | undefined) => void): () => void {
   const listener = ({ key, storageArea, newValue }: StorageEvent): void => {
     if (storageArea !== localStorage || (key !== KEY && key !== null)) return;
@@ -38,8 +43,8 @@ export function onTokenElsewhere(told: (token: string | undefined) => void): () 
 }
 
 /**
- * The token that a link handed over, unless it would take a signed-in session's place and the person does not want that. Anybody can make such
- * a link, with a token of their own.
+ * The token that a link handed over, unless it would take a signed-in session's place and the person does not
+ * want that. Anybody can make such a link, with a token of their own.
  */
 export function willingly(
   given: string | undefined,

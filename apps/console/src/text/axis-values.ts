@@ -19,7 +19,10 @@ function valueOf(
   return value !== undefined && Number.isFinite(value) && value > 0 ? value : undefined;
 }
 
-/** Values of a sweep as the command line takes them, with units as job files have them: "4k, 8k"; "a..b" doubles from a to b. */
+/**
+ * Values of a sweep as the command line takes them, with units as job files have them: "4k, 8k"; "a..b"
+ * doubles from a to b.
+ */
 export function axisValues(axis: SweptAxis, text: string): AxisValues {
   const values: number[] = [];
   for (const part of text.split(",")) {
@@ -71,7 +74,10 @@ const BYTES = [
   ["", 1],
 ] as const;
 
-/** A range that doubles from a value halved up to `halvings` times to one doubled up to `doublings` times, as far as it may. */
+/**
+ * A range that doubles from a value halved up to `halvings` times to one doubled up to `doublings` times, as
+ * far as it may.
+ */
 function around(
   value: number,
   [halvings, doublings]: readonly [number, number],

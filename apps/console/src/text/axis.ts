@@ -23,7 +23,10 @@ export function linearTicks(low: number, high: number): number[] {
   return ticks;
 }
 
-/** Ticks between two positive values: whole decades where there are enough, finer ones where not; never more than `most`. */
+/**
+ * Ticks between two positive values: whole decades where there are enough, finer ones where not; never more
+ * than `most`.
+ */
 export function logTicks(low: number, high: number, most: number): number[] {
   const chosen =
     DECADES.map((mantissas) => within(low, high, mantissas)).find((ticks) => ticks.length >= FEWEST) ??

@@ -1,4 +1,5 @@
-// What the command line writes too is in @internevo/domain, with the rule for figures; here is what only pages write.
+// What the command line writes too is in @internevo/domain, with the rule for figures; here is what only
+// pages write.
 export {
   formatBytes,
   formatClock,

@@ -53,7 +53,10 @@ interface NamedText {
 
 const extensionOf = (name: string): string => /\.([^./]+)$/.exec(name)?.[1]?.toLowerCase() ?? "";
 
-/** Which of the files that somebody picked is the configuration, and which one lies beside it: by their extensions, else in their order. */
+/**
+ * Which of the files that somebody picked is the configuration, and which one lies beside it: by their
+ * extensions, else in their order.
+ */
 export function sortFiles(
   framework: FrameworkName,
   files: readonly NamedText[],

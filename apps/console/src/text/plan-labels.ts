@@ -1,7 +1,9 @@
 import { planLabel, type Plan } from "@internevo/domain";
 
 export interface PlanLabels {
-  /** Symbols and values that all plans have in common; empty when they have none, or there is one plan only. */
+  /**
+   * Symbols and values that all plans have in common; empty when they have none, or there is one plan only.
+   */
   readonly common: string;
   /** What tells each plan apart, in the order of the plans. */
   readonly own: readonly string[];

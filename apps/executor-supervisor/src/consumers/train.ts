@@ -114,7 +114,8 @@ async function beginAttempt(
   }
   const discarded = await discardCheckpointsBeyond(checkpoints, await lastStoredStep(database, runId));
   const fromStep = (await checkpointSteps(checkpoints)).at(-1) ?? 0;
-  // Before the ranks write their first one: until more steps are counted, they keep what this supervisor's successor could go on from.
+  // Before the ranks write their first one: until more steps are counted, they keep what this supervisor's
+  // successor could go on from.
   if (context.job.spec.checkpointing !== null) await tellCounted(checkpoints, fromStep);
   const { number } = await context.fenced((tx) => startAttempt(tx, runId));
   if (discarded.length > 0) {
@@ -128,15 +129,18 @@ async function beginAttempt(
   return number;
 }
 
-/** An attempt that did not complete. `replanned`: the next one has another plan, so that this one's failure says nothing of it. */
+/**
+ * An attempt that did not complete. `replanned`: the next one has another plan, so that this one's failure
+ * says nothing of it.
+ */
 interface Ended {
   readonly failure: Failure;
   readonly replanned?: boolean;
 }
 
 /**
- * Too few nodes are left for the plan: the run gets one for those that are there, in the same transaction as the attempt ends, so that whoever
- * goes on after a kill finds all of it or nothing.
+ * Too few nodes are left for the plan: the run gets one for those that are there, in the same transaction as
+ * the attempt ends, so that whoever goes on after a kill finds all of it or nothing.
  */
 async function endForWantOfNodes(
   training: Training,
@@ -183,7 +187,10 @@ async function endForWantOfNodes(
   return { failure, replanned: true };
 }
 
-/** One start of the ranks, until they end. @returns undefined when training is complete, else why the ranks ended. */
+/**
+ * One start of the ranks, until they end. @returns undefined when training is complete, else why the ranks
+ * ended.
+ */
 async function attemptOnce(training: Training): Promise<Ended | undefined> {
   const { settings, database, context, feed, runId, dataset } = training;
   const { job, signal, log } = context;
@@ -248,7 +255,9 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
   return { failure };
 }
 
-/** Starts the ranks until training is complete. @returns the job's failure when starting again makes no sense. */
+/**
+ * Starts the ranks until training is complete. @returns the job's failure when starting again makes no sense.
+ */
 async function trainUntilDone(training: Training): Promise<Failure | undefined> {
   const { settings, database, context, runId } = training;
   for (;;) {
@@ -268,7 +277,10 @@ async function trainUntilDone(training: Training): Promise<Failure | undefined> 
   }
 }
 
-/** Trains with the chosen plan to the asked number of steps, through deaths of ranks and of this process, and reports. */
+/**
+ * Trains with the chosen plan to the asked number of steps, through deaths of ranks and of this process, and
+ * reports.
+ */
 export const train =
   (settings: ExecutorSettings, database: Database) =>
   async (context: CommandContext<"job.run">): Promise<Effect> => {

@@ -36,7 +36,9 @@ const finish =
   (tx: Transaction): Promise<void> =>
     finishFiring(tx, firingId, { state, outcome }).then(() => {});
 
-/** The plan in use with its prediction from the newest measurements; null when it is not feasible any more. */
+/**
+ * The plan in use with its prediction from the newest measurements; null when it is not feasible any more.
+ */
 function currentNow(current: Candidate | undefined, result: PlanningResult): Candidate | null | undefined {
   if (!current) return undefined;
   const { located } = result;
@@ -67,7 +69,10 @@ async function measured(
   }
 }
 
-/** Plans a workload again: measures what is stale, searches, compares with the plan in use, and proposes what is better. */
+/**
+ * Plans a workload again: measures what is stale, searches, compares with the plan in use, and proposes what
+ * is better.
+ */
 export const replan =
   (settings: ReplannerSettings, database: Database) =>
   async (context: CommandContext<"workload.replan">): Promise<Effect> => {

@@ -60,9 +60,9 @@ const timelineOfTrial = ({ timeline, trials }: JobSpec): Timeline | undefined =>
   timeline && { firstStep: trials.warmupSteps + 1, steps: Math.min(timeline.steps, trials.steps) };
 
 /**
- * Tries the best plans for real, one after the other. Plans that the runs do not tell apart, and those that were disturbed, run again within a
- * budget; then `choiceOf` says which one trains.
- * A trial that was interrupted is tried again, and counted once.
+ * Tries the best plans for real, one after the other. Plans that the runs do not tell apart, and those that
+ * were disturbed, run again within a budget; then `choiceOf` says which one trains. A trial that was
+ * interrupted is tried again, and counted once.
  */
 export const tryPlans =
   (settings: TrialSettings, database: Database) =>
@@ -139,7 +139,8 @@ export const tryPlans =
             total,
           );
         }
-        // A plan that ran once and then does not, or whose run could not be counted, is not asked a third time.
+        // A plan that ran once and then does not, or whose run could not be counted, is not asked a third
+        // time.
         const given = new Set<string>();
         for (const begin = performance.now(); performance.now() - begin < 1000 * settings.repeatSeconds;) {
           signal.throwIfAborted();

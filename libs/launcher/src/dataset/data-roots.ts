@@ -28,7 +28,10 @@ export function dataRootsOf(text: string | undefined): DataRoots {
   });
 }
 
-/** Where a path leads once every link is followed, also where nothing is there; undefined where links lead in a circle, or that cannot be told. */
+/**
+ * Where a path leads once every link is followed, also where nothing is there; undefined where links lead in
+ * a circle, or that cannot be told.
+ */
 async function whereItLeads(path: string, links = MOST_LINKS): Promise<string | undefined> {
   try {
     return await realpath(path);
@@ -56,7 +59,8 @@ function isBelow(path: string, root: string): boolean {
 }
 
 /**
- * Checks that files lie below the folders that an installation allows, links followed, before anything is asked of the files themselves.
+ * Checks that files lie below the folders that an installation allows, links followed, before anything is
+ * asked of the files themselves.
  * @throws ProblemError `data-invalid`, the same whether the file is there or not.
  */
 export async function assertBelowRoots(

@@ -78,7 +78,10 @@ interface Line {
   readonly tokens: number;
 }
 
-/** Every document's line and number of tokens, in order. @throws where lines do not ascend, or lie outside of the file. */
+/**
+ * Every document's line and number of tokens, in order. @throws where lines do not ascend, or lie outside of
+ * the file.
+ */
 async function* linesOf(meta: Meta, fileBytes: number): AsyncGenerator<Line> {
   const { path, documents, columns, bytesPerCell: width } = meta;
   const { handle } = await openData(path, "data.path");

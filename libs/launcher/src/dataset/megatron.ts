@@ -77,7 +77,10 @@ async function readIndex(path: string): Promise<Index> {
   }
 }
 
-/** Calls for every sequence with its length in tokens. @returns tokens in all. @throws where sequences do not follow one another. */
+/**
+ * Calls for every sequence with its length in tokens. @returns tokens in all. @throws where sequences do not
+ * follow one another.
+ */
 async function checkSequences(index: Index): Promise<number> {
   const {
     path,
@@ -110,7 +113,10 @@ async function checkSequences(index: Index): Promise<number> {
   }
 }
 
-/** First tokens of the documents; the last entry of the index is the end. @throws where entries do not ascend from 0 to the end. */
+/**
+ * First tokens of the documents; the last entry of the index is the end. @throws where entries do not ascend
+ * from 0 to the end.
+ */
 async function* documentStarts(index: Index): AsyncGenerator<number> {
   const {
     path,
@@ -161,7 +167,10 @@ async function* documentStarts(index: Index): AsyncGenerator<number> {
   }
 }
 
-/** Opens a data set of Megatron-LM by the path of either file, or by what they have in common. @throws ProblemError `data-invalid` */
+/**
+ * Opens a data set of Megatron-LM by the path of either file, or by what they have in common. @throws
+ * ProblemError `data-invalid`
+ */
 export async function openMegatron(path: string): Promise<TokenSource> {
   const index = await readIndex(`${megatronStem(path)}.idx`);
   const bin = `${megatronStem(path)}.bin`;

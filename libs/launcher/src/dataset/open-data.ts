@@ -12,8 +12,8 @@ function otherKind(found: BigIntStats): string | undefined {
 }
 
 /**
- * Opens a file for reading, with an error that people understand. Only regular files: opening a pipe waits for its writer, opening a
- * device may act on it.
+ * Opens a file for reading, with an error that people understand. Only regular files: opening a pipe waits
+ * for its writer, opening a device may act on it.
  */
 export async function openData(
   path: string,

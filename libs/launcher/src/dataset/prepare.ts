@@ -57,7 +57,9 @@ async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** Packing that data is prepared for, and how long sequences are, which decides how many documents are in one. */
+/**
+ * Packing that data is prepared for, and how long sequences are, which decides how many documents are in one.
+ */
 interface Packing {
   readonly endOfDocumentToken: number | undefined;
   readonly sequenceLengthTokens: number;
@@ -68,7 +70,10 @@ const packingOf = (data: Data, sequenceLengthTokens: number): Packing | undefine
     ? { endOfDocumentToken: data.endOfDocumentToken, sequenceLengthTokens }
     : undefined;
 
-/** Identity of the sources without reading them: path, size and time of change, and what decides what is made of them. */
+/**
+ * Identity of the sources without reading them: path, size and time of change, and what decides what is made
+ * of them.
+ */
 async function sourceKey(
   data: Data,
   files: readonly { readonly path: string; readonly field: string }[],
@@ -266,13 +271,13 @@ async function known(sidecar: string): Promise<Dataset | undefined> {
 }
 
 /**
- * Makes what the trainer reads.
- * Text files are read as bytes, one after the other, each byte a token, and kept in `<dataDirectory>/datasets` under the hash of
- * their content; with packing each file is a document. Data that is tokens already is checked, whole, and used where it is. The
- * answer is remembered by path, size and time of change, so that a job's later stages do not read the data again.
+ * Makes what the trainer reads. Text files are read as bytes, one after the other, each byte a token, and
+ * kept in `<dataDirectory>/datasets` under the hash of their content; with packing each file is a document.
+ * Data that is tokens already is checked, whole, and used where it is. The answer is remembered by path, size
+ * and time of change, so that a job's later stages do not read the data again.
  * @param job V of the model, and S: the sequences that documents are counted in.
- * @throws ProblemError `data-invalid`: missing, empty, a directory, truncated (expected and found bytes), an index that is not the
- * data's, a token beyond V (with its place), packing without documents.
+ * @throws ProblemError `data-invalid`: missing, empty, a directory, truncated (expected and found bytes), an
+ * index that is not the data's, a token beyond V (with its place), packing without documents.
  */
 export async function prepareDataset(
   data: Data,
@@ -315,7 +320,8 @@ export async function prepareDataset(
 }
 
 /**
- * Checks that the data holds at least one sequence, and that no sequence holds more documents than memory is planned for.
+ * Checks that the data holds at least one sequence, and that no sequence holds more documents than memory is
+ * planned for.
  * @throws ProblemError `data-invalid` with what is there and what is needed.
  */
 export function assertFitsSequences(

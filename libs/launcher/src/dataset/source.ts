@@ -19,7 +19,10 @@ const OPEN: Readonly<Record<TokenData["format"], (path: string) => Promise<Token
  */
 export const openSource = (data: TokenData): Promise<TokenSource> => OPEN[data.format](data.path);
 
-/** Whether where documents begin is known before tokens are read. @throws ProblemError `data-invalid` for packing without documents. */
+/**
+ * Whether where documents begin is known before tokens are read. @throws ProblemError `data-invalid` for
+ * packing without documents.
+ */
 export function assertKnowsDocuments(data: Data, source: Pick<TokenSource, "starts">): void {
   if (data.packing !== "documents" || data.endOfDocumentToken !== undefined || source.starts !== null) return;
   const path = data.format === "text" ? data.paths[0] : data.path;

@@ -74,7 +74,10 @@ export async function countPlainTokens(
   }
 }
 
-/** Entropy of the tokens taken one by one, in nats per token: what a model that knows only frequencies would reach. */
+/**
+ * Entropy of the tokens taken one by one, in nats per token: what a model that knows only frequencies would
+ * reach.
+ */
 export function unigramEntropyNats(counts: ArrayLike<number>): number {
   let total = 0;
   for (let token = 0; token < counts.length; token += 1) total += counts[token] as number;

@@ -5,8 +5,8 @@ import { countPlainTokens, TokenCounts } from "./token-counts.ts";
 import type { TokenSource } from "./token-source.ts";
 
 /**
- * The project's token file: a 64-byte header, little endian, then the tokens. Version 2 goes on, at a multiple of 8 bytes, with the
- * first token of every document, 8 bytes each.
+ * The project's token file: a 64-byte header, little endian, then the tokens. Version 2 goes on, at a
+ * multiple of 8 bytes, with the first token of every document, 8 bytes each.
  */
 export const TOKEN_FILE = { magic: "IEVOTOK\0", version: 1, documentsVersion: 2, headerBytes: 64 } as const;
 
@@ -43,7 +43,8 @@ const invalid = (path: string, message: string, remedy: string, value: unknown =
 
 /**
  * Reads and checks a token file's header against its size.
- * @throws ProblemError `data-invalid`: foreign magic, unknown version, a vocabulary of 0, or a size that is not the header's (expected and found bytes).
+ * @throws ProblemError `data-invalid`: foreign magic, unknown version, a vocabulary of 0, or a size that is
+ * not the header's (expected and found bytes).
  */
 export async function readHeader(
   handle: FileHandle,
@@ -98,7 +99,10 @@ export async function readHeader(
 
 const DOCUMENTS_AT_A_TIME = 1 << 16;
 
-/** First tokens of the documents of a file of version 2. @throws ProblemError `data-invalid` where they do not ascend from 0. */
+/**
+ * First tokens of the documents of a file of version 2. @throws ProblemError `data-invalid` where they do not
+ * ascend from 0.
+ */
 async function* documentStarts(path: string, header: TokenFileHeader): AsyncGenerator<number> {
   const { documentCount = 0, tokenCount } = header;
   const { handle } = await openData(path, "data.path");

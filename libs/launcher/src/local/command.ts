@@ -4,22 +4,27 @@ export interface LocalCommandOptions {
   readonly ranks: number;
   /** Scratch of this run: session files. */
   readonly temporaryDirectory: string;
-  /** Scratch of this run in shared memory: segments of the shared-memory transport; null: the transport's default. */
+  /**
+   * Scratch of this run in shared memory: segments of the shared-memory transport; null: the transport's
+   * default.
+   */
   readonly sharedMemoryDirectory: string | null;
   /** Whether ranks give their core away while they wait (see {@link yieldsWhenIdle}). */
   readonly yields: boolean;
 }
 
 /**
- * With more ranks than cores a rank that spins would stop the one it waits for, so it gives its core away. With a core for each it keeps
- * it: whatever else runs on the machine, however nice, would have it for a tick of the scheduler (milliseconds) in every collective.
+ * With more ranks than cores a rank that spins would stop the one it waits for, so it gives its core away.
+ * With a core for each it keeps it: whatever else runs on the machine, however nice, would have it for a tick
+ * of the scheduler (milliseconds) in every collective.
  */
 export const yieldsWhenIdle = (ranks: number, threadsPerRank: number, cores: number): boolean =>
   ranks * threadsPerRank > cores;
 
 /**
- * The command line that starts ranks with Open MPI. mpirun gets SIGKILL when its parent dies, and the ranks die with mpirun.
- * More ranks than cores are allowed and nothing is bound, so that several small runs share a machine.
+ * The command line that starts ranks with Open MPI. mpirun gets SIGKILL when its parent dies, and the ranks
+ * die with mpirun. More ranks than cores are allowed and nothing is bound, so that several small runs share a
+ * machine.
  */
 export function localCommand(options: LocalCommandOptions): string[] {
   return [
@@ -35,7 +40,8 @@ export function localCommand(options: LocalCommandOptions): string[] {
     "none",
     "--host",
     `localhost:${options.ranks}`,
-    // Runs side by side would otherwise share one session directory and /dev/shm, and a killed one would leave its segments.
+    // Runs side by side would otherwise share one session directory and /dev/shm, and a killed one would
+    // leave its segments.
     "--mca",
     "orte_tmpdir_base",
     options.temporaryDirectory,

@@ -178,7 +178,8 @@ describe("launchRanks", () => {
   const seen = (): string => join(directory, "seen");
   const stays = (event: string): string =>
     `[ $OMPI_COMM_WORLD_RANK = 0 ] && echo '${event}'; while [ ! -e ${seen()} ]; do sleep 0.02; done; [ $OMPI_COMM_WORLD_RANK = 0 ] && kill -STOP $PPID; exit 0`;
-  // A host whose shell leaves the launcher's session, as Open MPI's daemons do on theirs; its ranks outlast all looks at that session.
+  // A host whose shell leaves the launcher's session, as Open MPI's daemons do on theirs; its ranks outlast
+  // all looks at that session.
   it("does not end a launcher whose ranks are on hosts", async () => {
     const shell = join(directory, "shell");
     await writeFile(shell, '#!/bin/bash\nshift\nexec setsid --fork bash -c "$*"\n');

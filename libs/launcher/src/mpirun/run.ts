@@ -101,7 +101,10 @@ function prepare<P extends NativeProgram<TSchema, TSchema>>(
   return { record, command: command as unknown as readonly [string, ...string[]], environment };
 }
 
-/** mpirun passes it on to every rank, here and on other hosts, and waits; at SIGTERM it would give them one second. */
+/**
+ * mpirun passes it on to every rank, here and on other hosts, and waits; at SIGTERM it would give them one
+ * second.
+ */
 const STOP_SIGNAL = "SIGUSR1";
 
 /** See `launchRanks`: ranks that one mpirun starts, and that end with this process. */
@@ -117,7 +120,8 @@ export async function runUnderMpirun<P extends NativeProgram<TSchema, TSchema>>(
 
   const { record, command, environment } = prepare(options, start);
   const memoryKillsBefore = kernelMemoryKills();
-  // The record comes first: were this process killed right after the start, the marker would still find the ranks.
+  // The record comes first: were this process killed right after the start, the marker would still find the
+  // ranks.
   writeRunRecord(options.runDirectory, record);
   const [file, ...parameters] = command;
   const child = spawn(file, parameters, {
@@ -129,7 +133,8 @@ export async function runUnderMpirun<P extends NativeProgram<TSchema, TSchema>>(
   let killing: Promise<unknown> | undefined;
   const ended = new Promise<{ exitCode: number | null; signal: NodeJS.Signals | null }>((resolve, reject) => {
     child.once("error", reject);
-    // The launcher is gone, and with it the reason of its ranks to live: one of them could hold the pipes open.
+    // The launcher is gone, and with it the reason of its ranks to live: one of them could hold the pipes
+    // open.
     child.once("exit", () => {
       killing ??= killRun(record.marker, child.pid);
     });
@@ -243,7 +248,8 @@ export async function runUnderMpirun<P extends NativeProgram<TSchema, TSchema>>(
     if (seen?.kind === "thrown") throw seen.error;
     const common = { seconds: elapsed(), exitCode };
     if (seen?.kind === "failure") return { ...common, status: "failed", failure: seen.failure };
-    // A launcher that stayed when its ranks were gone says nothing of how they ended: their own last word counts.
+    // A launcher that stayed when its ranks were gone says nothing of how they ended: their own last word
+    // counts.
     const orderly = stayed && done && firstError === undefined;
     if ((exitCode === 0 && done) || (orderly && seen === undefined))
       return { ...common, status: "completed" };

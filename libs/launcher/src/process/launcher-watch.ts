@@ -7,9 +7,11 @@ const START_MILLISECONDS = 50;
 const LOOKS = 5;
 
 /**
- * Notices a launcher that stays when all its ranks are gone. Open MPI's mpirun does that when a rank is killed at a bad moment, while it starts for
- * instance: it has ended the others, and waits for ever for a lock of its own in the end.
- * @param pid leads a session, in which its ranks are: not that of a launcher whose ranks are on hosts of their own (ssh, srun).
+ * Notices a launcher that stays when all its ranks are gone. Open MPI's mpirun does that when a rank is
+ * killed at a bad moment, while it starts for instance: it has ended the others, and waits for ever for a
+ * lock of its own in the end.
+ * @param pid leads a session, in which its ranks are: not that of a launcher whose ranks are on hosts of
+ * their own (ssh, srun).
  * @param spoke whether a rank has said anything: it may have come and gone between two looks.
  * @param onAlone called once.
  * @returns ends the watch.

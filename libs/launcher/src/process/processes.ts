@@ -1,10 +1,15 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** Every process of a run carries this variable with the run's own id, so that it is found again whatever became of its parents. */
+/**
+ * Every process of a run carries this variable with the run's own id, so that it is found again whatever
+ * became of its parents.
+ */
 export const RUN_MARKER = "INTERNEVO_RUN";
 
-/** One live process, as /proc tells it; `startTicks` makes the pair (pid, startTicks) unique within one boot. */
+/**
+ * One live process, as /proc tells it; `startTicks` makes the pair (pid, startTicks) unique within one boot.
+ */
 export interface ProcessEntry {
   readonly pid: number;
   readonly parentPid: number;
@@ -25,7 +30,8 @@ export function readProcess(pid: number): ProcessEntry | undefined {
     // It has ended.
     return undefined;
   }
-  // The command stands in parentheses and may itself hold any character: fields are counted from the last one.
+  // The command stands in parentheses and may itself hold any character: fields are counted from the last
+  // one.
   const open = stat.indexOf("(");
   const close = stat.lastIndexOf(")");
   const fields = stat.slice(close + 2).split(" ");
@@ -52,8 +58,9 @@ function carriesMarker(pid: number, marker: string): boolean {
 const livePids = (): number[] => readdirSync("/proc").map(Number).filter(Number.isInteger);
 
 /**
- * All live processes of a run on this machine. mpirun puts every rank into a process group of its own, so the group says
- * nothing: a process belongs to the run when it carries the run's marker, or sits in the session that mpirun leads.
+ * All live processes of a run on this machine. mpirun puts every rank into a process group of its own, so the
+ * group says nothing: a process belongs to the run when it carries the run's marker, or sits in the session
+ * that mpirun leads.
  * @param session pid of the session's leader; only trusted while the caller still holds that child.
  */
 export function processesOfRun(marker: string, session?: number): ProcessEntry[] {
@@ -80,7 +87,8 @@ export function signalProcess(pid: number, signal: NodeJS.Signals): void {
 
 /**
  * Kills every process of a run and waits until none is left.
- * @returns the processes that were killed, and those that are still there after `boundMilliseconds` (uninterruptible ones).
+ * @returns the processes that were killed, and those that are still there after `boundMilliseconds`
+ * (uninterruptible ones).
  */
 export async function killRun(
   marker: string,

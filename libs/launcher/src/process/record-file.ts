@@ -10,7 +10,10 @@ export function writeRecordFile(path: string, record: unknown): void {
   renameSync(`${path}.tmp`, path);
 }
 
-/** The record of a file; undefined when there is none. @throws ProblemError `internal` when it is not of the schema. */
+/**
+ * The record of a file; undefined when there is none. @throws ProblemError `internal` when it is not of the
+ * schema.
+ */
 export function readRecordFile<S extends TSchema>(schema: S, path: string): Static<S> | undefined {
   let text: string;
   try {

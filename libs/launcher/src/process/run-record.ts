@@ -42,7 +42,10 @@ export const readRunRecord = (runDirectory: string): RunRecord | undefined =>
 /** Scratch directories carry this prefix; nothing else is ever deleted on the word of a record. */
 export const SCRATCH_PREFIX = "internevo-run-";
 
-/** Ends what is kept of a run. The record in its place may be of a later run by now, where this one's owner was replaced: that one stays. */
+/**
+ * Ends what is kept of a run. The record in its place may be of a later run by now, where this one's owner
+ * was replaced: that one stays.
+ */
 export function removeRunRecord(runDirectory: string, record: RunRecord): void {
   for (const directory of record.scratch) {
     if (basename(directory).startsWith(SCRATCH_PREFIX)) rmSync(directory, { recursive: true, force: true });
@@ -52,8 +55,8 @@ export function removeRunRecord(runDirectory: string, record: RunRecord): void {
 }
 
 /**
- * Ends what a killed supervisor left in a run directory: its processes, its scratch directories and its record.
- * The caller must hold the lease on the run: a live owner's processes would be killed as well.
+ * Ends what a killed supervisor left in a run directory: its processes, its scratch directories and its
+ * record. The caller must hold the lease on the run: a live owner's processes would be killed as well.
  * @returns how many processes were killed.
  * @throws Error when a process cannot be killed.
  */
@@ -95,7 +98,8 @@ export async function killLeftoversOn(
   for (const name of names) {
     const runDirectory = join(parent, name, "run");
     const record = readRunRecord(runDirectory);
-    // Of another boot, or of a service on another machine that shares the directory: nothing here is of that run.
+    // Of another boot, or of a service on another machine that shares the directory: nothing here is of that
+    // run.
     if (record?.bootId === bootId() && (record.hosts ?? [ownHost]).some((host) => hosts.includes(host)))
       killed += await killLeftovers(runDirectory);
   }

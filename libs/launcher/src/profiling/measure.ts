@@ -96,17 +96,24 @@ function fewest(all: Measurements, most: number, timesOf: (one: object) => numbe
   };
 }
 
-/** Where, beside the probe's launch, the one that measures the trainer's own memory has its record, if launches outlive their supervisor. */
+/**
+ * Where, beside the probe's launch, the one that measures the trainer's own memory has its record, if
+ * launches outlive their supervisor.
+ */
 export const runtimeDirectory = (runDirectory: string): string => join(runDirectory, "runtime");
 
-/** How often something is run to measure these points: the trainer runs each of its slices several times. It is the total of the progress. */
+/**
+ * How often something is run to measure these points: the trainer runs each of its slices several times. It
+ * is the total of the progress.
+ */
 export const measurementRuns = (wanted: Measurements): number =>
   measurementCount({ ...wanted, slices: [] }) + SLICE_ROUNDS * wanted.slices.length;
 
 /**
- * Measures a cluster with the probe: the collectives (VPro), the modules (UPro) and their slow-down by each other (OPro) that the
- * planner asked for, and slices with the trainer. Points that come out noisy are measured again within a budget; what stays noisy is marked.
- * The caller holds the cluster: ranks of somebody else would spoil the figures.
+ * Measures a cluster with the probe: the collectives (VPro), the modules (UPro) and their slow-down by each
+ * other (OPro) that the planner asked for, and slices with the trainer. Points that come out noisy are
+ * measured again within a budget; what stays noisy is marked. The caller holds the cluster: ranks of somebody
+ * else would spoil the figures.
  */
 export async function measureProfile(options: MeasureProfileOptions): Promise<MeasureProfileOutcome> {
   const { probe, cluster, needed, limits } = options;

@@ -15,8 +15,9 @@ export type RuntimeOutcome =
   | { readonly status: "failed"; readonly failure: Failure };
 
 /**
- * What a rank of the trainer takes beside its arena (program, libraries, communicators, lanes), as the trainer says it of a step of a tiny model:
- * the probe is another program, and differs. It hardly depends on the plan; one with all kinds of threads and groups is taken.
+ * What a rank of the trainer takes beside its arena (program, libraries, communicators, lanes), as the
+ * trainer says it of a step of a tiny model: the probe is another program, and differs. It hardly depends on
+ * the plan; one with all kinds of threads and groups is taken.
  */
 export async function measureRuntime(
   options: { readonly trainer: Trainer; readonly cluster: Pick<Cluster, "device"> } & Omit<

@@ -102,10 +102,10 @@ async function runSlice(
 }
 
 /**
- * Runs slices with the trainer itself: a model of the asked widths, unsharded, on all ranks of the cluster, and takes the
- * parts of a layer from its timeline. Modules that are measured one by one, on data that are still in the caches and without the waits of
- * ranks for one another, say less than a step needs.
- * A slice that does not fit the memory is left out, with a note.
+ * Runs slices with the trainer itself: a model of the asked widths, unsharded, on all ranks of the cluster,
+ * and takes the parts of a layer from its timeline. Modules that are measured one by one, on data that are
+ * still in the caches and without the waits of ranks for one another, say less than a step needs. A slice
+ * that does not fit the memory is left out, with a note.
  */
 export async function measureSlices(options: MeasureSlicesOptions): Promise<SlicesOutcome> {
   const { runDirectory, slices, onSlice } = options;

@@ -33,7 +33,8 @@ export function sbatchCommand(request: SlurmRequest): string[] {
     "--",
     "sbatch",
     "--parsable",
-    // A requeued job would begin with a checkpoint that nobody has compared with the steps that are stored: the supervisor submits the next one.
+    // A requeued job would begin with a checkpoint that nobody has compared with the steps that are stored:
+    // the supervisor submits the next one.
     "--no-requeue",
     `--job-name=${request.name}`,
     `--comment=${request.comment}`,

@@ -66,7 +66,10 @@ export interface SlurmControl {
   /** Asks a job's ranks for an orderly end. */
   askToEnd(id: number): Promise<void>;
   nodes(): Promise<SlurmNode[]>;
-  /** What the site's accounting says of a job that the controller has forgotten. @returns in words why it says nothing, where it does not. */
+  /**
+   * What the site's accounting says of a job that the controller has forgotten. @returns in words why it says
+   * nothing, where it does not.
+   */
   accounted(id: number, name: string): Promise<SlurmJob | string>;
 }
 
@@ -146,7 +149,8 @@ export function jobsOf(answer: unknown): SlurmJob[] {
 }
 
 /**
- * The jobs of `sacct --json` and of slurmrestd's database interface: a state is `{current, reason}` there, and `current` a list since 23.02.
+ * The jobs of `sacct --json` and of slurmrestd's database interface: a state is `{current, reason}` there,
+ * and `current` a list since 23.02.
  * @throws SlurmAwayError when it is no such answer.
  */
 export function accountedJobsOf(answer: unknown): SlurmJob[] {
@@ -166,7 +170,9 @@ export function accountedJobsOf(answer: unknown): SlurmJob[] {
   });
 }
 
-/** The one of a number and name, or why there is none: numbers begin anew where a controller was set up anew. */
+/**
+ * The one of a number and name, or why there is none: numbers begin anew where a controller was set up anew.
+ */
 export const accountedJob = (answer: unknown, id: number, name: string): SlurmJob | string =>
   accountedJobsOf(answer).find((job) => job.id === id && job.name === name) ??
   `Slurm's accounting does not know job ${id}`;

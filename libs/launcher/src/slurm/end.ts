@@ -25,7 +25,10 @@ export interface Ended {
   readonly begun: boolean;
   /** How it ended by Slurm's account; undefined when Slurm has not said that it ended. */
   readonly words: string | undefined;
-  /** Why the site's accounting says nothing of a job that the controller has forgotten, where it was asked in vain. */
+  /**
+   * Why the site's accounting says nothing of a job that the controller has forgotten, where it was asked in
+   * vain.
+   */
   readonly unaccounted?: string | undefined;
   readonly cause: Cause | undefined;
   /** Nodes of the job that can take none now. */
@@ -52,7 +55,10 @@ export const refused = (error: SlurmRefusalError): Failure => ({
     "compare the job's nodes and ranks with what the partition has, and the cluster's slurm settings with what the site allows",
 });
 
-/** Whether an end means something only together with what Slurm says of job and nodes; what the script decided or ranks tell of themselves does not. */
+/**
+ * Whether an end means something only together with what Slurm says of job and nodes; what the script decided
+ * or ranks tell of themselves does not.
+ */
 export function needsSlurmsWord({
   end,
   cause,
@@ -69,7 +75,10 @@ export function needsSlurmsWord({
   return firstError === undefined ? end !== undefined || !done : firstError.code === "communication_error";
 }
 
-/** Whether ranks ended one after the other in order, the last of them perhaps by their launcher: all said that they are done first. */
+/**
+ * Whether ranks ended one after the other in order, the last of them perhaps by their launcher: all said that
+ * they are done first.
+ */
 const isOrderly = ({ end, done, firstError }: Pick<Ended, "end" | "done" | "firstError">): boolean =>
   done && firstError === undefined && (end?.exitCode === EXIT_TERMINATED || (end?.told ?? "") !== "");
 
@@ -100,7 +109,8 @@ function slurmFailure({ job, words, stderrTail, begun }: Ended): Failure | undef
   if (!job || words === undefined) return undefined;
   switch (job.state) {
     case "CANCELLED":
-      // What slurmd cannot start (its prolog fails, a controller that lost its state gives a number again) Slurm cancels where it may not requeue it.
+      // What slurmd cannot start (its prolog fails, a controller that lost its state gives a number again)
+      // Slurm cancels where it may not requeue it.
       if (!begun && job.nodes !== "")
         return {
           code: "rank-lost",

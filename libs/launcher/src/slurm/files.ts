@@ -58,7 +58,9 @@ const EndSchema = Type.Object(
   { jobId: Type.Integer(), exitCode: Type.Union([Type.Integer(), Type.Null()]), told: Type.String() },
   { additionalProperties: false },
 );
-/** What the batch script left of how the ranks ended. `told`: USR1, TERM, REQUEUED, NODES, MODULE, or nothing. */
+/**
+ * What the batch script left of how the ranks ended. `told`: USR1, TERM, REQUEUED, NODES, MODULE, or nothing.
+ */
 export type JobEnd = Static<typeof EndSchema>;
 
 /** Undefined while the file is not there. */

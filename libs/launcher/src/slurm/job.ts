@@ -13,8 +13,9 @@ import { slurmJobName, writeSlurmRecord, type SlurmRecord } from "./record.ts";
 import { JOB_FILES } from "./script.ts";
 
 /**
- * The Slurm job of a record: found again, submitted at most once. Name and claim make it so: the name finds a submission whose answer was
- * never heard, and of two that arrived all the same only the first to start does anything.
+ * The Slurm job of a record: found again, submitted at most once. Name and claim make it so: the name finds a
+ * submission whose answer was never heard, and of two that arrived all the same only the first to start does
+ * anything.
  */
 export class SubmittedJob {
   readonly #control: SlurmControl;
@@ -41,8 +42,8 @@ export class SubmittedJob {
   }
 
   /**
-   * Asks Slurm. Of several jobs of the name that one counts that has claimed the work, and then the others are cancelled; until one has,
-   * whichever starts first may be it, and none is.
+   * Asks Slurm. Of several jobs of the name that one counts that has claimed the work, and then the others
+   * are cancelled; until one has, whichever starts first may be it, and none is.
    * @returns undefined when Slurm does not know it (any more).
    */
   async look(): Promise<SlurmJob | undefined> {
@@ -68,7 +69,8 @@ export class SubmittedJob {
   }
 
   /**
-   * Looks until Slurm says how the job ended: while it still ends processes its state (COMPLETING) does not tell.
+   * Looks until Slurm says how the job ended: while it still ends processes its state (COMPLETING) does not
+   * tell.
    * @param seconds how long that may take; @returns what Slurm said last, `seen` where it does not answer.
    */
   async settled(
@@ -110,7 +112,8 @@ export class SubmittedJob {
 
   /**
    * Cancels the job, however often it was submitted, and waits until its ranks are gone.
-   * @param seconds how long Slurm may take; @returns whether it is over: if not, the record says that it is to be cancelled.
+   * @param seconds how long Slurm may take; @returns whether it is over: if not, the record says that it is
+   * to be cancelled.
    */
   async cancel(seconds: number, pause: (milliseconds: number) => Promise<unknown>): Promise<boolean> {
     if (!this.#record.cancelled) this.update({ cancelled: true });

@@ -149,7 +149,8 @@ const digestOf = (options: LaunchOptions<Program>, size: Size, configText: strin
     .digest("hex");
 
 /**
- * Cancels the Slurm job that a run directory's last owner left, if there is one. The caller owns the directory.
+ * Cancels the Slurm job that a run directory's last owner left, if there is one. The caller owns the
+ * directory.
  * @returns whether nothing of it is left; not while Slurm does not answer.
  */
 export async function cancelSlurmLeftover(
@@ -176,8 +177,9 @@ function conclude(runDirectory: string, record: SlurmRecord): void {
 }
 
 /**
- * Runs a native program as a Slurm job until it ends. The job outlives its supervisor: with the same run directory, label and configuration
- * the next one finds it again, reads its events from the beginning, and goes on. Nothing is submitted twice.
+ * Runs a native program as a Slurm job until it ends. The job outlives its supervisor: with the same run
+ * directory, label and configuration the next one finds it again, reads its events from the beginning, and
+ * goes on. Nothing is submitted twice.
  * @throws whatever `onEvent` threw, after the job was cancelled.
  */
 export async function launchOnSlurm<P extends Program>(
@@ -430,7 +432,10 @@ class Follower<P extends Program> {
     }
   }
 
-  /** The ranks are gone, or have said their last word: what that means Slurm may know better, and it may be busy finding it out. */
+  /**
+   * The ranks are gone, or have said their last word: what that means Slurm may know better, and it may be
+   * busy finding it out.
+   */
   async #ended(end: JobEnd | undefined, seen: SlurmJob | undefined): Promise<LaunchOutcome> {
     this.#read();
     if (!needsSlurmsWord({ end, cause: this.#cause, done: this.#done, firstError: this.#firstError }))
@@ -444,7 +449,10 @@ class Follower<P extends Program> {
     return this.#over(end, job, { nodesOut: await this.#job.nodesOut() });
   }
 
-  /** A job whose end nobody saw, and which the controller has forgotten (MinJobAge), as the site's accounting has it. */
+  /**
+   * A job whose end nobody saw, and which the controller has forgotten (MinJobAge), as the site's accounting
+   * has it.
+   */
   async #accounted(seen: SlurmJob | undefined): Promise<SlurmJob | undefined> {
     const { jobId, marker } = this.#job.record;
     if (jobId === null || (seen && !isLive(seen))) return seen;

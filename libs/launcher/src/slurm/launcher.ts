@@ -7,7 +7,10 @@ import { SlurmClusterSchema, type SlurmCluster, type SlurmSettings } from "./set
 /** Slurm's client, where slurmrestd is not asked. */
 const CLIENT = ["sbatch", "squeue", "scancel", "sinfo"];
 
-/** The settings of a cluster that Slurm runs. @throws ProblemError `unavailable` where they contradict each other. */
+/**
+ * The settings of a cluster that Slurm runs. @throws ProblemError `unavailable` where they contradict each
+ * other.
+ */
 export function slurmSettings({ slurm }: SlurmCluster, name: string, clustersFile: string): SlurmSettings {
   const { timeLimitSeconds, saveSeconds, rest, start } = slurm;
   const field = `clusters.${name}.slurm`;

@@ -4,7 +4,10 @@ import { describeNode, reasonWords, remedyOf } from "./words.ts";
 import type { SlurmSettings } from "./settings.ts";
 
 const NODE_LOSS_SECONDS = 600;
-/** Reasons and refusals come and go while Slurm looks at a job for the first time, or its controller starts: those that stay so long count. */
+/**
+ * Reasons and refusals come and go while Slurm looks at a job for the first time, or its controller starts:
+ * those that stay so long count.
+ */
 export const LASTING_SECONDS = 10;
 /** What Slurm says when it has too few nodes for a job, which it does not keep apart from busy ones. */
 const MAY_LACK_NODES =

@@ -46,7 +46,8 @@ function launcher({ settings, nodes, ranksPerNode, threadsPerRank }: ScriptOptio
       ...more,
     ].join(" ");
   }
-  // Not --kill-on-bad-exit: ranks that end in order, one after the other, with another code than 0 would be killed over it.
+  // Not --kill-on-bad-exit: ranks that end in order, one after the other, with another code than 0 would be
+  // killed over it.
   const options = [
     "--nodes",
     nodes,
@@ -67,8 +68,8 @@ function launcher({ settings, nodes, ranksPerNode, threadsPerRank }: ScriptOptio
 }
 
 /**
- * The batch script: places ranks, starts them, passes the wish for an orderly end on to them, and leaves word of how they ended.
- * It needs a shell and Slurm's own commands on the first node, nothing of ours.
+ * The batch script: places ranks, starts them, passes the wish for an orderly end on to them, and leaves word
+ * of how they ended. It needs a shell and Slurm's own commands on the first node, nothing of ours.
  */
 export function batchScript(options: ScriptOptions): string {
   const { settings, nodes, ranksPerNode, directory } = options;

@@ -2,7 +2,10 @@ import { Type, type Static } from "typebox";
 
 const strict = { additionalProperties: false } as const;
 
-/** Goes to Slurm as one word: names, lists and expressions of it (`a100&nvlink`, `gpu:h200:8`), never an option of its own. */
+/**
+ * Goes to Slurm as one word: names, lists and expressions of it (`a100&nvlink`, `gpu:h200:8`), never an
+ * option of its own.
+ */
 const SlurmWord = (description: string) =>
   Type.Optional(
     Type.String({
@@ -18,7 +21,10 @@ const Argument = Type.String({ minLength: 1, maxLength: 4096, pattern: "^[^\\u00
 const Module = Type.String({ minLength: 1, maxLength: 200, pattern: "^[A-Za-z0-9_][A-Za-z0-9_.+/=-]*$" });
 const AbsolutePath = Type.String({ minLength: 1, maxLength: 4096, pattern: "^/[^\\u0000-\\u001f]*$" });
 
-/** How an installation reaches a cluster that Slurm runs, and what it asks Slurm for. A job names the cluster and says how many nodes and ranks. */
+/**
+ * How an installation reaches a cluster that Slurm runs, and what it asks Slurm for. A job names the cluster
+ * and says how many nodes and ranks.
+ */
 export const SlurmSettingsSchema = Type.Object(
   {
     partition: SlurmWord("where jobs go; default: the site's"),

@@ -1,4 +1,7 @@
-/** Pauses that end early when one of some signals is aborted: once for each signal, so that whoever pauses again does so. */
+/**
+ * Pauses that end early when one of some signals is aborted: once for each signal, so that whoever pauses
+ * again does so.
+ */
 export class Wakeable {
   readonly #signals: readonly AbortSignal[];
   #resume: (() => void) | undefined;

@@ -14,9 +14,10 @@ export interface HostsCommandOptions {
 }
 
 /**
- * The command line that starts ranks on hosts with Open MPI and a remote shell. Consecutive ranks fill a host, as the planner's
- * mesh assumes. mpirun gets SIGKILL when its parent dies; the daemons on the hosts notice that it is gone, and end their ranks.
- * Program, configuration and data must lie at the same paths on every host.
+ * The command line that starts ranks on hosts with Open MPI and a remote shell. Consecutive ranks fill a
+ * host, as the planner's mesh assumes. mpirun gets SIGKILL when its parent dies; the daemons on the hosts
+ * notice that it is gone, and end their ranks. Program, configuration and data must lie at the same paths on
+ * every host.
  * @throws RangeError when the hosts have too few slots.
  */
 export function hostsCommand(options: HostsCommandOptions): string[] {
@@ -58,8 +59,9 @@ export function hostsCommand(options: HostsCommandOptions): string[] {
     ...(network === undefined
       ? []
       : ["--mca", "oob_tcp_if_include", network, "--mca", "btl_tcp_if_include", network]),
-    // Over TCP, large messages otherwise go as one "put", which the other side asks for behind all that it is sending itself: ranks
-    // that send to each other then take turns, and reach half of the bandwidth of a link that carries both ways at once.
+    // Over TCP, large messages otherwise go as one "put", which the other side asks for behind all that it is
+    // sending itself: ranks that send to each other then take turns, and reach half of the bandwidth of a
+    // link that carries both ways at once.
     "--mca",
     "btl_tcp_flags",
     "send",

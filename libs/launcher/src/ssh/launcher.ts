@@ -5,7 +5,10 @@ import { runUnderMpirun } from "../mpirun/run.ts";
 import { hostsCommand } from "./command.ts";
 import { HostClusterSchema, type HostCluster } from "./settings.ts";
 
-/** The cluster with the hosts that a job takes: its first `nodes`. @throws ProblemError `job-invalid` when it is smaller than the job's. */
+/**
+ * The cluster with the hosts that a job takes: its first `nodes`. @throws ProblemError `job-invalid` when it
+ * is smaller than the job's.
+ */
 export function hostsFor(known: HostCluster, cluster: DescribedCluster): HostCluster {
   if (cluster.nodes > known.hosts.length)
     return refuseCluster(

@@ -6,8 +6,8 @@ const strict = { additionalProperties: false } as const;
 const Word = Type.String({ minLength: 1, maxLength: 4096, pattern: "^[^\\s:,]+$" });
 
 /**
- * Hosts that ranks are started on by a remote shell. Whoever runs an installation describes them once: a job only names the
- * cluster, since a remote shell in a job would let its author run any command as the services.
+ * Hosts that ranks are started on by a remote shell. Whoever runs an installation describes them once: a job
+ * only names the cluster, since a remote shell in a job would let its author run any command as the services.
  */
 export const HostClusterSchema = Type.Object(
   {

@@ -114,8 +114,9 @@ const hostsOf = (events: readonly TrainerEvent[]) =>
   events.flatMap((event) => (event.event === "hosts" ? event.hosts : []));
 
 /**
- * A profile out of what `gpu-check` collected for a kit: the code that assembles what a cluster's own probe and trainer say.
- * Pieces that did not pass are left out with a note, but for the device and its memory, without which nothing can be planned.
+ * A profile out of what `gpu-check` collected for a kit: the code that assembles what a cluster's own probe
+ * and trainer say. Pieces that did not pass are left out with a note, but for the device and its memory,
+ * without which nothing can be planned.
  * @param timelines every timeline of {@link timelinesOf}.
  * @throws ProblemError `profile-invalid` for answers of several kits, none, or without the device.
  */

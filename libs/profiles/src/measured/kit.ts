@@ -32,8 +32,9 @@ import { runtimeRun } from "./runtime.ts";
 import { sliceRun } from "./slices.ts";
 
 /**
- * A kit: everything that a node without services and without a planner has to run so that a profile can be assembled elsewhere, and plans whose
- * prediction is to be compared. `internevo profile prepare` makes it, `gpu-check --kit` runs it, `internevo profile assemble` reads the answers.
+ * A kit: everything that a node without services and without a planner has to run so that a profile can be
+ * assembled elsewhere, and plans whose prediction is to be compared. `internevo profile prepare` makes it,
+ * `gpu-check --kit` runs it, `internevo profile assemble` reads the answers.
  */
 export const KIT_FORMAT = "internevo-measurement-kit";
 export const KIT_VERSION = 1;
@@ -211,7 +212,10 @@ function onlyCluster(jobs: readonly JobSpec[]): JobSpec["cluster"] {
   return cluster;
 }
 
-/** What a node must run for a profile of these jobs, and for a comparison of these plans. @throws ProblemError for jobs of several clusters or nodes. */
+/**
+ * What a node must run for a profile of these jobs, and for a comparison of these plans. @throws ProblemError
+ * for jobs of several clusters or nodes.
+ */
 export function measurementKit(options: KitOptions): Kit {
   const { jobs, threadsPerRank, effort, device, sliceSeconds, sliceRounds, plans, profileName } = options;
   const cluster = onlyCluster(jobs);

@@ -17,8 +17,9 @@ function byKey<T extends Point>(
 }
 
 /**
- * A profile completed by a newer measurement of the same cluster: device and provenance are the newer's, points of both are kept; where both have
- * one it is the newer's, or the older's where only the newer's is noisy, or is the noisier of two.
+ * A profile completed by a newer measurement of the same cluster: device and provenance are the newer's,
+ * points of both are kept; where both have one it is the newer's, or the older's where only the newer's is
+ * noisy, or is the noisier of two.
  */
 export function mergeProfiles(older: Profile, newer: Profile): Profile {
   const modules = byKey([...older.modules, ...newer.modules], (module) => shapeKey(module.shape));

@@ -21,7 +21,9 @@ export interface ProbeEffort {
   readonly targetRelativeSpread: number;
 }
 
-/** Names, among a profile's versions, of the probe's identity and of the threads that a rank computed with. */
+/**
+ * Names, among a profile's versions, of the probe's identity and of the threads that a rank computed with.
+ */
 export const PROBE_VERSION = "internevo-probe";
 export const THREADS_VERSION = "threads-per-rank";
 
@@ -66,7 +68,10 @@ const named = <Name extends ProbeEvent["event"]>(
   name: Name,
 ): EventNamed<Name>[] => events.filter((event): event is EventNamed<Name> => event.event === name);
 
-/** The best rate that any product of a precision reached: on a busy machine the probe's own large product may have been disturbed more than a module. */
+/**
+ * The best rate that any product of a precision reached: on a busy machine the probe's own large product may
+ * have been disturbed more than a module.
+ */
 function peakOf(events: readonly ProbeEvent[], precision: "fp32" | "bf16", largeProduct: number): number {
   const rates = named(events, "module").flatMap(({ shape, flops, p10Seconds }) =>
     shape.module === "linear" && shape.precision === precision ? [flops / p10Seconds] : [],
@@ -74,7 +79,10 @@ function peakOf(events: readonly ProbeEvent[], precision: "fp32" | "bf16", large
   return Math.max(largeProduct, ...rates);
 }
 
-/** Readable, and apart from others of the day: `this-machine 2026-01-31 18:05 UTC`. A name is the same for all readers, so its zone is fixed. */
+/**
+ * Readable, and apart from others of the day: `this-machine 2026-01-31 18:05 UTC`. A name is the same for all
+ * readers, so its zone is fixed.
+ */
 export const profileName = (clusterName: string, measuredAt: Date): string =>
   `${clusterName} ${measuredAt.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 
@@ -169,7 +177,10 @@ export function assembleProfile(options: {
 export const hostsOfProbe = (events: readonly ProbeEvent[]): HostUse[] =>
   named(events, "hosts").flatMap((event) => event.hosts);
 
-/** The probe's profile with the slices that the trainer ran, every point marked that is noisy or was measured beside other work. */
+/**
+ * The probe's profile with the slices that the trainer ran, every point marked that is noisy or was measured
+ * beside other work.
+ */
 export function completedProfile(options: {
   readonly composed: Profile;
   readonly hosts: readonly HostUse[];

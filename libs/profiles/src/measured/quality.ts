@@ -21,7 +21,10 @@ export interface Point {
   readonly noisy?: true;
 }
 
-/** Noisy points from which on a profile is noisy as a whole: single points of thousands are noisy on the quietest machine. */
+/**
+ * Noisy points from which on a profile is noisy as a whole: single points of thousands are noisy on the
+ * quietest machine.
+ */
 const MOST_NOISY_SHARE = 0.1;
 
 const MOST_DISTURBANCES = 8;
@@ -32,7 +35,10 @@ export const spreadOf = ({ medianSeconds, p10Seconds, p90Seconds }: Point): numb
     ? undefined
     : (p90Seconds - p10Seconds) / medianSeconds;
 
-/** Of two measurements of one thing the quieter: the newer, unless it is noisy and the older is not, or spreads less. */
+/**
+ * Of two measurements of one thing the quieter: the newer, unless it is noisy and the older is not, or
+ * spreads less.
+ */
 export function quieter<T extends Point>(older: T, newer: T): T {
   if (newer.noisy !== true) return newer;
   if (older.noisy !== true) return older;
@@ -60,7 +66,10 @@ const pointsOf = ({ modules, collectives, overlaps, slices = [] }: Profile): Poi
   ...slices,
 ];
 
-/** How quiet the measurement of a profile was, by its marked points. @param measured.disturbances what was said of the hosts while noisy points were measured. */
+/**
+ * How quiet the measurement of a profile was, by its marked points. @param measured.disturbances what was
+ * said of the hosts while noisy points were measured.
+ */
 export function qualityOf(
   profile: Profile,
   limits: Omit<NoiseLimits, "againSeconds">,

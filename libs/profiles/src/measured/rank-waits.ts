@@ -13,7 +13,10 @@ function lengths(units: readonly ComputedUnit[], begins: (unit: ComputedUnit) =>
   return parts;
 }
 
-/** How long ranks take that wait for one another at the begin of every part, over ranks that wait at the end of the step only. */
+/**
+ * How long ranks take that wait for one another at the begin of every part, over ranks that wait at the end
+ * of the step only.
+ */
 function waits(ranks: readonly (readonly ComputedUnit[])[], begins: (unit: ComputedUnit) => boolean): number {
   const parts = ranks.map((units) => lengths(units, begins));
   const together = sum(
@@ -26,8 +29,9 @@ const median = (values: readonly number[]): number =>
   [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] as number;
 
 /**
- * What it costs ranks to wait for one another more often than once a step, from a timeline of ranks that do not: the median over the steps.
- * Their units are the same in number and order, because they run the same micro-batches.
+ * What it costs ranks to wait for one another more often than once a step, from a timeline of ranks that do
+ * not: the median over the steps. Their units are the same in number and order, because they run the same
+ * micro-batches.
  * @returns undefined where a step has no computation, or ranks computed different units.
  */
 export function rankWaits(ranks: readonly (readonly LaneStep[])[]): SliceWaits | undefined {

@@ -35,8 +35,8 @@ export interface TokensOfRun {
 }
 
 /**
- * A step of a tiny model, whose trainer says what a rank takes beside its arena. It hardly depends on the plan; one with all kinds of
- * threads and groups is taken.
+ * A step of a tiny model, whose trainer says what a rank takes beside its arena. It hardly depends on the
+ * plan; one with all kinds of threads and groups is taken.
  */
 export function runtimeRun(options: {
   readonly ranks: number;

@@ -22,7 +22,10 @@ import { passesSeconds, stepParts, type StepParts } from "./step-parts.ts";
 
 /** So many are run of a slice where they are short. */
 const MOST_MICRO_BATCHES = 2;
-/** Every slice is run as often, one after the other, so that what else a machine does for a while spoils one round of it. The round between counts. */
+/**
+ * Every slice is run as often, one after the other, so that what else a machine does for a while spoils one
+ * round of it. The round between counts.
+ */
 export const SLICE_ROUNDS = 3;
 const LEAST_STEPS = 2;
 const MOST_STEPS = 8;
@@ -36,7 +39,10 @@ const quantile = (sorted: readonly number[], q: number): number => {
 const mean = (values: readonly number[]): number =>
   values.reduce((sum, value) => sum + value, 0) / values.length;
 
-/** A step of all ranks: the mean of each part over the ranks, stretched to the rank that took longest for its passes: the others wait for it. */
+/**
+ * A step of all ranks: the mean of each part over the ranks, stretched to the rank that took longest for its
+ * passes: the others wait for it.
+ */
 function ofAllRanks(ranks: readonly LaneStep[]): { readonly parts: StepParts; readonly seconds: number } {
   const each = ranks.map(stepParts);
   const lengths = ranks.map(passesSeconds);
@@ -51,7 +57,10 @@ function ofAllRanks(ranks: readonly LaneStep[]): { readonly parts: StepParts; re
   return { parts, seconds };
 }
 
-/** The parts of a slice from the measured steps of all ranks. @throws Error when the ranks recorded different steps, or none. */
+/**
+ * The parts of a slice from the measured steps of all ranks. @throws Error when the ranks recorded different
+ * steps, or none.
+ */
 export function slicePartsOf(
   ranks: readonly (readonly LaneStep[])[],
   layers: number,
@@ -167,7 +176,9 @@ export interface SliceRun {
   readonly microBatches: number;
 }
 
-/** The trainer's configuration for one run of a slice: a model of the asked widths, unsharded, on all ranks. */
+/**
+ * The trainer's configuration for one run of a slice: a model of the asked widths, unsharded, on all ranks.
+ */
 export function sliceRun({ shape, layers }: SliceRequest, options: SliceRunOptions): SliceRun {
   const { ranks, threadsPerRank, cluster, device, seconds, dataPath, timelinePath } = options;
   const {
@@ -267,8 +278,8 @@ export const noRoomNote = ({
   `no room for a micro-batch of ${formatCounted(microBatchSize, "sequence")} of ${formatCounted(sequenceLengthTokens, "token")} over ${formatCounted(sequenceParallel, "rank")}`;
 
 /**
- * The round whose time is in the middle, of an even number the faster of the two, with the spread of all: what a machine does between rounds is
- * part of it. Rounds that were disturbed count only where all were.
+ * The round whose time is in the middle, of an even number the faster of the two, with the spread of all:
+ * what a machine does between rounds is part of it. Rounds that were disturbed count only where all were.
  */
 export function ofRounds(all: readonly SliceOfRounds[]): SliceOfRounds {
   const quiet = all.filter(({ disturbances }) => disturbances.length === 0);

@@ -1,6 +1,9 @@
 import type { LaneEvent, LaneStep } from "@internevo/domain";
 
-/** Kinds of segments that a step's time is divided into; `gather` and the last four are of sharding and of a pipeline. */
+/**
+ * Kinds of segments that a step's time is divided into; `gather` and the last four are of sharding and of a
+ * pipeline.
+ */
 export const SEGMENTS = [
   "forward qkv",
   "forward attention",
@@ -59,7 +62,10 @@ const PIPELINE = new Set(["wait for the stage before or after", "wait until a me
 const LAST_BACKWARD = "embedding backward";
 const NORM = "all-reduce loss and gradient norm";
 
-/** What a collective of a pass counts as: by the computation that it interrupts, or else that is before and after it. */
+/**
+ * What a collective of a pass counts as: by the computation that it interrupts, or else that is before and
+ * after it.
+ */
 function communicationOf(name: string, around: Segment): Segment {
   if (around === "embedding") return "embedding communication";
   if (around === "head") return "head communication";
@@ -69,9 +75,10 @@ function communicationOf(name: string, around: Segment): Segment {
 }
 
 /**
- * A step of one rank by kinds of segments. Time between two events (norms, rotary positions, sums, copies, reading data) counts as the
- * computation that follows, or that is before when a collective follows: it is what a layer's unit needs around its products.
- * What comes after the last backward pass is reduction until the gradients' norm, and then update.
+ * A step of one rank by kinds of segments. Time between two events (norms, rotary positions, sums, copies,
+ * reading data) counts as the computation that follows, or that is before when a collective follows: it is
+ * what a layer's unit needs around its products. What comes after the last backward pass is reduction until
+ * the gradients' norm, and then update.
  */
 export function stepParts({ start, end, events }: LaneStep): StepParts {
   const parts = Object.fromEntries(SEGMENTS.map((segment) => [segment, 0])) as Record<Segment, number>;
@@ -151,7 +158,10 @@ export interface ComputedUnit {
   readonly beginsLayer: boolean;
 }
 
-/** The passes of a step of one rank, unit by unit, whatever runs between them; together they are `passesSeconds`. */
+/**
+ * The passes of a step of one rank, unit by unit, whatever runs between them; together they are
+ * `passesSeconds`.
+ */
 export function computedUnits({ events }: LaneStep): ComputedUnit[] {
   const units: { seconds: number; beginsLayer: boolean }[] = [];
   let clock: number | undefined;

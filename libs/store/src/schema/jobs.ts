@@ -48,7 +48,10 @@ export const profiles = pgTable(
     freshUntil: instant("fresh_until").notNull(),
     /** When somebody discarded it: jobs that used it still show it, no other job does. */
     discardedAt: instant("discarded_at"),
-    /** SHA-256 of a profile that somebody gave, so that the same content has one row that is not discarded; null for what was measured. */
+    /**
+     * SHA-256 of a profile that somebody gave, so that the same content has one row that is not discarded;
+     * null for what was measured.
+     */
     givenSha256: text("given_sha256"),
   },
   (table) => [
@@ -142,7 +145,10 @@ export const jobTransitions = pgTable(
   (table) => [primaryKey({ columns: [table.jobId, table.version] })],
 );
 
-/** The log that people follow, in the order in which it became visible (writers of one job are serialised by its row lock). */
+/**
+ * The log that people follow, in the order in which it became visible (writers of one job are serialised by
+ * its row lock).
+ */
 export const jobEvents = pgTable(
   "job_events",
   {
@@ -186,7 +192,9 @@ export const trials = pgTable(
   ],
 );
 
-/** The training of a job; `candidate` is what its next attempt goes by: the chosen plan, until nodes are lost. */
+/**
+ * The training of a job; `candidate` is what its next attempt goes by: the chosen plan, until nodes are lost.
+ */
 export const runs = pgTable("runs", {
   id: uuid("id").primaryKey(),
   jobId: uuid("job_id")
@@ -220,7 +228,10 @@ export const attempts = pgTable(
   ],
 );
 
-/** Each step counted once: a step that is run again after a restart replaces what the earlier attempt measured. */
+/**
+ * Each step counted once: a step that is run again after a restart replaces what the earlier attempt
+ * measured.
+ */
 export const stepMetrics = pgTable(
   "step_metrics",
   {

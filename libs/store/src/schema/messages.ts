@@ -22,7 +22,10 @@ export const leases = pgTable("leases", {
   expiresAt: instant("expires_at").notNull(),
 });
 
-/** Messages to publish, written in the transaction of the change that they announce. The id is the broker's message id. */
+/**
+ * Messages to publish, written in the transaction of the change that they announce. The id is the broker's
+ * message id.
+ */
 export const outbox = pgTable(
   "outbox",
   {

@@ -12,7 +12,10 @@ import {
 import type { ScalabilityResult } from "./longest.ts";
 import { MODELS, paperJob, STEP_TOKENS, SYSTEM_NAMES } from "./paper.ts";
 
-/** Something that must hold. `exceptions` do not, and numbers say why; `missed` do not, and no number explains it. */
+/**
+ * Something that must hold. `exceptions` do not, and numbers say why; `missed` do not, and no number explains
+ * it.
+ */
 export interface Bar {
   readonly name: string;
   readonly checked: number;
@@ -57,7 +60,10 @@ export function termsBetween(a: Prediction, b: Prediction): string {
     .join(", ");
 }
 
-/** Why a row of InternEvo's is neither near the best nor among the ten best; null when the numbers do not account for it. */
+/**
+ * Why a row of InternEvo's is neither near the best nor among the ten best; null when the numbers do not
+ * account for it.
+ */
 export function accountFor(
   row: RowResult,
   profile: Profile,
@@ -114,7 +120,10 @@ const oursWins = (cases: readonly Case[]): Bar =>
 /** Speeds so close are comparable. */
 const COMPARABLE = 0.01;
 
-/** In the paper's tables too: its plan against the plans it chose for the others; the paper says "outperforms … or comparable". */
+/**
+ * In the paper's tables too: its plan against the plans it chose for the others; the paper says "outperforms
+ * … or comparable".
+ */
 const oursWinsTables = (rows: readonly RowResult[]): Bar =>
   bar(
     `in the paper's tables, InternEvo's row is faster than the others' rows, or comparable (within ${percent(COMPARABLE)})`,
@@ -141,7 +150,10 @@ const oursWinsTables = (rows: readonly RowResult[]): Bar =>
     },
   );
 
-/** Seconds of a step that grow by jumps: recomputation, which MFU does not count, and all-to-alls over more nodes. */
+/**
+ * Seconds of a step that grow by jumps: recomputation, which MFU does not count, and all-to-alls over more
+ * nodes.
+ */
 const jumping = ({ time }: Prediction): number => time.recomputeSeconds + time.sequenceCommunicationSeconds;
 
 /** The paper's section 5.2 in words, over MFU with attention counted whole, as the paper counts it. */
@@ -167,7 +179,10 @@ function rises(name: string, cases: readonly Case[], system: "internevo" | "ulys
   });
 }
 
-/** MFU of the paper's own DeepSpeed rows falls up to 32k, as it measured; the predictions are held to it with and without overlap. */
+/**
+ * MFU of the paper's own DeepSpeed rows falls up to 32k, as it measured; the predictions are held to it with
+ * and without overlap.
+ */
 const ulyssesFalls = (rows: readonly RowResult[], profile: Profile): Bar => {
   const list = rows.filter(({ system, lengthK }) => system === "ulysses" && lengthK <= 32);
   const steps = list

@@ -34,7 +34,10 @@ export function bestOf(job: JobSpec, profile: Profile, spaces: readonly PlanCons
   );
 }
 
-/** One model at one length: the best plans of our complete space, of the paper's ten dimensions, and of the other systems. */
+/**
+ * One model at one length: the best plans of our complete space, of the paper's ten dimensions, and of the
+ * other systems.
+ */
 export interface Case {
   readonly model: PaperModel;
   readonly lengthK: number;
@@ -83,9 +86,15 @@ export interface RowResult extends PaperRow {
     readonly behind: number | null;
     readonly best: Choice;
   };
-  /** Behind the best plan that fits where 34·bSH a layer and the logits are kept; of InternEvo's rows that are neither among the ten best nor within 3%. */
+  /**
+   * Behind the best plan that fits where 34·bSH a layer and the logits are kept; of InternEvo's rows that are
+   * neither among the ten best nor within 3%.
+   */
   readonly footprint: { readonly best: Choice; readonly behind: number } | null;
-  /** The best of the plans with the row's own micro-batch, recomputation and sequence ranks: behind it only the shardings differ. */
+  /**
+   * The best of the plans with the row's own micro-batch, recomputation and sequence ranks: behind it only
+   * the shardings differ.
+   */
   readonly sharding: { readonly best: Choice; readonly behind: number } | null;
 }
 
@@ -108,8 +117,9 @@ function placeOf(
 }
 
 /**
- * The best plan of the paper's ten dimensions that fits where activations are kept as its table of memory footprints has them: 34·bSH a
- * layer and 2·bSV of logits, with the loss's float32 copy of those (4·bSV), model states at 2, 2 and 6 bytes, and the device's runtime.
+ * The best plan of the paper's ten dimensions that fits where activations are kept as its table of memory
+ * footprints has them: 34·bSH a layer and 2·bSV of logits, with the loss's float32 copy of those (4·bSV),
+ * model states at 2, 2 and 6 bytes, and the device's runtime.
  */
 function bestInPaperFootprint(job: JobSpec, profile: Profile): Choice | null {
   const ranks = job.cluster.nodes * job.cluster.gpusPerNode;
@@ -184,7 +194,9 @@ export function evaluateRow(row: PaperRow, profile: Profile): RowResult {
 export const evaluateRows = (profile: Profile): RowResult[] =>
   paperRows().map((row) => evaluateRow(row, profile));
 
-/** Seconds of a step that are communication of parameters and gradients which nothing hides, and the update. */
+/**
+ * Seconds of a step that are communication of parameters and gradients which nothing hides, and the update.
+ */
 export const shardingSeconds = ({ time }: Prediction): number =>
   time.parameterCommunicationSeconds + time.gradientCommunicationSeconds + time.updateSeconds;
 

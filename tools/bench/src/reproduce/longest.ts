@@ -42,7 +42,10 @@ export interface Longest {
 }
 
 export interface ScalabilityResult extends ScalabilityCase {
-  /** The paper's length with its s_sp, s_dp = N / s_sp and b = n = 1: InternEvo's plans, Megatron's, DeepSpeed's. */
+  /**
+   * The paper's length with its s_sp, s_dp = N / s_sp and b = n = 1: InternEvo's plans, Megatron's,
+   * DeepSpeed's.
+   */
   readonly atPaper: Readonly<
     Record<SystemId, { readonly plan: Candidate["plan"]; readonly predicted: Prediction } | null>
   >;
@@ -102,7 +105,10 @@ function longestOf(
   return best as Longest;
 }
 
-/** Lengths with b = n = 1: each data-parallel rank has one sequence. At the paper's length its own layout; beyond it every layout of one sequence a step, or as many as there. */
+/**
+ * Lengths with b = n = 1: each data-parallel rank has one sequence. At the paper's length its own layout;
+ * beyond it every layout of one sequence a step, or as many as there.
+ */
 export function evaluateScalability(row: ScalabilityCase, profile: Profile): ScalabilityResult {
   const ranks = row.nodes * 8;
   const sequences = ranks / row.sequenceParallel;

@@ -1,7 +1,10 @@
 import { readFileSync } from "node:fs";
 import { resolveJob, type JobSpec, type Plan, type PlanConstraints, type Precision } from "@internevo/domain";
 
-/** The paper's evaluation: its models, lengths, cluster and tables (arXiv 2401.09149, section "Evaluation" and appendix). */
+/**
+ * The paper's evaluation: its models, lengths, cluster and tables (arXiv 2401.09149, section "Evaluation" and
+ * appendix).
+ */
 export const MODELS = ["llama-7b", "llama-13b", "llama-30b", "llama-65b"] as const;
 export type PaperModel = (typeof MODELS)[number];
 export const LENGTHS_K = [4, 8, 16, 32, 64, 128, 256] as const;

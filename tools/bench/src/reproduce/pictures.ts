@@ -133,7 +133,10 @@ export const peakChart = (cases: readonly Case[], rows: readonly RowResult[]): s
     { label: "GB", domain: [0, 85] },
   );
 
-/** How much faster InternEvo's best plan is, and how much faster its row of the paper's tables is than the others' rows. */
+/**
+ * How much faster InternEvo's best plan is, and how much faster its row of the paper's tables is than the
+ * others' rows.
+ */
 export function ratioChart(cases: readonly Case[], rows: readonly RowResult[]): string {
   const points = cases.flatMap((row) =>
     (["megatron", "ulysses"] as const).flatMap((system) =>

@@ -6,7 +6,9 @@ import { PLANS, plansOf, ranksOf, SETTINGS, STEPS, type Setting } from "./settin
 export const KINDS = ["killed", "full", "truncated", "flipped"] as const;
 export type Kind = (typeof KINDS)[number];
 
-/** At that fraction of the undisturbed launch's time, or of the steps that are left, in the middle of a step. */
+/**
+ * At that fraction of the undisturbed launch's time, or of the steps that are left, in the middle of a step.
+ */
 export interface TimedMoment {
   readonly at: "launch" | "training";
   readonly fraction: number;
@@ -25,7 +27,10 @@ export interface Kill {
   readonly rank: number;
 }
 
-/** How a disk is full: as small as so many checkpoints, filled at a fraction of the steps, out of inodes, or files limited to a part of a shard. */
+/**
+ * How a disk is full: as small as so many checkpoints, filled at a fraction of the steps, out of inodes, or
+ * files limited to a part of a shard.
+ */
 export type Fullness =
   | { readonly how: "small"; readonly checkpoints: number }
   | { readonly how: "filled"; readonly fraction: number; readonly leftBytes: number }

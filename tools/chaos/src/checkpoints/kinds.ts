@@ -81,7 +81,8 @@ async function finish(stage: Stage, before: Attempt | undefined): Promise<void> 
   await judge.end(last, scenario.keepLast, exact);
 }
 
-// ---- a rank is killed ----------------------------------------------------------------------------------------------
+// ---- a rank is killed
+// ----------------------------------------------------------------------------------------------
 
 const NAMES = {
   writing: /^step-\d+\.tmp$/,
@@ -225,7 +226,8 @@ async function killed(stage: Stage): Promise<void> {
   await finish(stage, last);
 }
 
-// ---- the disk is full ----------------------------------------------------------------------------------------------
+// ---- the disk is full
+// ----------------------------------------------------------------------------------------------
 
 const NO_ROOM = /No space left on device|File too large|Disk quota exceeded/;
 
@@ -301,7 +303,8 @@ async function full(stage: Stage): Promise<void> {
   }
 }
 
-// ---- a file is damaged ---------------------------------------------------------------------------------------------
+// ---- a file is damaged
+// ---------------------------------------------------------------------------------------------
 
 /** @returns what was done, and what a refusal may say of it. */
 function damageFile(

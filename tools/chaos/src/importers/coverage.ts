@@ -4,7 +4,10 @@ import { Session, type Profiler } from "node:inspector";
 export class Coverage {
   readonly #session = new Session();
   readonly #seen = new Set<string>();
-  /** What one input alone has run. Blocks that run equally often are told as one, so inputs together have others. */
+  /**
+   * What one input alone has run. Blocks that run equally often are told as one, so inputs together have
+   * others.
+   */
   readonly #seenAlone = new Set<string>();
 
   constructor() {

@@ -106,7 +106,10 @@ function roundTrip(
   return { files, violation: is === was ? null : `reads ${is}, and wrote ${was}` };
 }
 
-/** @param current a file whose first line is the input that is being read, for whoever ends a process that hangs. */
+/**
+ * @param current a file whose first line is the input that is being read, for whoever ends a process that
+ * hangs.
+ */
 function run(inputs: number, seed: number, current: string): WorkerReport {
   const drawer = new Drawer(seed);
   const violations: Violation[] = [];

@@ -17,7 +17,10 @@ const headersOf = ({ headers, token, body }: FuzzRequest, right: string): Record
   ...(token === "none" ? {} : { authorization: `Bearer ${token === "right" ? right : "ievo_wrong"}` }),
 });
 
-/** Sends the request; a stream of events is read no further than its beginning. @returns null when no answer came in time. */
+/**
+ * Sends the request; a stream of events is read no further than its beginning. @returns null when no answer
+ * came in time.
+ */
 export function exchange(
   base: URL,
   asked: FuzzRequest,

@@ -13,7 +13,10 @@ const SEED = 20_261_123;
 /** Few draws divide their job. */
 const DRAWS = 150_000;
 
-/** The trainer's own plan of memory, of every stage, for random plans on processors and on GPUs: bytes of every line. */
+/**
+ * The trainer's own plan of memory, of every stage, for random plans on processors and on GPUs: bytes of
+ * every line.
+ */
 export async function recordMemory(trainer: Trainer): Promise<Section> {
   const directory = await mkdtemp(join(tmpdir(), "internevo-record-"));
   try {

@@ -22,7 +22,10 @@ const SEED = 20_261_123;
 const powers = (from: number, to: number) =>
   fc.integer({ min: from, max: to }).map((exponent) => 2 ** exponent);
 
-/** Job files over the models, lengths, clusters, precisions and constraints that people ask for. Some have no plan. */
+/**
+ * Job files over the models, lengths, clusters, precisions and constraints that people ask for. Some have no
+ * plan.
+ */
 const jobFile = fc
   .record({
     model: fc.oneof(

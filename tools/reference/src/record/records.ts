@@ -23,7 +23,10 @@ export interface Difference {
   readonly after: unknown;
 }
 
-/** JSON with the fields of every object in order of name, so that the order in which code writes them does not count. */
+/**
+ * JSON with the fields of every object in order of name, so that the order in which code writes them does not
+ * count.
+ */
 function canonical(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(canonical);
   if (typeof value !== "object" || value === null) return value;
@@ -49,7 +52,10 @@ export function keep(
   return kept;
 }
 
-/** Entries whose digests differ, and those that only one record has. Only sections that both have are compared. */
+/**
+ * Entries whose digests differ, and those that only one record has. Only sections that both have are
+ * compared.
+ */
 export function differences(before: Records, after: Records): Difference[] {
   return Object.keys(before)
     .filter((section) => section in after)

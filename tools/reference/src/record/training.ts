@@ -15,7 +15,10 @@ const STEPS = 3;
 /** Runs of each number of ranks. */
 const RUNS = { 1: 12, 2: 36, 4: 48 } as const;
 
-/** The trainer runs them here, so those for GPUs are left out; so are those whose limit of documents the tokens below would break. */
+/**
+ * The trainer runs them here, so those for GPUs are left out; so are those whose limit of documents the
+ * tokens below would break.
+ */
 const runsHere = ({ job, plan }: Case): boolean =>
   job.cluster.device !== "cuda" &&
   planFault(plan, job) === null &&
@@ -83,8 +86,8 @@ async function train({ job, plan }: Case, trainer: Trainer, directory: string): 
 }
 
 /**
- * Losses, gradient norms and the digest of the first step's gradients, of random plans that the trainer runs. Bits depend on the processor and
- * on the compiler, so both records must be of one machine.
+ * Losses, gradient norms and the digest of the first step's gradients, of random plans that the trainer runs.
+ * Bits depend on the processor and on the compiler, so both records must be of one machine.
  */
 export async function recordTraining(trainer: Trainer): Promise<Section> {
   const entries: Entry[] = [];

@@ -37,7 +37,9 @@ interface StackedBarsProps {
 
 const sum = (bar: Bar): number => bar.segments.reduce((total, { value }) => total + value, 0);
 
-/** One stacked bar a row on a common scale, with a legend, an optional limit and the same figures as a table. */
+/**
+ * One stacked bar a row on a common scale, with a legend, an optional limit and the same figures as a table.
+ */
 export function StackedBars({
   title,
   bars,

@@ -18,7 +18,10 @@ interface XyChartProps {
   readonly formatX: (value: number) => string;
   readonly formatY: (value: number) => string;
   readonly logX?: boolean;
-  /** Without it: a curve whose values span a decade or more has a logarithmic axis, since a linear one squeezes the small ones. */
+  /**
+   * Without it: a curve whose values span a decade or more has a logarithmic axis, since a linear one
+   * squeezes the small ones.
+   */
   readonly logY?: boolean;
   /** A level that is not to be exceeded, drawn where it is near. */
   readonly limit?: { readonly value: number; readonly label: string } | undefined;

@@ -120,7 +120,9 @@ function WhatItSays({ answer: { imported, job: document } }: { answer: ImportAns
   );
 }
 
-/** How good a configuration is: what it says, where its plan stands, and how the best plan differs from it. */
+/**
+ * How good a configuration is: what it says, where its plan stands, and how the best plan differs from it.
+ */
 export function ImportResult({ answer, profile }: { answer: ImportAnswer; profile: string }) {
   const { imported, job, planning } = answer;
   const subject: Subject = { job, profile };

@@ -21,7 +21,10 @@ interface AskPlanProps {
   readonly limitBytes: number;
 }
 
-/** One plan, of the table or any other: why it is not chosen, what its ranks' memory holds, and its configuration for other frameworks. */
+/**
+ * One plan, of the table or any other: why it is not chosen, what its ranks' memory holds, and its
+ * configuration for other frameworks.
+ */
 export function AskPlan({ rows, subject, jobName, limitBytes }: AskPlanProps) {
   const [picked, setPicked] = useState((rows[1] ?? rows[0])?.key ?? OTHER);
   const [question, setQuestion] = useState<Question>("why-not");
