@@ -19,7 +19,7 @@ export const LONGEST: readonly string[] = [
   "apps/cli/test/stack.test.ts",
   "apps/console/test/advice.test.ts",
   "libs/search/test/search.test.ts",
-  "libs/launcher/src/launch.test.ts",
+  "libs/launcher/src/mpirun/launch.test.ts",
   "libs/launcher/test/trainer.test.ts",
   "apps/executor-supervisor/test/whole-job.test.ts",
   "apps/executor-supervisor/test/packed-job.test.ts",
