@@ -134,32 +134,75 @@ ModelConfig readModel(Reader r) {
   return m;
 }
 
+constexpr std::initializer_list<const char*> kForwardOverlaps = {"none", "block", "inter-layer",
+                                                                 "intra-layer"};
+constexpr std::initializer_list<const char*> kBackwardOverlaps = {"none", "block", "intra-layer"};
+
+/// Whether a document may leave a field out. One that may is written only where it is not the default: documents and
+/// checkpoints from before it existed stay what they were.
+enum class Presence { always, unlessDefault };
+
+/// Shows the visitor every field of a plan, in the order of documents: its name, its member, and its bounds or words.
+template <typename Visitor>
+void visitPlan(Visitor&& visit) {
+  using P = PlanConfig;
+  using enum Presence;
+  constexpr std::int64_t factor = 1 << 20;  // the largest number of ranks along one dimension
+  visit.integer("microBatchSize", &P::microBatchSize, 1, kSize - 1, always);
+  visit.integer("microBatches", &P::microBatches, 1, kSize - 1, always);
+  visit.boolean("recompute", &P::recompute);
+  visit.integer("pipelineParallel", &P::pipelineParallel, 1, factor, always);
+  visit.integer("dataParallel", &P::dataParallel, 1, factor, always);
+  visit.integer("tensorParallel", &P::tensorParallel, 1, factor, always);
+  visit.integer("sequenceParallel", &P::sequenceParallel, 1, factor, always);
+  visit.integer("parameterSharding", &P::parameterSharding, 1, factor, always);
+  visit.integer("gradientSharding", &P::gradientSharding, 1, factor, always);
+  visit.integer("optimizerStateSharding", &P::optimizerStateSharding, 1, factor, always);
+  visit.integer("contextParallel", &P::contextParallel, 1, factor, unlessDefault);
+  visit.integer("pipelineChunks", &P::pipelineChunks, 1, 1024, unlessDefault);
+  visit.integer("recomputeLayers", &P::recomputeLayers, 0, 10000, unlessDefault);
+  visit.choice("forwardOverlap", &P::forwardOverlap, kForwardOverlaps);
+  visit.choice("backwardOverlap", &P::backwardOverlap, kBackwardOverlaps);
+}
+
+struct PlanReader {
+  Reader& from;
+  PlanConfig& plan;
+
+  template <typename Integer>
+  void integer(const char* name, Integer PlanConfig::*member, std::int64_t minimum, std::int64_t maximum,
+               Presence presence) {
+    if (presence == Presence::unlessDefault && !from.has(name)) return;
+    plan.*member = static_cast<Integer>(from.integer(name, minimum, maximum));
+  }
+  void boolean(const char* name, bool PlanConfig::*member) { plan.*member = from.boolean(name); }
+  template <typename Choice>
+  void choice(const char* name, Choice PlanConfig::*member, std::initializer_list<const char*> words) {
+    if (from.has(name)) plan.*member = static_cast<Choice>(from.choice(name, words));
+  }
+};
+
+struct PlanWriter {
+  const PlanConfig& plan;
+  Json& to;
+  PlanConfig defaults{};
+
+  template <typename Integer>
+  void integer(const char* name, Integer PlanConfig::*member, std::int64_t, std::int64_t, Presence presence) {
+    if (presence == Presence::always || plan.*member != defaults.*member) to[name] = plan.*member;
+  }
+  void boolean(const char* name, bool PlanConfig::*member) { to[name] = plan.*member; }
+  template <typename Choice>
+  void choice(const char* name, Choice PlanConfig::*member, std::initializer_list<const char*> words) {
+    if (plan.*member != defaults.*member) to[name] = words.begin()[static_cast<int>(plan.*member)];
+  }
+};
+
 PlanConfig readPlan(Reader r) {
-  PlanConfig p;
-  const auto factor = [&](const char* name) { return static_cast<int>(r.integer(name, 1, 1 << 20)); };
-  p.microBatchSize = r.integer("microBatchSize", 1, kSize - 1);
-  p.microBatches = r.integer("microBatches", 1, kSize - 1);
-  p.recompute = r.boolean("recompute");
-  p.pipelineParallel = factor("pipelineParallel");
-  p.dataParallel = factor("dataParallel");
-  p.tensorParallel = factor("tensorParallel");
-  p.sequenceParallel = factor("sequenceParallel");
-  p.parameterSharding = factor("parameterSharding");
-  p.gradientSharding = factor("gradientSharding");
-  p.optimizerStateSharding = factor("optimizerStateSharding");
-  if (r.has("contextParallel")) p.contextParallel = factor("contextParallel");
-  if (r.has("pipelineChunks")) p.pipelineChunks = static_cast<int>(r.integer("pipelineChunks", 1, 1024));
-  if (r.has("recomputeLayers")) p.recomputeLayers = r.integer("recomputeLayers", 0, 10000);
-  if (r.has("forwardOverlap")) {
-    p.forwardOverlap = static_cast<ForwardOverlap>(
-        r.choice("forwardOverlap", {"none", "block", "inter-layer", "intra-layer"}));
-  }
-  if (r.has("backwardOverlap")) {
-    p.backwardOverlap =
-        static_cast<BackwardOverlap>(r.choice("backwardOverlap", {"none", "block", "intra-layer"}));
-  }
+  PlanConfig plan;
+  visitPlan(PlanReader{r, plan});
   r.finish();
-  return p;
+  return plan;
 }
 
 TimelineConfig readTimeline(Reader r) {
@@ -331,28 +374,8 @@ PlanConfig parsePlan(const std::string& text) {
 }
 
 std::string planJson(const PlanConfig& p) {
-  Json plan{{"microBatchSize", p.microBatchSize},
-            {"microBatches", p.microBatches},
-            {"recompute", p.recompute},
-            {"pipelineParallel", p.pipelineParallel},
-            {"dataParallel", p.dataParallel},
-            {"tensorParallel", p.tensorParallel},
-            {"sequenceParallel", p.sequenceParallel},
-            {"parameterSharding", p.parameterSharding},
-            {"gradientSharding", p.gradientSharding},
-            {"optimizerStateSharding", p.optimizerStateSharding}};
-  // Only where they are not the default: documents and checkpoints from before they existed stay what they were.
-  if (p.contextParallel != 1) plan["contextParallel"] = p.contextParallel;
-  if (p.pipelineChunks != 1) plan["pipelineChunks"] = p.pipelineChunks;
-  if (p.recomputeLayers != 0) plan["recomputeLayers"] = p.recomputeLayers;
-  if (p.forwardOverlap != ForwardOverlap::none) {
-    plan["forwardOverlap"] = p.forwardOverlap == ForwardOverlap::block        ? "block"
-                             : p.forwardOverlap == ForwardOverlap::interLayer ? "inter-layer"
-                                                                              : "intra-layer";
-  }
-  if (p.backwardOverlap != BackwardOverlap::none) {
-    plan["backwardOverlap"] = p.backwardOverlap == BackwardOverlap::block ? "block" : "intra-layer";
-  }
+  Json plan;
+  visitPlan(PlanWriter{p, plan});
   return plan.dump();
 }
 
