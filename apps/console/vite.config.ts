@@ -56,6 +56,7 @@ export default defineConfig({
           "Seconds",
           "aboutNamedModels",
           "aboutMemory",
+          "aboutFewerNodes",
           "CountSchema",
           "tokens",
         ],

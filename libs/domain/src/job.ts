@@ -13,6 +13,9 @@ import { PlanConstraintsSchema, type PlanConstraints } from "./plan-constraints.
 import { PrecisionSchema } from "./precision.ts";
 import { Line } from "./text.ts";
 
+const aboutFewerNodes = (): string =>
+  `with launcher ${SCHEDULED_LAUNCHERS}: when nodes are lost, training is planned again for those that are left, if they are so many; without it the job then fails`;
+
 /** What ranks compute on: one GPU of NVIDIA's each, or threads of the host. */
 export const DEVICES = ["cpu", "cuda"] as const;
 
@@ -35,11 +38,7 @@ export const ClusterSchema = Type.Object(
         "name of a shipped profile, or id, name or cluster of a stored one; the command line also takes the path of a profile file and sends its content; null: the cluster is measured",
     }),
     minNodes: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: MAXIMUM_RANKS,
-        description: `with launcher ${SCHEDULED_LAUNCHERS}: when nodes are lost, training is planned again for those that are left, if they are so many; without it the job then fails`,
-      }),
+      Type.Integer({ minimum: 1, maximum: MAXIMUM_RANKS, description: aboutFewerNodes() }),
     ),
   },
   { additionalProperties: false },

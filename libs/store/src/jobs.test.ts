@@ -322,6 +322,7 @@ describe("read models", () => {
       message: "a gather",
       done: 2,
       total: 40,
+      waits: false,
       at: expect.stringMatching(/^\d{4}-.*Z$/) as string,
     };
     expect((await listJobs(test.database.db, { limit: 1 })).items[0]?.progress).toEqual(progress);

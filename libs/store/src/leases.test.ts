@@ -11,6 +11,9 @@ import {
   StaleFenceError,
 } from "./leases.ts";
 
+/** Seconds of a lease that ended a moment ago, though the machine's clock be set back a little meanwhile. */
+const OVER = -1;
+
 let test: TestDatabase;
 beforeAll(async () => void (test = await createTestDatabase()));
 afterAll(() => test.drop());
@@ -38,7 +41,7 @@ it("gives a lease to one of many that ask at once, with a greater token each tim
 it("throws away what a replaced holder writes", async () => {
   const { database } = test;
   const jobId = await database.transaction((tx) => submitJob(tx, exampleSpec()));
-  const stale = await acquireLease(database.db, "job", "slow", 0);
+  const stale = await acquireLease(database.db, "job", "slow", OVER);
   const fresh = await acquireLease(database.db, "job", "quick", 30);
   if (!stale || !fresh) throw new Error("no fence");
   const write = (fence: typeof stale) =>
@@ -55,7 +58,7 @@ it("throws away what a replaced holder writes", async () => {
 
 it("lets nobody take a lease over while its holder's transaction is open", async () => {
   const { database } = test;
-  const held = await acquireLease(database.db, "open", "first", 0);
+  const held = await acquireLease(database.db, "open", "first", OVER);
   if (!held) throw new Error("no fence");
   const order: string[] = [];
   let takeOver: Promise<unknown> = Promise.resolve();
