@@ -46,7 +46,7 @@ async function progressOf(of: World, jobId: string): Promise<(readonly [number, 
     `select data from job_events where job_id = '${jobId}' and type = 'progress' order by id`,
   );
   return rows.flatMap(({ data }) =>
-    data["stage"] === "profiling" && !String(data["message"]).startsWith("queued")
+    data["stage"] === "profiling" && data["waits"] !== true
       ? [[Number(data["done"]), Number(data["total"])] as const]
       : [],
   );
