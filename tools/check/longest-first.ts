@@ -29,7 +29,7 @@ export const LONGEST: readonly string[] = [
   "apps/console/test/advice.test.ts",
   "tools/testbed/src/testbed.test.ts",
   "libs/launcher/test/trainer.test.ts",
-  "apps/cli/src/commands/profile-kit.test.ts",
+  "apps/cli/test/profile-kit.test.ts",
   "tools/slurm/test/rest.test.ts",
   "libs/service-kit/test/command.test.ts",
   "tools/slurm/test/not-startable.test.ts",

@@ -38,6 +38,18 @@ const purposes = {
   reproduce: { packages: ["build", "run"], command: () => [`${root}/tools/bench/reproduce.ts`, ...rest] },
   chaos: { packages: ["build", "run"], command: () => tool("chaos") },
   record: { packages: ["build", "run"], command: () => [`${root}/tools/reference/record.ts`, ...rest] },
+  // Plain tests of plain code: nothing but npm's packages takes part.
+  "test:unit": {
+    packages: [],
+    builds: false,
+    command: () => [
+      `${root}/node_modules/vitest/vitest.mjs`,
+      "run",
+      "--config",
+      `${root}/vitest.unit.config.ts`,
+      ...rest,
+    ],
+  },
   // Reads and writes configurations only: nothing that is built takes part.
   frameworks: {
     packages: ["frameworks"],

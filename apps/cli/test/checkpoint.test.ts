@@ -2,8 +2,8 @@ import { access, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promise
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { EXIT } from "../exit-codes.ts";
-import { run } from "../run.ts";
+import { EXIT } from "../src/exit-codes.ts";
+import { run } from "../src/run.ts";
 
 /** A Hugging Face folder of zeros: one layer, vocabulary 6, hidden size 8. */
 async function writeFolder(folder: string): Promise<void> {

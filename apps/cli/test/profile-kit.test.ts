@@ -5,9 +5,9 @@ import { join } from "node:path";
 import type { Profile } from "@internevo/domain";
 import type { Kit, KitPiece } from "@internevo/profiles";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { cli } from "../../test/in-process.ts";
+import { cli } from "./in-process.ts";
 
-const repository = join(import.meta.dirname, "../../../..");
+const repository = join(import.meta.dirname, "../../..");
 const check = join(repository, "native/tests/cuda/check");
 const job = join(check, "kit-small.yaml");
 /** How kit-small.json was made. */

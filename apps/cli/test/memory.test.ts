@@ -3,11 +3,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { MemoryMap } from "@internevo/contracts";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { linesOf } from "../memory/regions.ts";
-import { StepClock } from "../memory/step-clock.ts";
-import { cliIn } from "../../test/in-process.ts";
+import { linesOf } from "../src/memory/regions.ts";
+import { StepClock } from "../src/memory/step-clock.ts";
+import { cliIn } from "./in-process.ts";
 
-const JOB = new URL("../../../../examples/quickstart.yaml", import.meta.url).pathname;
+const JOB = new URL("../../../examples/quickstart.yaml", import.meta.url).pathname;
 const PLANS = [
   "b2 n4 a0 pp1 dp2 tp1 sp1 ps1 gs1 oss1",
   "b4 n4 a1 pp2 dp1 tp1 sp1 ps1 gs1 oss1",
@@ -101,7 +101,7 @@ describe("memory", () => {
   });
 
   it("gives the planner's lines, of every stage, of a precision that the trainer does not run, and says what they lack", async () => {
-    const paper = new URL("../../../../examples/paper/7b-32k.yaml", import.meta.url).pathname;
+    const paper = new URL("../../../examples/paper/7b-32k.yaml", import.meta.url).pathname;
     const plan = "b1 n8 a0 pp2 dp16 tp1 sp4 ps1 gs32 oss32";
     const { status, stdout, stderr } = await cli("memory", paper, "--plan", plan);
     expect(stderr).toBe("");
