@@ -1,5 +1,5 @@
 import { ProblemError, type Failure } from "@internevo/domain";
-import { CATALOG, type MessageData, type MessageType } from "@internevo/contracts";
+import { CATALOG, type Envelope, type MessageData, type MessageType } from "@internevo/contracts";
 import type { Bus, Consumption, Delivery } from "@internevo/bus";
 import {
   acquireLease,
@@ -130,6 +130,13 @@ const resourceOf = (data: unknown): string => {
 };
 const textOf = (error: unknown): string =>
   (error instanceof Error ? (error.stack ?? error.message) : String(error)).slice(0, 10_000);
+const defaultBackoffSeconds = (failures: number): number => Math.min(2 ** (failures - 1), 30);
+/** What a handler throws because its signal ended it. */
+const isStop = (error: unknown): boolean =>
+  error instanceof WorkStoppedError || (error as Error | null)?.name === "AbortError";
+/** @returns whether the job was being cancelled; it is cancelled then. */
+const cancelJob = (tx: Transaction, jobId: string) =>
+  transitionJob(tx, { jobId, from: "cancelling", to: "cancelled", reason: "cancelled on request" });
 
 /** Postgres stayed away for too long: nobody's fault, tried again without being counted. */
 class DatabaseAwayError extends Error {}
@@ -142,6 +149,321 @@ type Begun =
   | { readonly kind: "moved-on" }
   | { readonly kind: "cancelling"; readonly fence: Fence };
 
+/** What one delivery's work holds: its leases, and the signal that ends it. */
+interface Holding {
+  readonly keeper: LeaseKeeper;
+  readonly signal: AbortSignal;
+  readonly log: Logger;
+}
+
+/** Works on the deliveries of one type of command. */
+class CommandWorker<T extends CommandType> {
+  readonly #runtime: CommandRuntime;
+  readonly #options: CommandOptions<T>;
+  readonly #consumer: string;
+  readonly #stage: ReturnType<typeof stageOf> | undefined;
+
+  constructor(runtime: CommandRuntime, options: CommandOptions<T>) {
+    this.#runtime = runtime;
+    this.#options = options;
+    this.#consumer = `${runtime.service}/${options.type}`;
+    this.#stage = isStageCommand(options.type) ? stageOf(options.type) : undefined;
+  }
+
+  async deliver(delivery: Delivery<T>): Promise<CommandOutcome> {
+    const { envelope } = delivery;
+    if (!envelope) return this.#bury(delivery);
+    const log = this.#runtime.log.child({
+      traceId: traceIdOf(envelope.traceparent),
+      type: this.#options.type,
+      messageId: envelope.id,
+      ...(this.#stage === undefined ? envelope.data : { jobId: jobIdOf(envelope.data) }),
+    });
+    try {
+      return await this.#handle(delivery, envelope, log);
+    } catch (error) {
+      return this.#onUnexpected(delivery, error, log);
+    }
+  }
+
+  async #handle(delivery: Delivery<T>, envelope: Envelope<T>, log: Logger): Promise<CommandOutcome> {
+    const { database } = this.#runtime;
+    const { type } = this.#options;
+    if (await wasHandled(database.db, this.#consumer, envelope.id)) {
+      delivery.ack();
+      return "repeated";
+    }
+    const begun = await this.#begin(envelope.data);
+    if (begun.kind === "busy") {
+      delivery.retryLater(BUSY_RETRY_SECONDS);
+      return "busy";
+    }
+    if (begun.kind === "moved-on") {
+      delivery.ack();
+      return "moved-on";
+    }
+    if (begun.kind === "cancelling") {
+      await this.#cancel(envelope, [begun.fence]);
+      await releaseLease(database.db, begun.fence);
+      delivery.ack();
+      return "cancelled";
+    }
+    log.info({ fencingToken: begun.fence.token, deliveries: delivery.deliveries }, `${type} begins`);
+    const end = await this.#work(envelope, begun, log);
+    if (typeof end === "object") {
+      log.info({ why: end.stopped }, `${type} was stopped`);
+      delivery.retryLater(end.stopped === "shutdown" ? 0 : 1);
+      return "stopped";
+    }
+    delivery.ack();
+    log.info({ outcome: end }, `${type} ends`);
+    return end;
+  }
+
+  /** Takes the lease and looks at the job in one transaction, see `requestCancel` for the other side. */
+  #begin(data: MessageData<T>): Promise<Begun> {
+    const { database, holder, shutdown } = this.#runtime;
+    const resource = (this.#options.leaseResource ?? resourceOf)(data);
+    return database.idempotentTransaction(
+      async (tx): Promise<Begun> => {
+        const fence = await acquireLease(tx, resource, holder, LEASE_TTL_SECONDS);
+        if (!fence) return { kind: "busy" };
+        if (this.#stage === undefined) return { kind: "begun", fence, job: undefined };
+        const state = await stateForNewHolder(tx, jobIdOf(data));
+        if (state === "cancelling") return { kind: "cancelling", fence };
+        const job = state === this.#stage ? await getJob(tx, jobIdOf(data)) : undefined;
+        if (job) return { kind: "begun", fence, job };
+        await releaseLease(tx, fence);
+        return { kind: "moved-on" };
+      },
+      { signal: shutdown },
+    );
+  }
+
+  /** Runs the handler under its leases. @returns how it ended; whatever is thrown here is unexpected. */
+  async #work(
+    envelope: Envelope<T>,
+    begun: Extract<Begun, { kind: "begun" }>,
+    log: Logger,
+  ): Promise<CommandOutcome | { readonly stopped: StopReason }> {
+    const { database, holder, metrics, shutdown } = this.#runtime;
+    const stop = new AbortController();
+    const onShutdown = () => stop.abort(new WorkStoppedError("shutdown"));
+    shutdown.addEventListener("abort", onShutdown, { once: true });
+    if (shutdown.aborted) onShutdown();
+    const unlisten = this.#stopWhenJobEnds(envelope.data, stop);
+    const keeper = keepLeases({
+      database,
+      holder,
+      first: begun.fence,
+      stop,
+      isCancelled: () => this.#isObsolete(envelope.data),
+      heartbeatSeconds: HEARTBEAT_SECONDS,
+    });
+    const endTimer = metrics.seconds.startTimer({ type: this.#options.type });
+    try {
+      return await this.#runHandler(envelope, begun, { keeper, signal: stop.signal, log });
+    } finally {
+      endTimer();
+      shutdown.removeEventListener("abort", onShutdown);
+      unlisten();
+      await keeper.close();
+    }
+  }
+
+  async #isObsolete(data: MessageData<T>): Promise<boolean> {
+    if (this.#stage === undefined) return (await this.#options.isObsolete?.(data)) ?? false;
+    const state = await getJobState(this.#runtime.database.db, jobIdOf(data));
+    return state !== undefined && state !== this.#stage;
+  }
+
+  /** Ends the work at once when an event says that its job ends. @returns a function that ends this. */
+  #stopWhenJobEnds(data: MessageData<T>, stop: AbortController): () => void {
+    if (this.#stage === undefined) return () => {};
+    return this.#runtime.bus.listen("job.transitioned", (event) => {
+      if (event.data.jobId === jobIdOf(data) && ENDS_WORK.includes(event.data.to))
+        stop.abort(new WorkStoppedError("cancelled"));
+    });
+  }
+
+  async #runHandler(
+    envelope: Envelope<T>,
+    begun: Extract<Begun, { kind: "begun" }>,
+    holding: Holding,
+  ): Promise<CommandOutcome | { readonly stopped: StopReason }> {
+    const { keeper, signal, log } = holding;
+    let effect: Effect;
+    try {
+      effect = await this.#options.handler(this.#contextOf(envelope, begun, holding));
+    } catch (error) {
+      if (!signal.aborted && !(error instanceof JobMovedOnError)) throw error;
+      if (signal.aborted && !isStop(error))
+        logError(log, error, "the handler ended with an error after it was stopped");
+      const why = signal.reason instanceof WorkStoppedError ? signal.reason.why : "cancelled";
+      if (why !== "cancelled" || this.#stage === undefined) return { stopped: why };
+      await this.#cancel(envelope, [...keeper.fences]);
+      return "cancelled";
+    }
+    return this.#finish(envelope, [...keeper.fences], effect);
+  }
+
+  #contextOf(
+    envelope: Envelope<T>,
+    begun: Extract<Begun, { kind: "begun" }>,
+    { keeper, signal, log }: Holding,
+  ): CommandContext<T> {
+    const fenced = <R>(work: (tx: Transaction) => Promise<R>): Promise<R> =>
+      this.#fenced(envelope.data, keeper, signal, work);
+    return {
+      data: envelope.data,
+      job: begun.job as CommandContext<T>["job"],
+      signal,
+      fence: begun.fence,
+      log,
+      traceparent: envelope.traceparent,
+      fenced,
+      confirm: () => fenced(async () => {}),
+      async reserve(resource, onWait) {
+        const held = await keeper.reserve(resource, onWait);
+        return { release: () => keeper.release(held) };
+      },
+    };
+  }
+
+  async #fenced<R>(
+    data: MessageData<T>,
+    keeper: LeaseKeeper,
+    signal: AbortSignal,
+    work: (tx: Transaction) => Promise<R>,
+  ): Promise<R> {
+    try {
+      return await this.#runtime.database.idempotentTransaction(
+        async (tx) => {
+          for (const held of keeper.fences) await assertFence(tx, held);
+          if (this.#stage !== undefined) {
+            const state = await lockJobState(tx, jobIdOf(data));
+            if (state !== this.#stage && state !== "cancelling")
+              throw new JobMovedOnError(
+                `job ${jobIdOf(data)} is ${state ?? "gone"}, no longer ${this.#stage}`,
+              );
+          }
+          return work(tx);
+        },
+        { signal },
+      );
+    } catch (error) {
+      throw isConnectionLoss(error) ? new DatabaseAwayError("Postgres is away", { cause: error }) : error;
+    }
+  }
+
+  #cancel(envelope: Envelope<T>, fences: readonly Fence[]): Promise<void> {
+    return this.#runtime.database.idempotentTransaction(async (tx) => {
+      for (const fence of fences) await assertFence(tx, fence);
+      await recordHandled(tx, this.#consumer, envelope.id);
+      if (await cancelJob(tx, jobIdOf(envelope.data))) await this.#options.onCancelled?.(tx, envelope.data);
+    });
+  }
+
+  #finish(envelope: Envelope<T>, fences: readonly Fence[], effect: Effect): Promise<CommandOutcome> {
+    const { data } = envelope;
+    return this.#runtime.database.idempotentTransaction(async (tx): Promise<CommandOutcome> => {
+      for (const fence of fences) await assertFence(tx, fence);
+      if (!(await recordHandled(tx, this.#consumer, envelope.id))) return "repeated";
+      if (this.#stage !== undefined) {
+        const state = await lockJobState(tx, jobIdOf(data));
+        if (state === "cancelling") {
+          await cancelJob(tx, jobIdOf(data));
+          await this.#options.onCancelled?.(tx, data);
+          return "cancelled";
+        }
+        if (state !== this.#stage) return "moved-on";
+      }
+      await effect(tx);
+      if (this.#stage !== undefined && (await lockJobState(tx, jobIdOf(data))) === this.#stage)
+        throw new Error(`the effect of ${this.#options.type} left job ${jobIdOf(data)} in ${this.#stage}`);
+      return "done";
+    });
+  }
+
+  async #onUnexpected(delivery: Delivery<T>, error: unknown, log: Logger): Promise<CommandOutcome> {
+    const { envelope } = delivery;
+    const { type } = this.#options;
+    if (
+      !envelope ||
+      isConnectionLoss(error) ||
+      error instanceof DatabaseAwayError ||
+      error instanceof StaleFenceError
+    ) {
+      log.warn({ err: error }, `${type} is tried again`);
+      delivery.retryLater(BUSY_RETRY_SECONDS);
+      return "stopped";
+    }
+    logError(log, error, `${type} failed`);
+    const { database } = this.#runtime;
+    const failures = await recordMessageFailure(database.db, this.#consumer, envelope.id, textOf(error));
+    if (
+      failures < CATALOG[type].maxDeliver &&
+      !(error instanceof ProblemError && error.code !== "unavailable")
+    ) {
+      const backoffSeconds = this.#options.backoffSeconds ?? defaultBackoffSeconds;
+      delivery.retryLater(backoffSeconds(failures));
+      return "failed";
+    }
+    await this.#giveUp(delivery, failures, error);
+    delivery.discard();
+    return "dead-letter";
+  }
+
+  async #giveUp(delivery: Delivery<T>, failures: number, error: unknown): Promise<void> {
+    const { envelope } = delivery;
+    if (!envelope) return;
+    const { type } = this.#options;
+    const failure: Failure = {
+      code: "internal",
+      message: `${type} failed ${failures} times: ${error instanceof Error ? error.message : String(error)}`,
+      remedy: "see the dead letters, and the log of this trace",
+    };
+    await this.#runtime.database.idempotentTransaction(async (tx) => {
+      if (!(await recordHandled(tx, this.#consumer, envelope.id))) return;
+      await storeDeadLetter(tx, {
+        consumer: this.#consumer,
+        messageId: envelope.id,
+        messageType: type,
+        subject: delivery.subject,
+        payload: envelope,
+        error: textOf(error),
+        deliveries: delivery.deliveries,
+      });
+      if (this.#stage !== undefined) await failJob(tx, jobIdOf(envelope.data), failure);
+      await this.#options.onGivenUp?.(tx, envelope.data, failure);
+    });
+  }
+
+  /** A message that nobody can read becomes a dead letter at once. */
+  async #bury(delivery: Delivery<T>): Promise<CommandOutcome> {
+    const { unreadable } = delivery;
+    const { database, log } = this.#runtime;
+    const { type } = this.#options;
+    if (unreadable) {
+      await storeDeadLetter(database.db, {
+        consumer: this.#consumer,
+        messageId: unreadable.messageId,
+        messageType: type,
+        subject: delivery.subject,
+        payload: unreadable.text,
+        error: unreadable.error,
+        deliveries: delivery.deliveries,
+      });
+      delivery.discard();
+    }
+    log.error(
+      { type, messageId: unreadable?.messageId, error: unreadable?.error },
+      "a message could not be read",
+    );
+    return "dead-letter";
+  }
+}
+
 /**
  * Works on the commands of a type with the reliability contract: delivered at least once, in effect once. A
  * message is acknowledged after the transaction of its effect; a lease with a fencing token keeps others away
@@ -151,304 +473,14 @@ export function handleCommand<T extends CommandType>(
   runtime: CommandRuntime,
   options: CommandOptions<T>,
 ): Consumption {
-  const { database, bus, metrics } = runtime;
-  const consumer = `${runtime.service}/${options.type}`;
-  const stage = isStageCommand(options.type) ? stageOf(options.type) : undefined;
-  const leaseResource = options.leaseResource ?? resourceOf;
-  const backoffSeconds = options.backoffSeconds ?? ((failures: number) => Math.min(2 ** (failures - 1), 30));
-
-  /** Takes the lease and looks at the job in one transaction, see `requestCancel` for the other side. */
-  const begin = (data: MessageData<T>): Promise<Begun> =>
-    database.idempotentTransaction(
-      async (tx): Promise<Begun> => {
-        const fence = await acquireLease(tx, leaseResource(data), runtime.holder, LEASE_TTL_SECONDS);
-        if (!fence) return { kind: "busy" };
-        if (stage === undefined) return { kind: "begun", fence, job: undefined };
-        const state = await stateForNewHolder(tx, jobIdOf(data));
-        if (state === "cancelling") return { kind: "cancelling", fence };
-        const job = state === stage ? await getJob(tx, jobIdOf(data)) : undefined;
-        if (job) return { kind: "begun", fence, job };
-        await releaseLease(tx, fence);
-        return { kind: "moved-on" };
-      },
-      { signal: runtime.shutdown },
-    );
-
-  const cancel = (data: MessageData<T>, messageId: string, fences: readonly Fence[]) =>
-    database.idempotentTransaction(async (tx) => {
-      for (const fence of fences) await assertFence(tx, fence);
-      await recordHandled(tx, consumer, messageId);
-      if (
-        await transitionJob(tx, {
-          jobId: jobIdOf(data),
-          from: "cancelling",
-          to: "cancelled",
-          reason: "cancelled on request",
-        })
-      )
-        await options.onCancelled?.(tx, data);
-    });
-
-  const finish = (
-    data: MessageData<T>,
-    messageId: string,
-    fences: readonly Fence[],
-    effect: Effect,
-  ): Promise<CommandOutcome> =>
-    database.idempotentTransaction(async (tx): Promise<CommandOutcome> => {
-      for (const fence of fences) await assertFence(tx, fence);
-      if (!(await recordHandled(tx, consumer, messageId))) return "repeated";
-      if (stage !== undefined) {
-        const state = await lockJobState(tx, jobIdOf(data));
-        if (state === "cancelling") {
-          await transitionJob(tx, {
-            jobId: jobIdOf(data),
-            from: "cancelling",
-            to: "cancelled",
-            reason: "cancelled on request",
-          });
-          await options.onCancelled?.(tx, data);
-          return "cancelled";
-        }
-        if (state !== stage) return "moved-on";
-      }
-      await effect(tx);
-      if (stage !== undefined && (await lockJobState(tx, jobIdOf(data))) === stage)
-        throw new Error(`the effect of ${options.type} left job ${jobIdOf(data)} in ${stage}`);
-      return "done";
-    });
-
-  function contextOf(
-    delivery: { data: MessageData<T>; traceparent: string },
-    job: JobRow | undefined,
-    fence: Fence,
-    keeper: LeaseKeeper,
-    signal: AbortSignal,
-    log: Logger,
-  ): CommandContext<T> {
-    return {
-      data: delivery.data,
-      job: job as CommandContext<T>["job"],
-      signal,
-      fence,
-      log,
-      traceparent: delivery.traceparent,
-      confirm() {
-        return this.fenced(async () => {});
-      },
-      async fenced(work) {
-        try {
-          return await database.idempotentTransaction(
-            async (tx) => {
-              for (const held of keeper.fences) await assertFence(tx, held);
-              if (stage !== undefined) {
-                const state = await lockJobState(tx, jobIdOf(delivery.data));
-                if (state !== stage && state !== "cancelling")
-                  throw new JobMovedOnError(
-                    `job ${jobIdOf(delivery.data)} is ${state ?? "gone"}, no longer ${stage}`,
-                  );
-              }
-              return work(tx);
-            },
-            { signal },
-          );
-        } catch (error) {
-          throw isConnectionLoss(error) ? new DatabaseAwayError("Postgres is away", { cause: error }) : error;
-        }
-      },
-      async reserve(resource, onWait) {
-        const held = await keeper.reserve(resource, onWait);
-        return { release: () => keeper.release(held) };
-      },
-    };
-  }
-
-  /** Runs the handler under its leases. @returns how it ended; whatever is thrown here is unexpected. */
-  async function work(
-    delivery: { id: string; data: MessageData<T>; traceparent: string },
-    begun: Extract<Begun, { kind: "begun" }>,
-    log: Logger,
-  ): Promise<CommandOutcome | { readonly stopped: StopReason }> {
-    const stop = new AbortController();
-    const onShutdown = () => stop.abort(new WorkStoppedError("shutdown"));
-    runtime.shutdown.addEventListener("abort", onShutdown, { once: true });
-    if (runtime.shutdown.aborted) onShutdown();
-    const isCancelled = async () => {
-      if (stage === undefined) return (await options.isObsolete?.(delivery.data)) ?? false;
-      const state = await getJobState(database.db, jobIdOf(delivery.data));
-      return state !== undefined && state !== stage;
-    };
-    const unlisten =
-      stage === undefined
-        ? () => {}
-        : bus.listen("job.transitioned", (event) => {
-            if (event.data.jobId === jobIdOf(delivery.data) && ENDS_WORK.includes(event.data.to))
-              stop.abort(new WorkStoppedError("cancelled"));
-          });
-    const keeper = keepLeases({
-      database,
-      holder: runtime.holder,
-      first: begun.fence,
-      stop,
-      isCancelled,
-      heartbeatSeconds: HEARTBEAT_SECONDS,
-    });
-    const endTimer = metrics.seconds.startTimer({ type: options.type });
-    try {
-      let effect: Effect;
-      try {
-        effect = await options.handler(contextOf(delivery, begun.job, begun.fence, keeper, stop.signal, log));
-      } catch (error) {
-        if (!stop.signal.aborted && !(error instanceof JobMovedOnError)) throw error;
-        if (
-          stop.signal.aborted &&
-          !(error instanceof WorkStoppedError) &&
-          (error as Error | null)?.name !== "AbortError"
-        )
-          logError(log, error, "the handler ended with an error after it was stopped");
-        const why = stop.signal.reason instanceof WorkStoppedError ? stop.signal.reason.why : "cancelled";
-        if (why !== "cancelled") return { stopped: why };
-        effect = async () => {};
-        if (stage === undefined) return { stopped: why };
-        const fences = [...keeper.fences];
-        await cancel(delivery.data, delivery.id, fences);
-        return "cancelled";
-      }
-      return await finish(delivery.data, delivery.id, [...keeper.fences], effect);
-    } finally {
-      endTimer();
-      runtime.shutdown.removeEventListener("abort", onShutdown);
-      unlisten();
-      await keeper.close();
-    }
-  }
-
-  async function giveUp(delivery: Delivery<T>, failures: number, error: unknown): Promise<void> {
-    const { envelope } = delivery;
-    if (!envelope) return;
-    const failure: Failure = {
-      code: "internal",
-      message: `${options.type} failed ${failures} times: ${error instanceof Error ? error.message : String(error)}`,
-      remedy: "see the dead letters, and the log of this trace",
-    };
-    await database.idempotentTransaction(async (tx) => {
-      if (!(await recordHandled(tx, consumer, envelope.id))) return;
-      await storeDeadLetter(tx, {
-        consumer,
-        messageId: envelope.id,
-        messageType: options.type,
-        subject: delivery.subject,
-        payload: envelope,
-        error: textOf(error),
-        deliveries: delivery.deliveries,
-      });
-      if (stage !== undefined) await failJob(tx, jobIdOf(envelope.data), failure);
-      await options.onGivenUp?.(tx, envelope.data, failure);
-    });
-  }
-
-  async function bury(delivery: Delivery<T>): Promise<void> {
-    const { unreadable } = delivery;
-    if (!unreadable) return;
-    await storeDeadLetter(database.db, {
-      consumer,
-      messageId: unreadable.messageId,
-      messageType: options.type,
-      subject: delivery.subject,
-      payload: unreadable.text,
-      error: unreadable.error,
-      deliveries: delivery.deliveries,
-    });
-    delivery.discard();
-  }
-
-  async function onUnexpected(delivery: Delivery<T>, error: unknown, log: Logger): Promise<CommandOutcome> {
-    const { envelope } = delivery;
-    if (
-      !envelope ||
-      isConnectionLoss(error) ||
-      error instanceof DatabaseAwayError ||
-      error instanceof StaleFenceError
-    ) {
-      log.warn({ err: error }, `${options.type} is tried again`);
-      delivery.retryLater(BUSY_RETRY_SECONDS);
-      return "stopped";
-    }
-    logError(log, error, `${options.type} failed`);
-    const failures = await recordMessageFailure(database.db, consumer, envelope.id, textOf(error));
-    if (
-      failures < CATALOG[options.type].maxDeliver &&
-      !(error instanceof ProblemError && error.code !== "unavailable")
-    ) {
-      delivery.retryLater(backoffSeconds(failures));
-      return "failed";
-    }
-    await giveUp(delivery, failures, error);
-    delivery.discard();
-    return "dead-letter";
-  }
-
-  async function deliver(delivery: Delivery<T>): Promise<CommandOutcome> {
-    const { envelope } = delivery;
-    if (!envelope) {
-      await bury(delivery);
-      runtime.log.error(
-        { type: options.type, messageId: delivery.unreadable?.messageId, error: delivery.unreadable?.error },
-        "a message could not be read",
-      );
-      return "dead-letter";
-    }
-    const log = runtime.log.child({
-      traceId: traceIdOf(envelope.traceparent),
-      type: options.type,
-      messageId: envelope.id,
-      ...(stage === undefined ? envelope.data : { jobId: jobIdOf(envelope.data) }),
-    });
-    try {
-      if (await wasHandled(database.db, consumer, envelope.id)) {
-        delivery.ack();
-        return "repeated";
-      }
-      const begun = await begin(envelope.data);
-      if (begun.kind === "busy") {
-        delivery.retryLater(BUSY_RETRY_SECONDS);
-        return "busy";
-      }
-      if (begun.kind === "moved-on") {
-        delivery.ack();
-        return "moved-on";
-      }
-      if (begun.kind === "cancelling") {
-        await cancel(envelope.data, envelope.id, [begun.fence]);
-        await releaseLease(database.db, begun.fence);
-        delivery.ack();
-        return "cancelled";
-      }
-      log.info(
-        { fencingToken: begun.fence.token, deliveries: delivery.deliveries },
-        `${options.type} begins`,
-      );
-      const end = await work(envelope, begun, log);
-      if (typeof end === "object") {
-        log.info({ why: end.stopped }, `${options.type} was stopped`);
-        delivery.retryLater(end.stopped === "shutdown" ? 0 : 1);
-        return "stopped";
-      }
-      delivery.ack();
-      log.info({ outcome: end }, `${options.type} ends`);
-      return end;
-    } catch (error) {
-      return onUnexpected(delivery, error, log);
-    }
-  }
-
-  return bus.consume<T>({
+  const worker = new CommandWorker(runtime, options);
+  return runtime.bus.consume<T>({
     type: options.type,
     concurrency: options.concurrency ?? 1,
     onError: (error) =>
       runtime.log.warn({ err: error, type: options.type }, "the broker or the database is away"),
     handler: async (delivery) => {
-      metrics.outcomes.inc({ type: options.type, outcome: await deliver(delivery) });
+      runtime.metrics.outcomes.inc({ type: options.type, outcome: await worker.deliver(delivery) });
     },
   });
 }

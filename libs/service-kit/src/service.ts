@@ -84,6 +84,139 @@ async function connectWithPatience(log: Logger, connect: () => Promise<Bus>): Pr
   }
 }
 
+/** The parts of a service that runs, and how they end. */
+class ServiceParts<S extends TObject> {
+  readonly announced: Record<string, string | number> = {};
+  readonly #definition: ServiceDefinition<S>;
+  readonly #config: Static<S> & BaseConfig;
+  readonly #runtime: CommandRuntime;
+  readonly #health: Health;
+  readonly #shutdown: AbortController;
+  readonly #consumptions: Consumption[] = [];
+  readonly #tasks: Promise<void>[] = [];
+  readonly #ends: (() => Promise<void> | void)[] = [];
+  #stopping: Promise<void> | undefined;
+
+  constructor(
+    definition: ServiceDefinition<S>,
+    config: Static<S> & BaseConfig,
+    {
+      health,
+      shutdown,
+      ...connections
+    }: Pick<CommandRuntime, "database" | "bus" | "log"> & {
+      readonly health: Health;
+      readonly shutdown: AbortController;
+    },
+  ) {
+    this.#definition = definition;
+    this.#config = config;
+    this.#health = health;
+    this.#shutdown = shutdown;
+    this.#runtime = {
+      ...connections,
+      service: definition.name,
+      holder: `${definition.name}@${hostname()}:${process.pid}:${randomUUID()}`,
+      metrics: commandMetrics(health.registry),
+      shutdown: shutdown.signal,
+    };
+  }
+
+  /** @returns where the health server answers. */
+  async start(): Promise<string> {
+    const { database, bus, log } = this.#runtime;
+    const health = this.#health;
+    health.addCheck("database", () => database.isUp());
+    health.addCheck("broker", () => bus.isConnected());
+    health.addCheck("accepting", () => !this.#shutdown.signal.aborted);
+    const healthUrl = await health.listen(this.#config.HEALTH_HOST, this.#config.HEALTH_PORT);
+    await this.#definition.start(this.#service());
+    this.#tasks.push(runRelay(this.#runtime), runReconciler(this.#runtime));
+    log.info({ event: "ready", healthUrl, ...this.announced }, "ready");
+    return healthUrl;
+  }
+
+  #service(): Service<Static<S>> {
+    const { database, bus, log } = this.#runtime;
+    return {
+      name: this.#definition.name,
+      config: this.#config,
+      log,
+      database,
+      bus,
+      health: this.#health,
+      shutdown: this.#shutdown.signal,
+      handleCommand: (command) => void this.#consumptions.push(handleCommand(this.#runtime, command)),
+      every: (seconds, task, work) => void this.#tasks.push(this.#repeat(seconds, task, work)),
+      onShutdown: (end) => void this.#ends.push(end),
+      announce: (details) => void Object.assign(this.announced, details),
+    };
+  }
+
+  async #repeat(seconds: number, task: string, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    const { signal } = this.#shutdown;
+    while (!signal.aborted) {
+      try {
+        await work(signal);
+      } catch (error) {
+        if (!signal.aborted)
+          this.#runtime.log.warn(
+            { err: error, task },
+            isConnectionLoss(error) ? `${task} waits for Postgres` : `${task} failed and will be tried again`,
+          );
+      }
+      await pause(seconds * 1000, signal);
+    }
+  }
+
+  stop(): Promise<void> {
+    return (this.#stopping ??= this.#stopAll());
+  }
+
+  async #stopAll(): Promise<void> {
+    const { database, bus, log } = this.#runtime;
+    log.info("stopping");
+    this.#shutdown.abort();
+    await this.#windUp();
+    for (const end of this.#ends.reverse())
+      await Promise.resolve()
+        .then(end)
+        .catch((error: unknown) => logError(log, error, "a part did not stop cleanly"));
+    await this.#health.close();
+    await bus
+      .close()
+      .catch((error: unknown) => logError(log, error, "the broker's connection did not close cleanly"));
+    await database.close();
+    log.info("stopped");
+  }
+
+  /** Waits for handlers and tasks to end, within bounds. */
+  async #windUp(): Promise<void> {
+    const consumptions = this.#consumptions.map((consumption) => consumption.stop());
+    const wound = Promise.all([...consumptions, ...this.#tasks]);
+    const bound = new AbortController();
+    const inTime = await Promise.race([
+      wound.then(() => true),
+      pause(STOP_SECONDS * 1000, bound.signal).then(() => false),
+    ]);
+    bound.abort();
+    if (!inTime) this.#runtime.log.warn(`work did not end within ${STOP_SECONDS} s; its leases will expire`);
+  }
+}
+
+const connectBusOf = (name: string, config: BaseConfig, log: Logger): Promise<Bus> =>
+  connectWithPatience(log, () =>
+    connectBus({
+      url: config.NATS_URL,
+      name: `internevo-${name}`,
+      namespace: config.INTERNEVO_NAMESPACE,
+      onStatus: (status) =>
+        BROKER_FAULTS.has(status.type)
+          ? log.warn(status, "the broker failed at something")
+          : log.debug(status, "the broker's connection changed"),
+    }),
+  );
+
 /**
  * Starts a service in this process: configuration, log, migrations, database, broker, relay, health server,
  * then its own `start`.
@@ -97,12 +230,6 @@ export async function startService<S extends TObject>(
   const config = readConfig(name, definition.configSchema, options.environment);
   const log = createLogger(name, config.LOG_LEVEL, options.logDestination);
   const health = createHealth(name);
-  const shutdown = new AbortController();
-  const consumptions: Consumption[] = [];
-  const tasks: Promise<void>[] = [];
-  const ends: (() => Promise<void> | void)[] = [];
-  const announced: Record<string, string | number> = {};
-
   await migrateDatabase(config.DATABASE_URL, { forSeconds: START_SECONDS });
   const database = openDatabase({
     url: config.DATABASE_URL,
@@ -111,99 +238,18 @@ export async function startService<S extends TObject>(
   });
   let bus: Bus;
   try {
-    bus = await connectWithPatience(log, () =>
-      connectBus({
-        url: config.NATS_URL,
-        name: `internevo-${name}`,
-        namespace: config.INTERNEVO_NAMESPACE,
-        onStatus: (status) =>
-          BROKER_FAULTS.has(status.type)
-            ? log.warn(status, "the broker failed at something")
-            : log.debug(status, "the broker's connection changed"),
-      }),
-    );
+    bus = await connectBusOf(name, config, log);
   } catch (error) {
     await database.close();
     throw error;
   }
-  const runtime: CommandRuntime = {
-    service: name,
-    holder: `${name}@${hostname()}:${process.pid}:${randomUUID()}`,
-    database,
-    bus,
-    log,
-    metrics: commandMetrics(health.registry),
-    shutdown: shutdown.signal,
-  };
-
-  let stopping: Promise<void> | undefined;
-  async function stopAll(): Promise<void> {
-    log.info("stopping");
-    shutdown.abort();
-    const wound = Promise.all([...consumptions.map((consumption) => consumption.stop()), ...tasks]);
-    const bound = new AbortController();
-    const inTime = await Promise.race([
-      wound.then(() => true),
-      pause(STOP_SECONDS * 1000, bound.signal).then(() => false),
-    ]);
-    bound.abort();
-    if (!inTime) log.warn(`work did not end within ${STOP_SECONDS} s; its leases will expire`);
-    for (const end of ends.reverse())
-      await Promise.resolve()
-        .then(end)
-        .catch((error: unknown) => logError(log, error, "a part did not stop cleanly"));
-    await health.close();
-    await bus
-      .close()
-      .catch((error: unknown) => logError(log, error, "the broker's connection did not close cleanly"));
-    await database.close();
-    log.info("stopped");
-  }
-  const stop = () => (stopping ??= stopAll());
-
-  const service: Service<Static<S>> = {
-    name,
-    config,
-    log,
-    database,
-    bus,
-    health,
-    shutdown: shutdown.signal,
-    handleCommand: (command) => void consumptions.push(handleCommand(runtime, command)),
-    every(seconds, task, work) {
-      tasks.push(
-        (async () => {
-          while (!shutdown.signal.aborted) {
-            try {
-              await work(shutdown.signal);
-            } catch (error) {
-              if (!shutdown.signal.aborted)
-                log.warn(
-                  { err: error, task },
-                  isConnectionLoss(error)
-                    ? `${task} waits for Postgres`
-                    : `${task} failed and will be tried again`,
-                );
-            }
-            await pause(seconds * 1000, shutdown.signal);
-          }
-        })(),
-      );
-    },
-    onShutdown: (end) => void ends.push(end),
-    announce: (details) => void Object.assign(announced, details),
-  };
+  const shutdown = new AbortController();
+  const parts = new ServiceParts(definition, config, { database, bus, log, health, shutdown });
   try {
-    health.addCheck("database", () => database.isUp());
-    health.addCheck("broker", () => bus.isConnected());
-    health.addCheck("accepting", () => !shutdown.signal.aborted);
-    const healthUrl = await health.listen(config.HEALTH_HOST, config.HEALTH_PORT);
-    await definition.start(service);
-    tasks.push(runRelay(runtime), runReconciler(runtime));
-    log.info({ event: "ready", healthUrl, ...announced }, "ready");
-    return { healthUrl, announced, stop };
+    const healthUrl = await parts.start();
+    return { healthUrl, announced: parts.announced, stop: () => parts.stop() };
   } catch (error) {
-    await stop();
+    await parts.stop();
     throw error;
   }
 }
