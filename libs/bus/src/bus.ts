@@ -1,5 +1,10 @@
-import { jetstream, JetStreamApiError, type JetStreamManager } from "@nats-io/jetstream";
-import { connect, headers, type NatsConnection } from "@nats-io/transport-node";
+import {
+  jetstream,
+  JetStreamApiError,
+  type JetStreamClient,
+  type JetStreamManager,
+} from "@nats-io/jetstream";
+import { connect, headers, type NatsConnection, type Status } from "@nats-io/transport-node";
 import { CATALOG, type Envelope, type MessageType } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import { parseNatsUrl } from "./address.ts";
@@ -89,6 +94,135 @@ export function assertServerVersion(version: string): void {
 const STREAM_NOT_FOUND = 10059;
 const decoder = new TextDecoder();
 
+/** A connection, its streams and the consumers that run over it. */
+class NatsBus implements Bus {
+  readonly namespace: string;
+  readonly serverVersion: string;
+  readonly #options: BusOptions;
+  readonly #connection: NatsConnection;
+  readonly #manager: JetStreamManager;
+  readonly #naming: ReturnType<typeof names>;
+  readonly #client: JetStreamClient;
+  readonly #consumptions = new Set<Consumption>();
+  #connected = true;
+  #closing = false;
+
+  constructor(options: BusOptions, namespace: string, connection: NatsConnection, manager: JetStreamManager) {
+    this.namespace = namespace;
+    this.serverVersion = connection.info?.version ?? "";
+    this.#options = options;
+    this.#connection = connection;
+    this.#manager = manager;
+    this.#naming = names(namespace);
+    this.#client = jetstream(connection, { timeout: 5000 });
+    void this.#followStatus();
+  }
+
+  async #followStatus(): Promise<void> {
+    for await (const status of this.#connection.status()) {
+      if (status.type === "disconnect") this.#connected = false;
+      if (status.type === "reconnect") {
+        this.#connected = true;
+        // Pulls died with the old server; its store may be gone as well.
+        for (const consumption of this.#consumptions) consumption.restart();
+      }
+      if (status.type !== "ping") this.#tell(status.type, statusDetail(status));
+    }
+  }
+
+  #tell(type: string, detail: unknown): void {
+    this.#options.onStatus?.({ type, detail: String(detail) });
+  }
+
+  readonly #ensureStreams = (): Promise<JetStreamManager> => ensureStreams(this.#connection, this.namespace);
+
+  async publish(envelope: Envelope): Promise<PublishResult> {
+    try {
+      return await this.#publishOnce(envelope);
+    } catch (error) {
+      // The store may be gone. Whoever publishes is told why it failed; that its streams could not be made
+      // again is told beside.
+      if (this.#connected && !this.#closing)
+        await this.#ensureStreams().catch((failure: unknown) => this.#tell("streams-missing", failure));
+      throw error;
+    }
+  }
+
+  async #publishOnce(envelope: Envelope): Promise<PublishResult> {
+    const extra = headers();
+    extra.set("traceparent", envelope.traceparent);
+    const subject = this.#naming.subject(envelope.type);
+    const acknowledged = await this.#client.publish(subject, JSON.stringify(envelope), {
+      msgID: envelope.id,
+      headers: extra,
+      expect: { streamName: this.#naming.stream(CATALOG[envelope.type].stream) },
+    });
+    return { streamSequence: acknowledged.seq, duplicate: acknowledged.duplicate };
+  }
+
+  consume<T extends MessageType>(request: ConsumeRequest<T>): Consumption {
+    const consumption = startConsumption({
+      connection: this.#connection,
+      namespace: this.namespace,
+      ensureStreams: this.#ensureStreams,
+      request,
+    });
+    this.#consumptions.add(consumption);
+    void consumption.done.then(() => this.#consumptions.delete(consumption));
+    return consumption;
+  }
+
+  listen<T extends MessageType>(type: T, handler: (envelope: Envelope<T>) => void): () => void {
+    const subscription = this.#connection.subscribe(this.#naming.subject(type), {
+      callback: (error, message) => {
+        if (error) return this.#tell("listening-failed", error);
+        try {
+          handler(JSON.parse(decoder.decode(message.data)) as Envelope<T>);
+        } catch (failure) {
+          this.#tell("unreadable-event", failure);
+        }
+      },
+    });
+    return () => subscription.unsubscribe();
+  }
+
+  async keeps(
+    type: MessageType,
+    message: { readonly id: string; readonly streamSequence: number },
+  ): Promise<boolean> {
+    try {
+      const kept = await this.#manager.streams.getMessage(this.#naming.stream(CATALOG[type].stream), {
+        seq: message.streamSequence,
+      });
+      // After the loss of the store another message may sit at that place.
+      return kept !== null && kept.header.get("Nats-Msg-Id") === message.id;
+    } catch (error) {
+      if (!(error instanceof JetStreamApiError) || error.code !== 404) throw error;
+      // No such message, or the whole store is gone.
+      if (error.apiError().err_code === STREAM_NOT_FOUND) await this.#ensureStreams();
+      return false;
+    }
+  }
+
+  isConnected(): boolean {
+    return this.#connected;
+  }
+
+  async close(): Promise<void> {
+    if (this.#closing) return;
+    this.#closing = true;
+    await Promise.all([...this.#consumptions].map((consumption) => consumption.stop()));
+    // A broker that is away takes nothing more: what it has not confirmed is the outbox's to send again.
+    await this.#connection.flush().catch((error: unknown) => this.#tell("flush-failed", error));
+    await this.#connection.close();
+  }
+}
+
+function statusDetail(status: Status): string {
+  if ("server" in status) return String(status.server);
+  return "error" in status ? String(status.error) : "";
+}
+
 /**
  * Connects, and makes the streams. Afterwards it reconnects for ever.
  * @throws ProblemError `unavailable`: no server within 10 s, one that is too old, or without JetStream.
@@ -105,115 +239,19 @@ export async function connectBus(options: BusOptions): Promise<Bus> {
       },
     ]);
   }
-  const address = parseNatsUrl(options.url);
-  const connection = await openConnection(options, address);
-  const naming = names(namespace);
-  const stop = new AbortController();
-  const consumptions = new Set<Consumption>();
-  let connected = true;
-  let manager: JetStreamManager;
+  const connection = await openConnection(options, parseNatsUrl(options.url));
   try {
     assertServerVersion(connection.info?.version ?? "0.0.0");
     if (!connection.info?.jetstream)
       throw new ProblemError("unavailable", "the NATS server runs without JetStream", [
         { field: "NATS_URL", message: "has no JetStream", remedy: "start nats-server with -js" },
       ]);
-    manager = await ensureStreams(connection, namespace);
+    const manager = await ensureStreams(connection, namespace);
+    return new NatsBus(options, namespace, connection, manager);
   } catch (error) {
     await connection.close();
     throw error;
   }
-  const client = jetstream(connection, { timeout: 5000 });
-
-  const reensure = () => ensureStreams(connection, namespace);
-  void (async () => {
-    for await (const status of connection.status()) {
-      if (status.type === "disconnect") connected = false;
-      if (status.type === "reconnect") {
-        connected = true;
-        // Pulls died with the old server; its store may be gone as well.
-        for (const consumption of consumptions) consumption.restart();
-      }
-      if (status.type !== "ping")
-        options.onStatus?.({
-          type: status.type,
-          detail: "server" in status ? String(status.server) : "error" in status ? String(status.error) : "",
-        });
-    }
-  })();
-
-  const publishOnce = async (envelope: Envelope): Promise<PublishResult> => {
-    const extra = headers();
-    extra.set("traceparent", envelope.traceparent);
-    const acknowledged = await client.publish(naming.subject(envelope.type), JSON.stringify(envelope), {
-      msgID: envelope.id,
-      headers: extra,
-      expect: { streamName: naming.stream(CATALOG[envelope.type].stream) },
-    });
-    return { streamSequence: acknowledged.seq, duplicate: acknowledged.duplicate };
-  };
-
-  return {
-    namespace,
-    serverVersion: connection.info?.version ?? "",
-    async publish(envelope) {
-      try {
-        return await publishOnce(envelope);
-      } catch (error) {
-        // The store may be gone. Whoever publishes is told why it failed; that its streams could not be made
-        // again is told beside.
-        if (connected && !stop.signal.aborted)
-          await reensure().catch((failure: unknown) =>
-            options.onStatus?.({ type: "streams-missing", detail: String(failure) }),
-          );
-        throw error;
-      }
-    },
-    consume(request) {
-      const consumption = startConsumption({ connection, namespace, ensureStreams: reensure, request });
-      consumptions.add(consumption);
-      void consumption.done.then(() => consumptions.delete(consumption));
-      return consumption;
-    },
-    listen(type, handler) {
-      const subscription = connection.subscribe(naming.subject(type), {
-        callback: (error, message) => {
-          if (error) return options.onStatus?.({ type: "listening-failed", detail: String(error) });
-          try {
-            handler(JSON.parse(decoder.decode(message.data)) as Envelope<typeof type>);
-          } catch (failure) {
-            options.onStatus?.({ type: "unreadable-event", detail: String(failure) });
-          }
-        },
-      });
-      return () => subscription.unsubscribe();
-    },
-    async keeps(type, message) {
-      try {
-        const kept = await manager.streams.getMessage(naming.stream(CATALOG[type].stream), {
-          seq: message.streamSequence,
-        });
-        // After the loss of the store another message may sit at that place.
-        return kept !== null && kept.header.get("Nats-Msg-Id") === message.id;
-      } catch (error) {
-        if (!(error instanceof JetStreamApiError) || error.code !== 404) throw error;
-        // No such message, or the whole store is gone.
-        if (error.apiError().err_code === STREAM_NOT_FOUND) await reensure();
-        return false;
-      }
-    },
-    isConnected: () => connected,
-    async close() {
-      if (stop.signal.aborted) return;
-      stop.abort();
-      await Promise.all([...consumptions].map((consumption) => consumption.stop()));
-      // A broker that is away takes nothing more: what it has not confirmed is the outbox's to send again.
-      await connection
-        .flush()
-        .catch((error: unknown) => options.onStatus?.({ type: "flush-failed", detail: String(error) }));
-      await connection.close();
-    },
-  };
 }
 
 async function openConnection(

@@ -88,87 +88,103 @@ interface ConsumptionOptions<T extends MessageType> {
   readonly request: ConsumeRequest<T>;
 }
 
-/** Pulls one message a free slot, so that nothing waits in this process while another process is idle. */
-export function startConsumption<T extends MessageType>(options: ConsumptionOptions<T>): Consumption {
-  const { connection, namespace, request } = options;
-  const stop = new AbortController();
-  const onError = request.onError ?? (() => {});
-  const pulls = new Set<ConsumerMessages>();
-  let ensured: { readonly at: number; readonly info: Promise<ConsumerInfo> } | undefined;
+class PullConsumption<T extends MessageType> implements Consumption {
+  readonly done: Promise<void>;
+  readonly #options: ConsumptionOptions<T>;
+  readonly #stop = new AbortController();
+  readonly #pulls = new Set<ConsumerMessages>();
+  #ensured: { readonly at: number; readonly info: Promise<ConsumerInfo> } | undefined;
 
-  const ensure = () => {
-    ensured ??= {
+  constructor(options: ConsumptionOptions<T>) {
+    this.#options = options;
+    const slots = Array.from({ length: options.request.concurrency ?? 1 }, () => this.#slot());
+    this.done = Promise.all(slots).then(() => {});
+  }
+
+  stop(): Promise<void> {
+    this.#stop.abort();
+    this.#stopPulls();
+    return this.done;
+  }
+
+  restart(): void {
+    this.#ensured = undefined;
+    this.#stopPulls();
+  }
+
+  async #slot(): Promise<void> {
+    for (let failures = 0; !this.#stop.signal.aborted;) {
+      try {
+        await this.#pullOnce();
+        failures = 0;
+      } catch (error) {
+        if (this.#stop.signal.aborted || this.#options.connection.isClosed()) return;
+        this.#ensured = undefined;
+        failures += 1;
+        this.#onError(error);
+        await this.#wait(Math.min(250 * 2 ** (failures - 1), 2000));
+      }
+    }
+  }
+
+  async #pullOnce(): Promise<void> {
+    if (this.#ensured && performance.now() - this.#ensured.at > RECHECK_MILLISECONDS)
+      this.#ensured = undefined;
+    const pull = await jetstream(this.#options.connection)
+      .consumers.getConsumerFromInfo(await this.#ensure())
+      .fetch({ max_messages: 1, expires: PULL_MILLISECONDS });
+    this.#pulls.add(pull);
+    let taken: JsMsg | undefined;
+    try {
+      if (this.#stop.signal.aborted) pull.stop();
+      for await (const message of pull) {
+        taken = message;
+        break;
+      }
+    } finally {
+      this.#pulls.delete(pull);
+    }
+    // The pull is over by then: one that waits for its handler misses the broker's heartbeats.
+    if (taken) await this.#handle(taken);
+  }
+
+  #ensure(): Promise<ConsumerInfo> {
+    const { namespace, request } = this.#options;
+    this.#ensured ??= {
       at: performance.now(),
-      info: options.ensureStreams().then((manager) => ensureConsumer(manager, namespace, request.type)),
+      info: this.#options.ensureStreams().then((manager) => ensureConsumer(manager, namespace, request.type)),
     };
-    return ensured.info;
-  };
-  const wait = (milliseconds: number) =>
-    new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, milliseconds);
-      stop.signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
-    });
+    return this.#ensured.info;
+  }
 
-  async function handle(message: JsMsg): Promise<void> {
+  async #handle(message: JsMsg): Promise<void> {
+    const { request } = this.#options;
     const delivery = deliveryOf(request.type, message);
     try {
       await request.handler(delivery);
       delivery.retryLater(5);
     } catch (error) {
       delivery.retryLater(5);
-      onError(error);
+      this.#onError(error);
     }
   }
 
-  async function pullOnce(): Promise<void> {
-    if (ensured && performance.now() - ensured.at > RECHECK_MILLISECONDS) ensured = undefined;
-    const pull = await jetstream(connection)
-      .consumers.getConsumerFromInfo(await ensure())
-      .fetch({ max_messages: 1, expires: PULL_MILLISECONDS });
-    pulls.add(pull);
-    let taken: JsMsg | undefined;
-    try {
-      if (stop.signal.aborted) pull.stop();
-      for await (const message of pull) {
-        taken = message;
-        break;
-      }
-    } finally {
-      pulls.delete(pull);
-    }
-    // The pull is over by then: one that waits for its handler misses the broker's heartbeats.
-    if (taken) await handle(taken);
+  #onError(error: unknown): void {
+    this.#options.request.onError?.(error);
   }
 
-  async function slot(): Promise<void> {
-    for (let failures = 0; !stop.signal.aborted;) {
-      try {
-        await pullOnce();
-        failures = 0;
-      } catch (error) {
-        if (stop.signal.aborted || connection.isClosed()) return;
-        ensured = undefined;
-        failures += 1;
-        onError(error);
-        await wait(Math.min(250 * 2 ** (failures - 1), 2000));
-      }
-    }
+  #wait(milliseconds: number): Promise<void> {
+    return new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, milliseconds);
+      this.#stop.signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+    });
   }
 
-  const done = Promise.all(Array.from({ length: request.concurrency ?? 1 }, slot)).then(() => {});
-  const stopPulls = () => {
-    for (const pull of pulls) pull.stop();
-  };
-  return {
-    done,
-    stop() {
-      stop.abort();
-      stopPulls();
-      return done;
-    },
-    restart() {
-      ensured = undefined;
-      stopPulls();
-    },
-  };
+  #stopPulls(): void {
+    for (const pull of this.#pulls) pull.stop();
+  }
 }
+
+/** Pulls one message a free slot, so that nothing waits in this process while another process is idle. */
+export const startConsumption = <T extends MessageType>(options: ConsumptionOptions<T>): Consumption =>
+  new PullConsumption(options);
