@@ -24,7 +24,7 @@ import {
   type StackInfo,
   type StackSecrets,
 } from "./stack-info.ts";
-import { supervise, type ProcessEnd, type SupervisedProcess } from "./supervisor.ts";
+import { supervise, type ProcessDefinition, type ProcessEnd, type SupervisedProcess } from "./supervisor.ts";
 
 /** A service's process: `node <entry>`. */
 export interface ServiceProcess {
@@ -85,6 +85,325 @@ function baseEnvironment(dataDirectory: string): Record<string, string> {
   return { ...env, [STACK_MARKER]: dataDirectory };
 }
 
+/** What a service's start waits for. */
+interface Readiness {
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+}
+
+/** The database and broker that are given from outside; an empty text means none. */
+const given = (option: string | undefined, variable: string): string | undefined =>
+  (option ?? process.env[variable]) || undefined;
+
+/** The processes of one machine's stack, and what is known of them. */
+class StackProcesses implements LocalStack {
+  readonly #options: LocalStackOptions;
+  readonly #dataDirectory: string;
+  readonly #lock: ReturnType<typeof lockDirectory>;
+  readonly #secrets: StackSecrets;
+  readonly #externalDatabase: string | undefined;
+  readonly #externalNats: string | undefined;
+  readonly #namespace: string;
+  readonly #env: Record<string, string>;
+  readonly #startSeconds: number;
+  readonly #supervised: SupervisedProcess[] = [];
+  readonly #health = new Map<string, string>();
+  readonly #readiness = new Map<string, Readiness>();
+  readonly #lost = new AbortController();
+  readonly #startedAt = new Date().toISOString();
+  #apiUrl: string | null = null;
+  #databaseUrl: string;
+  #brokerUrl: string;
+  #readyAt: string | null = null;
+  #watch: NodeJS.Timeout | undefined;
+  #stopping: Promise<void> | undefined;
+
+  constructor(options: LocalStackOptions) {
+    this.#options = options;
+    this.#dataDirectory = resolve(options.dataDirectory);
+    makeDataDirectory(this.#dataDirectory);
+    this.#lock = lockDirectory(this.#dataDirectory);
+    this.#secrets = readSecrets(this.#dataDirectory) ?? {
+      postgresPassword: secret(),
+      natsToken: secret(),
+      apiToken: secret(),
+    };
+    this.#externalDatabase = given(options.databaseUrl, "DATABASE_URL");
+    this.#externalNats = given(options.natsUrl, "NATS_URL");
+    this.#databaseUrl = this.#externalDatabase ?? "";
+    this.#brokerUrl = this.#externalNats ?? "";
+    this.#namespace = options.namespace ?? process.env["INTERNEVO_NAMESPACE"] ?? "internevo";
+    this.#env = baseEnvironment(this.#dataDirectory);
+    this.#startSeconds = options.startSeconds ?? 120;
+  }
+
+  /** Starts everything; what was started is stopped where something does not start. */
+  async start(): Promise<void> {
+    try {
+      // What a killed stack has left: ranks, services. Postgres and NATS are known by their own pid files.
+      await endProcessesOfStack(this.#dataDirectory, 5);
+      // Both are awaited even when one fails: what is half started could not be stopped.
+      const started = await Promise.allSettled([
+        this.#externalDatabase === undefined ? this.#startPostgres() : undefined,
+        this.#externalNats === undefined ? this.#startNats() : undefined,
+      ]);
+      for (const one of started) if (one.status === "rejected") throw one.reason;
+      this.#record();
+      this.#options.signal?.throwIfAborted();
+      await this.#startServices();
+      this.#readyAt = new Date().toISOString();
+      this.#record();
+      this.#watchDirectory();
+    } catch (error) {
+      await this.stop();
+      throw error;
+    }
+  }
+
+  get lost(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  info(): StackInfo {
+    const described = this.#supervised.map((one) => [
+      one.name,
+      { pid: one.pid() ?? null, healthUrl: this.#health.get(one.name) ?? null },
+    ]);
+    return {
+      schemaVersion: 1,
+      pid: process.pid,
+      pidStart: processStart(process.pid) ?? "",
+      startedAt: this.#startedAt,
+      readyAt: this.#readyAt,
+      apiUrl: this.#apiUrl,
+      apiToken: this.#secrets.apiToken,
+      databaseUrl: this.#databaseUrl,
+      natsUrl: this.#brokerUrl,
+      namespace: this.#namespace,
+      processes: Object.fromEntries(described) as StackInfo["processes"],
+    };
+  }
+
+  pidOf(name: string): number | undefined {
+    return this.#supervised.find((one) => one.name === name)?.pid();
+  }
+
+  stop(): Promise<void> {
+    return (this.#stopping ??= this.#stopAll());
+  }
+
+  async #stopAll(): Promise<void> {
+    const isServer = (one: SupervisedProcess) => one.name === "postgres" || one.name === "nats";
+    clearInterval(this.#watch);
+    await Promise.all(this.#supervised.filter((one) => !isServer(one)).map((one) => one.stop()));
+    for (const one of this.#supervised.filter(isServer).reverse()) await one.stop();
+    await endProcessesOfStack(this.#dataDirectory, 5);
+    rmSync(join(this.#dataDirectory, "stack.json"), { force: true });
+    this.#lock.release();
+  }
+
+  #record(): void {
+    if (!this.#stopping && this.#lock.isHeld()) writeStackInfo(this.#dataDirectory, this.info());
+  }
+
+  #logFile(name: string): string {
+    return join(this.#dataDirectory, "logs", `${name}.log`);
+  }
+
+  #supervise(definition: ProcessDefinition): SupervisedProcess {
+    const one = supervise(definition, {
+      onStart: (name) => this.#onStart(name),
+      onLine: (name, line) => this.#onLine(name, line),
+      onEnd: (name, end, restartInSeconds) => this.#onEnd(name, end, restartInSeconds),
+    });
+    this.#supervised.push(one);
+    return one;
+  }
+
+  /** Anew: its process is another one. */
+  #onStart(name: string): void {
+    if (this.#readyAt === null) return;
+    try {
+      this.#record();
+    } catch (error) {
+      const file = join(this.#dataDirectory, "stack.json");
+      this.#options.onLog?.(
+        name,
+        `${file} cannot be written: ${(error as Error).message}; it names the process of before`,
+      );
+    }
+  }
+
+  #onLine(name: string, line: string): void {
+    this.#options.onLog?.(name, line);
+    if (!line.includes('"event":"ready"')) return;
+    const { healthUrl, apiUrl } = JSON.parse(line) as { healthUrl?: string; apiUrl?: string };
+    if (healthUrl !== undefined) this.#health.set(name, healthUrl);
+    if (apiUrl !== undefined) this.#apiUrl = apiUrl;
+    this.#readiness.get(name)?.resolve();
+    this.#record();
+  }
+
+  #onEnd(name: string, end: ProcessEnd, restartInSeconds: number | undefined): void {
+    if (restartInSeconds === undefined) return;
+    this.#options.onRestart?.(name, end, restartInSeconds);
+    const one = this.#supervised.find((candidate) => candidate.name === name);
+    if (end.code !== BAD_CONFIGURATION && (one?.starts() ?? 0) < STARTS_BEFORE_GIVING_UP) return;
+    const how = end.signal ?? `exit ${end.code}`;
+    this.#readiness
+      .get(name)
+      ?.reject(
+        new ProblemError("unavailable", `${name} does not start (${how}): ${end.tail.slice(-5).join("\n")}`),
+      );
+  }
+
+  async #startPostgres(): Promise<void> {
+    const secrets = this.#secrets;
+    const home = preparePostgresHome(findPostgres(), this.#dataDirectory, this.#options.postgresIdentity);
+    await stopLeftoverPostgres(home.dataDirectory);
+    secrets.postgresPort = await freePort(secrets.postgresPort);
+    const settings: PostgresSettings = {
+      home,
+      port: secrets.postgresPort,
+      password: secrets.postgresPassword,
+      logFile: this.#logFile("postgres"),
+      durable: this.#options.durable ?? true,
+      env: this.#env,
+    };
+    writeSecrets(this.#dataDirectory, secrets);
+    initialisePostgres(settings);
+    this.#databaseUrl = postgresUrl(settings);
+    await waitForPostgres(settings, 60, givesUp(this.#supervise(postgresProcess(settings)), "Postgres"));
+  }
+
+  async #startNats(): Promise<void> {
+    const secrets = this.#secrets;
+    secrets.natsPort = await freePort(secrets.natsPort);
+    writeSecrets(this.#dataDirectory, secrets);
+    const settings = {
+      directory: join(this.#dataDirectory, "nats"),
+      port: secrets.natsPort,
+      token: secrets.natsToken,
+      logFile: this.#logFile("nats"),
+      env: this.#env,
+    };
+    this.#brokerUrl = natsUrlOf(settings);
+    this.#supervise(natsProcess(settings));
+    await waitForNats(secrets.natsPort);
+  }
+
+  async #startServices(): Promise<void> {
+    const { services } = this.#options;
+    if (services.length === 0) return;
+    this.#secrets.apiPort = await freePort(this.#secrets.apiPort);
+    writeSecrets(this.#dataDirectory, this.#secrets);
+    const ready = services.map(
+      (service) =>
+        new Promise<void>((resolve, reject) => this.#readiness.set(service.name, { resolve, reject })),
+    );
+    const bounds = [this.#late(), this.#ended()];
+    // The race below hears them, unless it is over: then nobody need.
+    for (const one of bounds) one.catch(() => {});
+    for (const service of services) this.#startService(service);
+    await Promise.race([Promise.all(ready), ...bounds]);
+  }
+
+  #late(): Promise<never> {
+    return new Promise<never>((_, reject) => {
+      const late = (): void =>
+        reject(
+          new ProblemError(
+            "unavailable",
+            `the services were not ready within ${this.#startSeconds} s; see ${join(this.#dataDirectory, "logs")}`,
+          ),
+        );
+      setTimeout(late, this.#startSeconds * 1000).unref();
+    });
+  }
+
+  #ended(): Promise<never> {
+    const { signal } = this.#options;
+    return new Promise<never>((_, reject) =>
+      signal?.addEventListener("abort", () => reject(signal.reason as Error), { once: true }),
+    );
+  }
+
+  #startService(service: ServiceProcess): void {
+    // For young objects V8 takes 128 MiB in a process that answers requests, by the machine's memory, and
+    // seldom gives any back.
+    const nodeOptions = service.name === "api" ? ["--max-semi-space-size=8"] : [];
+    this.#supervise({
+      name: service.name,
+      command: "setpriv",
+      args: ["--pdeathsig", "KILL", process.execPath, ...nodeOptions, service.entry],
+      env: {
+        ...this.#env,
+        DATABASE_URL: this.#databaseUrl,
+        NATS_URL: this.#brokerUrl,
+        INTERNEVO_NAMESPACE: this.#namespace,
+        INTERNEVO_DATA_DIRECTORY: this.#dataDirectory,
+        // The health server's port is any free one, for each.
+        HEALTH_PORT: "0",
+        ...(service.name === "api" ? this.#apiEnvironment() : {}),
+        ...service.env,
+      },
+      directory: this.#dataDirectory,
+      logFile: this.#logFile(service.name),
+      stopSignal: "SIGTERM",
+      stopSeconds: 25,
+    });
+  }
+
+  #apiEnvironment(): Record<string, string> {
+    return {
+      // Threads of searches come and go: with an arena of malloc for each, what they leave is spread over all
+      // of them and never given back.
+      MALLOC_ARENA_MAX: this.#env["MALLOC_ARENA_MAX"] ?? "2",
+      INTERNEVO_API_PORT: String(this.#secrets.apiPort),
+      INTERNEVO_API_TOKEN: this.#secrets.apiToken,
+    };
+  }
+
+  /**
+   * Without its directory nothing can be stored, and nobody finds the stack to stop it: it must not run on.
+   */
+  #watchDirectory(): void {
+    this.#watch = setInterval(() => {
+      if (this.#lock.isHeld()) return;
+      this.#lost.abort(directoryLost(this.#dataDirectory));
+      void this.stop();
+    }, WATCH_MILLISECONDS);
+  }
+}
+
+/** The last words of a process that keeps ending before it is of use. */
+function givesUp(one: SupervisedProcess, name: string): () => string | undefined {
+  let why: string | undefined;
+  const watch = (): void =>
+    void one.nextEnd().then((end) => {
+      if (one.starts() >= STARTS_BEFORE_GIVING_UP)
+        why = `${name} ended ${one.starts()} times: ${end.tail.slice(-5).join("\n")}`;
+      else watch();
+    });
+  watch();
+  return () => why;
+}
+
+const directoryLost = (dataDirectory: string): ProblemError =>
+  new ProblemError(
+    "unavailable",
+    `the data directory ${dataDirectory} was deleted while the stack ran; everything is stopped`,
+    [
+      {
+        field: "dataDirectory",
+        value: dataDirectory,
+        message: "was deleted, or its lock was",
+        remedy:
+          "start the stack again, which begins with an empty directory; stop it before you delete its directory",
+      },
+    ],
+  );
+
 /**
  * Starts what one machine needs, and keeps it running: Postgres, NATS, and the services; a process that dies
  * is started again.
@@ -93,266 +412,7 @@ function baseEnvironment(dataDirectory: string): Record<string, string> {
  * What was started is stopped then.
  */
 export async function startLocalStack(options: LocalStackOptions): Promise<LocalStack> {
-  const dataDirectory = resolve(options.dataDirectory);
-  makeDataDirectory(dataDirectory);
-  const lock = lockDirectory(dataDirectory);
-  const supervised: SupervisedProcess[] = [];
-  const health = new Map<string, string>();
-  const announced: { apiUrl: string | null } = { apiUrl: null };
-  const startedAt = new Date().toISOString();
-  let readyAt: string | null = null;
-  let stopping: Promise<void> | undefined;
-
-  const secrets: StackSecrets = readSecrets(dataDirectory) ?? {
-    postgresPassword: secret(),
-    natsToken: secret(),
-    apiToken: secret(),
-  };
-  // An empty text means none, so that a caller can leave the environment's out.
-  const external = {
-    database: (options.databaseUrl ?? process.env["DATABASE_URL"]) || undefined,
-    nats: (options.natsUrl ?? process.env["NATS_URL"]) || undefined,
-  };
-  const namespace = options.namespace ?? process.env["INTERNEVO_NAMESPACE"] ?? "internevo";
-  const env = baseEnvironment(dataDirectory);
-  const logFile = (name: string) => join(dataDirectory, "logs", `${name}.log`);
-  let databaseUrl = external.database ?? "";
-  let brokerUrl = external.nats ?? "";
-
-  const info = (): StackInfo => ({
-    schemaVersion: 1,
-    pid: process.pid,
-    pidStart: processStart(process.pid) ?? "",
-    startedAt,
-    readyAt,
-    apiUrl: announced.apiUrl,
-    apiToken: secrets.apiToken,
-    databaseUrl,
-    natsUrl: brokerUrl,
-    namespace,
-    processes: Object.fromEntries(
-      supervised.map((one) => [
-        one.name,
-        { pid: one.pid() ?? null, healthUrl: health.get(one.name) ?? null },
-      ]),
-    ),
-  });
-  const record = () => {
-    if (!stopping && lock.isHeld()) writeStackInfo(dataDirectory, info());
-  };
-
-  const readiness = new Map<string, { resolve: () => void; reject: (error: Error) => void }>();
-  const events = {
-    /** Anew: its process is another one. */
-    onStart(name: string) {
-      if (readyAt === null) return;
-      try {
-        record();
-      } catch (error) {
-        options.onLog?.(
-          name,
-          `${join(dataDirectory, "stack.json")} cannot be written: ${(error as Error).message}; it names the process of before`,
-        );
-      }
-    },
-    onLine(name: string, line: string) {
-      options.onLog?.(name, line);
-      if (!line.includes('"event":"ready"')) return;
-      const { healthUrl, apiUrl } = JSON.parse(line) as { healthUrl?: string; apiUrl?: string };
-      if (healthUrl !== undefined) health.set(name, healthUrl);
-      if (apiUrl !== undefined) announced.apiUrl = apiUrl;
-      readiness.get(name)?.resolve();
-      record();
-    },
-    onEnd(name: string, end: ProcessEnd, restartInSeconds: number | undefined) {
-      if (restartInSeconds === undefined) return;
-      options.onRestart?.(name, end, restartInSeconds);
-      const one = supervised.find((candidate) => candidate.name === name);
-      if (end.code === BAD_CONFIGURATION || (one?.starts() ?? 0) >= STARTS_BEFORE_GIVING_UP) {
-        readiness
-          .get(name)
-          ?.reject(
-            new ProblemError(
-              "unavailable",
-              `${name} does not start (${end.signal ?? `exit ${end.code}`}): ${end.tail.slice(-5).join("\n")}`,
-            ),
-          );
-      }
-    },
-  };
-  const start = (definition: Parameters<typeof supervise>[0]) => {
-    const one = supervise(definition, events);
-    supervised.push(one);
-    return one;
-  };
-  /** The last words of a process that keeps ending before it is of use. */
-  const givesUp = (one: SupervisedProcess, name: string) => {
-    let why: string | undefined;
-    const watch = (): void =>
-      void one.nextEnd().then((end) => {
-        if (one.starts() >= STARTS_BEFORE_GIVING_UP)
-          why = `${name} ended ${one.starts()} times: ${end.tail.slice(-5).join("\n")}`;
-        else watch();
-      });
-    watch();
-    return () => why;
-  };
-
-  async function startPostgres(): Promise<void> {
-    const home = preparePostgresHome(findPostgres(), dataDirectory, options.postgresIdentity);
-    await stopLeftoverPostgres(home.dataDirectory);
-    secrets.postgresPort = await freePort(secrets.postgresPort);
-    const settings: PostgresSettings = {
-      home,
-      port: secrets.postgresPort,
-      password: secrets.postgresPassword,
-      logFile: logFile("postgres"),
-      durable: options.durable ?? true,
-      env: env,
-    };
-    writeSecrets(dataDirectory, secrets);
-    initialisePostgres(settings);
-    databaseUrl = postgresUrl(settings);
-    await waitForPostgres(settings, 60, givesUp(start(postgresProcess(settings)), "Postgres"));
-  }
-  async function startNats(): Promise<void> {
-    secrets.natsPort = await freePort(secrets.natsPort);
-    writeSecrets(dataDirectory, secrets);
-    const settings = {
-      directory: join(dataDirectory, "nats"),
-      port: secrets.natsPort,
-      token: secrets.natsToken,
-      logFile: logFile("nats"),
-      env,
-    };
-    brokerUrl = natsUrlOf(settings);
-    start(natsProcess(settings));
-    await waitForNats(secrets.natsPort);
-  }
-  async function startServices(): Promise<void> {
-    if (options.services.length === 0) return;
-    secrets.apiPort = await freePort(secrets.apiPort);
-    writeSecrets(dataDirectory, secrets);
-    const serviceEnv = {
-      ...env,
-      DATABASE_URL: databaseUrl,
-      NATS_URL: brokerUrl,
-      INTERNEVO_NAMESPACE: namespace,
-      INTERNEVO_DATA_DIRECTORY: dataDirectory,
-      // The health server's port is any free one, for each.
-      HEALTH_PORT: "0",
-    };
-    const ready = options.services.map(
-      (service) => new Promise<void>((resolve, reject) => readiness.set(service.name, { resolve, reject })),
-    );
-    const late = new Promise<never>((_, reject) => {
-      setTimeout(
-        () =>
-          reject(
-            new ProblemError(
-              "unavailable",
-              `the services were not ready within ${options.startSeconds ?? 120} s; see ${join(dataDirectory, "logs")}`,
-            ),
-          ),
-        (options.startSeconds ?? 120) * 1000,
-      ).unref();
-    });
-    const { signal } = options;
-    const ended = new Promise<never>((_, reject) =>
-      signal?.addEventListener("abort", () => reject(signal.reason as Error), { once: true }),
-    );
-    // The race below hears them, unless it is over: then nobody need.
-    for (const one of [late, ended]) one.catch(() => {});
-    for (const service of options.services) {
-      // For young objects V8 takes 128 MiB in a process that answers requests, by the machine's memory, and
-      // seldom gives any back.
-      const nodeOptions = service.name === "api" ? ["--max-semi-space-size=8"] : [];
-      // Threads of searches come and go: with an arena of malloc for each, what they leave is spread over all
-      // of them and never given back.
-      const own =
-        service.name === "api"
-          ? {
-              MALLOC_ARENA_MAX: "2",
-              ...(env["MALLOC_ARENA_MAX"] === undefined ? {} : { MALLOC_ARENA_MAX: env["MALLOC_ARENA_MAX"] }),
-              INTERNEVO_API_PORT: String(secrets.apiPort),
-              INTERNEVO_API_TOKEN: secrets.apiToken,
-            }
-          : {};
-      start({
-        name: service.name,
-        command: "setpriv",
-        args: ["--pdeathsig", "KILL", process.execPath, ...nodeOptions, service.entry],
-        env: { ...serviceEnv, ...own, ...service.env },
-        directory: dataDirectory,
-        logFile: logFile(service.name),
-        stopSignal: "SIGTERM",
-        stopSeconds: 25,
-      });
-    }
-    await Promise.race([Promise.all(ready), late, ended]);
-  }
-
-  async function stopAll(): Promise<void> {
-    const isServer = (one: SupervisedProcess) => one.name === "postgres" || one.name === "nats";
-    clearInterval(watch);
-    await Promise.all(supervised.filter((one) => !isServer(one)).map((one) => one.stop()));
-    for (const one of supervised.filter(isServer).reverse()) await one.stop();
-    await endProcessesOfStack(dataDirectory, 5);
-    rmSync(join(dataDirectory, "stack.json"), { force: true });
-    lock.release();
-  }
-  const stop = () => (stopping ??= stopAll());
-
-  const lost = new AbortController();
-  let watch: NodeJS.Timeout | undefined;
-  /**
-   * Without its directory nothing can be stored, and nobody finds the stack to stop it: it must not run on.
-   */
-  function watchDirectory(): void {
-    watch = setInterval(() => {
-      if (lock.isHeld()) return;
-      lost.abort(
-        new ProblemError(
-          "unavailable",
-          `the data directory ${dataDirectory} was deleted while the stack ran; everything is stopped`,
-          [
-            {
-              field: "dataDirectory",
-              value: dataDirectory,
-              message: "was deleted, or its lock was",
-              remedy:
-                "start the stack again, which begins with an empty directory; stop it before you delete its directory",
-            },
-          ],
-        ),
-      );
-      void stop();
-    }, WATCH_MILLISECONDS);
-  }
-
-  try {
-    // What a killed stack has left: ranks, services. Postgres and NATS are known by their own pid files.
-    await endProcessesOfStack(dataDirectory, 5);
-    // Both are awaited even when one fails: what is half started could not be stopped.
-    const started = await Promise.allSettled([
-      external.database === undefined ? startPostgres() : undefined,
-      external.nats === undefined ? startNats() : undefined,
-    ]);
-    for (const one of started) if (one.status === "rejected") throw one.reason;
-    record();
-    options.signal?.throwIfAborted();
-    await startServices();
-    readyAt = new Date().toISOString();
-    record();
-    watchDirectory();
-  } catch (error) {
-    await stop();
-    throw error;
-  }
-  return {
-    info,
-    pidOf: (name) => supervised.find((one) => one.name === name)?.pid(),
-    lost: lost.signal,
-    stop,
-  };
+  const stack = new StackProcesses(options);
+  await stack.start();
+  return stack;
 }

@@ -48,49 +48,92 @@ const LONGEST_DELAY_SECONDS = 10;
 const STEADY_SECONDS = 20;
 const TAIL_LINES = 20;
 
-/** Starts a process, and starts it again whenever it ends, later and later while it ends soon. */
-export function supervise(definition: ProcessDefinition, events: SupervisionEvents): SupervisedProcess {
-  const stopping = new AbortController();
-  const log = new RotatingLog(definition.logFile, definition.logRotation);
-  let child: ChildProcess | undefined;
-  let starts = 0;
-  let waiters: ((end: ProcessEnd) => void)[] = [];
-  let lost = 0;
+class SupervisedLoop implements SupervisedProcess {
+  readonly name: string;
+  readonly #definition: ProcessDefinition;
+  readonly #events: SupervisionEvents;
+  readonly #stopping = new AbortController();
+  readonly #log: RotatingLog;
+  readonly #loop: Promise<void>;
+  #child: ChildProcess | undefined;
+  #starts = 0;
+  #waiters: ((end: ProcessEnd) => void)[] = [];
+  #linesLost = 0;
 
-  /** A line that cannot be written, as where the disk is full, is lost; the processes are not. */
-  function writeLine(line: string): void {
-    try {
-      if (lost > 0) log.writeLine(`(${lost} lines before this one could not be written)`);
-      log.writeLine(line);
-      lost = 0;
-    } catch (error) {
-      lost += 1;
-      if (lost === 1)
-        events.onLine(
-          definition.name,
-          `its log ${definition.logFile} cannot be written: ${(error as Error).message}; lines are lost until it can`,
-        );
-    }
+  constructor(definition: ProcessDefinition, events: SupervisionEvents) {
+    this.name = definition.name;
+    this.#definition = definition;
+    this.#events = events;
+    this.#log = new RotatingLog(definition.logFile, definition.logRotation);
+    this.#loop = this.#run();
   }
 
-  function runOnce(): Promise<ProcessEnd> {
+  pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  starts(): number {
+    return this.#starts;
+  }
+
+  nextEnd(): Promise<ProcessEnd> {
+    return new Promise((resolve) => this.#waiters.push(resolve));
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    const pid = this.#child?.pid;
+    if (pid !== undefined) {
+      await endProcesses([pid], this.#definition.stopSignal, this.#definition.stopSeconds);
+      await waitGone([pid], 1);
+    }
+    await this.#loop;
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stopping;
+    for (let delay = FIRST_DELAY_SECONDS; !signal.aborted;) {
+      const startedAt = performance.now();
+      let end: ProcessEnd;
+      try {
+        await this.#definition.prepare?.();
+        if (signal.aborted) break;
+        end = await this.#runOnce();
+      } catch (error) {
+        end = { code: 127, signal: null, tail: [String(error)] };
+      }
+      this.#child = undefined;
+      delay = performance.now() - startedAt > STEADY_SECONDS * 1000 ? FIRST_DELAY_SECONDS : delay;
+      const told = this.#waiters;
+      this.#waiters = [];
+      for (const tell of told) tell(end);
+      this.#events.onEnd(this.name, end, signal.aborted ? undefined : delay);
+      // Rejects only when it is stopped, which the loop looks at.
+      await sleep(delay * 1000, undefined, { signal }).catch(() => {});
+      delay = Math.min(delay * 2, LONGEST_DELAY_SECONDS);
+    }
+    this.#log.close();
+  }
+
+  #runOnce(): Promise<ProcessEnd> {
+    const { command, args, directory, env } = this.#definition;
     return new Promise((resolve) => {
       const tail: string[] = [];
       // Away from the terminal: its Ctrl-C is for the stack, which stops its processes in their order.
-      const made = spawn(definition.command, definition.args, {
-        cwd: definition.directory,
-        env: { ...definition.env },
+      const made = spawn(command, args, {
+        cwd: directory,
+        env: { ...env },
         stdio: ["ignore", "pipe", "pipe"],
         detached: true,
       });
-      child = made;
-      starts += 1;
-      events.onStart?.(definition.name);
+      this.#child = made;
+      this.#starts += 1;
+      this.#events.onStart?.(this.name);
       const onLine = (line: string) => {
-        writeLine(line);
+        this.#writeLine(line);
         tail.push(line);
         if (tail.length > TAIL_LINES) tail.shift();
-        events.onLine(definition.name, line);
+        this.#events.onLine(this.name, line);
       };
       createInterface({ input: made.stdout }).on("line", onLine);
       createInterface({ input: made.stderr }).on("line", onLine);
@@ -103,43 +146,25 @@ export function supervise(definition: ProcessDefinition, events: SupervisionEven
     });
   }
 
-  const loop = (async () => {
-    for (let delay = FIRST_DELAY_SECONDS; !stopping.signal.aborted;) {
-      const startedAt = performance.now();
-      let end: ProcessEnd;
-      try {
-        await definition.prepare?.();
-        if (stopping.signal.aborted) break;
-        end = await runOnce();
-      } catch (error) {
-        end = { code: 127, signal: null, tail: [String(error)] };
-      }
-      child = undefined;
-      delay = performance.now() - startedAt > STEADY_SECONDS * 1000 ? FIRST_DELAY_SECONDS : delay;
-      const told = waiters;
-      waiters = [];
-      for (const tell of told) tell(end);
-      events.onEnd(definition.name, end, stopping.signal.aborted ? undefined : delay);
-      // Rejects only when it is stopped, which the loop looks at.
-      await sleep(delay * 1000, undefined, { signal: stopping.signal }).catch(() => {});
-      delay = Math.min(delay * 2, LONGEST_DELAY_SECONDS);
+  /** A line that cannot be written, as where the disk is full, is lost; the processes are not. */
+  #writeLine(line: string): void {
+    try {
+      if (this.#linesLost > 0)
+        this.#log.writeLine(`(${this.#linesLost} lines before this one could not be written)`);
+      this.#log.writeLine(line);
+      this.#linesLost = 0;
+    } catch (error) {
+      this.#linesLost += 1;
+      if (this.#linesLost > 1) return;
+      const file = this.#definition.logFile;
+      this.#events.onLine(
+        this.name,
+        `its log ${file} cannot be written: ${(error as Error).message}; lines are lost until it can`,
+      );
     }
-    log.close();
-  })();
-
-  return {
-    name: definition.name,
-    pid: () => child?.pid,
-    starts: () => starts,
-    nextEnd: () => new Promise((resolve) => waiters.push(resolve)),
-    async stop() {
-      stopping.abort();
-      const pid = child?.pid;
-      if (pid !== undefined) {
-        await endProcesses([pid], definition.stopSignal, definition.stopSeconds);
-        await waitGone([pid], 1);
-      }
-      await loop;
-    },
-  };
+  }
 }
+
+/** Starts a process, and starts it again whenever it ends, later and later while it ends soon. */
+export const supervise = (definition: ProcessDefinition, events: SupervisionEvents): SupervisedProcess =>
+  new SupervisedLoop(definition, events);
