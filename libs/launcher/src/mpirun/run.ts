@@ -1,8 +1,9 @@
-import { spawn } from "node:child_process";
+import { spawn, type ChildProcessByStdio } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Readable } from "node:stream";
 import { validate, type Failure } from "@internevo/domain";
 import type { TSchema } from "typebox";
 import { rankEnvironment } from "../environment.ts";
@@ -115,161 +116,219 @@ export async function runUnderMpirun<P extends NativeProgram<TSchema, TSchema>>(
   const isStopped = (): boolean => options.signal?.aborted === true || options.killSignal?.aborted === true;
   if (!isStopped()) await killLeftovers(options.runDirectory);
   const begin = performance.now();
-  const elapsed = (): number => (performance.now() - begin) / 1000;
   if (isStopped()) return { status: "stopped", graceful: false, seconds: 0, exitCode: null };
+  return new MpirunRun(options, start, begin).outcome();
+}
 
-  const { record, command, environment } = prepare(options, start);
-  const memoryKillsBefore = kernelMemoryKills();
-  // The record comes first: were this process killed right after the start, the marker would still find the
-  // ranks.
-  writeRunRecord(options.runDirectory, record);
-  const [file, ...parameters] = command;
-  const child = spawn(file, parameters, {
-    env: environment,
-    cwd: options.runDirectory,
-    detached: true,
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  let killing: Promise<unknown> | undefined;
-  const ended = new Promise<{ exitCode: number | null; signal: NodeJS.Signals | null }>((resolve, reject) => {
-    child.once("error", reject);
-    // The launcher is gone, and with it the reason of its ranks to live: one of them could hold the pipes
-    // open.
-    child.once("exit", () => {
-      killing ??= killRun(record.marker, child.pid);
+/** How mpirun itself ended. */
+interface LauncherEnd {
+  readonly exitCode: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
+
+/** One mpirun and its ranks, from the start to what became of them. */
+class MpirunRun<P extends NativeProgram<TSchema, TSchema>> {
+  readonly #options: LaunchOptions<P>;
+  readonly #begin: number;
+  readonly #record: RunRecord;
+  readonly #runsHere: boolean;
+  readonly #memoryKillsBefore = kernelMemoryKills();
+  readonly #child: ChildProcessByStdio<null, Readable, Readable>;
+  readonly #ended: Promise<LauncherEnd>;
+  readonly #stderr = new Tail();
+  readonly #timers = new Set<NodeJS.Timeout>();
+  #silence: NodeJS.Timeout | undefined;
+  #killing: Promise<unknown> | undefined;
+  #cause: Cause | undefined;
+  #firstError: NativeError | undefined;
+  #done = false;
+  /** The launcher stayed when its ranks were gone, and was ended. */
+  #stayed = false;
+  #lineNumber = 0;
+
+  constructor(options: LaunchOptions<P>, start: MpirunStart, begin: number) {
+    this.#options = options;
+    this.#begin = begin;
+    this.#runsHere = start.runsHere;
+    const { record, command, environment } = prepare(options, start);
+    this.#record = record;
+    // The record comes first: were this process killed right after the start, the marker would still find the
+    // ranks.
+    writeRunRecord(options.runDirectory, record);
+    const [file, ...parameters] = command;
+    this.#child = spawn(file, parameters, {
+      env: environment,
+      cwd: options.runDirectory,
+      detached: true,
+      stdio: ["ignore", "pipe", "pipe"],
     });
-    child.once("close", (exitCode, signal) => resolve({ exitCode, signal }));
-  });
+    this.#ended = this.#followChild();
+    this.#startClocks();
+    this.#readOutput();
+    this.#recordProcess();
+  }
 
-  let cause: Cause | undefined;
-  let firstError: NativeError | undefined;
-  let done = false;
-  const stderr = new Tail();
-  const timers = new Set<NodeJS.Timeout>();
-  const after = (seconds: number, action: () => void): NodeJS.Timeout => {
-    const timer = setTimeout(action, Math.min(seconds * 1000, 2 ** 31 - 1));
-    timers.add(timer);
-    return timer;
-  };
-  const kill = (why: Cause): void => {
-    if (cause === undefined || cause.kind === "stop") cause = why;
-    if (child.pid !== undefined) killing ??= killRun(record.marker, child.pid);
-  };
-  const stop = (): void => {
-    if (cause !== undefined || child.pid === undefined) return;
-    cause = { kind: "stop" };
-    const graceSeconds = options.graceSeconds ?? 30;
-    if (graceSeconds <= 0) return kill({ kind: "kill" });
-    signalProcess(child.pid, STOP_SIGNAL);
-    after(graceSeconds, () => kill({ kind: "kill" }));
-  };
-  const killNow = (): void => kill({ kind: "kill" });
-  const fail = (failure: Failure): void => kill({ kind: "failure", failure });
-
-  let silence: NodeJS.Timeout | undefined;
-  const { silenceSeconds, timeoutSeconds } = options;
-  if (silenceSeconds !== undefined)
-    silence = after(silenceSeconds, () =>
-      fail({ code: "timeout", message: `the ranks said nothing for ${silenceSeconds} s` }),
-    );
-  if (timeoutSeconds !== undefined)
-    after(timeoutSeconds, () =>
-      fail({ code: "timeout", message: `the ranks did not end within ${timeoutSeconds} s` }),
-    );
-
-  let stayed = false;
-  const endStaying = (): void => {
-    stayed = true;
-    if (child.pid !== undefined) killing ??= killRun(record.marker, child.pid);
-  };
-  let lineNumber = 0;
-  const onLine = (line: string): void => {
-    lineNumber += 1;
-    if (cause !== undefined && cause.kind !== "stop") return;
-    const event = eventOf(options.program, line, lineNumber);
-    if ("failure" in event) return fail(event.failure);
-    silence?.refresh();
-    const fatal = isFatal(event);
-    // Its last word, after which nothing is left to do but to end.
-    if ((fatal || event.event === "done") && firstError === undefined && !done)
-      after(LAST_WORD_SECONDS, endStaying);
-    if (fatal) firstError ??= event;
-    if (event.event === "done") done = true;
+  /** @throws what the caller's `onEvent` threw, or that the ranks cannot be ended. */
+  async outcome(): Promise<LaunchOutcome> {
+    const { signal, killSignal, runDirectory } = this.#options;
+    signal?.addEventListener("abort", this.#stop, { once: true });
+    killSignal?.addEventListener("abort", this.#killNow, { once: true });
+    if (signal?.aborted) this.#stop();
+    if (killSignal?.aborted) this.#killNow();
+    // On hosts ranks are in sessions of their own, which says nothing of theirs here.
+    const endWatch =
+      this.#child.pid === undefined || !this.#runsHere
+        ? undefined
+        : watchLauncher(this.#child.pid, () => this.#lineNumber > 0, this.#endStaying);
+    let unkillable = false;
     try {
-      options.onEvent(event as EventOf<P>, false);
-    } catch (error) {
-      kill({ kind: "thrown", error });
+      const end = await this.#ended;
+      endWatch?.();
+      this.#clearTimers();
+      await this.#killing;
+      const { left } = await killRun(this.#record.marker, this.#child.pid);
+      unkillable = left.length > 0;
+      if (unkillable)
+        throw new Error(
+          `processes ${left.map((entry) => entry.pid).join(", ")} of a run do not end after SIGKILL`,
+        );
+      return this.#outcomeOf(end);
+    } finally {
+      endWatch?.();
+      this.#clearTimers();
+      signal?.removeEventListener("abort", this.#stop);
+      killSignal?.removeEventListener("abort", this.#killNow);
+      if (!unkillable) removeRunRecord(runDirectory, this.#record);
     }
-  };
-  const out = new LineSplitter({
-    onLine,
-    onOverlong: (bound) =>
-      fail({ code: "internal", message: `${options.program.name} wrote a line of more than ${bound} bytes` }),
-  });
-  const log = new LineSplitter({
-    onLine: (line) => {
-      stderr.push(line);
-      options.onLog?.(line);
-    },
-    onOverlong: (bound) => options.onLog?.(`(a line of more than ${bound} bytes was dropped)`),
-  });
-  child.stdout.on("data", (chunk: Buffer) => out.push(chunk)).on("end", () => out.end());
-  child.stderr.on("data", (chunk: Buffer) => log.push(chunk)).on("end", () => log.end());
+  }
 
-  const started = child.pid === undefined ? undefined : readProcess(child.pid);
-  if (started)
-    writeRunRecord(options.runDirectory, {
-      ...record,
-      process: { pid: started.pid, startTicks: started.startTicks },
-    });
-  options.signal?.addEventListener("abort", stop, { once: true });
-  options.killSignal?.addEventListener("abort", killNow, { once: true });
-  if (options.signal?.aborted) stop();
-  if (options.killSignal?.aborted) killNow();
-
-  let unkillable = false;
-  // On hosts ranks are in sessions of their own, which says nothing of theirs here.
-  const endWatch =
-    child.pid === undefined || !start.runsHere
-      ? undefined
-      : watchLauncher(child.pid, () => lineNumber > 0, endStaying);
-  try {
-    const { exitCode, signal } = await ended;
-    endWatch?.();
-    for (const timer of timers) clearTimeout(timer);
-    await killing;
-    const { left } = await killRun(record.marker, child.pid);
-    unkillable = left.length > 0;
-    if (unkillable)
-      throw new Error(
-        `processes ${left.map((entry) => entry.pid).join(", ")} of a run do not end after SIGKILL`,
-      );
-    const seen = cause;
+  #outcomeOf({ exitCode, signal }: LauncherEnd): LaunchOutcome {
+    const seen = this.#cause;
     if (seen?.kind === "thrown") throw seen.error;
-    const common = { seconds: elapsed(), exitCode };
+    const common = { seconds: (performance.now() - this.#begin) / 1000, exitCode };
     if (seen?.kind === "failure") return { ...common, status: "failed", failure: seen.failure };
     // A launcher that stayed when its ranks were gone says nothing of how they ended: their own last word
     // counts.
-    const orderly = stayed && done && firstError === undefined;
-    if ((exitCode === 0 && done) || (orderly && seen === undefined))
+    const orderly = this.#stayed && this.#done && this.#firstError === undefined;
+    if ((exitCode === 0 && this.#done) || (orderly && seen === undefined))
       return { ...common, status: "completed" };
-    if ((exitCode === EXIT_TERMINATED && done) || (orderly && seen?.kind === "stop"))
+    if ((exitCode === EXIT_TERMINATED && this.#done) || (orderly && seen?.kind === "stop"))
       return { ...common, status: "stopped", graceful: true };
     if (seen) return { ...common, status: "stopped", graceful: false };
-    const kernelKilledForMemory = kernelMemoryKills() > memoryKillsBefore;
-    return {
-      ...common,
-      status: "failed",
-      failure: failureOfEnd(
-        { exitCode, signal, launcherStayed: stayed, stderrTail: stderr.text, kernelKilledForMemory },
-        firstError,
-      ),
+    const how = {
+      exitCode,
+      signal,
+      launcherStayed: this.#stayed,
+      stderrTail: this.#stderr.text,
+      kernelKilledForMemory: kernelMemoryKills() > this.#memoryKillsBefore,
     };
-  } finally {
-    endWatch?.();
-    for (const timer of timers) clearTimeout(timer);
-    options.signal?.removeEventListener("abort", stop);
-    options.killSignal?.removeEventListener("abort", killNow);
-    if (!unkillable) removeRunRecord(options.runDirectory, record);
+    return { ...common, status: "failed", failure: failureOfEnd(how, this.#firstError) };
+  }
+
+  #followChild(): Promise<LauncherEnd> {
+    return new Promise((resolve, reject) => {
+      this.#child.once("error", reject);
+      // The launcher is gone, and with it the reason of its ranks to live: one of them could hold the pipes
+      // open.
+      this.#child.once("exit", () => {
+        this.#killing ??= killRun(this.#record.marker, this.#child.pid);
+      });
+      this.#child.once("close", (exitCode, signal) => resolve({ exitCode, signal }));
+    });
+  }
+
+  #startClocks(): void {
+    const { silenceSeconds, timeoutSeconds } = this.#options;
+    if (silenceSeconds !== undefined)
+      this.#silence = this.#after(silenceSeconds, () =>
+        this.#fail({ code: "timeout", message: `the ranks said nothing for ${silenceSeconds} s` }),
+      );
+    if (timeoutSeconds !== undefined)
+      this.#after(timeoutSeconds, () =>
+        this.#fail({ code: "timeout", message: `the ranks did not end within ${timeoutSeconds} s` }),
+      );
+  }
+
+  #readOutput(): void {
+    const { program, onLog } = this.#options;
+    const out = new LineSplitter({
+      onLine: (line) => this.#onLine(line),
+      onOverlong: (bound) =>
+        this.#fail({ code: "internal", message: `${program.name} wrote a line of more than ${bound} bytes` }),
+    });
+    const log = new LineSplitter({
+      onLine: (line) => {
+        this.#stderr.push(line);
+        onLog?.(line);
+      },
+      onOverlong: (bound) => onLog?.(`(a line of more than ${bound} bytes was dropped)`),
+    });
+    this.#child.stdout.on("data", (chunk: Buffer) => out.push(chunk)).on("end", () => out.end());
+    this.#child.stderr.on("data", (chunk: Buffer) => log.push(chunk)).on("end", () => log.end());
+  }
+
+  #recordProcess(): void {
+    const started = this.#child.pid === undefined ? undefined : readProcess(this.#child.pid);
+    if (!started) return;
+    const { pid, startTicks } = started;
+    writeRunRecord(this.#options.runDirectory, { ...this.#record, process: { pid, startTicks } });
+  }
+
+  #onLine(line: string): void {
+    this.#lineNumber += 1;
+    if (this.#cause !== undefined && this.#cause.kind !== "stop") return;
+    const event = eventOf(this.#options.program, line, this.#lineNumber);
+    if ("failure" in event) return this.#fail(event.failure);
+    this.#silence?.refresh();
+    const fatal = isFatal(event);
+    // Its last word, after which nothing is left to do but to end.
+    if ((fatal || event.event === "done") && this.#firstError === undefined && !this.#done)
+      this.#after(LAST_WORD_SECONDS, this.#endStaying);
+    if (fatal) this.#firstError ??= event;
+    if (event.event === "done") this.#done = true;
+    try {
+      this.#options.onEvent(event as EventOf<P>, false);
+    } catch (error) {
+      this.#kill({ kind: "thrown", error });
+    }
+  }
+
+  readonly #stop = (): void => {
+    if (this.#cause !== undefined || this.#child.pid === undefined) return;
+    this.#cause = { kind: "stop" };
+    const graceSeconds = this.#options.graceSeconds ?? 30;
+    if (graceSeconds <= 0) return this.#killNow();
+    signalProcess(this.#child.pid, STOP_SIGNAL);
+    this.#after(graceSeconds, this.#killNow);
+  };
+
+  readonly #killNow = (): void => this.#kill({ kind: "kill" });
+
+  #fail(failure: Failure): void {
+    this.#kill({ kind: "failure", failure });
+  }
+
+  #kill(why: Cause): void {
+    if (this.#cause === undefined || this.#cause.kind === "stop") this.#cause = why;
+    this.#endRun();
+  }
+
+  readonly #endStaying = (): void => {
+    this.#stayed = true;
+    this.#endRun();
+  };
+
+  #endRun(): void {
+    if (this.#child.pid !== undefined) this.#killing ??= killRun(this.#record.marker, this.#child.pid);
+  }
+
+  #after(seconds: number, action: () => void): NodeJS.Timeout {
+    const timer = setTimeout(action, Math.min(seconds * 1000, 2 ** 31 - 1));
+    this.#timers.add(timer);
+    return timer;
+  }
+
+  #clearTimers(): void {
+    for (const timer of this.#timers) clearTimeout(timer);
   }
 }
