@@ -68,32 +68,7 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
   const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts };
   const bounds = { ...DEFAULT_LIMITS, ...options.limits };
   const { heartbeatMilliseconds = 15_000 } = options;
-  const app = Fastify({
-    bodyLimit: MAXIMUM_BODY_BYTES,
-    trustProxy: options.trustProxy ?? false,
-    requestTimeout: timeouts.requestMilliseconds,
-    // One line a request is written by the hook of request-log.ts, with its actor and trace.
-    logController: new LogController({ disableRequestLogging: true }),
-    frameworkErrors: (error, request, reply) => {
-      void sendProblem(request, reply, error);
-      anonymous.line(
-        request.log,
-        {
-          method: request.method,
-          status: reply.statusCode,
-          code: request.problem?.code,
-          detail: request.problem?.message,
-        },
-        "request refused",
-      );
-    },
-    forceCloseConnections: "idle",
-    // Ids that are too long are for their schema to refuse; the server bounds the whole head.
-    routerOptions: { maxParamLength: 16_384, ignoreTrailingSlash: true },
-    clientErrorHandler: answerClientError,
-    http: { requireHostHeader: false, ...httpTimeouts(timeouts) },
-    ...(options.logger ? { loggerInstance: options.logger } : {}),
-  }).withTypeProvider<TypeBoxTypeProvider>() as ApiInstance;
+  const app = createServer(options, timeouts, anonymous);
   const streams = new OpenStreams(app, {
     streams: bounds.streams,
     streamsOfOneToken: bounds.streamsOfOneToken,
@@ -121,42 +96,75 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
   registerRefusalAudit(app, database);
 
   await app.register(
-    async (scope) => {
-      const api = scope as ApiInstance;
-      registerJobRoutes(api, {
-        database,
-        workers: options.workers,
-        capabilities: options.capabilities,
-        measuring: options.measuring,
-        streams,
-        heartbeatMilliseconds,
-      });
-      const source = { database, workers: options.workers, profileFor: options.profileFor };
-      registerPlanRoutes(api, source);
-      registerAdviceRoutes(api, source);
-      registerFrameworkRoutes(api, source);
-      registerProfileRoutes(api, { database });
-      registerWorkloadRoutes(api, { database, now: options.now ?? (() => new Date()) });
-      registerDeadLetterRoutes(api, { database });
-      registerTokenRoutes(api, { database });
-      api.get(
-        "/whoami",
-        {
-          config: { role: "viewer" },
-          schema: {
-            tags: ["access"],
-            summary: "Whose token this is",
-            response: answers({ 200: Type.Object({ name: Type.String(), role: RoleSchema }) }),
-          },
-        },
-        async (request) => {
-          const { name, role } = actorOf(request);
-          return { name, role };
-        },
-      );
-    },
+    async (scope) => registerRoutes(scope as ApiInstance, options, { streams, heartbeatMilliseconds }),
     { prefix: API_PREFIX },
   );
   await registerConsole(app, options.consoleDirectory, methods);
   return app;
+}
+
+function createServer(
+  options: ApiOptions,
+  timeouts: typeof DEFAULT_TIMEOUTS,
+  anonymous: SampledLog,
+): ApiInstance {
+  return Fastify({
+    bodyLimit: MAXIMUM_BODY_BYTES,
+    trustProxy: options.trustProxy ?? false,
+    requestTimeout: timeouts.requestMilliseconds,
+    // One line a request is written by the hook of request-log.ts, with its actor and trace.
+    logController: new LogController({ disableRequestLogging: true }),
+    frameworkErrors: (error, request, reply) => {
+      void sendProblem(request, reply, error);
+      anonymous.line(
+        request.log,
+        {
+          method: request.method,
+          status: reply.statusCode,
+          code: request.problem?.code,
+          detail: request.problem?.message,
+        },
+        "request refused",
+      );
+    },
+    forceCloseConnections: "idle",
+    // Ids that are too long are for their schema to refuse; the server bounds the whole head.
+    routerOptions: { maxParamLength: 16_384, ignoreTrailingSlash: true },
+    clientErrorHandler: answerClientError,
+    http: { requireHostHeader: false, ...httpTimeouts(timeouts) },
+    ...(options.logger ? { loggerInstance: options.logger } : {}),
+  }).withTypeProvider<TypeBoxTypeProvider>() as ApiInstance;
+}
+
+/** Everything below the prefix of the API. */
+function registerRoutes(
+  api: ApiInstance,
+  options: ApiOptions,
+  live: { readonly streams: OpenStreams; readonly heartbeatMilliseconds: number },
+): void {
+  const { database, workers, capabilities, measuring, profileFor } = options;
+  registerJobRoutes(api, { database, workers, capabilities, measuring, ...live });
+  const source = { database, workers, profileFor };
+  registerPlanRoutes(api, source);
+  registerAdviceRoutes(api, source);
+  registerFrameworkRoutes(api, source);
+  registerProfileRoutes(api, { database });
+  registerWorkloadRoutes(api, { database, now: options.now ?? (() => new Date()) });
+  registerDeadLetterRoutes(api, { database });
+  registerTokenRoutes(api, { database });
+  api.get(
+    "/whoami",
+    {
+      config: { role: "viewer" },
+      schema: {
+        tags: ["access"],
+        summary: "Whose token this is",
+        response: answers({ 200: Type.Object({ name: Type.String(), role: RoleSchema }) }),
+      },
+    },
+    async (request) => {
+      const { name, role } = actorOf(request);
+      return { name, role };
+    },
+  );
 }

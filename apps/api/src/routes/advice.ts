@@ -174,6 +174,10 @@ function registerWhatIf(app: ApiInstance, source: SubjectSource): void {
       );
     },
   );
+}
+
+function registerPareto(app: ApiInstance, source: SubjectSource): void {
+  const { workers } = source;
   app.post(
     "/what-if/pareto",
     question(
@@ -209,6 +213,10 @@ function registerWhatIf(app: ApiInstance, source: SubjectSource): void {
       return { front, isWhole };
     },
   );
+}
+
+function registerCheapestCluster(app: ApiInstance, source: SubjectSource): void {
+  const { workers } = source;
   app.post(
     "/what-if/cheapest-cluster",
     question(
@@ -238,4 +246,6 @@ function registerWhatIf(app: ApiInstance, source: SubjectSource): void {
 export function registerAdviceRoutes(app: ApiInstance, source: SubjectSource): void {
   registerPlanQuestions(app, source);
   registerWhatIf(app, source);
+  registerPareto(app, source);
+  registerCheapestCluster(app, source);
 }

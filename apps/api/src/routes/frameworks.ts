@@ -26,6 +26,11 @@ const NO_TIME = new Date("2000-01-01T00:00:00Z");
 
 /** Plans as configurations of other frameworks, and such configurations as plans. */
 export function registerFrameworkRoutes(app: ApiInstance, source: SubjectSource): void {
+  registerExport(app, source);
+  registerImport(app, source);
+}
+
+function registerExport(app: ApiInstance, source: SubjectSource): void {
   const { workers } = source;
   const exported = answers({ 200: ExportedConfigurationSchema });
   app.post(
@@ -71,6 +76,10 @@ export function registerFrameworkRoutes(app: ApiInstance, source: SubjectSource)
       return (reply as FastifyReply).send(Buffer.from(archive));
     },
   );
+}
+
+function registerImport(app: ApiInstance, source: SubjectSource): void {
+  const { workers } = source;
   app.post(
     "/plans/import",
     {

@@ -16,6 +16,7 @@ import {
   writtenJob,
   type JobSpec,
   type MeasuredFirst,
+  type ProblemDetail,
 } from "@internevo/domain";
 import { checkpointDirectory, measuredFirst, timelineDirectory, type Measuring } from "@internevo/stages";
 import {
@@ -119,24 +120,57 @@ async function assertVersion(tx: Transaction, id: string, expected: number | und
   }
 }
 
-export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): void {
-  const { database, workers, capabilities } = options;
-  const { dataDirectory = "" } = capabilities;
-  const roomOf = (job: JobSpec) => checkpointRoom(job, capabilities.dataDirectory);
-  const accept = (written: unknown): Promise<JobSpec> =>
-    acceptJob(written, {
+/** What a submitted job must pass, and what is said of it besides. */
+class Acceptance {
+  readonly #options: JobRoutesOptions;
+
+  constructor(options: JobRoutesOptions) {
+    this.#options = options;
+  }
+
+  accept(written: unknown): Promise<JobSpec> {
+    const { database, workers, capabilities } = this.#options;
+    return acceptJob(written, {
       cluster: (job) => checkCluster(job.cluster, capabilities),
       profile: (job) => assertNamedProfile(database.db, job, "cluster.profile"),
       data: (task) => workers.checkData(task),
       weights: (task) => workers.checkWeights(task),
-      room: async (job) => assertRoom(await roomOf(job), dataDirectory),
+      room: async (job) => assertRoom(await this.#roomOf(job), capabilities.dataDirectory ?? ""),
       fit: async (spec) =>
         assertFits(spec, await workers.quickPlan({ spec, profile: leastMemoryProfile(), top: 1 })),
     });
-  const measuredBy = async (spec: JobSpec): Promise<{ measuredFirst?: MeasuredFirst }> => {
-    const first = options.measuring && (await measuredFirst(database, spec, options.measuring));
+  }
+
+  async measuredBy(spec: JobSpec): Promise<{ measuredFirst?: MeasuredFirst }> {
+    const { database, measuring } = this.#options;
+    const first = measuring && (await measuredFirst(database, spec, measuring));
     return first ? { measuredFirst: first } : {};
-  };
+  }
+
+  async warnings(spec: JobSpec): Promise<ProblemDetail[]> {
+    const { capabilities } = this.#options;
+    return [
+      ...clusterWarnings(spec, capabilities),
+      ...roomWarnings(await this.#roomOf(spec), spec, capabilities.dataDirectory ?? ""),
+    ];
+  }
+
+  #roomOf(job: JobSpec) {
+    return checkpointRoom(job, this.#options.capabilities.dataDirectory);
+  }
+}
+
+export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): void {
+  registerSubmission(app, options);
+  registerJobReads(app, options);
+  registerCancel(app, options);
+  registerJobHistory(app, options);
+  registerJobEvents(app, options);
+}
+
+function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
+  const { database, capabilities } = options;
+  const acceptance = new Acceptance(options);
   // The job is checked by resolveJob, whose problems name fields as people wrote them.
   const validatorCompiler = () => (data: unknown) => ({ value: data });
 
@@ -154,14 +188,11 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
       },
     },
     async (request) => {
-      const spec = await accept(request.body);
+      const spec = await acceptance.accept(request.body);
       return {
         job: writtenJob(spec),
-        warnings: [
-          ...clusterWarnings(spec, capabilities),
-          ...roomWarnings(await roomOf(spec), spec, dataDirectory),
-        ],
-        ...(await measuredBy(spec)),
+        warnings: await acceptance.warnings(spec),
+        ...(await acceptance.measuredBy(spec)),
       };
     },
   );
@@ -185,8 +216,8 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
         request,
         reply,
         async () => {
-          const spec = await accept(request.body);
-          return { spec, measured: await measuredBy(spec) };
+          const spec = await acceptance.accept(request.body);
+          return { spec, measured: await acceptance.measuredBy(spec) };
         },
         async (tx, { spec, measured }) => {
           const id = await submitJob(tx, spec, { traceparent: request.trace.traceparent });
@@ -202,7 +233,9 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
       );
     },
   );
+}
 
+function registerJobReads(app: ApiInstance, { database, capabilities }: JobRoutesOptions): void {
   app.get(
     "/jobs",
     {
@@ -237,7 +270,9 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
       return job;
     },
   );
+}
 
+function registerCancel(app: ApiInstance, { database, capabilities }: JobRoutesOptions): void {
   app.post(
     "/jobs/:id/cancel",
     {
@@ -274,7 +309,10 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
         return { status: 202, body: job, target: id, etag: etagOf(job.version) };
       }),
   );
+}
 
+/** What a job's training said: steps and log lines, in pages. */
+function registerJobHistory(app: ApiInstance, { database }: JobRoutesOptions): void {
   app.get(
     "/jobs/:id/metrics",
     {
@@ -333,7 +371,10 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
       });
     },
   );
+}
 
+function registerJobEvents(app: ApiInstance, options: JobRoutesOptions): void {
+  const { database, heartbeatMilliseconds } = options;
   app.get(
     "/jobs/:id/events",
     {
@@ -359,7 +400,6 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
     async (request, reply) => {
       const { id } = request.params;
       if (!(await getJob(database.db, id))) throw noJob(id);
-      const { heartbeatMilliseconds } = options;
       return options.streams.send(reply, actorOf(request).id, (signal) =>
         jobStream({
           database,

@@ -36,7 +36,12 @@ async function profileOf(db: Queryable, id: string): Promise<ProfileRecord> {
 }
 
 export function registerProfileRoutes(app: ApiInstance, options: { readonly database: Database }): void {
-  const { database } = options;
+  registerProfileLists(app, options.database);
+  registerProfileChanges(app, options.database);
+  registerMeasureAgain(app, options.database);
+}
+
+function registerProfileLists(app: ApiInstance, database: Database): void {
   app.get(
     "/profiles",
     {
@@ -50,6 +55,22 @@ export function registerProfileRoutes(app: ApiInstance, options: { readonly data
     },
     async (request) => listProfiles(database.db, request.query),
   );
+  app.get(
+    "/profiles/:id",
+    {
+      config: { role: "viewer" },
+      schema: {
+        tags: ["profiles"],
+        summary: "One profile, with everything that was measured",
+        params: IdParams,
+        response: answers({ 200: ProfileRecordSchema }),
+      },
+    },
+    async (request) => profileOf(database.db, request.params.id),
+  );
+}
+
+function registerProfileChanges(app: ApiInstance, database: Database): void {
   app.post(
     "/profiles",
     {
@@ -77,19 +98,6 @@ export function registerProfileRoutes(app: ApiInstance, options: { readonly data
       });
     },
   );
-  app.get(
-    "/profiles/:id",
-    {
-      config: { role: "viewer" },
-      schema: {
-        tags: ["profiles"],
-        summary: "One profile, with everything that was measured",
-        params: IdParams,
-        response: answers({ 200: ProfileRecordSchema }),
-      },
-    },
-    async (request) => profileOf(database.db, request.params.id),
-  );
   app.delete(
     "/profiles/:id",
     {
@@ -110,6 +118,9 @@ export function registerProfileRoutes(app: ApiInstance, options: { readonly data
         return { status: 204, body: null, target: id };
       }),
   );
+}
+
+function registerMeasureAgain(app: ApiInstance, database: Database): void {
   app.post(
     "/profiles/:id/measure",
     {

@@ -38,13 +38,20 @@ async function workloadOf(db: Queryable, id: string): Promise<Workload> {
   return workload;
 }
 
-export function registerWorkloadRoutes(
-  app: ApiInstance,
-  options: { readonly database: Database; readonly now: () => Date },
-): void {
-  const { database } = options;
-  const tags = ["workloads"];
+interface WorkloadRoutesOptions {
+  readonly database: Database;
+  readonly now: () => Date;
+}
+const tags = ["workloads"];
 
+export function registerWorkloadRoutes(app: ApiInstance, options: WorkloadRoutesOptions): void {
+  registerCreation(app, options);
+  registerWorkloadReads(app, options.database);
+  registerWorkloadChanges(app, options.database);
+  registerProposals(app, options.database);
+}
+
+function registerCreation(app: ApiInstance, { database, now }: WorkloadRoutesOptions): void {
   app.post(
     "/workloads",
     {
@@ -67,7 +74,7 @@ export function registerWorkloadRoutes(
           return resolved;
         });
         await assertNamedProfile(database.db, spec, "job.cluster.profile");
-        return { spec, nextRunAt: firstRunAt({ cron, timeZone: settings.timeZone }, options.now()) };
+        return { spec, nextRunAt: firstRunAt({ cron, timeZone: settings.timeZone }, now()) };
       };
       return mutateChecked(database, request, reply, accept, async (tx, { spec, nextRunAt }) => {
         const workload = await createWorkload(tx, { name, spec, cron, ...settings, nextRunAt });
@@ -80,7 +87,9 @@ export function registerWorkloadRoutes(
       });
     },
   );
+}
 
+function registerWorkloadReads(app: ApiInstance, database: Database): void {
   app.get(
     "/workloads",
     {
@@ -108,7 +117,9 @@ export function registerWorkloadRoutes(
     },
     async (request) => workloadOf(database.db, request.params.id),
   );
+}
 
+function registerWorkloadChanges(app: ApiInstance, database: Database): void {
   app.delete(
     "/workloads/:id",
     {
@@ -147,7 +158,9 @@ export function registerWorkloadRoutes(
         return { status: 202, body: await workloadOf(tx, id), target: id };
       }),
   );
+}
 
+function registerProposals(app: ApiInstance, database: Database): void {
   app.get(
     "/workloads/:id/proposals",
     {

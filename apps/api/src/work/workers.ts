@@ -9,7 +9,7 @@ import type { WeightsTask } from "../submission/check-weights.ts";
 import type { Answers, Question } from "./advice.ts";
 import { callerNow } from "./caller.ts";
 import { FairTurns } from "./fair-turns.ts";
-import { createProcessPool } from "./process-pool.ts";
+import { createProcessPool, type ProcessPool } from "./process-pool.ts";
 import { Remembered } from "./remembered.ts";
 import { shareProfile } from "./shared-profile.ts";
 import type { AdviceTask, LimitedPlanTask, PlanTask } from "./tasks.ts";
@@ -116,77 +116,168 @@ interface Lane {
 const late = (field: string, message: string, remedy: string): ProblemError =>
   new ProblemError("unavailable", `${field} ${message}`, [{ field, message, remedy }]);
 
-export function createWorkers(options: WorkersOptions = {}): Workers {
-  const {
-    queue = 64,
-    planThreads = Math.max(2, availableParallelism()),
-    planSeconds = 300,
-    checkSeconds = 60,
-    searchesOfOneToken = 16,
-    idleThreadSeconds = 20,
-    roots = { data: null, weights: null },
-  } = options;
-  const threads = (maxThreads = planThreads) =>
-    new Piscina({
+/** Runs one task on a lane's threads. */
+type Run = (lane: Lane, task: LimitedPlanTask | AdviceTask, name: string) => Promise<unknown>;
+
+/** See `Workers`: the threads and processes, and the lanes that questions take. */
+class WorkerPools implements Workers {
+  readonly adviceThreads: number;
+  readonly #options: WorkersOptions;
+  readonly #queue: number;
+  readonly #planSeconds: number;
+  readonly #plans: Lane;
+  // A search that is not over soon begins again on threads of its own: however many of them there are, short
+  // ones go on.
+  readonly #middlePlans: Lane;
+  readonly #longPlans: Lane;
+  readonly #whatIfs: Lane;
+  // Nor does a submission wait for searches that others asked for: whether any plan fits has a thread of its
+  // own.
+  readonly #fits: Lane;
+  readonly #answers: Remembered<PlanningResult>;
+  // Apart from the plans: a submission does not wait for somebody's search.
+  readonly #checks: ProcessPool;
+
+  constructor(options: WorkersOptions) {
+    this.#options = options;
+    this.#queue = options.queue ?? 64;
+    this.#planSeconds = options.planSeconds ?? 300;
+    this.adviceThreads = options.planThreads ?? Math.max(2, availableParallelism());
+    this.#plans = { pool: this.#threads(this.adviceThreads), turns: null };
+    this.#middlePlans = this.#fairLane();
+    this.#longPlans = this.#fairLane();
+    this.#whatIfs = this.#fairLane();
+    this.#fits = { pool: this.#threads(1), turns: null };
+    this.#answers = new Remembered<PlanningResult>(options.rememberedAnswers ?? 256);
+    const checkSeconds = options.checkSeconds ?? 60;
+    this.#checks = createProcessPool({
+      entry: options.checkEntry ?? CHECK_PROCESS,
+      processes: 2,
+      queue: this.#queue,
+      deadlineSeconds: checkSeconds,
+      onDeadline: () =>
+        late(
+          "data",
+          `could not be checked within ${checkSeconds} s`,
+          "see whether the file system of the data answers, and submit again",
+        ),
+    });
+  }
+
+  #threads(maxThreads: number): Piscina {
+    return new Piscina({
       filename: PLAN_THREAD,
       minThreads: 0,
       maxThreads,
-      maxQueue: queue,
-      idleTimeout: idleThreadSeconds * 1000,
+      maxQueue: this.#queue,
+      idleTimeout: (this.#options.idleThreadSeconds ?? 20) * 1000,
       resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MEGABYTES },
     });
-  // One token leaves a thread to the others, whatever it asks for.
-  const fair = (): Lane => ({
-    pool: threads(),
-    turns: new FairTurns({
-      atOnce: planThreads,
-      atOnceOfOne: Math.max(1, planThreads - 1),
-      mostOfOne: searchesOfOneToken,
-      mostWaiting: queue,
-    }),
-  });
-  const plans: Lane = { pool: threads(), turns: null };
-  // A search that is not over soon begins again on threads of its own: however many of them there are, short
-  // ones go on.
-  const middlePlans = fair();
-  const longPlans = fair();
-  const whatIfs = fair();
-  // Nor does a submission wait for searches that others asked for: whether any plan fits has a thread of its
-  // own.
-  const fits: Lane = { pool: threads(1), turns: null };
-  const answers = new Remembered<PlanningResult>(options.rememberedAnswers ?? 256);
-  // Apart from the plans: a submission does not wait for somebody's search.
-  const checks = createProcessPool({
-    entry: options.checkEntry ?? CHECK_PROCESS,
-    processes: 2,
-    queue,
-    deadlineSeconds: checkSeconds,
-    onDeadline: () =>
-      late(
-        "data",
-        `could not be checked within ${checkSeconds} s`,
-        "see whether the file system of the data answers, and submit again",
-      ),
-  });
+  }
+
+  /** One token leaves a thread to the others, whatever it asks for. */
+  #fairLane(): Lane {
+    const threads = this.adviceThreads;
+    return {
+      pool: this.#threads(threads),
+      turns: new FairTurns({
+        atOnce: threads,
+        atOnceOfOne: Math.max(1, threads - 1),
+        mostOfOne: this.#options.searchesOfOneToken ?? 16,
+        mostWaiting: this.#queue,
+      }),
+    };
+  }
+
+  plan({ profile, ...task }: PlanTask, signal?: AbortSignal): Promise<PlanningResult> {
+    const shared = { ...task, profile: shareProfile(profile) };
+    const search = (waited: AbortSignal | undefined): Promise<PlanningResult> =>
+      this.#within(waited, "internevo plan", (run) => this.#search(shared, run));
+    // A search is pure: the same job, profile and number of plans have the same answer.
+    if ((task.ranks?.length ?? task.top) > MOST_REMEMBERED_PLANS) return search(signal);
+    const key = createHash("sha256")
+      .update(JSON.stringify([shared.profile.key, task]))
+      .digest("base64");
+    return this.#answers.get(key, search, signal);
+  }
+
+  async #search(
+    task: Omit<LimitedPlanTask, "maximumSteps" | "isPatient">,
+    run: Run,
+  ): Promise<PlanningResult> {
+    const searched = async (lane: Lane, maximumSteps: number | null) =>
+      (await run(
+        lane,
+        { ...task, maximumSteps, isPatient: lane !== this.#plans },
+        "plan",
+      )) as WorkResult<PlanningResult> | null;
+    const found =
+      (await searched(this.#plans, QUICK_STEPS)) ??
+      (await searched(this.#middlePlans, MIDDLE_STEPS)) ??
+      (await searched(this.#longPlans, null));
+    if (found === null) throw new Error("a search without a limit was not finished");
+    return valueOf(found);
+  }
+
+  quickPlan({ profile, ...task }: PlanTask, signal?: AbortSignal): Promise<PlanningResult | null> {
+    return this.#within(signal, "internevo plan", async (run) => {
+      const quick = (await run(
+        this.#fits,
+        { ...task, profile: shareProfile(profile), maximumSteps: QUICK_STEPS, isPatient: false },
+        "plan",
+      )) as WorkResult<PlanningResult> | null;
+      return quick === null ? null : valueOf(quick);
+    });
+  }
+
+  advise<Kind extends Question["kind"]>(
+    question: Extract<Question, { kind: Kind }>,
+    signal?: AbortSignal,
+  ): Promise<Answers[Kind]> {
+    const { pool, command } = ADVICE[question.kind];
+    const lane = { quick: this.#plans, long: this.#longPlans, whatIf: this.#whatIfs }[pool];
+    return this.#within(signal, command, async (run) => {
+      const { profile, ...rest } = question as Question & { profile?: Profile };
+      const task: AdviceTask = {
+        question: rest,
+        profile: profile === undefined ? null : shareProfile(profile),
+        isPatient: pool !== "quick",
+      };
+      return valueOf((await run(lane, task, "advise")) as WorkResult<Answers[Kind]>);
+    });
+  }
+
+  async checkData(task: DataTask): Promise<void> {
+    const allowed = { ...task, roots: this.#options.roots?.data ?? null } satisfies DataTask & Allowed;
+    valueOf((await this.#checks.run(allowed)) as WorkResult<null>);
+  }
+
+  async checkWeights(task: WeightsTask): Promise<void> {
+    const allowed = { ...task, roots: this.#options.roots?.weights ?? null } satisfies WeightsTask & Allowed;
+    valueOf((await this.#checks.run(allowed)) as WorkResult<null>);
+  }
+
+  async close(): Promise<void> {
+    const lanes = [this.#plans, this.#middlePlans, this.#longPlans, this.#whatIfs, this.#fits];
+    await Promise.all([...lanes.map(({ pool }) => pool.destroy()), this.#checks.close()]);
+  }
 
   /**
    * Runs a task within the bounds on all of them: the queue's length, the deadline, and whether anybody still
    * waits.
    */
-  async function within<T>(
+  async #within<T>(
     signal: AbortSignal | undefined,
     command: string,
-    work: (
-      run: (lane: Lane, task: LimitedPlanTask | AdviceTask, name: string) => Promise<unknown>,
-    ) => Promise<T>,
+    work: (run: Run) => Promise<T>,
   ): Promise<T> {
     const caller = callerNow();
-    const deadline = AbortSignal.timeout(planSeconds * 1000);
+    const deadline = AbortSignal.timeout(this.#planSeconds * 1000);
     const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
     try {
       return await work(({ pool, turns }, task, name) => {
         if (turns) return turns.run(caller, either, () => pool.run(task, { name, signal: either }));
-        if (pool.queueSize >= queue)
+        if (pool.queueSize >= this.#queue)
           throw new ProblemError(
             "unavailable",
             "too many requests of this kind are at work; try again shortly",
@@ -197,78 +288,12 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
       if (deadline.aborted && !signal?.aborted)
         throw late(
           "job",
-          `could not be planned within ${planSeconds} s`,
+          `could not be planned within ${this.#planSeconds} s`,
           `plan it with the command line, which has no such bound: \`${command}\``,
         );
       throw error;
     }
   }
-
-  return {
-    adviceThreads: planThreads,
-    plan: ({ profile, ...task }, signal) => {
-      const shared = { ...task, profile: shareProfile(profile) };
-      const search = (waited: AbortSignal | undefined): Promise<PlanningResult> =>
-        within(waited, "internevo plan", async (run) => {
-          const searched = async (lane: Lane, maximumSteps: number | null) =>
-            (await run(
-              lane,
-              { ...shared, maximumSteps, isPatient: lane !== plans },
-              "plan",
-            )) as WorkResult<PlanningResult> | null;
-          const found =
-            (await searched(plans, QUICK_STEPS)) ??
-            (await searched(middlePlans, MIDDLE_STEPS)) ??
-            (await searched(longPlans, null));
-          if (found === null) throw new Error("a search without a limit was not finished");
-          return valueOf(found);
-        });
-      // A search is pure: the same job, profile and number of plans have the same answer.
-      return (task.ranks?.length ?? task.top) > MOST_REMEMBERED_PLANS
-        ? search(signal)
-        : answers.get(
-            createHash("sha256")
-              .update(JSON.stringify([shared.profile.key, task]))
-              .digest("base64"),
-            search,
-            signal,
-          );
-    },
-    quickPlan: ({ profile, ...task }, signal) =>
-      within(signal, "internevo plan", async (run) => {
-        const quick = (await run(
-          fits,
-          { ...task, profile: shareProfile(profile), maximumSteps: QUICK_STEPS, isPatient: false },
-          "plan",
-        )) as WorkResult<PlanningResult> | null;
-        return quick === null ? null : valueOf(quick);
-      }),
-    advise<Kind extends Question["kind"]>(question: Extract<Question, { kind: Kind }>, signal?: AbortSignal) {
-      const { pool, command } = ADVICE[question.kind];
-      const threadsOf = { quick: plans, long: longPlans, whatIf: whatIfs }[pool];
-      return within(signal, command, async (run) => {
-        const { profile, ...rest } = question as Question & { profile?: Profile };
-        const task: AdviceTask = {
-          question: rest,
-          profile: profile === undefined ? null : shareProfile(profile),
-          isPatient: pool !== "quick",
-        };
-        return valueOf((await run(threadsOf, task, "advise")) as WorkResult<Answers[Kind]>);
-      });
-    },
-    checkData: async (task) =>
-      void valueOf(
-        (await checks.run({ ...task, roots: roots.data } satisfies DataTask & Allowed)) as WorkResult<null>,
-      ),
-    checkWeights: async (task) =>
-      void valueOf(
-        (await checks.run({ ...task, roots: roots.weights } satisfies WeightsTask &
-          Allowed)) as WorkResult<null>,
-      ),
-    close: async () =>
-      void (await Promise.all([
-        ...[plans, middlePlans, longPlans, whatIfs, fits].map(({ pool }) => pool.destroy()),
-        checks.close(),
-      ])),
-  };
 }
+
+export const createWorkers = (options: WorkersOptions = {}): Workers => new WorkerPools(options);
