@@ -36,6 +36,114 @@ export interface ProgressOptions {
   readonly withLogs?: boolean;
 }
 
+/** What marks a stage that is over, by the state that followed it. */
+function markOf(to: JobState): string {
+  if (to === "failed") return "✘";
+  return to === "cancelling" || to === "cancelled" ? "■" : "✔";
+}
+
+class ProgressLines {
+  readonly #options: ProgressOptions;
+  readonly #output: Output;
+  readonly #every: number;
+  #stage: JobState | undefined;
+  #stageStartedAt = 0;
+  #nextStepLine = 1;
+  #tenthsSaid = -1;
+  #said = "";
+
+  constructor(options: ProgressOptions) {
+    this.#options = options;
+    this.#output = options.output;
+    this.#every = Math.max(1, Math.round(options.steps / 10));
+  }
+
+  on(event: JobStreamEvent): void {
+    switch (event.type) {
+      case "state":
+        return this.#onState(event);
+      case "progress":
+        return this.#onProgress(event.data);
+      case "trial":
+        return this.#onTrial(event.data["trial"] as Trial);
+      case "step":
+        return this.#onStep(event.data as unknown as StepMetric);
+      case "log":
+        return this.#onLog(event.data);
+      case "report": {
+        const { finalLossNats } = event.data as unknown as Report;
+        return this.#output.note(`  final loss ${finalLossNats.toFixed(4)} nats a token`);
+      }
+    }
+  }
+
+  #onState(event: JobStreamEvent): void {
+    const to = event.data["to"] as JobState;
+    const reason = event.data["reason"] as string | null;
+    const at = Date.parse(event.at);
+    const stage = this.#stage;
+    if (stage !== undefined && stage !== to && STAGE_TITLES[stage] !== undefined) {
+      const took = formatSeconds((at - this.#stageStartedAt) / 1000);
+      // The reason of a transition is what came out of the stage before it.
+      this.#output.note(`${markOf(to)} ${STAGE_TITLES[stage]} (${took})${reason ? `: ${reason}` : ""}`);
+    }
+    if (stage !== to) this.#stageStartedAt = at;
+    this.#tenthsSaid = -1;
+    this.#said = "";
+    this.#stage = to;
+    const title = STAGE_TITLES[to];
+    if (title !== undefined) this.#output.note(`▶ ${title}`);
+    else if (isTerminal(to) || to === "cancelling")
+      this.#output.note(`job ${lowered(JOB_STATE_WORDS[to])}${reason ? `: ${reason}` : ""}`);
+  }
+
+  #onProgress(data: JobStreamEvent["data"]): void {
+    const { message = "", done, total, waits = false } = data as Partial<StageProgress>;
+    const counted = typeof done === "number" && typeof total === "number" && total > 0 && !waits;
+    if (this.#output.isTerminal)
+      return this.#output.status(counted ? `  ${bar(done, total)} ${message}` : `  ${message}`);
+    if (waits && this.#said !== message) this.#output.note(`  ${message}`);
+    this.#said = message;
+    // Trials and steps say themselves where they are.
+    if (!counted || this.#stage !== "profiling") return;
+    const tenths = Math.floor((10 * done) / total);
+    if (tenths > this.#tenthsSaid) this.#output.note(`  ${done}/${total} ${message}`);
+    this.#tenthsSaid = Math.max(tenths, this.#tenthsSaid);
+  }
+
+  #onTrial({ candidate, state, failure, measured }: Trial): void {
+    const label = `#${candidate.rank} ${planLabel(candidate.plan)}`;
+    if (state === "running") this.#output.status(`  trying ${label}`);
+    if (state === "failed") {
+      const words = lowered(FAILURE_WORDS[failure?.code ?? "internal"]);
+      this.#output.note(`  ✘ ${label}: ${words}: ${failure?.message ?? ""}`);
+    }
+    if (state === "succeeded" && measured) {
+      const took = formatSeconds(measured.stepTimeSeconds);
+      const predicted = formatSeconds(candidate.predicted.stepTimeSeconds);
+      this.#output.note(
+        `  ✔ ${label}: ${took} a step (predicted ${predicted}), ${formatBytes(measured.peakMemoryBytes)}${formatRuns(measured)}`,
+      );
+    }
+  }
+
+  #onStep(metric: StepMetric): void {
+    const { step } = metric;
+    const { steps } = this.#options;
+    const figures = `loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)} a step, ${formatRate(metric.tokensPerSecond)} tokens/s of all ranks`;
+    if (this.#output.isTerminal) this.#output.status(`  ${bar(step, steps)} ${figures}`);
+    if (step < this.#nextStepLine && step !== steps) return;
+    this.#nextStepLine = step + this.#every - (step % this.#every);
+    if (!this.#output.isTerminal || step === steps) this.#output.note(`  step ${step}/${steps}: ${figures}`);
+  }
+
+  #onLog(data: JobStreamEvent["data"]): void {
+    const { level, source, message } = data as { level?: string; source?: string; message?: string };
+    if (this.#options.withLogs || level === "warn" || level === "error")
+      this.#output.note(`  ${level ?? "info"} ${source ?? ""}: ${message ?? ""}`);
+  }
+}
+
 /**
  * Turns a job's events into lines and, on a terminal, a bar: a line a stage and a trial, and elsewhere a line
  * every tenth of the profiling and the training.
@@ -44,102 +152,8 @@ export function createProgress(options: ProgressOptions): {
   readonly on: (event: JobStreamEvent) => void;
   readonly end: () => void;
 } {
-  const { output } = options;
-  let stage: JobState | undefined;
-  let stageStartedAt = 0;
-  let nextStepLine = 1;
-  let tenthsSaid = -1;
-  let said = "";
-  const every = Math.max(1, Math.round(options.steps / 10));
-
-  function onState(event: JobStreamEvent): void {
-    const to = event.data["to"] as JobState;
-    const reason = event.data["reason"] as string | null;
-    const at = Date.parse(event.at);
-    if (stage !== undefined && stage !== to && STAGE_TITLES[stage] !== undefined) {
-      const mark = to === "failed" ? "✘" : to === "cancelling" || to === "cancelled" ? "■" : "✔";
-      // The reason of a transition is what came out of the stage before it.
-      output.note(
-        `${mark} ${STAGE_TITLES[stage]} (${formatSeconds((at - stageStartedAt) / 1000)})${reason ? `: ${reason}` : ""}`,
-      );
-    }
-    if (stage !== to) stageStartedAt = at;
-    tenthsSaid = -1;
-    said = "";
-    stage = to;
-    const title = STAGE_TITLES[to];
-    if (title !== undefined) output.note(`▶ ${title}`);
-    else if (isTerminal(to) || to === "cancelling")
-      output.note(`job ${lowered(JOB_STATE_WORDS[to])}${reason ? `: ${reason}` : ""}`);
-  }
-
-  function onProgress(data: JobStreamEvent["data"]): void {
-    const { message = "", done, total, waits = false } = data as Partial<StageProgress>;
-    const counted = typeof done === "number" && typeof total === "number" && total > 0 && !waits;
-    if (output.isTerminal)
-      return output.status(counted ? `  ${bar(done, total)} ${message}` : `  ${message}`);
-    if (waits && said !== message) output.note(`  ${message}`);
-    said = message;
-    // Trials and steps say themselves where they are.
-    if (!counted || stage !== "profiling") return;
-    const tenths = Math.floor((10 * done) / total);
-    if (tenths > tenthsSaid) output.note(`  ${done}/${total} ${message}`);
-    tenthsSaid = Math.max(tenths, tenthsSaid);
-  }
-
-  function onTrial(trial: Trial): void {
-    const label = `#${trial.candidate.rank} ${planLabel(trial.candidate.plan)}`;
-    if (trial.state === "running") output.status(`  trying ${label}`);
-    if (trial.state === "failed")
-      output.note(
-        `  ✘ ${label}: ${lowered(FAILURE_WORDS[trial.failure?.code ?? "internal"])}: ${trial.failure?.message ?? ""}`,
-      );
-    if (trial.state === "succeeded" && trial.measured) {
-      output.note(
-        `  ✔ ${label}: ${formatSeconds(trial.measured.stepTimeSeconds)} a step (predicted ${formatSeconds(trial.candidate.predicted.stepTimeSeconds)}), ${formatBytes(trial.measured.peakMemoryBytes)}${formatRuns(trial.measured)}`,
-      );
-    }
-  }
-
-  function onStep(metric: StepMetric): void {
-    const figures = `loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)} a step, ${formatRate(metric.tokensPerSecond)} tokens/s of all ranks`;
-    if (output.isTerminal) output.status(`  ${bar(metric.step, options.steps)} ${figures}`);
-    if (metric.step >= nextStepLine || metric.step === options.steps) {
-      nextStepLine = metric.step + every - (metric.step % every);
-      if (!output.isTerminal || metric.step === options.steps)
-        output.note(`  step ${metric.step}/${options.steps}: ${figures}`);
-    }
-  }
-
-  return {
-    on(event) {
-      switch (event.type) {
-        case "state":
-          return onState(event);
-        case "progress":
-          return onProgress(event.data);
-        case "trial":
-          return onTrial(event.data["trial"] as Trial);
-        case "step":
-          return onStep(event.data as unknown as StepMetric);
-        case "log": {
-          const { level, source, message } = event.data as {
-            level?: string;
-            source?: string;
-            message?: string;
-          };
-          if (options.withLogs || level === "warn" || level === "error")
-            output.note(`  ${level ?? "info"} ${source ?? ""}: ${message ?? ""}`);
-          return;
-        }
-        case "report":
-          return output.note(
-            `  final loss ${(event.data as unknown as Report).finalLossNats.toFixed(4)} nats a token`,
-          );
-      }
-    },
-    end: () => output.status(""),
-  };
+  const lines = new ProgressLines(options);
+  return { on: (event) => lines.on(event), end: () => options.output.status("") };
 }
 
 /** Follows a job to its end. @returns when every event was seen. */

@@ -47,6 +47,7 @@ import { EXIT } from "../exit-codes.ts";
 import { HEADROOM, headroomOption } from "../headroom.ts";
 import { readJobFile } from "../job-input.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
+import type { Output } from "../output.ts";
 import { chooseAnyPlan, choosePlans, PLAN_HELP } from "../plan-argument.ts";
 
 /** A job file, and what was measured of its cluster. */
@@ -177,7 +178,8 @@ function assertBelongs(options: WhatIfOptions, json: boolean): void {
     ]);
 }
 
-async function whatIf(path: string, options: WhatIfOptions, context: Context): Promise<void> {
+/** @throws ProblemError unless exactly one question is asked, with the options that belong to it. */
+function assertOneQuestion(options: WhatIfOptions, json: boolean): void {
   const asked = [
     options.axis !== undefined,
     options.largestSequence === true,
@@ -193,7 +195,7 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
       },
     ]);
   }
-  assertBelongs(options, context.options().json === true);
+  assertBelongs(options, json);
   if (options.largestSequence === true && options.svg !== undefined)
     throw new ProblemError("job-invalid", "the answer to --largest-sequence is one number", [
       {
@@ -203,29 +205,40 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
         remedy: "leave it out, or draw --axis sequence --values 4k..16m",
       },
     ]);
+}
+
+async function whatIf(path: string, options: WhatIfOptions, context: Context): Promise<void> {
+  assertOneQuestion(options, context.options().json === true);
   if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
-  const loaded = await loadJob(path, options.profile, context);
-  const { profile } = loaded;
+  const { job, profile } = await loadJob(path, options.profile, context);
   if (options.axis !== undefined) assertHeadroomOfAxis(options.axis, options.headroom, HEADROOM);
-  const job = withHeadroom(loaded.job, options.headroom, HEADROOM);
-  const output = context.output();
-  const { signal } = context;
-  const show = (
-    document: unknown,
-    text: string,
-    csv: readonly Readonly<Record<string, string | number>>[],
-  ): void => {
-    if (options.csv === true) output.data(csvText(csv));
-    else if (output.json) output.document(document);
-    else output.data(text);
-  };
-  const draw = async (svg: () => string): Promise<void> => {
-    if (options.svg === undefined) return;
-    await writeWhole(options.svg, svg(), "--svg");
-    output.note(`the picture is in ${resolve(options.svg)}`);
-  };
-  if (options.axis !== undefined) {
-    if (options.values === undefined)
+  const question = new WhatIf(job, profile, options, context);
+  if (options.axis !== undefined) return question.sweep(options.axis);
+  if (options.largestSequence === true) return question.largestSequence();
+  return options.pareto === true ? question.pareto() : question.cheapest(options.deadline as number);
+}
+
+/** One question about a job under other circumstances, and how its answer is shown. */
+class WhatIf {
+  readonly #memoryPerGpuBytes: number;
+  readonly #job: JobSpec;
+  readonly #profile: Profile;
+  readonly #options: WhatIfOptions;
+  readonly #context: Context;
+  readonly #output: Output;
+
+  constructor(job: JobSpec, profile: Profile, options: WhatIfOptions, context: Context) {
+    this.#memoryPerGpuBytes = job.cluster.memoryPerGpuBytes;
+    this.#job = withHeadroom(job, options.headroom, HEADROOM);
+    this.#profile = profile;
+    this.#options = options;
+    this.#context = context;
+    this.#output = context.output();
+  }
+
+  async sweep(axis: SweepAxis): Promise<void> {
+    const job = this.#job;
+    if (this.#options.values === undefined)
       throw new ProblemError("job-invalid", "--axis needs --values", [
         {
           field: "--values",
@@ -234,12 +247,12 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
           remedy: "give values such as 4k,8k,16k or 4k..64k",
         },
       ]);
-    const { axis } = options;
-    const values = axisValues(axis, options.values);
-    const rows = context.computing(() => sweep(job, profile, axis, values, signal));
-    show(
+    const values = axisValues(axis, this.#options.values);
+    const { signal } = this.#context;
+    const rows = this.#context.computing(() => sweep(job, this.#profile, axis, values, signal));
+    this.#show(
       { axis, rows },
-      sweepText(axis, rows, output.colors),
+      sweepText(axis, rows, this.#output.colors),
       rows.map(({ value, tokensPerSecond, feasible, reason, best }) => ({
         [axis]: value,
         tokensPerSecond,
@@ -248,21 +261,25 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
         reason: reason ?? "",
       })),
     );
-    await draw(() => sweepChart(job, axis, rows));
-  } else if (options.largestSequence === true) {
-    const answer = context.computing(() =>
-      largestSequence(job, profile, {
-        unitTokens: options.unit ?? 1024,
-        sequences: options.sequences ?? 1,
-        signal,
+    await this.#draw(() => sweepChart(job, axis, rows));
+  }
+
+  largestSequence(): void {
+    const job = this.#job;
+    const limitBytes = job.cluster.memoryPerGpuBytes;
+    const answer = this.#context.computing(() =>
+      largestSequence(job, this.#profile, {
+        unitTokens: this.#options.unit ?? 1024,
+        sequences: this.#options.sequences ?? 1,
+        signal: this.#context.signal,
       }),
     );
-    show(
+    this.#show(
       answer,
       largestSequenceText(answer, {
-        limitBytes: job.cluster.memoryPerGpuBytes,
-        keptBytes: loaded.job.cluster.memoryPerGpuBytes - job.cluster.memoryPerGpuBytes,
-        colors: output.colors,
+        limitBytes,
+        keptBytes: this.#memoryPerGpuBytes - limitBytes,
+        colors: this.#output.colors,
       }),
       [
         {
@@ -273,14 +290,20 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
         },
       ],
     );
-    if (answer.best === null) context.setExitCode(EXIT.noFeasiblePlan);
-  } else if (options.pareto === true) {
-    const front = await paretoFront(job, profile, { signal });
-    show(front, frontText(front, output.colors), front.map(candidateRow));
-    if (front.length > 0) await draw(() => paretoChart(job, front));
-    if (front.length === 0) context.setExitCode(EXIT.noFeasiblePlan);
-  } else {
-    if (options.tokens === undefined)
+    if (answer.best === null) this.#context.setExitCode(EXIT.noFeasiblePlan);
+  }
+
+  async pareto(): Promise<void> {
+    const front = await paretoFront(this.#job, this.#profile, { signal: this.#context.signal });
+    this.#show(front, frontText(front, this.#output.colors), front.map(candidateRow));
+    if (front.length > 0) await this.#draw(() => paretoChart(this.#job, front));
+    if (front.length === 0) this.#context.setExitCode(EXIT.noFeasiblePlan);
+  }
+
+  async cheapest(deadlineSeconds: number): Promise<void> {
+    const job = this.#job;
+    const { tokens, values, price } = this.#options;
+    if (tokens === undefined)
       throw new ProblemError("job-invalid", "--deadline needs --tokens", [
         {
           field: "--tokens",
@@ -289,18 +312,20 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
           remedy: "give the tokens to train on, e.g. --tokens 2T",
         },
       ]);
-    const deadlineSeconds = options.deadline as number;
-    const asked = options.values === undefined ? clusterSizes(job) : axisValues("nodes", options.values);
+    const asked = values === undefined ? clusterSizes(job) : axisValues("nodes", values);
     const deadline = {
-      tokens: options.tokens,
+      tokens,
       seconds: deadlineSeconds,
-      ...(options.price === undefined ? {} : { pricePerGpuHour: options.price }),
+      ...(price === undefined ? {} : { pricePerGpuHour: price }),
       nodes: asked,
     };
-    const { cheapest, considered } = context.computing(() => cheapestCluster(job, profile, deadline, signal));
-    show(
+    const { signal } = this.#context;
+    const { cheapest, considered } = this.#context.computing(() =>
+      cheapestCluster(job, this.#profile, deadline, signal),
+    );
+    this.#show(
       { cheapest, considered },
-      clustersText({ considered, cheapest, asked, deadlineSeconds }, output.colors),
+      clustersText({ considered, cheapest, asked, deadlineSeconds }, this.#output.colors),
       considered.map(({ nodes, gpus, seconds, gpuHours, cost, meetsDeadline, best }) => ({
         nodes,
         gpus,
@@ -311,12 +336,30 @@ async function whatIf(path: string, options: WhatIfOptions, context: Context): P
         ...candidateRow(best),
       })),
     );
-    if (considered.length > 0) await draw(() => clustersChart(job, considered, deadlineSeconds));
-    if (cheapest === null) context.setExitCode(EXIT.noFeasiblePlan);
+    if (considered.length > 0) await this.#draw(() => clustersChart(job, considered, deadlineSeconds));
+    if (cheapest === null) this.#context.setExitCode(EXIT.noFeasiblePlan);
+  }
+
+  #show(document: unknown, text: string, csv: readonly Readonly<Record<string, string | number>>[]): void {
+    if (this.#options.csv === true) this.#output.data(csvText(csv));
+    else if (this.#output.json) this.#output.document(document);
+    else this.#output.data(text);
+  }
+
+  async #draw(svg: () => string): Promise<void> {
+    if (this.#options.svg === undefined) return;
+    await writeWhole(this.#options.svg, svg(), "--svg");
+    this.#output.note(`the picture is in ${resolve(this.#options.svg)}`);
   }
 }
 
 export function addAdvice(program: Command, context: Context): void {
+  addWhyNot(program, context);
+  addExplain(program, context);
+  addWhatIf(program, context);
+}
+
+function addWhyNot(program: Command, context: Context): void {
   program
     .command("why-not")
     .description(
@@ -333,6 +376,9 @@ export function addAdvice(program: Command, context: Context): void {
       if (output.json) output.document(answer);
       else output.data(whyNotText(answer, job.cluster.memoryPerGpuBytes, output.colors));
     });
+}
+
+function addExplain(program: Command, context: Context): void {
   program
     .command("explain")
     .description("how one plan wins over another, term by term. Offline")
@@ -356,6 +402,9 @@ export function addAdvice(program: Command, context: Context): void {
       if (output.json) output.document(answer);
       else output.data(explanationText(answer, output.colors));
     });
+}
+
+function addWhatIf(program: Command, context: Context): void {
   program
     .command("what-if")
     .description(

@@ -201,6 +201,14 @@ export function addCheckpoint(program: Command, context: Context): void {
   const checkpoint = program
     .command("checkpoint")
     .description("what a training run saved: look, check, cut anew, export");
+  addInspect(checkpoint, context);
+  addVerify(checkpoint, context);
+  addReshard(checkpoint, context);
+  addExport(checkpoint, context);
+  addImport(checkpoint, context);
+}
+
+function addInspect(checkpoint: Command, context: Context): void {
   checkpoint
     .command("inspect")
     .description(
@@ -213,6 +221,9 @@ export function addCheckpoint(program: Command, context: Context): void {
       if (output.json) output.document(found);
       else output.data(inspectionText(found, output.colors));
     });
+}
+
+function addVerify(checkpoint: Command, context: Context): void {
   checkpoint
     .command("verify")
     .description(
@@ -226,6 +237,9 @@ export function addCheckpoint(program: Command, context: Context): void {
       else output.data(verificationText(found, output.colors));
       context.setExitCode(found.ok ? EXIT.ok : EXIT.failed);
     });
+}
+
+function addReshard(checkpoint: Command, context: Context): void {
   checkpoint
     .command("reshard")
     .description(
@@ -240,12 +254,10 @@ export function addCheckpoint(program: Command, context: Context): void {
     )
     .option("--files <n>", "so many files of equal size", integerArgument(1, 100_000))
     .action(async (directory: string, out: string, options: ReshardOptions) => {
-      const args =
-        options.plan !== undefined
-          ? ["--plan", resolve(options.plan)]
-          : options.files !== undefined
-            ? ["--files", String(options.files)]
-            : [];
+      const args = [
+        ...(options.plan === undefined ? [] : ["--plan", resolve(options.plan)]),
+        ...(options.files === undefined ? [] : ["--files", String(options.files)]),
+      ];
       context.setExitCode(
         showWritten(
           await runTool<Written>(context, "reshard", directory, [resolve(out), ...args]),
@@ -254,6 +266,9 @@ export function addCheckpoint(program: Command, context: Context): void {
         ),
       );
     });
+}
+
+function addExport(checkpoint: Command, context: Context): void {
   checkpoint
     .command("export")
     .description("write the weights as a Hugging Face LLaMA folder")
@@ -283,6 +298,9 @@ export function addCheckpoint(program: Command, context: Context): void {
         ),
       );
     });
+}
+
+function addImport(checkpoint: Command, context: Context): void {
   checkpoint
     .command("import")
     .description(

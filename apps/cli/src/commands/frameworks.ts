@@ -122,6 +122,11 @@ function launchOf({ nodes, gpusPerNode }: ImportOptions): Launch | null {
 }
 
 export function addFrameworks(program: Command, context: Context): void {
+  addExport(program, context);
+  addImport(program, context);
+}
+
+function addExport(program: Command, context: Context): void {
   program
     .command("export")
     .description(
@@ -164,6 +169,9 @@ export function addFrameworks(program: Command, context: Context): void {
         }
       },
     );
+}
+
+function addImport(program: Command, context: Context): void {
   program
     .command("import")
     .description(

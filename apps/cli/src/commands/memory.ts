@@ -173,67 +173,72 @@ export function addMemory(program: Command, context: Context): void {
     .option("--rank <rank>", "memory of this rank; default: the fullest", integerArgument(0, 2 ** 31 - 1))
     .option("--svg <file>", "write the picture: address against time of one step")
     .option("--all", "list every region, however many there are")
-    .action(async (text: string, options: MemoryOptions) => {
-      if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
-      const { spec, plan, profile } = await findPlan(text, options, context);
-      if (!EXECUTOR_PRECISIONS.includes(spec.precision))
-        return showPlannedLines(
-          spec,
-          plan,
-          { ...options, ...(profile === undefined ? {} : { profile }) },
-          context,
-        );
-      const planned = await planMemory({
-        spec,
-        plan,
-        stage: stageOf(plan, options.rank),
-        program: trainerProgram(context.env),
-        signal: context.signal,
-      });
-      const { memoryMap: map, stages } = planned;
-      const output = context.output();
-      const clock = new StepClock(map);
-      const lines = linesOf(map, clock);
-      const stage = stages[map.stage];
-      const memory = stage?.memory ?? planned.memory;
-      const [programBytes, checkpointStagingBytes] = [
-        memory["runtime"] ?? 0,
-        memory["checkpointStaging"] ?? 0,
-      ];
-      const totalBytes = map.arenaBytes + programBytes;
-      const totals = {
-        arenaBytes: map.arenaBytes,
-        programBytes,
-        checkpointStagingBytes,
-        totalBytes,
-        totalAsPlannedBytes: totalBytes - checkpointStagingBytes,
-      };
-      const who = `${options.rank === undefined ? (plan.pipelineParallel > 1 ? `stage ${map.stage}, the fullest` : "every rank") : `rank ${options.rank}, stage ${map.stage}`}${stage ? `: ${formatCounted(stage.layers, "layer")}` : ""}`;
-      const summary = `${formatBytes(map.arenaBytes)} planned by offset in ${formatCounted(map.pieces.length, "piece")}; ${who}`;
-      const besides = `with ${formatBytes(programBytes)} of the program itself ${formatBytes(totalBytes)}; \`internevo plan\` counts that ${checkpointStagingBytes > 0 ? `without the ${formatBytes(checkpointStagingBytes)} of checkpoint staging, and ` : ""}with the program itself as the profile has it`;
-      if (options.svg !== undefined) {
-        const title = `${spec.model.name}, ${formatCounted(spec.sequenceLengthTokens, "token")}: memory of one rank`;
-        await writeWhole(
-          options.svg,
-          memoryPicture(map, lines, clock, { title, subtitle: `${planLabel(plan)} · ${summary}` }),
-          "--svg",
-        );
-      }
-      if (output.json)
-        output.document({
-          job: spec.name,
-          plan,
-          rank: options.rank ?? null,
-          memory,
-          plannedPeakBytes: stage?.plannedPeakBytes ?? planned.plannedPeakBytes,
-          totals,
-          memoryMap: map,
-        });
-      else {
-        output.data(
-          `${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${summary}\n${besides}\n\n${memoryTable(lines, { all: options.all === true, colors: output.colors })}`,
-        );
-      }
-      if (options.svg !== undefined) output.note(`the picture is in ${resolve(options.svg)}`);
+    .action((text: string, options: MemoryOptions) => showMemory(text, options, context));
+}
+
+/** Whose memory is shown: a stage that was chosen as the fullest, or a rank that was asked for. */
+function whoseMemory(plan: Plan, rank: number | undefined, stage: number): string {
+  if (rank !== undefined) return `rank ${rank}, stage ${stage}`;
+  return plan.pipelineParallel > 1 ? `stage ${stage}, the fullest` : "every rank";
+}
+
+async function showMemory(text: string, options: MemoryOptions, context: Context): Promise<void> {
+  if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
+  const { spec, plan, profile } = await findPlan(text, options, context);
+  if (!EXECUTOR_PRECISIONS.includes(spec.precision))
+    return showPlannedLines(
+      spec,
+      plan,
+      { ...options, ...(profile === undefined ? {} : { profile }) },
+      context,
+    );
+  const planned = await planMemory({
+    spec,
+    plan,
+    stage: stageOf(plan, options.rank),
+    program: trainerProgram(context.env),
+    signal: context.signal,
+  });
+  const { memoryMap: map, stages } = planned;
+  const output = context.output();
+  const clock = new StepClock(map);
+  const lines = linesOf(map, clock);
+  const stage = stages[map.stage];
+  const memory = stage?.memory ?? planned.memory;
+  const [programBytes, checkpointStagingBytes] = [memory["runtime"] ?? 0, memory["checkpointStaging"] ?? 0];
+  const totalBytes = map.arenaBytes + programBytes;
+  const totals = {
+    arenaBytes: map.arenaBytes,
+    programBytes,
+    checkpointStagingBytes,
+    totalBytes,
+    totalAsPlannedBytes: totalBytes - checkpointStagingBytes,
+  };
+  const who = `${whoseMemory(plan, options.rank, map.stage)}${stage ? `: ${formatCounted(stage.layers, "layer")}` : ""}`;
+  const summary = `${formatBytes(map.arenaBytes)} planned by offset in ${formatCounted(map.pieces.length, "piece")}; ${who}`;
+  const besides = `with ${formatBytes(programBytes)} of the program itself ${formatBytes(totalBytes)}; \`internevo plan\` counts that ${checkpointStagingBytes > 0 ? `without the ${formatBytes(checkpointStagingBytes)} of checkpoint staging, and ` : ""}with the program itself as the profile has it`;
+  if (options.svg !== undefined) {
+    const title = `${spec.model.name}, ${formatCounted(spec.sequenceLengthTokens, "token")}: memory of one rank`;
+    await writeWhole(
+      options.svg,
+      memoryPicture(map, lines, clock, { title, subtitle: `${planLabel(plan)} · ${summary}` }),
+      "--svg",
+    );
+  }
+  if (output.json)
+    output.document({
+      job: spec.name,
+      plan,
+      rank: options.rank ?? null,
+      memory,
+      plannedPeakBytes: stage?.plannedPeakBytes ?? planned.plannedPeakBytes,
+      totals,
+      memoryMap: map,
     });
+  else {
+    output.data(
+      `${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${summary}\n${besides}\n\n${memoryTable(lines, { all: options.all === true, colors: output.colors })}`,
+    );
+  }
+  if (options.svg !== undefined) output.note(`the picture is in ${resolve(options.svg)}`);
 }

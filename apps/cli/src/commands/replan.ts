@@ -30,12 +30,25 @@ export function addReplan(program: Command, context: Context): void {
   const replan = program
     .command("replan")
     .description("workloads that are planned again by a schedule, and what it found");
-  const show = (workload: Workload): void => {
-    const output = context.output();
-    if (output.json) output.document(workload);
-    else output.data(workloadsTable([workload], output.colors));
-  };
+  addAdd(replan, context);
+  addList(replan, context, {
+    description: "list workloads with their next and last run",
+    list: (client, query) => client.listWorkloads(query),
+    none: "no workloads; add one with: internevo replan add JOB.yaml",
+    table: workloadsTable,
+  });
+  addRun(replan, context);
+  addProposals(replan, context);
+  addRemove(replan, context);
+}
 
+function show(workload: Workload, context: Context): void {
+  const output = context.output();
+  if (output.json) output.document(workload);
+  else output.data(workloadsTable([workload], output.colors));
+}
+
+function addAdd(replan: Command, context: Context): void {
   replan
     .command("add")
     .description("plan a job's workload again by a schedule")
@@ -67,21 +80,15 @@ export function addReplan(program: Command, context: Context): void {
         ...(options.gainThreshold === undefined ? {} : { gainThreshold: options.gainThreshold }),
         ...(options.catchUpWindow === undefined ? {} : { catchUpWindowSeconds: options.catchUpWindow }),
       };
-      show(
-        await client.createWorkload(body, {
-          signal: context.signal,
-          ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }),
-        }),
-      );
+      const workload = await client.createWorkload(body, {
+        signal: context.signal,
+        ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }),
+      });
+      show(workload, context);
     });
+}
 
-  addList(replan, context, {
-    description: "list workloads with their next and last run",
-    list: (client, query) => client.listWorkloads(query),
-    none: "no workloads; add one with: internevo replan add JOB.yaml",
-    table: workloadsTable,
-  });
-
+function addRun(replan: Command, context: Context): void {
   replan
     .command("run")
     .description("plan a workload again now")
@@ -91,14 +98,16 @@ export function addReplan(program: Command, context: Context): void {
       const workload = await client.runWorkload(await workloadId(client, text, context.signal), {
         signal: context.signal,
       });
-      show(workload);
+      show(workload, context);
       context
         .output()
         .note(
           `queued: what is stale is measured, then it is planned. See how it went with: internevo replan proposals ${callingName(workload)}`,
         );
     });
+}
 
+function addProposals(replan: Command, context: Context): void {
   replan
     .command("proposals")
     .description("better plans that were found, newest first")
@@ -120,7 +129,9 @@ export function addReplan(program: Command, context: Context): void {
           output.note("a run is queued or running: what it finds is listed first");
       }
     });
+}
 
+function addRemove(replan: Command, context: Context): void {
   replan
     .command("remove")
     .description("forget a workload, its runs and its proposals")
