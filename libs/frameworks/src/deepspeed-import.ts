@@ -250,30 +250,9 @@ function batches(json: Fields, options: Options, dp: number): { b: number; n: nu
   return { b, n, sequences };
 }
 
-/**
- * Reads arguments of Megatron-DeepSpeed's pretrain_gpt.py with the JSON that they name. @throws ProblemError
- * `bad-request`.
- */
-export function importDeepSpeed(
-  files: readonly FrameworkFile[],
-  asked: Launch | null,
-): ImportedConfiguration {
-  const [file] = files as readonly [FrameworkFile];
-  const { options, nodes, gpusPerNode, ignored } = readOptions(
-    file.text,
-    /(?:^|\/)pretrain_\w+\.py$/,
-    TABLE,
-    `the DeepSpeed configuration ${file.name}`,
-  );
+/** How pipeline, tensor and Ulysses ranks share a sequence; `sp` ranks hold one. */
+function sequenceOfOptions(options: Options, json: Fields) {
   const { faults } = options;
-  const takenAs: TakenAs[] = [];
-  const json = readJson(options, files);
-  const more = json.rest(JSON_READ, JSON_IGNORED, JSON_REFUSED);
-  const zero = json.section("zero_optimization");
-  more.push(...zero.rest(ZERO_READ, ZERO_IGNORED, ZERO_REFUSED));
-  const { launch, launchOrigin } = ranksOf(asked, nodes, gpusPerNode, faults);
-  const model = readDecoder(options, DEEPSPEED_DIALECT, takenAs);
-  const sequenceLengthTokens = options.needed("--seq-length");
   const tp = options.integer("--tensor-model-parallel-size") ?? 1;
   const pp = options.integer("--pipeline-model-parallel-size") ?? 1;
   const ulysses =
@@ -299,13 +278,47 @@ export function importDeepSpeed(
       `is missing with --tensor-model-parallel-size ${tp}: tensor ranks are planned for only with it`,
       "add --sequence-parallel",
     );
+  return { tp, pp, sp: tp > 1 ? tp : ulysses };
+}
+
+/** The stage of ZeRO, which options and JSON must agree on. */
+function stageOfZero(options: Options, zero: Fields): number {
+  const { faults } = options;
   const stage = zero.integer("stage", 0) ?? 0;
   const said = options.integer("--zero-stage", 0);
   if (stage > 3) faults.add(zero.path("stage"), stage, "is no stage of ZeRO", "use 0 to 3");
   if (said !== undefined && said !== stage)
     faults.add("--zero-stage", said, `contradicts zero_optimization.stage ${stage}`, "say the same in both");
+  return stage;
+}
+
+/**
+ * Reads arguments of Megatron-DeepSpeed's pretrain_gpt.py with the JSON that they name. @throws ProblemError
+ * `bad-request`.
+ */
+export function importDeepSpeed(
+  files: readonly FrameworkFile[],
+  asked: Launch | null,
+): ImportedConfiguration {
+  const [file] = files as readonly [FrameworkFile];
+  const { options, nodes, gpusPerNode, ignored } = readOptions(
+    file.text,
+    /(?:^|\/)pretrain_\w+\.py$/,
+    TABLE,
+    `the DeepSpeed configuration ${file.name}`,
+  );
+  const { faults } = options;
+  const takenAs: TakenAs[] = [];
+  const json = readJson(options, files);
+  const more = json.rest(JSON_READ, JSON_IGNORED, JSON_REFUSED);
+  const zero = json.section("zero_optimization");
+  more.push(...zero.rest(ZERO_READ, ZERO_IGNORED, ZERO_REFUSED));
+  const { launch, launchOrigin } = ranksOf(asked, nodes, gpusPerNode, faults);
+  const model = readDecoder(options, DEEPSPEED_DIALECT, takenAs);
+  const sequenceLengthTokens = options.needed("--seq-length");
+  const { tp, pp, sp } = sequenceOfOptions(options, json);
+  const stage = stageOfZero(options, zero);
   faults.end();
-  const sp = tp > 1 ? tp : ulysses;
   const dp = quotient(
     faults,
     "(ranks)",

@@ -179,13 +179,8 @@ function sequence(parallel: Fields): { tp: number; sp: number; ring: number; isp
   return { tp: 1, sp: size, ring, isp };
 }
 
-/** Reads an InternEvo configuration. @throws ProblemError `bad-request`. */
-export function importInternEvo(
-  files: readonly FrameworkFile[],
-  asked: Launch | null,
-): ImportedConfiguration {
-  const [file] = files as readonly [FrameworkFile];
-  const faults = new Faults(`the InternEvo configuration ${file.name}`);
+/** What the file sets; what is needed of it must be values that are known without running it. */
+function rootOf(file: FrameworkFile, faults: Faults): Fields {
   const values = pythonModule(file.text, [
     "data",
     "model",
@@ -209,22 +204,11 @@ export function importInternEvo(
       faults.add(name, value.expression, value.fault.message, value.fault.remedy);
   }
   faults.end();
-  const root = new Fields(values, faults);
-  const takenAs: TakenAs[] = [];
-  const model = root.section("model");
-  const data = root.section("data");
-  const parallel = root.section("parallel");
-  const ignored = [
-    ...model.rest(MODEL_READ, MODEL_IGNORED, MODEL_REFUSED),
-    ...data.rest(DATA_READ, DATA_IGNORED),
-    ...parallel.rest(PARALLEL_READ, "", {
-      expert: "shares out experts; dense decoders are planned for",
-      expert_weight: "shares out experts; dense decoders are planned for",
-    }),
-  ];
-  const { launch, launchOrigin } = ranksInText(file.text, asked, faults);
-  const read = readModel(model, root.text("model_type") ?? "INTERNLM", takenAs);
-  const { tp, sp, ring, isp } = sequence(parallel);
+  return new Fields(values, faults);
+}
+
+function pipelineOf(model: Fields, parallel: Fields): { readonly pp: number; readonly chunks: number } {
+  const { faults } = model;
   const pipeline = sized(parallel, "pipeline");
   const pp = pipeline.integer("size") ?? 1;
   const chunks = model.integer("num_chunks") ?? 1;
@@ -236,24 +220,12 @@ export function importInternEvo(
       "set it to True",
     );
   pipeline.rest("size interleaved_overlap", "zero_bubble batch_p2p_comm mode");
-  const weight = sized(parallel, "weight");
-  ignored.push(...weight.rest("size overlap forward_overlap_per", "memory_pool launch_allgather_before"));
-  const ps = weight.integer("size") ?? 1;
-  if (ps > 1 && !isp)
-    faults.add(weight.path("size"), ps, "needs parallel.tensor.mode isp", "use mode isp, or size 1");
-  const overlap = weight.boolean("overlap") ?? false;
-  const granularity = weight.choice("forward_overlap_per", ["layer", "module"] as const) ?? "layer";
-  const zero = sized(parallel, "zero1");
-  zero.rest("size", "", { fsdp: "is another sharding; use mode isp with parallel.weight" });
-  faults.end();
-  const dp = quotient(
-    faults,
-    "(ranks)",
-    launch.nodes * launch.gpusPerNode,
-    pp * sp,
-    "pipeline.size times tensor.size",
-  );
-  const replicas = (dp * sp) / tp;
+  return { pp, chunks };
+}
+
+/** Ranks that share the optimizer's states of a parameter shard. */
+function optimizerShards(weight: Fields, zero: Fields, replicas: number, ps: number): number {
+  const { faults } = weight;
   const shards = quotient(
     faults,
     weight.path("size"),
@@ -270,6 +242,60 @@ export function importInternEvo(
       `does not divide the ${shards} replicas of a parameter shard`,
       "give a divisor, or -1 for all",
     );
+  return oss;
+}
+
+function overlapOf(weight: Fields): Pick<Plan, "forwardOverlap" | "backwardOverlap"> {
+  const overlap = weight.boolean("overlap") ?? false;
+  const granularity = weight.choice("forward_overlap_per", ["layer", "module"] as const) ?? "layer";
+  if (!overlap) return { forwardOverlap: "none", backwardOverlap: "none" };
+  return {
+    forwardOverlap: granularity === "module" ? "intra-layer" : "inter-layer",
+    backwardOverlap: "intra-layer",
+  };
+}
+
+/** Reads an InternEvo configuration. @throws ProblemError `bad-request`. */
+export function importInternEvo(
+  files: readonly FrameworkFile[],
+  asked: Launch | null,
+): ImportedConfiguration {
+  const [file] = files as readonly [FrameworkFile];
+  const faults = new Faults(`the InternEvo configuration ${file.name}`);
+  const root = rootOf(file, faults);
+  const takenAs: TakenAs[] = [];
+  const model = root.section("model");
+  const data = root.section("data");
+  const parallel = root.section("parallel");
+  const ignored = [
+    ...model.rest(MODEL_READ, MODEL_IGNORED, MODEL_REFUSED),
+    ...data.rest(DATA_READ, DATA_IGNORED),
+    ...parallel.rest(PARALLEL_READ, "", {
+      expert: "shares out experts; dense decoders are planned for",
+      expert_weight: "shares out experts; dense decoders are planned for",
+    }),
+  ];
+  const { launch, launchOrigin } = ranksInText(file.text, asked, faults);
+  const read = readModel(model, root.text("model_type") ?? "INTERNLM", takenAs);
+  const { tp, sp, ring, isp } = sequence(parallel);
+  const { pp, chunks } = pipelineOf(model, parallel);
+  const weight = sized(parallel, "weight");
+  ignored.push(...weight.rest("size overlap forward_overlap_per", "memory_pool launch_allgather_before"));
+  const ps = weight.integer("size") ?? 1;
+  if (ps > 1 && !isp)
+    faults.add(weight.path("size"), ps, "needs parallel.tensor.mode isp", "use mode isp, or size 1");
+  const overlaps = overlapOf(weight);
+  const zero = sized(parallel, "zero1");
+  zero.rest("size", "", { fsdp: "is another sharding; use mode isp with parallel.weight" });
+  faults.end();
+  const dp = quotient(
+    faults,
+    "(ranks)",
+    launch.nodes * launch.gpusPerNode,
+    pp * sp,
+    "pipeline.size times tensor.size",
+  );
+  const oss = optimizerShards(weight, zero, (dp * sp) / tp, ps);
   const b = data.needed("micro_bsz");
   const n = data.integer("micro_num") ?? 1;
   const sequenceLengthTokens = data.needed("seq_len");
@@ -296,8 +322,7 @@ export function importInternEvo(
     gradientSharding: 1,
     optimizerStateSharding: oss,
     pipelineChunks: chunks,
-    forwardOverlap: !overlap ? "none" : granularity === "module" ? "intra-layer" : "inter-layer",
-    backwardOverlap: overlap ? "intra-layer" : "none",
+    ...overlaps,
   };
   return {
     framework: "internevo",

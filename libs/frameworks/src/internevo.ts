@@ -95,22 +95,22 @@ const float = (value: number): string => (Number.isInteger(value) ? value.toFixe
 
 /** The share of recomputed layers: half a layer more, so that rounding down gives their number. */
 const checkpoint = (plan: Plan, layers: number): string =>
-  plan.recompute
-    ? "True"
-    : plan.recomputeLayers === undefined
-      ? "False"
-      : `${plan.recomputeLayers}.5 / ${layers}`;
+  plan.recompute ? "True" : partialCheckpoint(plan, layers);
+const partialCheckpoint = ({ recomputeLayers }: Plan, layers: number): string =>
+  recomputeLayers === undefined ? "False" : `${recomputeLayers}.5 / ${layers}`;
 
 /** InternEvo's configuration, a Python module. */
 export function writeInternEvo(job: ExportedJob, plan: PlanOfJob): FrameworkFile[] {
-  const { model, optimizer: o } = job;
-  const { ratio, multiple } = mlpRatio(model.hiddenSize, model.ffnHiddenSize);
-  const tensor = plan.tensorParallel > 1;
-  const overlap = flag(plan.forwardOverlap !== "none");
-  const ring = contextOf(plan);
+  const text = [dataText(job, plan), modelText(job, plan), parallelText(plan), trainingText(job, plan)].join(
+    "\n",
+  );
+  return [{ name: "config.py", text }];
+}
+
+function dataText(job: ExportedJob, plan: PlanOfJob): string {
   const folder =
     job.data?.format === "internevo" ? JSON.stringify(job.data.path.replace(/\/[^/]*$/, "")) : "None";
-  const text = `# torchrun --nnodes ${job.cluster.nodes} --nproc-per-node ${job.cluster.gpusPerNode} train.py --config <this file> --launcher torch
+  return `# torchrun --nnodes ${job.cluster.nodes} --nproc-per-node ${job.cluster.gpusPerNode} train.py --config <this file> --launcher torch
 JOB_NAME = ${JSON.stringify(job.name)}
 model_type = "LLAMA2"
 DO_ALERT = False
@@ -129,8 +129,12 @@ data = dict(
     valid_folder=None,
     valid_every=0,
 )
+`;
+}
 
-model = dict(
+function modelText({ model, precision }: ExportedJob, plan: PlanOfJob): string {
+  const { ratio, multiple } = mlpRatio(model.hiddenSize, model.ffnHiddenSize);
+  return `model = dict(
     checkpoint=${checkpoint(plan, stageLayers(model, plan))},
     num_chunks=${chunksOf(plan)},
     num_attention_heads=${model.heads},
@@ -149,18 +153,27 @@ model = dict(
     parallel_output=True,
     apply_post_layer_norm=False,
     use_flash_attn=True,
-    dtype="${job.precision === "fp32" ? "torch.float32" : "torch.bfloat16"}",
+    dtype="${precision === "fp32" ? "torch.float32" : "torch.bfloat16"}",
 )
+`;
+}
 
-parallel = dict(
+function parallelText(plan: PlanOfJob): string {
+  const tensor = plan.tensorParallel > 1;
+  const overlap = flag(plan.forwardOverlap !== "none");
+  const ring = contextOf(plan);
+  return `parallel = dict(
     tensor=dict(size=${plan.sequenceParallel}, mode="${tensor ? "msp" : "isp"}"),
     weight=dict(size=${plan.parameterSharding}, overlap=${overlap}, forward_overlap_per="${plan.forwardOverlap === "intra-layer" ? "module" : "layer"}"),
     zero1=dict(size=${plan.optimizerStateSharding}),
     pipeline=dict(size=${plan.pipelineParallel}, interleaved_overlap=True),
 ${ring > 1 ? `    sequence_2D=dict(enable=True, head_size=${headRanks(plan)}, context_size=${ring}, window_size=1, device_placement_strategy=dict(head_first=True, interleaved=False)),\n` : ""})
+`;
+}
 
-hybrid_zero_optimizer = dict(
-    overlap_sync_grad=${overlap},
+function trainingText({ optimizer: o, seed }: ExportedJob, plan: PlanOfJob): string {
+  return `hybrid_zero_optimizer = dict(
+    overlap_sync_grad=${flag(plan.forwardOverlap !== "none")},
     overlap_sync_param=False,
     reduce_bucket_size=512 * 1024 * 1024,
     clip_grad_norm=${float(o.clipGlobalNorm)},
@@ -178,9 +191,8 @@ grad_scaler = dict(
 )
 loss = dict(label_smoothing=0)
 use_fp32_norm = False
-seed = ${job.seed}
+seed = ${seed}
 cudnn_deterministic = False
 cudnn_benchmark = False
 `;
-  return [{ name: "config.py", text }];
 }

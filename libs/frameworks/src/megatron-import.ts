@@ -1,4 +1,4 @@
-import { type Plan } from "@internevo/domain";
+import type { Plan, Precision } from "@internevo/domain";
 import {
   DECODER_IGNORED,
   DECODER_OPTIONS,
@@ -289,21 +289,9 @@ export function recomputeOfOptions(
   return { recompute: true };
 }
 
-/** Reads arguments of Megatron-LM's pretrain_gpt.py. @throws ProblemError `bad-request`. */
-export function importMegatron(files: readonly FrameworkFile[], asked: Launch | null): ImportedConfiguration {
-  const [file] = files as readonly [FrameworkFile];
-  const { options, nodes, gpusPerNode, ignored } = readOptions(
-    file.text,
-    /(?:^|\/)pretrain_\w+\.py$/,
-    TABLE,
-    `the Megatron-LM arguments ${file.name}`,
-  );
+/** How pipeline, tensor and context ranks share a sequence; `sp` ranks hold one. */
+function sequenceOfOptions(options: Options, kvHeads: number, takenAs: TakenAs[]) {
   const { faults } = options;
-  const takenAs: TakenAs[] = [];
-  const { launch, launchOrigin } = ranksOf(asked, nodes, gpusPerNode, faults);
-  const ranks = launch.nodes * launch.gpusPerNode;
-  const model = readDecoder(options, MEGATRON_DIALECT, takenAs);
-  const sequenceLengthTokens = options.needed("--seq-length");
   const tp = options.integer("--tensor-model-parallel-size") ?? 1;
   const pp = options.integer("--pipeline-model-parallel-size") ?? 1;
   const context = contextOfOptions(options, takenAs);
@@ -322,13 +310,59 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
       "add --sequence-parallel",
     );
   const sp = tp > 1 ? tp : context.size;
-  if (tp === 1 && !sharesHeads(sp / context.ring, model.kvHeads))
+  if (tp === 1 && !sharesHeads(sp / context.ring, kvHeads))
     faults.add(
       "--context-parallel-size",
       sp,
-      `shares ${model.kvHeads} heads of keys and values by all-to-all over ${sp / context.ring} ranks, which Transformer Engine refuses`,
+      `shares ${kvHeads} heads of keys and values by all-to-all over ${sp / context.ring} ranks, which Transformer Engine refuses`,
       "use --cp-comm-type p2p, or ranks that divide them",
     );
+  return { tp, pp, sp, context };
+}
+
+/** Which collectives are hidden behind computation. */
+function overlapOfOptions(options: Options): { readonly gather: boolean; readonly reduce: boolean } {
+  const { faults } = options;
+  const gather = options.has("--overlap-param-gather");
+  const reduce = options.has("--overlap-grad-reduce");
+  if (gather && !reduce)
+    faults.add("--overlap-param-gather", true, "needs --overlap-grad-reduce", "add --overlap-grad-reduce");
+  if (gather && !options.has("--use-distributed-optimizer") && !options.has("--use-megatron-fsdp"))
+    faults.add(
+      "--overlap-param-gather",
+      true,
+      "needs --use-distributed-optimizer or --use-megatron-fsdp",
+      "add one of them, or leave it out",
+    );
+  return { gather, reduce };
+}
+
+function precisionOfOptions(options: Options, takenAs: TakenAs[]): Precision {
+  const { faults } = options;
+  if (options.has("--fp16")) takenAs.push({ option: "--fp16", value: true, as: "bf16" });
+  if (options.has("--fp16") && options.has("--bf16"))
+    faults.add("--fp16", true, "contradicts --bf16", "give one of them");
+  const half = options.has("--bf16") || options.has("--fp16");
+  if (!half) return "fp32";
+  return options.has("--grad-reduce-in-bf16") ? "bf16-grad16" : "bf16";
+}
+
+/** Reads arguments of Megatron-LM's pretrain_gpt.py. @throws ProblemError `bad-request`. */
+export function importMegatron(files: readonly FrameworkFile[], asked: Launch | null): ImportedConfiguration {
+  const [file] = files as readonly [FrameworkFile];
+  const { options, nodes, gpusPerNode, ignored } = readOptions(
+    file.text,
+    /(?:^|\/)pretrain_\w+\.py$/,
+    TABLE,
+    `the Megatron-LM arguments ${file.name}`,
+  );
+  const { faults } = options;
+  const takenAs: TakenAs[] = [];
+  const { launch, launchOrigin } = ranksOf(asked, nodes, gpusPerNode, faults);
+  const ranks = launch.nodes * launch.gpusPerNode;
+  const model = readDecoder(options, MEGATRON_DIALECT, takenAs);
+  const sequenceLengthTokens = options.needed("--seq-length");
+  const { tp, pp, sp, context } = sequenceOfOptions(options, model.kvHeads, takenAs);
   faults.end();
   const dp = quotient(faults, "(ranks)", ranks, pp * sp, "pipeline times tensor times context ranks");
   const replicas = (dp * sp) / tp;
@@ -344,21 +378,8 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
     b * dp,
     "--micro-batch-size times the data-parallel ranks",
   );
-  const gather = options.has("--overlap-param-gather");
-  const reduce = options.has("--overlap-grad-reduce");
-  if (gather && !reduce)
-    faults.add("--overlap-param-gather", true, "needs --overlap-grad-reduce", "add --overlap-grad-reduce");
-  if (gather && !options.has("--use-distributed-optimizer") && !options.has("--use-megatron-fsdp"))
-    faults.add(
-      "--overlap-param-gather",
-      true,
-      "needs --use-distributed-optimizer or --use-megatron-fsdp",
-      "add one of them, or leave it out",
-    );
-  if (options.has("--fp16")) takenAs.push({ option: "--fp16", value: true, as: "bf16" });
-  if (options.has("--fp16") && options.has("--bf16"))
-    faults.add("--fp16", true, "contradicts --bf16", "give one of them");
-  const half = options.has("--bf16") || options.has("--fp16");
+  const { gather, reduce } = overlapOfOptions(options);
+  const precision = precisionOfOptions(options, takenAs);
   const recompute = recomputeOfOptions(options, chunks, takenAs);
   const training = readTraining(options);
   faults.end();
@@ -385,7 +406,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
     model,
     sequenceLengthTokens,
     globalBatchTokens: sequences * sequenceLengthTokens,
-    precision: !half ? "fp32" : options.has("--grad-reduce-in-bf16") ? "bf16-grad16" : "bf16",
+    precision,
     ...training,
     plan: normalPlan(plan, model),
     takenAs,

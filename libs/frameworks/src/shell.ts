@@ -51,6 +51,19 @@ interface Expanded {
   readonly end: number;
 }
 
+const known = (words: readonly string[], end: number, isSeparate = false): Expanded => ({
+  words,
+  isKnown: true,
+  isSeparate,
+  end,
+});
+const unknown = (word: string, end: number): Expanded => ({
+  words: [word],
+  isKnown: false,
+  isSeparate: false,
+  end,
+});
+
 /** Characters that the variables of a script may come to in all: they can double each other. */
 const MOST_EXPANDED = 1 << 22;
 type Separator = "\n" | ";" | "&" | "|" | "&&" | "||" | "";
@@ -256,36 +269,7 @@ class Script {
   #expand(): Expanded {
     const at = this.#at;
     const text = this.#text;
-    const known = (words: readonly string[], end: number, isSeparate = false): Expanded => ({
-      words,
-      isKnown: true,
-      isSeparate,
-      end,
-    });
-    const unknown = (word: string, end: number): Expanded => ({
-      words: [word],
-      isKnown: false,
-      isSeparate: false,
-      end,
-    });
-    if (text.startsWith("$((", at)) {
-      const end = this.#closing(at + 2, "$((");
-      if (text[end - 2] !== ")")
-        throw this.#fault("is arithmetic that is not understood", "write the number");
-      const inner = text.slice(at + 3, end - 2);
-      const missing = [...inner.slice(0, 1000).matchAll(/[A-Za-z_]\w*/g)].find(
-        ([name]) => this.#scalar(name) === undefined,
-      );
-      if (missing)
-        throw this.#fault(
-          `the variable ${missing[0]} is not set in this file`,
-          `set it above, e.g. ${missing[0]}=8`,
-          `$${missing[0]}`,
-        );
-      const value = shellArithmetic(inner, (name) => this.#scalar(name));
-      if (value === undefined) throw this.#fault("is arithmetic that is not understood", "write the number");
-      return known([String(value)], end);
-    }
+    if (text.startsWith("$((", at)) return this.#expandArithmetic();
     // What a command would print is not known; it matters only where a number is read.
     if (text.startsWith("$(", at)) {
       const end = this.#closing(at + 2, "$(");
@@ -313,6 +297,16 @@ class Script {
         ? known(variable.words, end, true)
         : known(this.#quoted ? [variable.words.join(" ")] : variable.words, end);
     }
+    return this.#expandScalar(variableName, rest, end, notUnderstood);
+  }
+
+  /** `$name`, or `${name-fallback}`. */
+  #expandScalar(
+    variableName: string,
+    rest: string | undefined,
+    end: number,
+    notUnderstood: () => ProblemError,
+  ): Expanded {
     const value = this.#scalar(variableName);
     if (rest === undefined || rest === "")
       return value === undefined ? unknown(`$${variableName}`, end) : known([value], end);
@@ -324,7 +318,7 @@ class Script {
       (/["']/.test(fallback) && (this.#quoted || !/^(["'])[^"']*\1$/.test(fallback)))
     )
       throw notUnderstood();
-    if (variable?.words === null) return unknown(`$${variableName}`, end);
+    if (this.#variable(variableName)?.words === null) return unknown(`$${variableName}`, end);
     return known(
       [
         value === undefined || (value === "" && colon === ":")
@@ -333,6 +327,27 @@ class Script {
       ],
       end,
     );
+  }
+
+  /** `$((…))`. */
+  #expandArithmetic(): Expanded {
+    const at = this.#at;
+    const text = this.#text;
+    const end = this.#closing(at + 2, "$((");
+    if (text[end - 2] !== ")") throw this.#fault("is arithmetic that is not understood", "write the number");
+    const inner = text.slice(at + 3, end - 2);
+    const missing = [...inner.slice(0, 1000).matchAll(/[A-Za-z_]\w*/g)].find(
+      ([name]) => this.#scalar(name) === undefined,
+    );
+    if (missing)
+      throw this.#fault(
+        `the variable ${missing[0]} is not set in this file`,
+        `set it above, e.g. ${missing[0]}=8`,
+        `$${missing[0]}`,
+      );
+    const value = shellArithmetic(inner, (name) => this.#scalar(name));
+    if (value === undefined) throw this.#fault("is arithmetic that is not understood", "write the number");
+    return known([String(value)], end);
   }
 
   #expandCounted(): Expanded {

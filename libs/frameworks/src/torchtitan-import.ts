@@ -323,28 +323,14 @@ function torchtitanWarnings(sequenceLengthTokens: number, { tp, ring }: Degrees)
   ];
 }
 
-/** Reads torchtitan's TOML, with the module of sizes that it names. @throws ProblemError `bad-request`. */
-export function importTorchtitan(
-  files: readonly FrameworkFile[],
-  asked: Launch | null,
-): ImportedConfiguration {
-  const [file] = files as readonly [FrameworkFile];
-  const faults = new Faults(`the torchtitan configuration ${file.name}`);
-  const root = new Fields(parseToml(file, faults), faults);
-  const takenAs: TakenAs[] = [];
-  const training = root.section("training");
-  const parallelism = root.section("parallelism");
-  const ignored = root.rest(READ, IGNORED, {
-    fault_tolerance: "replicates by TorchFT, which is not planned for",
-  });
-  ignored.push(
-    ...training.rest(TRAINING_READ, TRAINING_IGNORED),
-    ...parallelism.rest(PARALLELISM_READ, PARALLELISM_IGNORED, PARALLELISM_REFUSED),
-  );
-  const model = readModel(root, files);
-  const { launch, launchOrigin } = ranksInText(file.text, asked, faults);
-  const degree = degrees(parallelism, launch.nodes * launch.gpusPerNode);
-  const { dp, tp, pp, ring } = degree;
+/** Sequences of a step, and how ranks take them. */
+function batchesOf(
+  training: Fields,
+  parallelism: Fields,
+  { dp, pp }: ReturnType<typeof degrees>,
+  takenAs: TakenAs[],
+) {
+  const { faults } = training;
   const local = training.integer("local_batch_size") ?? 8;
   const given = training.integer("global_batch_size", -1) ?? -1;
   const sequences = given > 0 ? given : local * dp;
@@ -372,6 +358,32 @@ export function importTorchtitan(
       value: sequences,
       as: `${accumulated * within} micro-batches in one pass of the pipeline, not in ${accumulated} passes`,
     });
+  return { sequences, microBatchSize: b, microBatches: accumulated * within };
+}
+
+/** Reads torchtitan's TOML, with the module of sizes that it names. @throws ProblemError `bad-request`. */
+export function importTorchtitan(
+  files: readonly FrameworkFile[],
+  asked: Launch | null,
+): ImportedConfiguration {
+  const [file] = files as readonly [FrameworkFile];
+  const faults = new Faults(`the torchtitan configuration ${file.name}`);
+  const root = new Fields(parseToml(file, faults), faults);
+  const takenAs: TakenAs[] = [];
+  const training = root.section("training");
+  const parallelism = root.section("parallelism");
+  const ignored = root.rest(READ, IGNORED, {
+    fault_tolerance: "replicates by TorchFT, which is not planned for",
+  });
+  ignored.push(
+    ...training.rest(TRAINING_READ, TRAINING_IGNORED),
+    ...parallelism.rest(PARALLELISM_READ, PARALLELISM_IGNORED, PARALLELISM_REFUSED),
+  );
+  const model = readModel(root, files);
+  const { launch, launchOrigin } = ranksInText(file.text, asked, faults);
+  const degree = degrees(parallelism, launch.nodes * launch.gpusPerNode);
+  const { dp, tp, pp, ring } = degree;
+  const { sequences, microBatchSize, microBatches } = batchesOf(training, parallelism, degree, takenAs);
   if (parallelism.text("context_parallel_rotate_method") !== "alltoall" && ring > 1)
     takenAs.push({
       option: "parallelism.context_parallel_rotate_method",
@@ -387,8 +399,8 @@ export function importTorchtitan(
   const precision = precisionOf(training);
   const optimizer = readOptimizer(root, steps);
   const states = {
-    microBatchSize: b,
-    microBatches: accumulated * within,
+    microBatchSize,
+    microBatches,
     ...recomputation(
       root.section("activation_checkpoint"),
       stageLayers(model, { pipelineParallel: pp }),
