@@ -24,25 +24,59 @@ const EXAMPLE = {
 
 const NOTHING: ConfigurationText = { main: "", beside: "" };
 
-export function ImportPage() {
+/** What the file may leave out: the ranks, and the memory of a GPU. */
+interface Launch {
+  readonly nodes: number | string;
+  readonly gpusPerNode: number | string;
+  readonly memory: string;
+  readonly profile: string;
+}
+const NOWHERE: Launch = { nodes: "", gpusPerNode: "", memory: "", profile: SHIPPED_PROFILE };
+
+function LaunchFields({ launch, onChange }: { launch: Launch; onChange: (launch: Launch) => void }) {
+  return (
+    <div className="fields">
+      <NumberInput
+        label="Nodes"
+        description="Empty: as it says"
+        min={1}
+        max={2 ** 20}
+        allowDecimal={false}
+        value={launch.nodes}
+        onChange={(nodes) => onChange({ ...launch, nodes })}
+      />
+      <NumberInput
+        label="GPUs a node"
+        description="Empty: as it says"
+        min={1}
+        max={4096}
+        allowDecimal={false}
+        value={launch.gpusPerNode}
+        onChange={(gpusPerNode) => onChange({ ...launch, gpusPerNode })}
+      />
+      <TextInput
+        label="Memory a GPU"
+        description="Empty: the profile’s"
+        placeholder="80GB"
+        value={launch.memory}
+        onChange={(event) => onChange({ ...launch, memory: event.currentTarget.value })}
+        spellCheck={false}
+        autoComplete="off"
+      />
+      <ProfileSelect
+        description="What was measured of the cluster"
+        value={launch.profile}
+        onChange={(profile) => onChange({ ...launch, profile })}
+      />
+    </div>
+  );
+}
+
+/** Asks how good the configuration is. */
+function useQuestion(framework: FrameworkName, text: ConfigurationText, launch: Launch) {
   const { client } = useSession();
-  const [framework, setFramework] = useState<FrameworkName>("megatron");
-  const [text, setText] = useState(NOTHING);
-  const latest = useRef({ framework, text });
-  latest.current = { framework, text };
-  const [nodes, setNodes] = useState<number | string>("");
-  const [gpusPerNode, setGpusPerNode] = useState<number | string>("");
-  const [memory, setMemory] = useState("");
-  const [profile, setProfile] = useState(SHIPPED_PROFILE);
-
-  /** The example that was inserted last; nothing else is replaced by one. */
-  const inserted = useRef(NOTHING);
-  const mayInsert = (current: ConfigurationText): boolean =>
-    (["main", "beside"] as const).every(
-      (part) => current[part].trim() === "" || current[part] === inserted.current[part],
-    );
-
-  const question = useMutation({
+  const { nodes, gpusPerNode, memory, profile } = launch;
+  return useMutation({
     mutationFn: async () => {
       const { main } = CONFIGURATION_FORMS[framework];
       const beside = besideName(framework, text.main);
@@ -60,6 +94,23 @@ export function ImportPage() {
       return { answer, profile };
     },
   });
+}
+
+/** Writes an example into the form, unless somebody has written something else. */
+function useExample(
+  framework: FrameworkName,
+  text: ConfigurationText,
+  onExample: (example: ConfigurationText) => void,
+) {
+  const { client } = useSession();
+  const latest = useRef({ framework, text });
+  latest.current = { framework, text };
+  /** The example that was inserted last; nothing else is replaced by one. */
+  const inserted = useRef(NOTHING);
+  const mayInsert = (current: ConfigurationText): boolean =>
+    (["main", "beside"] as const).every(
+      (part) => current[part].trim() === "" || current[part] === inserted.current[part],
+    );
   const example = useMutation({
     mutationFn: (of: FrameworkName) =>
       client.exportPlan({ job: EXAMPLE.job, profile: SHIPPED_PROFILE, plan: EXAMPLE.plan, framework: of }),
@@ -68,11 +119,21 @@ export function ImportPage() {
       // Somebody may have written, or chosen another framework, meanwhile.
       if (of !== latest.current.framework || !mayInsert(latest.current.text)) return;
       inserted.current = example;
-      setText(example);
-      // The example says its own ranks, and so may what is written over it.
-      setNodes("");
-      setGpusPerNode("");
+      onExample(example);
     },
+  });
+  return { example, mayInsert: mayInsert(text) };
+}
+
+export function ImportPage() {
+  const [framework, setFramework] = useState<FrameworkName>("megatron");
+  const [text, setText] = useState(NOTHING);
+  const [launch, setLaunch] = useState(NOWHERE);
+  const question = useQuestion(framework, text, launch);
+  const { example, mayInsert } = useExample(framework, text, (written) => {
+    setText(written);
+    // The example says its own ranks, and so may what is written over it.
+    setLaunch((before) => ({ ...before, nodes: "", gpusPerNode: "" }));
   });
   const submit = (event: FormEvent): void => {
     event.preventDefault();
@@ -97,40 +158,7 @@ export function ImportPage() {
           maw={260}
         />
         <ConfigurationFields key={framework} framework={framework} text={text} onChange={setText} />
-        <div className="fields">
-          <NumberInput
-            label="Nodes"
-            description="Empty: as it says"
-            min={1}
-            max={2 ** 20}
-            allowDecimal={false}
-            value={nodes}
-            onChange={setNodes}
-          />
-          <NumberInput
-            label="GPUs a node"
-            description="Empty: as it says"
-            min={1}
-            max={4096}
-            allowDecimal={false}
-            value={gpusPerNode}
-            onChange={setGpusPerNode}
-          />
-          <TextInput
-            label="Memory a GPU"
-            description="Empty: the profile’s"
-            placeholder="80GB"
-            value={memory}
-            onChange={(event) => setMemory(event.currentTarget.value)}
-            spellCheck={false}
-            autoComplete="off"
-          />
-          <ProfileSelect
-            description="What was measured of the cluster"
-            value={profile}
-            onChange={setProfile}
-          />
-        </div>
+        <LaunchFields launch={launch} onChange={setLaunch} />
         {question.error && (
           <Refusal error={question.error} lineOf={(field) => lineOfOption(text.main, field)} />
         )}
@@ -142,7 +170,7 @@ export function ImportPage() {
           <Button
             variant="default"
             loading={example.isPending}
-            disabled={!mayInsert(text)}
+            disabled={!mayInsert}
             onClick={() => example.mutate(framework)}
           >
             Insert an example

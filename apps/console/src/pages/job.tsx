@@ -176,6 +176,51 @@ function jobFiles({ files, attempts, trials, spec }: JobDetail) {
   ];
 }
 
+function JobFacts({ job }: { job: JobDetail }) {
+  return (
+    <Section title="Job" folded>
+      <Facts
+        items={[
+          {
+            name: "Model",
+            value: job.model,
+            note: `${formatCounted(job.spec.model.layers, "layer")}, hidden ${formatInteger(job.spec.model.hiddenSize)}, ${formatCounted(job.spec.model.heads, "head")}`,
+          },
+          { name: "Vocabulary", value: `${formatInteger(job.spec.model.vocabularySize)} tokens` },
+          { name: "Sequence", value: `${formatInteger(job.spec.sequenceLengthTokens)} tokens` },
+          { name: "Batch", value: `${formatCount(job.spec.globalBatchTokens)} tokens`, note: "a step" },
+          { name: "Precision", value: job.spec.precision },
+          {
+            name: "Cluster",
+            value: job.cluster,
+            note: `${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}${job.spec.cluster.minNodes === undefined ? "" : `; ${job.spec.cluster.minNodes} nodes or more when some are lost`}`,
+          },
+          {
+            name: "Profile",
+            value:
+              job.profileId === null ? (
+                "–"
+              ) : (
+                <LinkTo to="/clusters/$profileId" params={{ profileId: job.profileId }}>
+                  {job.planning?.profile ?? "measured"}
+                </LinkTo>
+              ),
+          },
+          ...jobFiles(job),
+          { name: "Identity", value: <Code>{job.id}</Code>, wide: true },
+          { name: "Trace", value: <Code>{job.traceId}</Code>, wide: true },
+        ]}
+      />
+      <details className="as-table">
+        <summary>The whole job, as it was resolved</summary>
+        <pre className="document" tabIndex={0}>
+          {stringify(writtenJob(job.spec))}
+        </pre>
+      </details>
+    </Section>
+  );
+}
+
 function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
   const { steps } = feed;
   const rows = useMemo(
@@ -216,46 +261,7 @@ function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
       <Section title="Log" folded={formatCounted(feed.log.length, "line")}>
         <LogTail lines={feed.log} ended={feed.ended} />
       </Section>
-      <Section title="Job" folded>
-        <Facts
-          items={[
-            {
-              name: "Model",
-              value: job.model,
-              note: `${formatCounted(job.spec.model.layers, "layer")}, hidden ${formatInteger(job.spec.model.hiddenSize)}, ${formatCounted(job.spec.model.heads, "head")}`,
-            },
-            { name: "Vocabulary", value: `${formatInteger(job.spec.model.vocabularySize)} tokens` },
-            { name: "Sequence", value: `${formatInteger(job.spec.sequenceLengthTokens)} tokens` },
-            { name: "Batch", value: `${formatCount(job.spec.globalBatchTokens)} tokens`, note: "a step" },
-            { name: "Precision", value: job.spec.precision },
-            {
-              name: "Cluster",
-              value: job.cluster,
-              note: `${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}${job.spec.cluster.minNodes === undefined ? "" : `; ${job.spec.cluster.minNodes} nodes or more when some are lost`}`,
-            },
-            {
-              name: "Profile",
-              value:
-                job.profileId === null ? (
-                  "–"
-                ) : (
-                  <LinkTo to="/clusters/$profileId" params={{ profileId: job.profileId }}>
-                    {job.planning?.profile ?? "measured"}
-                  </LinkTo>
-                ),
-            },
-            ...jobFiles(job),
-            { name: "Identity", value: <Code>{job.id}</Code>, wide: true },
-            { name: "Trace", value: <Code>{job.traceId}</Code>, wide: true },
-          ]}
-        />
-        <details className="as-table">
-          <summary>The whole job, as it was resolved</summary>
-          <pre className="document" tabIndex={0}>
-            {stringify(writtenJob(job.spec))}
-          </pre>
-        </details>
-      </Section>
+      <JobFacts job={job} />
     </>
   );
 }

@@ -10,7 +10,7 @@ import { Moment } from "../components/moment.tsx";
 import { Facts, Page, Section } from "../components/page.tsx";
 import { ProfileActions } from "../components/profile-actions.tsx";
 import { Failed, Loading } from "../components/states.tsx";
-import { linearFlops, OP_WORDS, pointsOf, shapeWords } from "../data/curves.ts";
+import { linearFlops, OP_WORDS, pointsOf, shapeWords, type CurvePoint } from "../data/curves.ts";
 import { useProfile } from "../data/queries.ts";
 import {
   formatBandwidth,
@@ -30,6 +30,40 @@ const back = (
     ← Clusters
   </LinkTo>
 );
+
+function CollectiveFigures({ label, points }: { label: string; points: readonly CurvePoint[] }) {
+  return (
+    <details className="as-table">
+      <summary>Show the figures</summary>
+      <Table label={label} narrow="scroll">
+        <Head>
+          <Row>
+            <Column>Group</Column>
+            <Column numeric>Bytes</Column>
+            <Column numeric>Median</Column>
+            <Column numeric>p10 to p90</Column>
+            <Column numeric>Bandwidth</Column>
+          </Row>
+        </Head>
+        <Body>
+          {points.map((point) => (
+            <Row key={`${point.curve} ${point.bytes}`}>
+              <Cell>{point.curve}</Cell>
+              <Cell numeric>{formatBytes(point.bytes)}</Cell>
+              <Cell numeric>{formatSeconds(point.seconds)}</Cell>
+              <Cell numeric>
+                {point.lowSeconds !== undefined && point.highSeconds !== undefined
+                  ? `${formatSeconds(point.lowSeconds)} to ${formatSeconds(point.highSeconds)}`
+                  : undefined}
+              </Cell>
+              <Cell numeric>{formatBandwidth(point.bandwidth)}</Cell>
+            </Row>
+          ))}
+        </Body>
+      </Table>
+    </details>
+  );
+}
 
 function Collectives({ profile }: { profile: Profile }) {
   const ops = useMemo(() => [...new Set(profile.collectives.map(({ op }) => op))], [profile]);
@@ -80,35 +114,7 @@ function Collectives({ profile }: { profile: Profile }) {
         measure={measure}
         label={`${OP_WORDS[op]}: ${measure} over bytes, ${formatCounted(curves.length, "curve")}`}
       />
-      <details className="as-table">
-        <summary>Show the figures</summary>
-        <Table label={`${OP_WORDS[op]}, measured`} narrow="scroll">
-          <Head>
-            <Row>
-              <Column>Group</Column>
-              <Column numeric>Bytes</Column>
-              <Column numeric>Median</Column>
-              <Column numeric>p10 to p90</Column>
-              <Column numeric>Bandwidth</Column>
-            </Row>
-          </Head>
-          <Body>
-            {points.map((point) => (
-              <Row key={`${point.curve} ${point.bytes}`}>
-                <Cell>{point.curve}</Cell>
-                <Cell numeric>{formatBytes(point.bytes)}</Cell>
-                <Cell numeric>{formatSeconds(point.seconds)}</Cell>
-                <Cell numeric>
-                  {point.lowSeconds !== undefined && point.highSeconds !== undefined
-                    ? `${formatSeconds(point.lowSeconds)} to ${formatSeconds(point.highSeconds)}`
-                    : undefined}
-                </Cell>
-                <Cell numeric>{formatBandwidth(point.bandwidth)}</Cell>
-              </Row>
-            ))}
-          </Body>
-        </Table>
-      </details>
+      <CollectiveFigures label={`${OP_WORDS[op]}, measured`} points={points} />
     </>
   );
 }
@@ -236,61 +242,98 @@ function Overlaps({ profile }: { profile: Profile }) {
   );
 }
 
-function ProfileView({
-  profile,
-  createdAt,
-  freshUntil,
-}: {
-  profile: Profile;
-  createdAt: string;
-  freshUntil: string | null;
-}) {
-  const { device, cluster, provenance, executor } = profile;
-  const { quality } = profile;
+function QualityNote({ quality }: { quality: NonNullable<Profile["quality"]> }) {
   return (
-    <>
-      {quality && (
-        <Alert
-          color={quality.verdict === "noisy" ? "yellow" : "gray"}
-          variant="light"
-          mb="sm"
-          role={quality.verdict === "noisy" ? "alert" : undefined}
-          title={
-            quality.verdict === "noisy"
-              ? "Measured while the machine was busy"
-              : "Measured on a quiet machine"
-          }
-        >
-          {qualityWords(quality).map((words) => (
-            <Text key={words} size="sm">
-              {words}
-            </Text>
-          ))}
-        </Alert>
-      )}
+    <Alert
+      color={quality.verdict === "noisy" ? "yellow" : "gray"}
+      variant="light"
+      mb="sm"
+      role={quality.verdict === "noisy" ? "alert" : undefined}
+      title={
+        quality.verdict === "noisy" ? "Measured while the machine was busy" : "Measured on a quiet machine"
+      }
+    >
+      {qualityWords(quality).map((words) => (
+        <Text key={words} size="sm">
+          {words}
+        </Text>
+      ))}
+    </Alert>
+  );
+}
+
+function DeviceFacts({ profile: { device, cluster, executor } }: { profile: Profile }) {
+  return (
+    <Facts
+      items={[
+        { name: "Device", value: device.name },
+        {
+          name: "Ranks",
+          value: `${formatInteger(cluster.nodes)} × ${formatInteger(cluster.gpusPerNode)}`,
+          note:
+            cluster.memoryPerGpuBytes === undefined
+              ? undefined
+              : `${formatBytes(cluster.memoryPerGpuBytes)} each`,
+        },
+        { name: "Peak fp32", value: formatFlops(device.peakFlopsPerSecondFp32), note: "a rank" },
+        { name: "Peak bf16", value: formatFlops(device.peakFlopsPerSecondBf16), note: "a rank" },
+        { name: "Memory bandwidth", value: formatBandwidth(device.memoryBandwidthBytesPerSecond) },
+        {
+          name: "Memory of the program",
+          value: formatBytes(device.runtimeBytes),
+          note: "a rank, before its first tensor",
+        },
+        { name: "Overlap, forward", value: OVERLAP_WORDS[executor.forwardOverlap] },
+        { name: "Overlap, backward", value: OVERLAP_WORDS[executor.backwardOverlap] },
+      ]}
+    />
+  );
+}
+
+interface Stored {
+  readonly createdAt: string;
+  readonly freshUntil: string | null;
+}
+
+function Sources({ provenance, createdAt, freshUntil }: Stored & { provenance: Profile["provenance"] }) {
+  return (
+    <Section title="Where the numbers come from" folded>
       <Facts
         items={[
-          { name: "Device", value: device.name },
+          { name: "Source", value: provenance.source, wide: true },
           {
-            name: "Ranks",
-            value: `${formatInteger(cluster.nodes)} × ${formatInteger(cluster.gpusPerNode)}`,
-            note:
-              cluster.memoryPerGpuBytes === undefined
-                ? undefined
-                : `${formatBytes(cluster.memoryPerGpuBytes)} each`,
+            name: "Measured",
+            value: provenance.measuredAt === null ? "not said" : <Moment at={provenance.measuredAt} both />,
           },
-          { name: "Peak fp32", value: formatFlops(device.peakFlopsPerSecondFp32), note: "a rank" },
-          { name: "Peak bf16", value: formatFlops(device.peakFlopsPerSecondBf16), note: "a rank" },
-          { name: "Memory bandwidth", value: formatBandwidth(device.memoryBandwidthBytesPerSecond) },
-          {
-            name: "Memory of the program",
-            value: formatBytes(device.runtimeBytes),
-            note: "a rank, before its first tensor",
-          },
-          { name: "Overlap, forward", value: OVERLAP_WORDS[executor.forwardOverlap] },
-          { name: "Overlap, backward", value: OVERLAP_WORDS[executor.backwardOverlap] },
+          { name: "Stored", value: <Moment at={createdAt} both /> },
+          ...(freshUntil === null ? [] : [{ name: "Fresh until", value: <Moment at={freshUntil} both /> }]),
+          ...(provenance.command === null
+            ? []
+            : [
+                {
+                  name: "Command",
+                  value: <Code className="breakable">{provenance.command}</Code>,
+                  wide: true,
+                },
+              ]),
+          ...Object.entries(provenance.versions).map(([name, version]) => ({ name, value: version })),
         ]}
       />
+      {provenance.notes.map((note) => (
+        <Text key={note} size="sm" mt="xs">
+          {note}
+        </Text>
+      ))}
+    </Section>
+  );
+}
+
+function ProfileView({ profile, createdAt, freshUntil }: Stored & { profile: Profile }) {
+  const { provenance, quality } = profile;
+  return (
+    <>
+      {quality && <QualityNote quality={quality} />}
+      <DeviceFacts profile={profile} />
       <Section
         title="Communication"
         about="Collectives are operations in which a group of ranks exchanges data: an all-gather gives every rank the parts of all. Median time of each by size and group, on logarithmic axes; bytes count the whole tensor of the operation."
@@ -311,34 +354,7 @@ function ProfileView({
       >
         <Overlaps profile={profile} />
       </Section>
-      <Section title="Where the numbers come from" folded>
-        <Facts
-          items={[
-            { name: "Source", value: provenance.source, wide: true },
-            {
-              name: "Measured",
-              value: provenance.measuredAt === null ? "not said" : <Moment at={provenance.measuredAt} both />,
-            },
-            { name: "Stored", value: <Moment at={createdAt} both /> },
-            ...(freshUntil === null ? [] : [{ name: "Fresh until", value: <Moment at={freshUntil} both /> }]),
-            ...(provenance.command === null
-              ? []
-              : [
-                  {
-                    name: "Command",
-                    value: <Code className="breakable">{provenance.command}</Code>,
-                    wide: true,
-                  },
-                ]),
-            ...Object.entries(provenance.versions).map(([name, version]) => ({ name, value: version })),
-          ]}
-        />
-        {provenance.notes.map((note) => (
-          <Text key={note} size="sm" mt="xs">
-            {note}
-          </Text>
-        ))}
-      </Section>
+      <Sources provenance={provenance} createdAt={createdAt} freshUntil={freshUntil} />
     </>
   );
 }

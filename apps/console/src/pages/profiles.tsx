@@ -1,3 +1,4 @@
+import type { ProfileSummary } from "@internevo/contracts";
 import { isGivenKey } from "@internevo/domain";
 import { Button, Text } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
@@ -10,97 +11,104 @@ import { useProfiles } from "../data/queries.ts";
 
 export function ProfilesPage() {
   const query = useProfiles();
-  const now = useNow();
-  const profiles = query.data?.pages.flatMap(({ items }) => items) ?? [];
   return (
     <Page
       title="Clusters"
       lead="What was measured of each cluster, to predict plans with: how long ranks (the processes of a job, one a GPU or CPU) take to exchange data, how long each part of a layer takes to compute, and how the two slow each other down. While a profile is fresh, new jobs use it. They measure only the shapes it lacks: another sequence length, batch or model has other shapes, and a job says how many points are missing when it begins."
     >
-      {query.isPending ? (
-        <Loading label="profiles" />
-      ) : query.isError && profiles.length === 0 ? (
-        <Failed what="profiles" error={query.error} onRetry={() => void query.refetch()} />
-      ) : profiles.length === 0 ? (
-        <Empty title="No profile yet">
-          <Text size="sm">
-            The first job on a cluster measures it. Later jobs use its profile while it is fresh, and measure
-            only the shapes it lacks.
-          </Text>
-        </Empty>
-      ) : (
-        <>
-          <Table label="Profiles" narrow="cards">
-            <Head>
-              <Row>
-                <Column>Profile</Column>
-                <Column>Cluster</Column>
-                <Column>Stored</Column>
-                <Column>Freshness</Column>
-                <Column>Quality</Column>
-              </Row>
-            </Head>
-            <Body>
-              {profiles.map((profile) => {
-                const given = isGivenKey(profile.clusterKey);
-                const fresh = Date.parse(profile.freshUntil) > now;
-                return (
-                  <Row key={profile.id} name={profile.id}>
-                    <RowTitle>
-                      <Link
-                        to="/clusters/$profileId"
-                        params={{ profileId: profile.id }}
-                        className="plain-link"
-                      >
-                        {profile.name}
-                      </Link>
-                    </RowTitle>
-                    <Cell label="Cluster" className="breakable">
-                      {profile.clusterKey}
-                    </Cell>
-                    <Cell label="Stored">{given ? "given" : <Moment at={profile.createdAt} both />}</Cell>
-                    <Cell label="Freshness">
-                      {given ? (
-                        "–"
-                      ) : (
-                        <span>
-                          <Badge tone={fresh ? "good" : "quiet"}>{fresh ? "Fresh" : "Stale"}</Badge>{" "}
-                          <span className="cell-note-inline">
-                            {fresh ? "goes stale" : "went stale"} <Moment at={profile.freshUntil} />
-                          </span>
-                        </span>
-                      )}
-                    </Cell>
-                    <Cell label="Quality">
-                      {profile.quality === null ? (
-                        "–"
-                      ) : profile.quality.verdict === "noisy" ? (
-                        <span>
-                          <Badge tone="warning">Noisy</Badge>{" "}
-                          <span className="cell-note-inline">
-                            {profile.quality.noisyPoints} of {profile.quality.points} points
-                          </span>
-                        </span>
-                      ) : (
-                        <Badge tone="good">Quiet</Badge>
-                      )}
-                    </Cell>
-                  </Row>
-                );
-              })}
-            </Body>
-          </Table>
-          {query.hasNextPage && (
-            <Button
-              variant="default"
-              loading={query.isFetchingNextPage}
-              onClick={() => void query.fetchNextPage()}
-            >
-              Show older profiles
-            </Button>
-          )}
-        </>
-      )}
+      <ProfileList query={query} />
     </Page>
+  );
+}
+
+function ProfileList({ query }: { query: ReturnType<typeof useProfiles> }) {
+  const now = useNow();
+  const profiles = query.data?.pages.flatMap(({ items }) => items) ?? [];
+  if (query.isPending) return <Loading label="profiles" />;
+  if (query.isError && profiles.length === 0)
+    return <Failed what="profiles" error={query.error} onRetry={() => void query.refetch()} />;
+  if (profiles.length === 0)
+    return (
+      <Empty title="No profile yet">
+        <Text size="sm">
+          The first job on a cluster measures it. Later jobs use its profile while it is fresh, and measure
+          only the shapes it lacks.
+        </Text>
+      </Empty>
+    );
+  return (
+    <>
+      <Table label="Profiles" narrow="cards">
+        <Head>
+          <Row>
+            <Column>Profile</Column>
+            <Column>Cluster</Column>
+            <Column>Stored</Column>
+            <Column>Freshness</Column>
+            <Column>Quality</Column>
+          </Row>
+        </Head>
+        <Body>
+          {profiles.map((profile) => (
+            <ProfileRow key={profile.id} profile={profile} now={now} />
+          ))}
+        </Body>
+      </Table>
+      {query.hasNextPage && (
+        <Button
+          variant="default"
+          loading={query.isFetchingNextPage}
+          onClick={() => void query.fetchNextPage()}
+        >
+          Show older profiles
+        </Button>
+      )}
+    </>
+  );
+}
+
+function ProfileRow({ profile, now }: { profile: ProfileSummary; now: number }) {
+  const given = isGivenKey(profile.clusterKey);
+  const fresh = Date.parse(profile.freshUntil) > now;
+  return (
+    <Row name={profile.id}>
+      <RowTitle>
+        <Link to="/clusters/$profileId" params={{ profileId: profile.id }} className="plain-link">
+          {profile.name}
+        </Link>
+      </RowTitle>
+      <Cell label="Cluster" className="breakable">
+        {profile.clusterKey}
+      </Cell>
+      <Cell label="Stored">{given ? "given" : <Moment at={profile.createdAt} both />}</Cell>
+      <Cell label="Freshness">
+        {given ? (
+          "–"
+        ) : (
+          <span>
+            <Badge tone={fresh ? "good" : "quiet"}>{fresh ? "Fresh" : "Stale"}</Badge>{" "}
+            <span className="cell-note-inline">
+              {fresh ? "goes stale" : "went stale"} <Moment at={profile.freshUntil} />
+            </span>
+          </span>
+        )}
+      </Cell>
+      <Cell label="Quality">
+        <Quality quality={profile.quality} />
+      </Cell>
+    </Row>
+  );
+}
+
+function Quality({ quality }: Pick<ProfileSummary, "quality">) {
+  if (quality === null) return <>–</>;
+  if (quality.verdict !== "noisy") return <Badge tone="good">Quiet</Badge>;
+  return (
+    <span>
+      <Badge tone="warning">Noisy</Badge>{" "}
+      <span className="cell-note-inline">
+        {quality.noisyPoints} of {quality.points} points
+      </span>
+    </span>
   );
 }

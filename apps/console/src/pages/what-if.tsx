@@ -125,22 +125,43 @@ function roomOf(memoryBytes: number | undefined, { headroom }: Subject): Room | 
   return { limitBytes: memoryBytes - keptBytes, keptBytes };
 }
 
-export function WhatIfPage() {
+/** What is asked, with what nobody wrote filled in from the job's sizes. */
+function filled(written: Asked, sizes: JobSizes, isKnown: boolean): Filled {
+  return {
+    ...written,
+    values: written.values ?? (isKnown ? firstValues(written.axis, sizes) : ""),
+    unitTokens: written.unitTokens ?? Math.min(1024, sizes.sequenceLengthTokens ?? 1024),
+  };
+}
+
+function useQuestion(kind: QuestionKind, asked: Filled) {
+  const { client } = useSession();
+  return useMutation({
+    mutationFn: async (subject: Subject): Promise<Done> => {
+      const outcome = await ask(client, subject, kind, asked);
+      if (subject.jobId === undefined) {
+        const { memoryPerGpuBytes } = writtenSizes(subject.job);
+        return { outcome, jobName: writtenName(subject.job), room: roomOf(memoryPerGpuBytes, subject) };
+      }
+      const { name, spec } = await client.getJob(subject.jobId);
+      return { outcome, jobName: name, room: roomOf(spec.cluster.memoryPerGpuBytes, subject) };
+    },
+  });
+}
+
+type Source = "job" | "file";
+
+/** The job that questions are about: a submitted one, or what somebody pasted. */
+function useSubject() {
   const { client } = useSession();
   const { job: given } = route.useSearch();
-  const navigate = route.useNavigate();
   const listed = useJobs(undefined);
   const jobs = listed.data?.pages.flatMap(({ items }) => items) ?? [];
-  const [source, setSource] = useState<"job" | "file" | undefined>();
+  const [source, setSource] = useState<Source | undefined>();
   // Without jobs there is nothing to choose from.
   const shown = source ?? (given !== undefined || jobs.length > 0 || listed.isPending ? "job" : "file");
   const jobId = given ?? jobs[0]?.id;
   const file = useJobText("what-if");
-  const [profile, setProfile] = useState("");
-  const [headroom, setHeadroom] = useState("");
-  const [kind, setKind] = useState<QuestionKind>("sweep");
-  const [written, setAsked] = useState(ASKED_FIRST);
-  const [tried, setTried] = useState(false);
   const submitted = useQuery({
     queryKey: jobKey(jobId ?? ""),
     queryFn: ({ signal }) => client.getJob(jobId ?? "", { signal }),
@@ -153,28 +174,71 @@ export function WhatIfPage() {
     shown === "job" && submitted.data
       ? sizesOf(submitted.data)
       : writtenSizes(shown === "file" && "document" in pasted ? pasted.document.value : undefined);
-  const asked: Filled = {
-    ...written,
-    values: written.values ?? (isKnown ? firstValues(written.axis, sizes) : ""),
-    unitTokens: written.unitTokens ?? Math.min(1024, sizes.sequenceLengthTokens ?? 1024),
-  };
+  return { shown, setSource, jobs, isListing: listed.isPending, jobId, file, isKnown, sizes };
+}
+
+function SubjectFields({ shown, setSource, jobs, isListing, jobId, file }: ReturnType<typeof useSubject>) {
+  return (
+    <>
+      <SegmentedControl
+        aria-label="Where the job comes from"
+        className="fit"
+        value={shown}
+        onChange={(value) => setSource(value === "file" ? "file" : "job")}
+        data={[
+          { value: "job", label: "A submitted job" },
+          { value: "file", label: "A job file" },
+        ]}
+      />
+      {shown === "job" ? (
+        <JobChoice jobs={jobs} isListing={isListing} jobId={jobId} />
+      ) : (
+        <JobField file={file} minRows={8} />
+      )}
+    </>
+  );
+}
+
+function JobChoice({
+  jobs,
+  isListing,
+  jobId,
+}: Pick<ReturnType<typeof useSubject>, "jobs" | "isListing" | "jobId">) {
+  const navigate = route.useNavigate();
+  if (isListing) return <Loading label="jobs" rows={1} />;
+  if (jobId === undefined) return <Text size="sm">No job was submitted yet: paste a job file instead.</Text>;
+  const known = jobs.some(({ id }) => id === jobId);
+  return (
+    <NativeSelect
+      label="Job"
+      value={jobId}
+      onChange={(event) => void navigate({ search: { job: event.currentTarget.value }, replace: true })}
+      data={[
+        ...(known ? [] : [{ value: jobId, label: jobId }]),
+        ...jobs.map(({ id, name, model, cluster }) => ({
+          value: id,
+          label: `${name} (${model}, ${cluster})`,
+        })),
+      ]}
+    />
+  );
+}
+
+export function WhatIfPage() {
+  const about = useSubject();
+  const { shown, jobId, file, isKnown, sizes } = about;
+  const [profile, setProfile] = useState("");
+  const [headroom, setHeadroom] = useState("");
+  const [kind, setKind] = useState<QuestionKind>("sweep");
+  const [written, setAsked] = useState(ASKED_FIRST);
+  const [tried, setTried] = useState(false);
+  const asked = filled(written, sizes, isKnown);
   // A sweep of memory varies what a headroom would keep free.
   const takesHeadroom = kind !== "sweep" || asked.axis !== "memory";
   const badHeadroom = takesHeadroom ? headroomFault(headroom) : undefined;
   const fault = faultOf(kind, asked);
   const mayAsk = fault === undefined && badHeadroom === undefined;
-
-  const question = useMutation({
-    mutationFn: async (subject: Subject): Promise<Done> => {
-      const outcome = await ask(client, subject, kind, asked);
-      if (subject.jobId === undefined) {
-        const { memoryPerGpuBytes } = writtenSizes(subject.job);
-        return { outcome, jobName: writtenName(subject.job), room: roomOf(memoryPerGpuBytes, subject) };
-      }
-      const { name, spec } = await client.getJob(subject.jobId);
-      return { outcome, jobName: name, room: roomOf(spec.cluster.memoryPerGpuBytes, subject) };
-    },
-  });
+  const question = useQuestion(kind, asked);
   const submit = (event: FormEvent): void => {
     event.preventDefault();
     setTried(true);
@@ -186,68 +250,22 @@ export function WhatIfPage() {
     const document = file.read();
     if (mayAsk && document) question.mutate({ job: document.value, ...named });
   };
-  const known = jobs.some(({ id }) => id === jobId);
   return (
     <Page
       title="What if"
       lead="The best plan under other circumstances, by prediction. Nothing is run or stored."
     >
       <form onSubmit={submit} className="job-editor">
-        <SegmentedControl
-          aria-label="Where the job comes from"
-          className="fit"
-          value={shown}
-          onChange={(value) => setSource(value === "file" ? "file" : "job")}
-          data={[
-            { value: "job", label: "A submitted job" },
-            { value: "file", label: "A job file" },
-          ]}
-        />
-        {shown === "job" ? (
-          listed.isPending ? (
-            <Loading label="jobs" rows={1} />
-          ) : jobId === undefined ? (
-            <Text size="sm">No job was submitted yet: paste a job file instead.</Text>
-          ) : (
-            <NativeSelect
-              label="Job"
-              value={jobId}
-              onChange={(event) =>
-                void navigate({ search: { job: event.currentTarget.value }, replace: true })
-              }
-              data={[
-                ...(known ? [] : [{ value: jobId, label: "" }]),
-                ...jobs.map(({ id, name, model, cluster }) => ({
-                  value: id,
-                  label: `${name} (${model}, ${cluster})`,
-                })),
-              ].map((option) => (option.label === "" ? { ...option, label: option.value } : option))}
-            />
-          )
-        ) : (
-          <JobField file={file} minRows={8} />
-        )}
+        <SubjectFields {...about} />
         <div className="fields">
-          <NativeSelect
-            label="Question"
-            description="What is to be known"
-            value={kind}
-            onChange={(event) => {
-              setKind(event.currentTarget.value as QuestionKind);
+          <QuestionChoice
+            kind={kind}
+            onChange={(chosen) => {
+              setKind(chosen);
               setTried(false);
             }}
-            data={[...QUESTIONS]}
           />
-          <ProfileSelect
-            description="What was measured of the cluster"
-            otherwise={
-              shown === "job"
-                ? "The one that the job was planned with"
-                : "As the job says, or the newest of its cluster"
-            }
-            value={profile}
-            onChange={setProfile}
-          />
+          <ProfileChoice shown={shown} profile={profile} onChange={setProfile} />
           {takesHeadroom && (
             <HeadroomField value={headroom} onChange={setHeadroom} error={tried ? badHeadroom : undefined} />
           )}
@@ -273,6 +291,49 @@ export function WhatIfPage() {
           </Button>
         </Group>
       </form>
+      <Answer question={question} />
+    </Page>
+  );
+}
+
+function QuestionChoice({ kind, onChange }: { kind: QuestionKind; onChange: (kind: QuestionKind) => void }) {
+  return (
+    <NativeSelect
+      label="Question"
+      description="What is to be known"
+      value={kind}
+      onChange={(event) => onChange(event.currentTarget.value as QuestionKind)}
+      data={[...QUESTIONS]}
+    />
+  );
+}
+
+function ProfileChoice({
+  shown,
+  profile,
+  onChange,
+}: {
+  shown: Source;
+  profile: string;
+  onChange: (profile: string) => void;
+}) {
+  return (
+    <ProfileSelect
+      description="What was measured of the cluster"
+      otherwise={
+        shown === "job"
+          ? "The one that the job was planned with"
+          : "As the job says, or the newest of its cluster"
+      }
+      value={profile}
+      onChange={onChange}
+    />
+  );
+}
+
+function Answer({ question }: { question: ReturnType<typeof useQuestion> }) {
+  return (
+    <>
       <div aria-live="polite">
         {question.isPending && (
           <Text size="sm" c="dimmed">
@@ -287,6 +348,6 @@ export function WhatIfPage() {
           jobName={question.data.jobName}
         />
       )}
-    </Page>
+    </>
   );
 }

@@ -27,6 +27,58 @@ export const mayActAs = (session: Session, role: Role): boolean => RANK[session.
 const clientFor = (token: string): InternEvoClient =>
   new InternEvoClient({ baseUrl: location.origin, token, fetch: watchedFetch });
 
+interface Who {
+  readonly name: string;
+  readonly role: Role;
+}
+
+/** Asks the API whose token this is, until it answers. */
+function useWhoami({
+  client,
+  token,
+  onAnswer,
+  onRefused,
+  onAway,
+}: {
+  client: InternEvoClient | undefined;
+  token: string | undefined;
+  onAnswer: (answer: Who) => void;
+  onRefused: (because: string) => void;
+  onAway: (because: string) => void;
+}): void {
+  useEffect(() => {
+    if (!client || token === undefined) return;
+    const abort = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const ask = async (): Promise<void> => {
+      try {
+        const answer = await client.whoami({ signal: abort.signal });
+        storeToken(token);
+        reportReachable();
+        onAnswer(answer);
+      } catch (error) {
+        if (abort.signal.aborted) return;
+        if (error instanceof ApiProblemError && error.status < 500 && error.status !== 429) {
+          forgetToken(token);
+          onRefused(
+            error.status === 401
+              ? "This token is not accepted. Check that it was copied whole, or ask for a new one."
+              : error.message,
+          );
+          return;
+        }
+        onAway("The API cannot be reached. Trying again every two seconds.");
+        timer = setTimeout(() => void ask(), 2000);
+      }
+    };
+    void ask();
+    return () => {
+      abort.abort();
+      clearTimeout(timer);
+    };
+  }, [client, token, onAnswer, onRefused, onAway]);
+}
+
 /**
  * Shows the pages to whoever has a token that the API accepts, and asks everybody else for one.
  * @param handedOver a token that the address brought; it is stored, which other tabs follow, once the API has
@@ -41,7 +93,7 @@ export function SessionProvider({
 }) {
   const queries = useQueryClient();
   const [token, setToken] = useState(() => handedOver ?? storedToken());
-  const [who, setWho] = useState<{ name: string; role: Role }>();
+  const [who, setWho] = useState<Who>();
   const [refusal, setRefusal] = useState<string>();
   const client = useMemo(() => (token === undefined ? undefined : clientFor(token)), [token]);
 
@@ -76,38 +128,11 @@ export function SessionProvider({
     [leave, queries],
   );
 
-  useEffect(() => {
-    if (!client || token === undefined) return;
-    const abort = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const ask = async (): Promise<void> => {
-      try {
-        const answer = await client.whoami({ signal: abort.signal });
-        storeToken(token);
-        reportReachable();
-        setRefusal(undefined);
-        setWho(answer);
-      } catch (error) {
-        if (abort.signal.aborted) return;
-        if (error instanceof ApiProblemError && error.status < 500 && error.status !== 429) {
-          forgetToken(token);
-          leave(
-            error.status === 401
-              ? "This token is not accepted. Check that it was copied whole, or ask for a new one."
-              : error.message,
-          );
-          return;
-        }
-        setRefusal("The API cannot be reached. Trying again every two seconds.");
-        timer = setTimeout(() => void ask(), 2000);
-      }
-    };
-    void ask();
-    return () => {
-      abort.abort();
-      clearTimeout(timer);
-    };
-  }, [client, token, leave]);
+  const onAnswer = useCallback((answer: Who) => {
+    setRefusal(undefined);
+    setWho(answer);
+  }, []);
+  useWhoami({ client, token, onAnswer, onRefused: leave, onAway: setRefusal });
 
   const session = useMemo(
     () => (client && who ? { client, name: who.name, role: who.role, signOut } : undefined),

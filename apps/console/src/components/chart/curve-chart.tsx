@@ -21,6 +21,77 @@ function powersOf(base: number, from: number, to: number, most: number): number[
   return ticks;
 }
 
+type Measure = "bandwidth" | "time";
+
+const valuesOf = (points: readonly CurvePoint[], measure: Measure): number[] =>
+  measure === "time"
+    ? points.flatMap(({ seconds, lowSeconds, highSeconds }) => [
+        seconds,
+        lowSeconds ?? seconds,
+        highSeconds ?? seconds,
+      ])
+    : points.map(({ bandwidth }) => bandwidth);
+
+/** The spread of each time, from its 10th to its 90th percentile. */
+const spreadsOf = (points: readonly CurvePoint[]) =>
+  Plot.ruleX(
+    points.filter((point) => point.lowSeconds !== undefined && point.highSeconds !== undefined),
+    { x: "bytes", y1: "lowSeconds", y2: "highSeconds", stroke: "curve", strokeOpacity: 0.4, strokeWidth: 3 },
+  );
+
+const tipOf = (points: readonly CurvePoint[], y: string) =>
+  Plot.tip(
+    points,
+    Plot.pointer({
+      x: "bytes",
+      y,
+      fill: "var(--surface)",
+      stroke: "var(--line)",
+      title: (point: CurvePoint) =>
+        `${point.curve}\n${formatBytes(point.bytes)}: ${formatSeconds(point.seconds)}, ${formatBandwidth(point.bandwidth)}`,
+    }),
+  );
+
+function curvePlot(points: readonly CurvePoint[], measure: Measure, width: number) {
+  const y = measure === "bandwidth" ? "bandwidth" : "seconds";
+  const bytes = points.map((point) => point.bytes);
+  const domain = logDomain(valuesOf(points, measure));
+  const curves = [...new Set(points.map(({ curve }) => curve))];
+  return Plot.plot({
+    width,
+    height: HEIGHT,
+    marginLeft: 72,
+    marginRight: 16,
+    marginBottom: 40,
+    style: { background: "transparent", fontSize: "11px" },
+    x: {
+      type: "log",
+      base: 2,
+      label: "Bytes of the whole tensor",
+      labelArrow: "none",
+      ticks: powersOf(4, Math.min(...bytes), Math.max(...bytes), width < 500 ? 5 : 12),
+      tickFormat: bytesTick,
+      grid: true,
+    },
+    y: {
+      type: "log",
+      label: measure === "bandwidth" ? "Bandwidth" : "Time",
+      labelArrow: "none",
+      domain,
+      ticks: logTicks(...domain, TICKS),
+      tickFormat: measure === "bandwidth" ? formatBandwidth : formatSeconds,
+      grid: true,
+    },
+    color: { type: "ordinal", domain: curves, range: curves.map((_, index) => seriesColour(index)) },
+    marks: [
+      ...(measure === "time" ? [spreadsOf(points)] : []),
+      Plot.line(points, { x: "bytes", y, stroke: "curve", strokeWidth: 1.75, className: "curve-line" }),
+      Plot.dot(points, { x: "bytes", y, fill: "curve", r: 2.5, className: "curve-dot" }),
+      tipOf(points, y),
+    ],
+  });
+}
+
 /** Measured curves on logarithmic axes: time or bandwidth over bytes. */
 export function CurveChart({
   points,
@@ -28,7 +99,7 @@ export function CurveChart({
   label,
 }: {
   points: readonly CurvePoint[];
-  measure: "bandwidth" | "time";
+  measure: Measure;
   label: string;
 }) {
   const [box, width] = useWidth();
@@ -36,76 +107,7 @@ export function CurveChart({
   useEffect(() => {
     const element = box.current;
     if (!element || width < 100 || points.length === 0) return;
-    const y = measure === "bandwidth" ? "bandwidth" : "seconds";
-    const format = measure === "bandwidth" ? formatBandwidth : formatSeconds;
-    const bytes = points.map((point) => point.bytes);
-    const domain = logDomain(
-      measure === "time"
-        ? points.flatMap(({ seconds, lowSeconds, highSeconds }) => [
-            seconds,
-            lowSeconds ?? seconds,
-            highSeconds ?? seconds,
-          ])
-        : points.map(({ bandwidth }) => bandwidth),
-    );
-    const curves = [...new Set(points.map(({ curve }) => curve))];
-    const chart = Plot.plot({
-      width,
-      height: HEIGHT,
-      marginLeft: 72,
-      marginRight: 16,
-      marginBottom: 40,
-      style: { background: "transparent", fontSize: "11px" },
-      x: {
-        type: "log",
-        base: 2,
-        label: "Bytes of the whole tensor",
-        labelArrow: "none",
-        ticks: powersOf(4, Math.min(...bytes), Math.max(...bytes), width < 500 ? 5 : 12),
-        tickFormat: bytesTick,
-        grid: true,
-      },
-      y: {
-        type: "log",
-        label: measure === "bandwidth" ? "Bandwidth" : "Time",
-        labelArrow: "none",
-        domain,
-        ticks: logTicks(...domain, TICKS),
-        tickFormat: format,
-        grid: true,
-      },
-      color: { type: "ordinal", domain: curves, range: curves.map((_, index) => seriesColour(index)) },
-      marks: [
-        ...(measure === "time"
-          ? [
-              Plot.ruleX(
-                points.filter((point) => point.lowSeconds !== undefined && point.highSeconds !== undefined),
-                {
-                  x: "bytes",
-                  y1: "lowSeconds",
-                  y2: "highSeconds",
-                  stroke: "curve",
-                  strokeOpacity: 0.4,
-                  strokeWidth: 3,
-                },
-              ),
-            ]
-          : []),
-        Plot.line(points, { x: "bytes", y, stroke: "curve", strokeWidth: 1.75, className: "curve-line" }),
-        Plot.dot(points, { x: "bytes", y, fill: "curve", r: 2.5, className: "curve-dot" }),
-        Plot.tip(
-          points,
-          Plot.pointer({
-            x: "bytes",
-            y,
-            fill: "var(--surface)",
-            stroke: "var(--line)",
-            title: (point: CurvePoint) =>
-              `${point.curve}\n${formatBytes(point.bytes)}: ${formatSeconds(point.seconds)}, ${formatBandwidth(point.bandwidth)}`,
-          }),
-        ),
-      ],
-    });
+    const chart = curvePlot(points, measure, width);
     // Its parts carry labels that only elements with a role may have; the whole is one image with a label.
     for (const part of chart.querySelectorAll("g[aria-label]")) part.removeAttribute("aria-label");
     for (const [index, path] of [...chart.querySelectorAll(".curve-line path")].entries()) {

@@ -34,6 +34,96 @@ function rangeOf(
   return [fromZero ? 0 : low - pad, high + pad];
 }
 
+/** What a chart is made with; its values come later. */
+interface Look {
+  readonly title: string;
+  readonly format: (value: number) => string;
+  readonly referenceLabel: string | undefined;
+  readonly referenceValue: number | undefined;
+  readonly fromZero: boolean;
+}
+
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
+
+function axesOf(element: Element): uPlot.Axis[] {
+  const axis = {
+    stroke: colour(element, "--mantine-color-dimmed"),
+    grid: { stroke: colour(element, "--line-faint"), width: 1 },
+    ticks: { show: false },
+    font: "11px system-ui, sans-serif",
+  };
+  return [
+    {
+      ...axis,
+      size: 28,
+      incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6],
+    },
+    { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => compact.format(tick)) },
+  ];
+}
+
+function seriesOf(element: Element, { title, format, referenceLabel }: Look): uPlot.Series[] {
+  const value = (_: uPlot, at: number | null): string => (at === null ? "–" : format(at));
+  return [
+    { label: "Step", value: (_, at: number | null) => (at === null ? "–" : formatInteger(at)) },
+    {
+      label: title,
+      stroke: colour(element, "--series-1"),
+      width: 1.75,
+      points: { show: (self) => (self.data[0]?.length ?? 0) < 40, size: 5 },
+      value,
+    },
+    ...(referenceLabel === undefined
+      ? []
+      : [
+          {
+            label: referenceLabel,
+            stroke: colour(element, "--series-2"),
+            width: 1.5,
+            dash: [6, 5],
+            points: { show: false },
+            value,
+          },
+        ]),
+  ];
+}
+
+/** A dashed line at each step where something happened. */
+function drawMarks(chart: uPlot, element: Element, steps: readonly number[]): void {
+  const { ctx, bbox } = chart;
+  ctx.save();
+  ctx.strokeStyle = colour(element, "--tone-warning");
+  ctx.setLineDash([2, 4]);
+  for (const step of steps) {
+    const x = Math.round(chart.valToPos(step, "x", true)) + 0.5;
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+/** Without a pointer the legend tells the last values. */
+function tellLast(chart: uPlot): void {
+  const count = chart.data[0]?.length ?? 0;
+  if (chart.legend.idx == null && count > 0) chart.setLegend({ idx: count - 1 }, false);
+}
+
+const plotOptions = (element: Element, look: Look, marks: () => readonly number[]): uPlot.Options => ({
+  width: Math.max(200, element.clientWidth),
+  height: HEIGHT,
+  cursor: { y: false, drag: { x: true, y: false } },
+  scales: {
+    x: { time: false },
+    y: { range: (_, minimum, maximum) => rangeOf(minimum, maximum, look.referenceValue, look.fromZero) },
+  },
+  axes: axesOf(element),
+  series: seriesOf(element, look),
+  hooks: { draw: [(chart) => drawMarks(chart, element, marks())], setLegend: [tellLast] },
+});
+
 /** A series that grows while one looks at it. */
 export function LiveChart({
   title,
@@ -63,89 +153,9 @@ export function LiveChart({
   useEffect(() => {
     const element = box.current;
     if (!element) return;
-    const axis = {
-      stroke: colour(element, "--mantine-color-dimmed"),
-      grid: { stroke: colour(element, "--line-faint"), width: 1 },
-      ticks: { show: false },
-      font: "11px system-ui, sans-serif",
-    };
-    const drawMarks = (chart: uPlot): void => {
-      const { ctx, bbox } = chart;
-      ctx.save();
-      ctx.strokeStyle = colour(element, "--tone-warning");
-      ctx.setLineDash([2, 4]);
-      for (const step of latest.current.marks) {
-        const x = Math.round(chart.valToPos(step, "x", true)) + 0.5;
-        if (x < bbox.left || x > bbox.left + bbox.width) continue;
-        ctx.beginPath();
-        ctx.moveTo(x, bbox.top);
-        ctx.lineTo(x, bbox.top + bbox.height);
-        ctx.stroke();
-      }
-      ctx.restore();
-    };
-    const chart = new uPlot(
-      {
-        width: Math.max(200, element.clientWidth),
-        height: HEIGHT,
-        cursor: { y: false, drag: { x: true, y: false } },
-        scales: {
-          x: { time: false },
-          y: { range: (_, minimum, maximum) => rangeOf(minimum, maximum, referenceValue, fromZero) },
-        },
-        axes: [
-          {
-            ...axis,
-            size: 28,
-            incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6],
-          },
-          {
-            ...axis,
-            size: 56,
-            values: (_, ticks) =>
-              ticks.map((tick) =>
-                new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 }).format(
-                  tick,
-                ),
-              ),
-          },
-        ],
-        series: [
-          { label: "Step", value: (_, value) => (value === null ? "–" : formatInteger(value)) },
-          {
-            label: title,
-            stroke: colour(element, "--series-1"),
-            width: 1.75,
-            points: { show: (self) => (self.data[0]?.length ?? 0) < 40, size: 5 },
-            value: (_, value) => (value === null ? "–" : format(value)),
-          },
-          ...(referenceLabel === undefined
-            ? []
-            : [
-                {
-                  label: referenceLabel,
-                  stroke: colour(element, "--series-2"),
-                  width: 1.5,
-                  dash: [6, 5],
-                  points: { show: false },
-                  value: (_: uPlot, value: number | null) => (value === null ? "–" : format(value)),
-                },
-              ]),
-        ],
-        hooks: {
-          draw: [drawMarks],
-          // Without a pointer the legend tells the last values.
-          setLegend: [
-            (self) => {
-              if (self.legend.idx == null && (self.data[0]?.length ?? 0) > 0)
-                self.setLegend({ idx: (self.data[0]?.length ?? 0) - 1 }, false);
-            },
-          ],
-        },
-      },
-      latest.current.data,
-      element,
-    );
+    const look = { title, format, referenceLabel, referenceValue, fromZero };
+    const options = plotOptions(element, look, () => latest.current.marks);
+    const chart = new uPlot(options, latest.current.data, element);
     plot.current = chart;
     const observer = new ResizeObserver(() => {
       if (element.clientWidth > 0 && element.clientWidth !== chart.width)

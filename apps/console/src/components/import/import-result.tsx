@@ -27,92 +27,114 @@ interface ImportedJob {
   readonly cluster?: { readonly nodes?: number; readonly gpusPerNode?: number };
 }
 
+type Imported = ImportAnswer["imported"];
+
+/** The model and the batch that were read. */
+function ReadFacts({ model, job }: { model: Imported["model"]; job: ImportedJob }) {
+  const { nodes = 1, gpusPerNode = 1 } = job.cluster ?? {};
+  return (
+    <Facts
+      items={[
+        {
+          name: "Ranks",
+          value: formatInteger(nodes * gpusPerNode),
+          note: `${formatInteger(nodes)} × ${formatInteger(gpusPerNode)}`,
+        },
+        { name: "Layers", value: formatInteger(model.layers) },
+        { name: "Hidden size", value: formatInteger(model.hiddenSize) },
+        {
+          name: "Heads",
+          value: formatInteger(model.heads),
+          ...(model.kvHeads === model.heads
+            ? {}
+            : { note: `${formatInteger(model.kvHeads)} of keys and values` }),
+        },
+        {
+          name: "Sequence",
+          value: job.sequenceLengthTokens === undefined ? "–" : formatTokens(job.sequenceLengthTokens),
+          note: "tokens",
+        },
+        {
+          name: "Batch",
+          value: job.globalBatchTokens === undefined ? "–" : formatCount(job.globalBatchTokens),
+          note: "tokens a step",
+        },
+        { name: "Precision", value: job.precision ?? "–" },
+      ]}
+    />
+  );
+}
+
+function Warnings({ framework, warnings }: Pick<Imported, "framework" | "warnings">) {
+  if (warnings.length === 0) return null;
+  return (
+    <Alert color="yellow" title={`${FRAMEWORK_WORDS[framework]} does not take it as it is`}>
+      <ul className="plain-list">
+        {warnings.map(({ field, value, message, remedy }) => (
+          <li key={field}>
+            <Code>{field}</Code> <Code>{shown(value)}</Code> <WithOptions>{message}</WithOptions>.{" "}
+            {sentence(remedy.charAt(0).toUpperCase() + remedy.slice(1))}
+          </li>
+        ))}
+      </ul>
+    </Alert>
+  );
+}
+
+function TakenAs({ takenAs }: Pick<Imported, "takenAs">) {
+  if (takenAs.length === 0) return null;
+  return (
+    <div>
+      <Text size="sm" fw={600}>
+        Taken as something near
+      </Text>
+      <ul className="plain-list">
+        {takenAs.map(({ option, value, as }) => (
+          <li key={option}>
+            <Code>{option}</Code>
+            {value !== undefined && value !== null && (
+              <>
+                {" "}
+                <Code>{shown(value)}</Code>
+              </>
+            )}{" "}
+            is taken as {sentence(as)}
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function Ignored({ ignored }: Pick<Imported, "ignored">) {
+  if (ignored.length === 0) return null;
+  return (
+    <details className="as-table">
+      <summary>
+        {ignored.length === 1 ? "1 option has" : `${ignored.length} options have`} no effect on time or memory
+      </summary>
+      <p className="ignored-options">
+        {ignored.map((option) => (
+          <Code key={option}>{option}</Code>
+        ))}
+      </p>
+    </details>
+  );
+}
+
 /** What was read, in our words. */
-function WhatItSays({ answer: { imported, job: document } }: { answer: ImportAnswer }) {
-  const { model, plan, takenAs, ignored, version, warnings, launch, launchOrigin } = imported;
-  const job = document as ImportedJob;
-  const ranks = (job.cluster?.nodes ?? 1) * (job.cluster?.gpusPerNode ?? 1);
+function WhatItSays({ answer: { imported, job } }: { answer: ImportAnswer }) {
+  const { model, plan, version, launch, launchOrigin } = imported;
   return (
     <div className="answer">
       <div className="chosen-plan">
         <PlanText plan={plan} />
       </div>
       <Text size="sm">{sentence(`Read ${launchWords(launch, launchOrigin)}`)}</Text>
-      <Facts
-        items={[
-          {
-            name: "Ranks",
-            value: formatInteger(ranks),
-            note: `${formatInteger(job.cluster?.nodes ?? 1)} × ${formatInteger(job.cluster?.gpusPerNode ?? 1)}`,
-          },
-          { name: "Layers", value: formatInteger(model.layers) },
-          { name: "Hidden size", value: formatInteger(model.hiddenSize) },
-          {
-            name: "Heads",
-            value: formatInteger(model.heads),
-            ...(model.kvHeads === model.heads
-              ? {}
-              : { note: `${formatInteger(model.kvHeads)} of keys and values` }),
-          },
-          {
-            name: "Sequence",
-            value: job.sequenceLengthTokens === undefined ? "–" : formatTokens(job.sequenceLengthTokens),
-            note: "tokens",
-          },
-          {
-            name: "Batch",
-            value: job.globalBatchTokens === undefined ? "–" : formatCount(job.globalBatchTokens),
-            note: "tokens a step",
-          },
-          { name: "Precision", value: job.precision ?? "–" },
-        ]}
-      />
-      {warnings.length > 0 && (
-        <Alert color="yellow" title={`${FRAMEWORK_WORDS[imported.framework]} does not take it as it is`}>
-          <ul className="plain-list">
-            {warnings.map(({ field, value, message, remedy }) => (
-              <li key={field}>
-                <Code>{field}</Code> <Code>{shown(value)}</Code> <WithOptions>{message}</WithOptions>.{" "}
-                {sentence(remedy.charAt(0).toUpperCase() + remedy.slice(1))}
-              </li>
-            ))}
-          </ul>
-        </Alert>
-      )}
-      {takenAs.length > 0 && (
-        <div>
-          <Text size="sm" fw={600}>
-            Taken as something near
-          </Text>
-          <ul className="plain-list">
-            {takenAs.map(({ option, value, as }) => (
-              <li key={option}>
-                <Code>{option}</Code>
-                {value !== undefined && value !== null && (
-                  <>
-                    {" "}
-                    <Code>{shown(value)}</Code>
-                  </>
-                )}{" "}
-                is taken as {sentence(as)}
-              </li>
-            ))}
-          </ul>
-        </div>
-      )}
-      {ignored.length > 0 && (
-        <details className="as-table">
-          <summary>
-            {ignored.length === 1 ? "1 option has" : `${ignored.length} options have`} no effect on time or
-            memory
-          </summary>
-          <p className="ignored-options">
-            {ignored.map((option) => (
-              <Code key={option}>{option}</Code>
-            ))}
-          </p>
-        </details>
-      )}
+      <ReadFacts model={model} job={job as ImportedJob} />
+      <Warnings framework={imported.framework} warnings={imported.warnings} />
+      <TakenAs takenAs={imported.takenAs} />
+      <Ignored ignored={imported.ignored} />
       <Text size="sm" c="dimmed">
         Its options were read as those of {version}.
       </Text>

@@ -1,4 +1,4 @@
-import { formatRuns } from "@internevo/domain";
+import { formatRuns, type Measurement } from "@internevo/domain";
 import { Text } from "@mantine/core";
 import type { PlanRow } from "../../data/plan-rows.ts";
 import {
@@ -61,75 +61,96 @@ function Breakdown({
   );
 }
 
+/** What a plan does, in sentences. */
+function PlanWords({ candidate: { plan, placement, tied } }: Pick<PlanRow, "candidate">) {
+  const nodes = Object.entries(placement.nodesPerGroup);
+  return (
+    <>
+      {explainPlan(plan).map((sentence) => (
+        <Text key={sentence} size="sm">
+          {sentence}
+        </Text>
+      ))}
+      <Text size="sm" mt={6}>
+        Ranks are ordered{" "}
+        {placement.rankOrder.map(fieldWords).join(", then ").toLowerCase() || "as they come"}
+        {nodes.length > 0 &&
+          `. Nodes that each group spans: ${nodes.map(([name, count]) => `${fieldWords(name).toLowerCase()} ${formatInteger(count)}`).join(", ")}`}
+        .
+      </Text>
+      {tied !== undefined && (
+        <Text size="sm" mt={6}>
+          {tied === 1 ? "One further plan" : `${tied} further plans`} with the same ranks, shards and batches{" "}
+          {tied === 1 ? "takes" : "take"} exactly as long.
+        </Text>
+      )}
+    </>
+  );
+}
+
+function PlanFacts({
+  predicted,
+  measured,
+}: {
+  predicted: PlanRow["candidate"]["predicted"];
+  measured: Measurement | undefined;
+}) {
+  return (
+    <Facts
+      items={[
+        ...(predicted.stepTimeRangeSeconds
+          ? [
+              {
+                name: "Predicted step time",
+                value: formatSeconds(predicted.stepTimeSeconds),
+                note: `${formatSecondsRange(predicted.stepTimeRangeSeconds)} by the profile's spread`,
+              },
+            ]
+          : []),
+        { name: UTILISATION_WORDS.mfu, value: formatPercent(predicted.mfu) },
+        { name: UTILISATION_WORDS.mfuFullAttention, value: formatPercent(predicted.mfuFullAttention) },
+        { name: UTILISATION_WORDS.hfu, value: formatPercent(predicted.hfu) },
+        {
+          name: UTILISATION_WORDS.speedOfLight,
+          value: formatPercent(predicted.speedOfLight),
+          note: "time of its kernels at the profiled peak, over the step time",
+        },
+        ...(measured
+          ? [
+              {
+                name: "Measured steps",
+                value: measured.steps,
+                note: `p10 ${formatSeconds(measured.stepTimeSecondsP10)}, p90 ${formatSeconds(measured.stepTimeSecondsP90)}${formatRuns(measured)}`,
+              },
+              { name: "Measured communication", value: formatSeconds(measured.communicationSeconds) },
+              { name: "Resident peak", value: formatBytes(measured.residentPeakBytes) },
+              {
+                name: "Measured rate",
+                value: `${formatRate(measured.tokensPerGpuPerSecond)} tokens/s`,
+                note: "a rank",
+              },
+            ]
+          : []),
+      ]}
+    />
+  );
+}
+
 /** Everything that is known of one plan. */
 export function PlanDetails({ row }: { row: PlanRow }) {
-  const { plan, predicted, placement } = row.candidate;
+  const { predicted } = row.candidate;
   const measured = row.trial?.measured ?? undefined;
   const lines = linesBySize([predicted.memory, measured?.memory ?? {}]);
-  const nodes = Object.entries(placement.nodesPerGroup);
   return (
     <div className="plan-details">
       <div>
-        {explainPlan(plan).map((sentence) => (
-          <Text key={sentence} size="sm">
-            {sentence}
-          </Text>
-        ))}
-        <Text size="sm" mt={6}>
-          Ranks are ordered{" "}
-          {placement.rankOrder.map(fieldWords).join(", then ").toLowerCase() || "as they come"}
-          {nodes.length > 0 &&
-            `. Nodes that each group spans: ${nodes.map(([name, count]) => `${fieldWords(name).toLowerCase()} ${formatInteger(count)}`).join(", ")}`}
-          .
-        </Text>
-        {row.candidate.tied !== undefined && (
-          <Text size="sm" mt={6}>
-            {row.candidate.tied === 1 ? "One further plan" : `${row.candidate.tied} further plans`} with the
-            same ranks, shards and batches {row.candidate.tied === 1 ? "takes" : "take"} exactly as long.
-          </Text>
-        )}
+        <PlanWords candidate={row.candidate} />
         {row.trial?.failure && (
           <Text size="sm" mt={6} className="text-bad">
             {FAILURE_WORDS[row.trial.failure.code]}: {row.trial.failure.message}
           </Text>
         )}
-        <Facts
-          items={[
-            ...(predicted.stepTimeRangeSeconds
-              ? [
-                  {
-                    name: "Predicted step time",
-                    value: formatSeconds(predicted.stepTimeSeconds),
-                    note: `${formatSecondsRange(predicted.stepTimeRangeSeconds)} by the profile's spread`,
-                  },
-                ]
-              : []),
-            { name: UTILISATION_WORDS.mfu, value: formatPercent(predicted.mfu) },
-            { name: UTILISATION_WORDS.mfuFullAttention, value: formatPercent(predicted.mfuFullAttention) },
-            { name: UTILISATION_WORDS.hfu, value: formatPercent(predicted.hfu) },
-            {
-              name: UTILISATION_WORDS.speedOfLight,
-              value: formatPercent(predicted.speedOfLight),
-              note: "time of its kernels at the profiled peak, over the step time",
-            },
-            ...(measured
-              ? [
-                  {
-                    name: "Measured steps",
-                    value: measured.steps,
-                    note: `p10 ${formatSeconds(measured.stepTimeSecondsP10)}, p90 ${formatSeconds(measured.stepTimeSecondsP90)}${formatRuns(measured)}`,
-                  },
-                  { name: "Measured communication", value: formatSeconds(measured.communicationSeconds) },
-                  { name: "Resident peak", value: formatBytes(measured.residentPeakBytes) },
-                  {
-                    name: "Measured rate",
-                    value: `${formatRate(measured.tokensPerGpuPerSecond)} tokens/s`,
-                    note: "a rank",
-                  },
-                ]
-              : []),
-          ]}
-        />
+        <PlanFacts predicted={predicted} measured={measured} />
       </div>
       <Breakdown
         title="Time of a step"

@@ -9,7 +9,7 @@ import {
   tableFeatures,
   useTable,
 } from "@tanstack/react-table";
-import { Fragment, useMemo, useState, type ReactNode } from "react";
+import { useMemo, useState, type ReactNode } from "react";
 import {
   compare,
   measuredStepSeconds,
@@ -162,6 +162,57 @@ function PlannedTime({ row, isTied }: { row: PlanRow; isTied: boolean }) {
   );
 }
 
+const timeColumns = (tied: ReadonlySet<string>) => [
+  helper.accessor(plannedStepSeconds, {
+    id: "plannedTime",
+    cell: ({ row }) => <PlannedTime row={row.original} isTied={tied.has(row.original.key)} />,
+  }),
+  helper.accessor(measuredStepSeconds, {
+    id: "measuredTime",
+    sortUndefined: "last",
+    cell: ({ row }) => figure(measuredStepSeconds(row.original), formatSeconds),
+  }),
+  helper.accessor(({ place }) => place, {
+    id: "place",
+    sortUndefined: "last",
+    cell: ({ row }) => figure(row.original.place, String),
+  }),
+  helper.accessor((row) => compare(row).timeError, {
+    id: "timeError",
+    sortUndefined: "last",
+    cell: ({ row }) => figure(compare(row.original).timeError, formatSignedPercent),
+  }),
+];
+
+const RATE_COLUMNS = [
+  helper.accessor(({ candidate }) => candidate.predicted.tokensPerGpuPerSecond, {
+    id: "plannedRate",
+    cell: ({ row }) => formatRate(row.original.candidate.predicted.tokensPerGpuPerSecond),
+  }),
+  helper.accessor(({ trial }) => trial?.measured?.tokensPerGpuPerSecond, {
+    id: "measuredRate",
+    sortUndefined: "last",
+    cell: ({ row }) => figure(row.original.trial?.measured?.tokensPerGpuPerSecond, formatRate),
+  }),
+];
+
+const MEMORY_COLUMNS = [
+  helper.accessor(({ candidate }) => candidate.predicted.peakMemoryBytes, {
+    id: "plannedMemory",
+    cell: ({ row }) => formatBytes(row.original.candidate.predicted.peakMemoryBytes),
+  }),
+  helper.accessor(({ trial }) => trial?.measured?.peakMemoryBytes, {
+    id: "measuredMemory",
+    sortUndefined: "last",
+    cell: ({ row }) => figure(row.original.trial?.measured?.peakMemoryBytes, formatBytes),
+  }),
+  helper.accessor((row) => compare(row).memoryError, {
+    id: "memoryError",
+    sortUndefined: "last",
+    cell: ({ row }) => figure(compare(row.original).memoryError, formatSignedPercent),
+  }),
+];
+
 function columnsOf(
   withMeasured: boolean,
   withReasons: boolean,
@@ -177,54 +228,7 @@ function columnsOf(
       cell: ({ row }) => dimensionValue(row.original.candidate.plan, key),
     }),
   );
-  const time = [
-    helper.accessor(plannedStepSeconds, {
-      id: "plannedTime",
-      cell: ({ row }) => <PlannedTime row={row.original} isTied={tied.has(row.original.key)} />,
-    }),
-    helper.accessor(measuredStepSeconds, {
-      id: "measuredTime",
-      sortUndefined: "last",
-      cell: ({ row }) => figure(measuredStepSeconds(row.original), formatSeconds),
-    }),
-    helper.accessor(({ place }) => place, {
-      id: "place",
-      sortUndefined: "last",
-      cell: ({ row }) => figure(row.original.place, String),
-    }),
-    helper.accessor((row) => compare(row).timeError, {
-      id: "timeError",
-      sortUndefined: "last",
-      cell: ({ row }) => figure(compare(row.original).timeError, formatSignedPercent),
-    }),
-  ];
-  const rate = [
-    helper.accessor(({ candidate }) => candidate.predicted.tokensPerGpuPerSecond, {
-      id: "plannedRate",
-      cell: ({ row }) => formatRate(row.original.candidate.predicted.tokensPerGpuPerSecond),
-    }),
-    helper.accessor(({ trial }) => trial?.measured?.tokensPerGpuPerSecond, {
-      id: "measuredRate",
-      sortUndefined: "last",
-      cell: ({ row }) => figure(row.original.trial?.measured?.tokensPerGpuPerSecond, formatRate),
-    }),
-  ];
-  const memory = [
-    helper.accessor(({ candidate }) => candidate.predicted.peakMemoryBytes, {
-      id: "plannedMemory",
-      cell: ({ row }) => formatBytes(row.original.candidate.predicted.peakMemoryBytes),
-    }),
-    helper.accessor(({ trial }) => trial?.measured?.peakMemoryBytes, {
-      id: "measuredMemory",
-      sortUndefined: "last",
-      cell: ({ row }) => figure(row.original.trial?.measured?.peakMemoryBytes, formatBytes),
-    }),
-    helper.accessor((row) => compare(row).memoryError, {
-      id: "memoryError",
-      sortUndefined: "last",
-      cell: ({ row }) => figure(compare(row.original).memoryError, formatSignedPercent),
-    }),
-  ];
+  const time = timeColumns(tied);
   // The reason has room beside the state where nothing was measured.
   const state = helper.display({
     id: "state",
@@ -250,15 +254,15 @@ function columnsOf(
       ...dimensions,
       ...overlap,
       ...kept(time),
-      ...kept(rate),
-      ...kept(memory),
+      ...kept(RATE_COLUMNS),
+      ...kept(MEMORY_COLUMNS),
       state,
     ]),
     spans: {
       dimensions: dimensions.length + overlap.length,
       time: kept(time).length,
-      rate: kept(rate).length,
-      memory: kept(memory).length,
+      rate: kept(RATE_COLUMNS).length,
+      memory: kept(MEMORY_COLUMNS).length,
     },
   };
 }
@@ -294,6 +298,155 @@ function sharedReason(rows: readonly PlanRow[]): string | undefined {
     : undefined;
 }
 
+type Looks = Readonly<Record<string, ColumnLook>>;
+type PlanTableModel = ReturnType<typeof useTable<typeof features, PlanRow>>;
+type PlanHeader = ReturnType<PlanTableModel["getHeaderGroups"]>[number]["headers"][number];
+type PlanModelRow = ReturnType<PlanTableModel["getRowModel"]>["rows"][number];
+
+/** What the columns below one head are about. */
+function GroupHead({ spans }: { spans: ReturnType<typeof columnsOf>["spans"] }) {
+  return (
+    <tr role="row" className="group-head">
+      <td role="cell" />
+      <th role="columnheader" scope="colgroup" colSpan={spans.dimensions}>
+        Plan
+      </th>
+      <th role="columnheader" scope="colgroup" colSpan={spans.time} className="group-start">
+        Step time
+      </th>
+      <th role="columnheader" scope="colgroup" colSpan={spans.rate} className="group-start">
+        Tokens/s a rank
+      </th>
+      <th role="columnheader" scope="colgroup" colSpan={spans.memory} className="group-start">
+        Peak memory
+      </th>
+      <td role="cell" className="group-start" />
+    </tr>
+  );
+}
+
+const SORT_WORDS = { asc: "ascending", desc: "descending" } as const;
+const SORT_MARKS = { asc: "▲", desc: "▼" } as const;
+
+function HeadCell({ header, look }: { header: PlanHeader; look: ColumnLook | undefined }) {
+  const sorted = header.column.getIsSorted();
+  const name = NAMES[header.column.id] ?? <FlexRender header={header} />;
+  return (
+    <th
+      role="columnheader"
+      scope="col"
+      className={look?.className}
+      aria-sort={sorted ? SORT_WORDS[sorted] : undefined}
+    >
+      {header.column.getCanSort() ? (
+        <Tooltip
+          label={look?.hint ?? look?.label ?? ""}
+          multiline
+          maw={280}
+          withArrow
+          events={{ hover: true, focus: true, touch: false }}
+        >
+          <button
+            type="button"
+            className="sort-button"
+            aria-label={
+              look?.label.length === 1 || look?.className === "dimension"
+                ? `${look.label}, ${look.hint ?? ""}`
+                : look?.label
+            }
+            onClick={header.column.getToggleSortingHandler()}
+          >
+            {name}
+            <span aria-hidden="true" className="sort-mark">
+              {sorted ? SORT_MARKS[sorted] : ""}
+            </span>
+          </button>
+        </Tooltip>
+      ) : (
+        name
+      )}
+    </th>
+  );
+}
+
+function RankToggle({ rank, expanded, onToggle }: { rank: number; expanded: boolean; onToggle: () => void }) {
+  return (
+    <button
+      type="button"
+      className="row-toggle"
+      aria-expanded={expanded}
+      aria-label={`Rank ${rank}, ${expanded ? "hide" : "show"} details`}
+      onClick={onToggle}
+    >
+      <span className="chevron" aria-hidden="true">
+        {expanded ? "▾" : "▸"}
+      </span>
+      {rank}
+    </button>
+  );
+}
+
+/** A plan's row, its note, and its details when it is open. */
+function PlanRows({
+  row,
+  looks,
+  columns,
+  hasNote,
+  expanded,
+  onToggle,
+}: {
+  row: PlanModelRow;
+  looks: Looks;
+  columns: number;
+  hasNote: boolean;
+  expanded: boolean;
+  onToggle: () => void;
+}) {
+  const { key, rank, candidate, chosen, trial } = row.original;
+  const quiet = !candidate.runnable && !trial;
+  return (
+    <>
+      <Row
+        name={key}
+        className={`${chosen ? "row-chosen" : ""} ${quiet ? "row-quiet" : ""} ${hasNote || expanded ? "row-continued" : ""}`}
+      >
+        {row.getAllCells().map((cell) => {
+          const look = looks[cell.column.id];
+          return (
+            <td
+              key={cell.id}
+              role="cell"
+              data-column={cell.column.id}
+              data-label={look?.label}
+              className={look?.className}
+            >
+              {cell.column.id === "rank" ? (
+                <RankToggle rank={rank} expanded={expanded} onToggle={onToggle} />
+              ) : (
+                <FlexRender cell={cell} />
+              )}
+            </td>
+          );
+        })}
+      </Row>
+      {hasNote && (
+        <tr role="row" className={`note-row ${expanded ? "row-continued" : ""}`}>
+          <td role="cell" colSpan={columns} className={trial?.failure ? "text-bad" : "text-quiet"}>
+            <Note row={row.original} />
+          </td>
+        </tr>
+      )}
+      {expanded && (
+        <tr role="row" className="details-row">
+          <td role="cell" colSpan={columns}>
+            <PlanDetails row={row.original} />
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
 /** The plans, predicted beside measured; a row opens to everything that is known of it. */
 export function PlanTable({
   rows,
@@ -307,7 +460,7 @@ export function PlanTable({
   const withOverlap = rows.some(({ candidate }) => overlapWords(candidate.plan) !== OVERLAP_WORDS.none);
   const dimensions = useMemo(() => dimensionsOf(rows.map(({ candidate }) => candidate.plan)), [rows]);
   const looks = useMemo(
-    (): Readonly<Record<string, ColumnLook>> => ({
+    (): Looks => ({
       ...LOOKS,
       ...Object.fromEntries(dimensions.map((dimension) => [dimension.key, lookOfDimension(dimension)])),
     }),
@@ -345,131 +498,25 @@ export function PlanTable({
       )}
       <Table label={label} narrow="cards" className="plan-table">
         <Head>
-          <tr role="row" className="group-head">
-            <td role="cell" />
-            <th role="columnheader" scope="colgroup" colSpan={spans.dimensions}>
-              Plan
-            </th>
-            <th role="columnheader" scope="colgroup" colSpan={spans.time} className="group-start">
-              Step time
-            </th>
-            <th role="columnheader" scope="colgroup" colSpan={spans.rate} className="group-start">
-              Tokens/s a rank
-            </th>
-            <th role="columnheader" scope="colgroup" colSpan={spans.memory} className="group-start">
-              Peak memory
-            </th>
-            <td role="cell" className="group-start" />
-          </tr>
+          <GroupHead spans={spans} />
           <Row>
-            {leaf.map((header) => {
-              const look = looks[header.column.id];
-              const sorted = header.column.getIsSorted();
-              const name = NAMES[header.column.id] ?? <FlexRender header={header} />;
-              return (
-                <th
-                  key={header.id}
-                  role="columnheader"
-                  scope="col"
-                  className={look?.className}
-                  aria-sort={sorted === "asc" ? "ascending" : sorted === "desc" ? "descending" : undefined}
-                >
-                  {header.column.getCanSort() ? (
-                    <Tooltip
-                      label={look?.hint ?? look?.label ?? ""}
-                      multiline
-                      maw={280}
-                      withArrow
-                      events={{ hover: true, focus: true, touch: false }}
-                    >
-                      <button
-                        type="button"
-                        className="sort-button"
-                        aria-label={
-                          look?.label.length === 1 || look?.className === "dimension"
-                            ? `${look.label}, ${look.hint ?? ""}`
-                            : look?.label
-                        }
-                        onClick={header.column.getToggleSortingHandler()}
-                      >
-                        {name}
-                        <span aria-hidden="true" className="sort-mark">
-                          {sorted === "asc" ? "▲" : sorted === "desc" ? "▼" : ""}
-                        </span>
-                      </button>
-                    </Tooltip>
-                  ) : (
-                    name
-                  )}
-                </th>
-              );
-            })}
+            {leaf.map((header) => (
+              <HeadCell key={header.id} header={header} look={looks[header.column.id]} />
+            ))}
           </Row>
         </Head>
         <Body>
-          {table.getRowModel().rows.map((row) => {
-            const { key, rank, candidate, chosen, trial } = row.original;
-            const expanded = open.has(key);
-            const quiet = !candidate.runnable && !trial;
-            return (
-              <Fragment key={key}>
-                <Row
-                  name={key}
-                  className={`${chosen ? "row-chosen" : ""} ${quiet ? "row-quiet" : ""} ${hasNote(row.original, withMeasured) || expanded ? "row-continued" : ""}`}
-                >
-                  {row.getAllCells().map((cell) => {
-                    const look = looks[cell.column.id];
-                    const content =
-                      cell.column.id === "rank" ? (
-                        <button
-                          type="button"
-                          className="row-toggle"
-                          aria-expanded={expanded}
-                          aria-label={`Rank ${rank}, ${expanded ? "hide" : "show"} details`}
-                          onClick={() => toggle(key)}
-                        >
-                          <span className="chevron" aria-hidden="true">
-                            {expanded ? "▾" : "▸"}
-                          </span>
-                          {rank}
-                        </button>
-                      ) : (
-                        <FlexRender cell={cell} />
-                      );
-                    return (
-                      <td
-                        key={cell.id}
-                        role="cell"
-                        data-column={cell.column.id}
-                        data-label={look?.label}
-                        className={look?.className}
-                      >
-                        {content}
-                      </td>
-                    );
-                  })}
-                </Row>
-                {hasNote(row.original, withMeasured) && (
-                  <tr role="row" className={`note-row ${expanded ? "row-continued" : ""}`}>
-                    <td
-                      role="cell"
-                      colSpan={leaf.length}
-                      className={trial?.failure ? "text-bad" : "text-quiet"}
-                    >
-                      <Note row={row.original} />
-                    </td>
-                  </tr>
-                )}
-                {expanded && (
-                  <tr role="row" className="details-row">
-                    <td role="cell" colSpan={leaf.length}>
-                      <PlanDetails row={row.original} />
-                    </td>
-                  </tr>
-                )}
-              </Fragment>
-            );
-          })}
+          {table.getRowModel().rows.map((row) => (
+            <PlanRows
+              key={row.original.key}
+              row={row}
+              looks={looks}
+              columns={leaf.length}
+              hasNote={hasNote(row.original, withMeasured)}
+              expanded={open.has(row.original.key)}
+              onToggle={() => toggle(row.original.key)}
+            />
+          ))}
         </Body>
       </Table>
       {rows.some(({ candidate }) => candidate.predicted.stepTimeRangeSeconds) && (

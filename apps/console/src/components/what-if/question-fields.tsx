@@ -74,68 +74,80 @@ interface FieldsProps {
   readonly fault: ReturnType<typeof faultOf>;
 }
 
+type PartProps = Pick<FieldsProps, "asked" | "onChange"> & {
+  readonly errorOf: (field: keyof Asked) => string | undefined;
+};
+
 export function QuestionFields({ kind, asked, onChange, fault, whyValues }: FieldsProps) {
   const errorOf = (field: keyof Asked): string | undefined =>
     fault?.field === field ? fault.message : undefined;
-  if (kind === "sweep") {
-    return (
-      <>
-        <div className="fields">
-          <NativeSelect
-            label="Axis"
-            description={`What is varied: ${AXIS_WORDS[ASKED_FIRST.axis].name.toLowerCase()} unless you choose`}
-            value={asked.axis}
-            data={SWEPT_AXES.map((value) => ({ value, label: AXIS_WORDS[value].name }))}
-            onChange={(event) => {
-              const axis = event.currentTarget.value as SweptAxis;
-              onChange({ axis, values: null });
-            }}
-          />
-          <TextInput
-            label="Values"
-            description={`${AXIS_WORDS[asked.axis].about}; a..b doubles from a to b`}
-            value={asked.values}
-            onChange={(event) => onChange({ values: event.currentTarget.value })}
-            error={errorOf("values")}
-            className="grow"
-            spellCheck={false}
-            autoComplete="off"
-          />
-        </div>
-        {whyValues !== undefined && (
-          <Text size="sm" c="dimmed">
-            {whyValues}
-          </Text>
-        )}
-      </>
-    );
-  }
-  if (kind === "largest") {
-    return (
+  const part = { asked, onChange, errorOf };
+  if (kind === "sweep") return <SweepFields {...part} whyValues={whyValues} />;
+  if (kind === "largest") return <LargestFields {...part} />;
+  return kind === "pareto" ? null : <ClusterFields {...part} />;
+}
+
+function SweepFields({ asked, onChange, errorOf, whyValues }: PartProps & Pick<FieldsProps, "whyValues">) {
+  return (
+    <>
       <div className="fields">
-        <NumberInput
-          label="Multiple of"
-          description="Tokens"
-          min={1}
-          allowDecimal={false}
-          thousandSeparator=","
-          value={asked.unitTokens}
-          onChange={(unitTokens) => onChange({ unitTokens })}
-          error={errorOf("unitTokens")}
+        <NativeSelect
+          label="Axis"
+          description={`What is varied: ${AXIS_WORDS[ASKED_FIRST.axis].name.toLowerCase()} unless you choose`}
+          value={asked.axis}
+          data={SWEPT_AXES.map((value) => ({ value, label: AXIS_WORDS[value].name }))}
+          onChange={(event) => {
+            const axis = event.currentTarget.value as SweptAxis;
+            onChange({ axis, values: null });
+          }}
         />
-        <NumberInput
-          label="Sequences"
-          description="Of a step"
-          min={1}
-          allowDecimal={false}
-          value={asked.sequences}
-          onChange={(sequences) => onChange({ sequences })}
-          error={errorOf("sequences")}
+        <TextInput
+          label="Values"
+          description={`${AXIS_WORDS[asked.axis].about}; a..b doubles from a to b`}
+          value={asked.values}
+          onChange={(event) => onChange({ values: event.currentTarget.value })}
+          error={errorOf("values")}
+          className="grow"
+          spellCheck={false}
+          autoComplete="off"
         />
       </div>
-    );
-  }
-  if (kind === "pareto") return null;
+      {whyValues !== undefined && (
+        <Text size="sm" c="dimmed">
+          {whyValues}
+        </Text>
+      )}
+    </>
+  );
+}
+
+function LargestFields({ asked, onChange, errorOf }: PartProps) {
+  return (
+    <div className="fields">
+      <NumberInput
+        label="Multiple of"
+        description="Tokens"
+        min={1}
+        allowDecimal={false}
+        thousandSeparator=","
+        value={asked.unitTokens}
+        onChange={(unitTokens) => onChange({ unitTokens })}
+        error={errorOf("unitTokens")}
+      />
+      <NumberInput
+        label="Sequences"
+        description="Of a step"
+        min={1}
+        allowDecimal={false}
+        value={asked.sequences}
+        onChange={(sequences) => onChange({ sequences })}
+        error={errorOf("sequences")}
+      />
+    </div>
+  );
+}
+
+function ClusterFields({ asked, onChange, errorOf }: PartProps) {
   return (
     <div className="fields">
       <TextInput

@@ -127,18 +127,64 @@ function StepTime({ best }: { best: Candidate }) {
   );
 }
 
-function Sweep({
-  outcome,
-  room,
-  name,
-}: {
-  outcome: Extract<Outcome, { kind: "sweep" }>;
-  room: Room | undefined;
-  name: string;
-}) {
-  const { axis, rows } = outcome.answer;
-  const format = useMemo(() => ofAxis(axis), [axis]);
-  const points = useMemo(() => {
+type SweepAnswer = Extract<Outcome, { kind: "sweep" }>["answer"];
+
+function SweepTable({
+  axis,
+  rows,
+  format,
+}: Pick<SweepAnswer, "axis" | "rows"> & { format: (value: number) => string }) {
+  return (
+    <Table label="The best plan at each value" narrow="cards">
+      <Head>
+        <Row>
+          <Column numeric>{AXIS_WORDS[axis].name}</Column>
+          <Column numeric>Tokens/s</Column>
+          <Column numeric>Tokens/s a GPU</Column>
+          <Column numeric>Step time</Column>
+          <Column numeric>{UTILISATION_WORDS.mfu}</Column>
+          <Column numeric>Peak memory</Column>
+          <Column>Best plan</Column>
+        </Row>
+      </Head>
+      <Body>
+        {rows.map(({ value, best, tokensPerSecond, reason }) => (
+          <Row key={value} name={String(value)}>
+            <th role="rowheader" scope="row" className="numeric card-title">
+              {format(value)}
+            </th>
+            <Cell label="Tokens/s" numeric>
+              {best && formatRate(tokensPerSecond)}
+            </Cell>
+            <Cell label="Tokens/s a GPU" numeric>
+              {best && formatRate(best.predicted.tokensPerGpuPerSecond)}
+            </Cell>
+            <Cell label="Step time" numeric>
+              {best && <StepTime best={best} />}
+            </Cell>
+            <Cell label={UTILISATION_WORDS.mfu} numeric>
+              {best && formatPercent(best.predicted.mfu)}
+            </Cell>
+            <Cell label="Peak memory" numeric>
+              {best && formatBytes(best.predicted.peakMemoryBytes)}
+            </Cell>
+            <Cell className="plan-cell">
+              {best ? (
+                <PlanText plan={best.plan} />
+              ) : (
+                <span className="text-quiet">None: {sentence(reason ?? "no plan is feasible")}</span>
+              )}
+            </Cell>
+          </Row>
+        ))}
+      </Body>
+    </Table>
+  );
+}
+
+/** The best plans of a sweep as points of two charts. */
+function useSweepPoints(rows: SweepAnswer["rows"], format: (value: number) => string) {
+  return useMemo(() => {
     const of = (value: (best: Candidate) => number): XyPoint[] =>
       rows.map(({ value: x, best, reason }) => ({
         x,
@@ -152,6 +198,18 @@ function Sweep({
       memory: of(({ predicted }) => predicted.peakMemoryBytes / unit.size),
     };
   }, [rows, format]);
+}
+
+function SweepCharts({
+  axis,
+  points,
+  format,
+  room,
+}: Pick<SweepAnswer, "axis"> & {
+  points: ReturnType<typeof useSweepPoints>;
+  format: (value: number) => string;
+  room: Room | undefined;
+}) {
   const limit = useMemo(
     () =>
       room === undefined || axis === "memory"
@@ -162,8 +220,44 @@ function Sweep({
           },
     [room, axis, points],
   );
-  const { name: word, unit } = AXIS_WORDS[axis];
-  const xLabel = `${word}, ${unit}`;
+  const { name, unit } = AXIS_WORDS[axis];
+  const xLabel = `${name}, ${unit}`;
+  return (
+    <>
+      <XyChart
+        label="Tokens a second and GPU, predicted"
+        points={points.rate}
+        xLabel={xLabel}
+        formatX={format}
+        formatY={plain}
+        logX
+      />
+      <XyChart
+        label="Peak memory of the fullest GPU, predicted"
+        points={points.memory}
+        xLabel={xLabel}
+        formatX={format}
+        formatY={points.unit.format}
+        logX
+        limit={limit}
+      />
+    </>
+  );
+}
+
+function Sweep({
+  outcome,
+  room,
+  name,
+}: {
+  outcome: Extract<Outcome, { kind: "sweep" }>;
+  room: Room | undefined;
+  name: string;
+}) {
+  const { axis, rows } = outcome.answer;
+  const format = useMemo(() => ofAxis(axis), [axis]);
+  const points = useSweepPoints(rows, format);
+  const word = AXIS_WORDS[axis].name;
   const any = rows.some(({ best }) => best !== null);
   const none = rows.some(({ best }) => best === null);
   return (
@@ -177,31 +271,7 @@ function Sweep({
         ...csvOf(best),
         reason,
       }))}
-      {...(any
-        ? {
-            charts: (
-              <>
-                <XyChart
-                  label="Tokens a second and GPU, predicted"
-                  points={points.rate}
-                  xLabel={xLabel}
-                  formatX={format}
-                  formatY={plain}
-                  logX
-                />
-                <XyChart
-                  label="Peak memory of the fullest GPU, predicted"
-                  points={points.memory}
-                  xLabel={xLabel}
-                  formatX={format}
-                  formatY={points.unit.format}
-                  logX
-                  limit={limit}
-                />
-              </>
-            ),
-          }
-        : {})}
+      {...(any ? { charts: <SweepCharts axis={axis} points={points} format={format} room={room} /> } : {})}
     >
       {none && (
         <Text size="sm" c="dimmed" mb="xs">
@@ -210,50 +280,7 @@ function Sweep({
             : "There is a plan at none of these values: the table says why."}
         </Text>
       )}
-      <Table label="The best plan at each value" narrow="cards">
-        <Head>
-          <Row>
-            <Column numeric>{word}</Column>
-            <Column numeric>Tokens/s</Column>
-            <Column numeric>Tokens/s a GPU</Column>
-            <Column numeric>Step time</Column>
-            <Column numeric>{UTILISATION_WORDS.mfu}</Column>
-            <Column numeric>Peak memory</Column>
-            <Column>Best plan</Column>
-          </Row>
-        </Head>
-        <Body>
-          {rows.map(({ value, best, tokensPerSecond, reason }) => (
-            <Row key={value} name={String(value)}>
-              <th role="rowheader" scope="row" className="numeric card-title">
-                {format(value)}
-              </th>
-              <Cell label="Tokens/s" numeric>
-                {best && formatRate(tokensPerSecond)}
-              </Cell>
-              <Cell label="Tokens/s a GPU" numeric>
-                {best && formatRate(best.predicted.tokensPerGpuPerSecond)}
-              </Cell>
-              <Cell label="Step time" numeric>
-                {best && <StepTime best={best} />}
-              </Cell>
-              <Cell label={UTILISATION_WORDS.mfu} numeric>
-                {best && formatPercent(best.predicted.mfu)}
-              </Cell>
-              <Cell label="Peak memory" numeric>
-                {best && formatBytes(best.predicted.peakMemoryBytes)}
-              </Cell>
-              <Cell className="plan-cell">
-                {best ? (
-                  <PlanText plan={best.plan} />
-                ) : (
-                  <span className="text-quiet">None: {sentence(reason ?? "no plan is feasible")}</span>
-                )}
-              </Cell>
-            </Row>
-          ))}
-        </Body>
-      </Table>
+      <SweepTable axis={axis} rows={rows} format={format} />
     </Result>
   );
 }
@@ -320,6 +347,39 @@ function Largest({
 /** Rows of a front that people read at once; its chart and its CSV have all. */
 const ROWS_OF_FRONT = 20;
 
+function FrontTable({ plans }: { plans: readonly Candidate[] }) {
+  return (
+    <Table label="Plans of the front" narrow="cards">
+      <Head>
+        <Row>
+          <Column numeric>Peak memory</Column>
+          <Column numeric>Step time</Column>
+          <Column numeric>Tokens/s a GPU</Column>
+          <Column>Plan</Column>
+        </Row>
+      </Head>
+      <Body>
+        {plans.map((candidate) => (
+          <Row key={planLabel(candidate.plan)}>
+            <th role="rowheader" scope="row" className="numeric card-title">
+              {formatBytes(candidate.predicted.peakMemoryBytes)}
+            </th>
+            <Cell label="Step time" numeric>
+              <StepTime best={candidate} />
+            </Cell>
+            <Cell label="Tokens/s a GPU" numeric>
+              {formatRate(candidate.predicted.tokensPerGpuPerSecond)}
+            </Cell>
+            <Cell className="plan-cell">
+              <PlanText plan={candidate.plan} />
+            </Cell>
+          </Row>
+        ))}
+      </Body>
+    </Table>
+  );
+}
+
 function Pareto({ outcome, name }: { outcome: Extract<Outcome, { kind: "pareto" }>; name: string }) {
   const { front, isWhole } = outcome.answer;
   const unit = useMemo(() => memoryUnit(front.map(({ predicted }) => predicted.peakMemoryBytes)), [front]);
@@ -379,34 +439,7 @@ function Pareto({ outcome, name }: { outcome: Extract<Outcome, { kind: "pareto" 
         </Group>
       )}
       <div className={showsAll ? "tall-table" : undefined}>
-        <Table label="Plans of the front" narrow="cards">
-          <Head>
-            <Row>
-              <Column numeric>Peak memory</Column>
-              <Column numeric>Step time</Column>
-              <Column numeric>Tokens/s a GPU</Column>
-              <Column>Plan</Column>
-            </Row>
-          </Head>
-          <Body>
-            {(showsAll ? front : sample).map((candidate) => (
-              <Row key={planLabel(candidate.plan)}>
-                <th role="rowheader" scope="row" className="numeric card-title">
-                  {formatBytes(candidate.predicted.peakMemoryBytes)}
-                </th>
-                <Cell label="Step time" numeric>
-                  <StepTime best={candidate} />
-                </Cell>
-                <Cell label="Tokens/s a GPU" numeric>
-                  {formatRate(candidate.predicted.tokensPerGpuPerSecond)}
-                </Cell>
-                <Cell className="plan-cell">
-                  <PlanText plan={candidate.plan} />
-                </Cell>
-              </Row>
-            ))}
-          </Body>
-        </Table>
+        <FrontTable plans={showsAll ? front : sample} />
       </div>
     </Result>
   );
@@ -415,6 +448,60 @@ function Pareto({ outcome, name }: { outcome: Extract<Outcome, { kind: "pareto" 
 function InTime({ choice, cheapest }: { choice: ClusterChoiceAnswer; cheapest: ClusterChoiceAnswer | null }) {
   if (choice.nodes === cheapest?.nodes) return <Badge tone="good">Cheapest in time</Badge>;
   return choice.meetsDeadline ? <Badge tone="waiting">In time</Badge> : <Badge tone="bad">Too late</Badge>;
+}
+
+type ClusterAnswer = Extract<Outcome, { kind: "cluster" }>["answer"];
+
+function ClusterTable({ cheapest, considered }: Pick<ClusterAnswer, "cheapest" | "considered">) {
+  const priced = considered.some(({ cost }) => cost !== null);
+  return (
+    <Table label="Clusters considered" narrow="cards">
+      <Head>
+        <Row>
+          <Column numeric>GPUs</Column>
+          <Column numeric>Nodes</Column>
+          <Column numeric>Time</Column>
+          <Column numeric>GPU hours</Column>
+          {priced && <Column numeric>Cost</Column>}
+          <Column>Deadline</Column>
+          <Column>Best plan</Column>
+        </Row>
+      </Head>
+      <Body>
+        {considered.map((choice) => (
+          <Row
+            key={choice.nodes}
+            name={String(choice.nodes)}
+            className={choice.nodes === cheapest?.nodes ? "row-chosen" : undefined}
+          >
+            <th role="rowheader" scope="row" className="numeric card-title">
+              {formatInteger(choice.gpus)}
+            </th>
+            <Cell label="Nodes" numeric>
+              {formatInteger(choice.nodes)}
+            </Cell>
+            <Cell label="Time" numeric>
+              {formatSpan(choice.seconds * 1000)}
+            </Cell>
+            <Cell label="GPU hours" numeric>
+              {formatInteger(choice.gpuHours)}
+            </Cell>
+            {priced && (
+              <Cell label="Cost" numeric>
+                {choice.cost === null ? null : formatInteger(choice.cost)}
+              </Cell>
+            )}
+            <Cell label="Deadline">
+              <InTime choice={choice} cheapest={cheapest} />
+            </Cell>
+            <Cell className="plan-cell">
+              <PlanText plan={choice.best.plan} />
+            </Cell>
+          </Row>
+        ))}
+      </Body>
+    </Table>
+  );
 }
 
 function Clusters({ outcome, name }: { outcome: Extract<Outcome, { kind: "cluster" }>; name: string }) {
@@ -439,7 +526,6 @@ function Clusters({ outcome, name }: { outcome: Extract<Outcome, { kind: "cluste
         No plan is feasible on any of the sizes that were considered.
       </Alert>
     );
-  const priced = considered.some(({ cost }) => cost !== null);
   return (
     <Result
       title="The cheapest cluster"
@@ -472,52 +558,7 @@ function Clusters({ outcome, name }: { outcome: Extract<Outcome, { kind: "cluste
           ? `The cheapest cluster in time: ${formatCounted(cheapest.gpus, "GPU")} on ${formatCounted(cheapest.nodes, "node")}, ${formatSpan(cheapest.seconds * 1000)}, ${formatCounted(Math.round(cheapest.gpuHours), "GPU hour")}.`
           : "No cluster that was considered meets the deadline."}
       </Text>
-      <Table label="Clusters considered" narrow="cards">
-        <Head>
-          <Row>
-            <Column numeric>GPUs</Column>
-            <Column numeric>Nodes</Column>
-            <Column numeric>Time</Column>
-            <Column numeric>GPU hours</Column>
-            {priced && <Column numeric>Cost</Column>}
-            <Column>Deadline</Column>
-            <Column>Best plan</Column>
-          </Row>
-        </Head>
-        <Body>
-          {considered.map((choice) => (
-            <Row
-              key={choice.nodes}
-              name={String(choice.nodes)}
-              className={choice.nodes === cheapest?.nodes ? "row-chosen" : undefined}
-            >
-              <th role="rowheader" scope="row" className="numeric card-title">
-                {formatInteger(choice.gpus)}
-              </th>
-              <Cell label="Nodes" numeric>
-                {formatInteger(choice.nodes)}
-              </Cell>
-              <Cell label="Time" numeric>
-                {formatSpan(choice.seconds * 1000)}
-              </Cell>
-              <Cell label="GPU hours" numeric>
-                {formatInteger(choice.gpuHours)}
-              </Cell>
-              {priced && (
-                <Cell label="Cost" numeric>
-                  {choice.cost === null ? null : formatInteger(choice.cost)}
-                </Cell>
-              )}
-              <Cell label="Deadline">
-                <InTime choice={choice} cheapest={cheapest} />
-              </Cell>
-              <Cell className="plan-cell">
-                <PlanText plan={choice.best.plan} />
-              </Cell>
-            </Row>
-          ))}
-        </Body>
-      </Table>
+      <ClusterTable cheapest={cheapest} considered={considered} />
       <Text size="sm" c="dimmed" mt="xs">
         Time is that of the steps: checkpoints and lost ranks come on top.
       </Text>
