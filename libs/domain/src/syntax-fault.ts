@@ -30,89 +30,110 @@ function excerptOf(text: string, column: number): string {
   return `${shown.trimEnd()}\n${" ".repeat(column - from)}^`;
 }
 
+/** Lines of a text around the place where a parser noticed an error. */
+class FaultyText {
+  readonly #lines: readonly string[];
+  /** The line that the parser names, from 0. */
+  readonly #at: number;
+  readonly #column: number;
+  /** The filled lines nearest to it; negative where there is none. */
+  readonly #before: number;
+  readonly #behind: number;
+
+  constructor(text: string, start: number) {
+    this.#lines = text.split(/\r?\n/);
+    const before = text.slice(0, start);
+    const at = before.split("\n").length - 1;
+    this.#at = at;
+    this.#column = start - (before.lastIndexOf("\n") + 1);
+    this.#behind = this.#lines.findIndex((line, index) => index > at && line.trim() !== "");
+    this.#before = this.#lines.findLastIndex((line, index) => index < at && line.trim() !== "");
+  }
+
+  #line(index: number): string {
+    return this.#lines[index] ?? "";
+  }
+
+  #fault(index: number, mark: number, message: string, remedy: string): SyntaxFault {
+    return { line: index + 1, message, remedy, excerpt: excerptOf(this.#line(index), mark) };
+  }
+
+  /** At the place that the parser names. */
+  here(message: string, remedy: string): SyntaxFault {
+    return this.#fault(this.#at, this.#column, message, remedy);
+  }
+
+  #badIndent(index: number, right: number): SyntaxFault {
+    const indent = indentOf(this.#line(index));
+    return this.#fault(
+      index,
+      indent,
+      `is indented ${columns(Math.abs(indent - right))} too ${indent > right ? "far" : "little"}`,
+      `begin it in column ${right + 1}, as the line above it`,
+    );
+  }
+
+  secondColon(): SyntaxFault {
+    const next = this.#line(this.#behind);
+    const indent = indentOf(this.#line(this.#at));
+    if (this.#behind >= 0 && isField(next) && indentOf(next) > indent)
+      return this.#badIndent(this.#behind, indent);
+    return this.here("has a second colon in its value", "write the value in quotes");
+  }
+
+  badIndent(message: string): SyntaxFault {
+    if (/^Flow/.test(message)) {
+      const open = Math.max(0, this.#before);
+      const bracket = /a ([\]}])/.exec(message)?.[1] ?? "bracket";
+      return this.#fault(open, this.#line(open).length, `lacks a closing ${bracket}`, "close it");
+    }
+    return this.#before < 0
+      ? this.here("is indented otherwise than the lines above it", "begin it in the same column")
+      : this.#badIndent(this.#at, indentOf(this.#line(this.#before)));
+  }
+
+  tab(): SyntaxFault {
+    return this.#fault(this.#at, 0, "is indented by a tab", "indent it by spaces");
+  }
+
+  /** It is missed at the end of the text; the last line that has an odd one is where it begins. */
+  openQuote(quote: string): SyntaxFault {
+    const open = this.#lines.findLastIndex(
+      (line, index) => index <= this.#at && line.split(quote).length % 2 === 0,
+    );
+    const remedy = "close it, or leave it out";
+    if (open < 0) return this.here("has a quote that is not closed", remedy);
+    return this.#fault(open, this.#line(open).lastIndexOf(quote), "has a quote that is not closed", remedy);
+  }
+}
+
 /**
  * An error of a YAML parser in words, at the line that has to be changed: parsers name the line that they
  * noticed it at.
  * @param text that was parsed.
  */
 export function syntaxFault({ code, message, pos: [start] }: ParserError, text: string): SyntaxFault {
-  const lines = text.split(/\r?\n/);
-  const before = text.slice(0, start);
-  const at = before.split("\n").length - 1;
-  const column = start - (before.lastIndexOf("\n") + 1);
-  const lineOf = (index: number): string => lines[index] ?? "";
-  const fault = (index: number, mark: number, what: string, remedy: string): SyntaxFault => ({
-    line: index + 1,
-    message: what,
-    remedy,
-    excerpt: excerptOf(lineOf(index), mark),
-  });
-  const indentFault = (index: number, right: number): SyntaxFault => {
-    const indent = indentOf(lineOf(index));
-    return fault(
-      index,
-      indent,
-      `is indented ${columns(Math.abs(indent - right))} too ${indent > right ? "far" : "little"}`,
-      `begin it in column ${right + 1}, as the line above it`,
-    );
-  };
-  const nextFilled = lines.findIndex((line, index) => index > at && line.trim() !== "");
-  const lastFilled = lines.findLastIndex((line, index) => index < at && line.trim() !== "");
+  const faulty = new FaultyText(text, start);
+  const noField = (): SyntaxFault =>
+    faulty.here("is no field", "write it as a name, a colon, a blank and a value, such as `steps: 100`");
   switch (code) {
     case "BLOCK_AS_IMPLICIT_KEY":
-      if (
-        nextFilled >= 0 &&
-        isField(lineOf(nextFilled)) &&
-        indentOf(lineOf(nextFilled)) > indentOf(lineOf(at))
-      )
-        return indentFault(nextFilled, indentOf(lineOf(at)));
-      return fault(at, column, "has a second colon in its value", "write the value in quotes");
+      return faulty.secondColon();
     case "BAD_INDENT":
-      if (/^Flow/.test(message))
-        return fault(
-          Math.max(0, lastFilled),
-          lineOf(Math.max(0, lastFilled)).length,
-          `lacks a closing ${/a ([\]}])/.exec(message)?.[1] ?? "bracket"}`,
-          "close it",
-        );
-      return lastFilled < 0
-        ? fault(at, column, "is indented otherwise than the lines above it", "begin it in the same column")
-        : indentFault(at, indentOf(lineOf(lastFilled)));
+      return faulty.badIndent(message);
     case "TAB_AS_INDENT":
-      return fault(at, 0, "is indented by a tab", "indent it by spaces");
+      return faulty.tab();
     case "DUPLICATE_KEY":
-      return fault(at, column, "gives a field a second time", "keep one of the two");
+      return faulty.here("gives a field a second time", "keep one of the two");
     case "MULTILINE_IMPLICIT_KEY":
-      return fault(
-        at,
-        column,
-        "is no field",
-        "write it as a name, a colon, a blank and a value, such as `steps: 100`",
-      );
+      return noField();
     case "MISSING_CHAR":
-      if (/quote/.test(message)) {
-        // It is missed at the end of the text; the last line that has an odd one is where it begins.
-        const quote = /"/.test(message) || /double/.test(message) ? '"' : "'";
-        const open = lines.findLastIndex((line, index) => index <= at && line.split(quote).length % 2 === 0);
-        return fault(
-          open < 0 ? at : open,
-          open < 0 ? column : lineOf(open).lastIndexOf(quote),
-          "has a quote that is not closed",
-          "close it, or leave it out",
-        );
-      }
-      return fault(
-        at,
-        column,
-        "is no field",
-        "write it as a name, a colon, a blank and a value, such as `steps: 100`",
-      );
+      if (!/quote/.test(message)) return noField();
+      return faulty.openQuote(/"/.test(message) || /double/.test(message) ? '"' : "'");
     case "MULTIPLE_DOCS":
-      return fault(at, column, "begins a second document", "give one job a file");
+      return faulty.here("begins a second document", "give one job a file");
     default:
-      return fault(
-        at,
-        column,
+      return faulty.here(
         `is not YAML: ${message.charAt(0).toLowerCase()}${message.slice(1)}`,
         "write it as in the examples, or put the value in quotes",
       );

@@ -6,6 +6,7 @@ import {
   type Collective,
   type CollectiveCurve,
   type Placement,
+  type ProblemError,
 } from "@internevo/domain";
 import { csvFormat, csvParseRows } from "d3-dsv";
 import {
@@ -24,18 +25,9 @@ const MOST_SAMPLES = 1e12;
 
 type Point = CollectiveCurve["points"][number];
 
-/**
- * Curves from comma-separated values with a head: op, groupSize, placement, bytes, medianSeconds, and where
- * known p10Seconds, p90Seconds, samples; one point a line, in any order. `bytes` counts the full tensor, as
- * in profiles.
- * @throws ProblemError `profile-invalid` naming file, line and column.
- */
-export function parseCurvesCsv(text: string, file: string): ImportedCurves {
-  const table = csvParseRows(text.replace(/^\uFEFF/, ""))
-    .map((values, index) => ({ values: values.map((value) => value.trim()), line: index + 1 }))
-    .filter(({ values }) => values.some((value) => value !== ""));
-  const [head, ...rows] = table;
-  const columns = head?.values ?? [];
+/** The columns that the head names. @throws ProblemError `profile-invalid`. */
+function columnsOf(head: readonly string[] | undefined, file: string): readonly string[] {
+  const columns = head ?? [];
   const wanted = [...REQUIRED, ...OPTIONAL].join(",");
   const missing = REQUIRED.filter((column) => !columns.includes(column));
   if (missing.length > 0)
@@ -52,12 +44,21 @@ export function parseCurvesCsv(text: string, file: string): ImportedCurves {
   const twice = columns.find((column, index) => columns.indexOf(column) !== index);
   if (twice !== undefined)
     throw importFault(file, "line 1", twice, `names ${twice} twice`, "give each column once");
-  if (rows.length === 0)
-    throw importFault(file, "line 2", "", "is missing: there is no point", "give one line a measured point");
-  const curves = new Map<string, CollectiveCurve>();
-  const seen = new Map<string, string>();
-  for (const { values, line: at } of rows) {
-    const line = `line ${at}`;
+  return columns;
+}
+
+/** One line of the file, by the names of its columns. */
+class CsvLine {
+  readonly #file: string;
+  readonly #line: string;
+  readonly #columns: readonly string[];
+  readonly #values: readonly string[];
+
+  constructor(file: string, line: string, columns: readonly string[], values: readonly string[]) {
+    this.#file = file;
+    this.#line = line;
+    this.#columns = columns;
+    this.#values = values;
     if (values.length !== columns.length)
       throw importFault(
         file,
@@ -66,67 +67,93 @@ export function parseCurvesCsv(text: string, file: string): ImportedCurves {
         `has ${values.length} values for ${columns.length} columns`,
         "give one value a column; a comma parts values, and stands in no number",
       );
-    const text = (column: string): string => values[columns.indexOf(column)] ?? "";
-    const oneOf = <T extends string>(column: string, known: readonly T[]): T => {
-      const value = text(column);
-      if (!(known as readonly string[]).includes(value))
-        throw importFault(
-          file,
-          `${line}, ${column}`,
-          value,
-          "is not known",
-          `use one of ${known.join(", ")}`,
-        );
-      return value as T;
+  }
+
+  /** Its point, in a curve of its own. */
+  curve(): CollectiveCurve {
+    const op: Collective = this.#oneOf("op", COLLECTIVES);
+    const placement: Placement = this.#oneOf("placement", PLACEMENTS);
+    const point: Point = {
+      bytes: this.#whole("bytes", 1, MAXIMUM_BYTES),
+      medianSeconds: this.#seconds("medianSeconds"),
     };
-    const number = (
-      column: string,
-      isPossible: (value: number) => boolean,
-      what: string,
-      remedy: string,
-    ): number => {
-      const value = PLAIN_NUMBER.test(text(column)) ? Number(text(column)) : Number.NaN;
-      if (!isPossible(value))
-        throw importFault(file, `${line}, ${column}`, text(column), `is no ${what}`, remedy);
-      return value;
-    };
-    const whole = (column: string, least: number, most: number): number =>
-      number(
-        column,
-        (value) => Number.isSafeInteger(value) && value >= least && value <= most,
-        `whole number from ${least} to ${most}`,
-        "give a whole number, without unit",
-      );
-    const seconds = (column: string): number =>
-      number(
-        column,
-        (value) => value >= LEAST_SECONDS && value <= MOST_SECONDS,
-        "time in seconds",
-        "give a number above 0, e.g. 1.5e-5",
-      );
-    const op: Collective = oneOf("op", COLLECTIVES);
-    const placement: Placement = oneOf("placement", PLACEMENTS);
-    const point: Point = { bytes: whole("bytes", 1, MAXIMUM_BYTES), medianSeconds: seconds("medianSeconds") };
     for (const column of OPTIONAL)
-      if (text(column) !== "")
-        point[column] = column === "samples" ? whole(column, 1, MOST_SAMPLES) : seconds(column);
-    const curve: CollectiveCurve = {
-      op,
-      groupSize: whole("groupSize", 2, MAXIMUM_RANKS),
-      placement,
-      points: [point],
-    };
+      if (this.#text(column) !== "")
+        point[column] = column === "samples" ? this.#whole(column, 1, MOST_SAMPLES) : this.#seconds(column);
+    return { op, groupSize: this.#whole("groupSize", 2, MAXIMUM_RANKS), placement, points: [point] };
+  }
+
+  fault(column: string, value: string | number, what: string, remedy: string): ProblemError {
+    return importFault(this.#file, `${this.#line}, ${column}`, value, what, remedy);
+  }
+
+  #text(column: string): string {
+    return this.#values[this.#columns.indexOf(column)] ?? "";
+  }
+
+  #oneOf<T extends string>(column: string, known: readonly T[]): T {
+    const value = this.#text(column);
+    if (!(known as readonly string[]).includes(value))
+      throw this.fault(column, value, "is not known", `use one of ${known.join(", ")}`);
+    return value as T;
+  }
+
+  #number(column: string, isPossible: (value: number) => boolean, what: string, remedy: string): number {
+    const text = this.#text(column);
+    const value = PLAIN_NUMBER.test(text) ? Number(text) : Number.NaN;
+    if (!isPossible(value)) throw this.fault(column, text, `is no ${what}`, remedy);
+    return value;
+  }
+
+  #whole(column: string, least: number, most: number): number {
+    return this.#number(
+      column,
+      (value) => Number.isSafeInteger(value) && value >= least && value <= most,
+      `whole number from ${least} to ${most}`,
+      "give a whole number, without unit",
+    );
+  }
+
+  #seconds(column: string): number {
+    return this.#number(
+      column,
+      (value) => value >= LEAST_SECONDS && value <= MOST_SECONDS,
+      "time in seconds",
+      "give a number above 0, e.g. 1.5e-5",
+    );
+  }
+}
+
+/**
+ * Curves from comma-separated values with a head: op, groupSize, placement, bytes, medianSeconds, and where
+ * known p10Seconds, p90Seconds, samples; one point a line, in any order. `bytes` counts the full tensor, as
+ * in profiles.
+ * @throws ProblemError `profile-invalid` naming file, line and column.
+ */
+export function parseCurvesCsv(text: string, file: string): ImportedCurves {
+  const table = csvParseRows(text.replace(/^\uFEFF/, ""))
+    .map((values, index) => ({ values: values.map((value) => value.trim()), line: index + 1 }))
+    .filter(({ values }) => values.some((value) => value !== ""));
+  const [head, ...rows] = table;
+  const columns = columnsOf(head?.values, file);
+  if (rows.length === 0)
+    throw importFault(file, "line 2", "", "is missing: there is no point", "give one line a measured point");
+  const curves = new Map<string, CollectiveCurve>();
+  const seen = new Map<string, string>();
+  for (const { values, line: at } of rows) {
+    const line = new CsvLine(file, `line ${at}`, columns, values);
+    const curve = line.curve();
+    const [point] = curve.points as [Point];
     const key = `${curveKey(curve)} ${point.bytes}`;
     const before = seen.get(key);
     if (before !== undefined)
-      throw importFault(
-        file,
-        `${line}, bytes`,
+      throw line.fault(
+        "bytes",
         point.bytes,
         `is there twice: ${before} has this size of the same curve`,
         "give each size once",
       );
-    seen.set(key, line);
+    seen.set(key, `line ${at}`);
     const known = curves.get(curveKey(curve));
     if (known) known.points.push(point);
     else curves.set(curveKey(curve), curve);

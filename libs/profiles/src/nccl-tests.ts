@@ -4,6 +4,7 @@ import {
   type Collective,
   type CollectiveCurve,
   type Placement,
+  type ProblemError,
 } from "@internevo/domain";
 import { importFault, LEAST_SECONDS, MOST_SECONDS, PLAIN_NUMBER, type ImportedCurves } from "./imported.ts";
 
@@ -256,59 +257,52 @@ const SIZE_LIKE = /^[-+]?\d[\d.,'_]*$/;
 
 const DEVICE_LINE = /^#\s+Rank\s+(\d+)(?:\s+Group\s+(\d+))?\s+Pid\s+\d+\s+on\s+(\S+)\s+device/;
 
-/**
- * One curve from the output of an nccl-tests program: its table, or its JSON report (`-J`). Sizes agree with
- * those of profiles; times are means in microseconds. Option names and formats: nccl-tests 2.10 to 2.17.
- * @throws ProblemError `profile-invalid` naming file, line and remedy.
- */
-export function parseNcclTests(text: string, options: NcclTestsOptions): ImportedCurves {
-  const { file } = options;
-  if (text.trimStart().startsWith("{")) {
-    let report: unknown;
-    try {
-      report = JSON.parse(text);
-    } catch (error) {
-      throw importFault(
-        file,
-        "JSON",
-        text.slice(0, 40),
-        `is broken: ${(error as Error).message}`,
-        "give the whole report; a run that was killed leaves none",
-      );
-    }
-    return parseJson(recordOf(report), options);
+/** The table that an nccl-tests program prints, read line by line. */
+class PrintedTable {
+  readonly devices: Device[] = [];
+  readonly rows: Row[] = [];
+  readonly versions: Record<string, string> = {};
+  named: string | undefined;
+  columns: string[] | undefined;
+  readonly #file: string;
+
+  constructor(file: string) {
+    this.#file = file;
   }
-  let named: string | undefined;
-  let columns: string[] | undefined;
-  const versions: Record<string, string> = {};
-  const devices: Device[] = [];
-  const rows: Row[] = [];
-  for (const [index, line] of text.split(/\r?\n/).entries()) {
-    const place = `line ${index + 1}`;
+
+  read(line: string, place: string): void {
     const device = DEVICE_LINE.exec(line);
     if (device)
-      devices.push({ rank: Number(device[1]), group: Number(device[2] ?? 0), host: device[3] as string });
-    named = /^# Collective test starting: (\S+)/.exec(line)?.[1] ?? named;
+      this.devices.push({
+        rank: Number(device[1]),
+        group: Number(device[2] ?? 0),
+        host: device[3] as string,
+      });
+    this.named = /^# Collective test starting: (\S+)/.exec(line)?.[1] ?? this.named;
     const library = /nccl-library=(\d+)/.exec(line)?.[1] ?? /NCCL version (\S+)/.exec(line)?.[1];
-    if (library !== undefined) versions["nccl"] = printable(library).slice(0, 100);
-    if (/^#\s+size\s+count\s/.test(line)) columns = line.replace(/^#\s*/, "").trim().split(/\s+/);
+    if (library !== undefined) this.versions["nccl"] = printable(library).slice(0, 100);
+    if (/^#\s+size\s+count\s/.test(line)) this.columns = line.replace(/^#\s*/, "").trim().split(/\s+/);
+    const row = this.#rowOf(line, place);
+    if (row) this.rows.push(row);
+  }
+
+  /** @throws ProblemError `profile-invalid` for a row that cannot be read. @returns undefined for other lines. */
+  #rowOf(line: string, place: string): Row | undefined {
+    const { columns } = this;
     const fields = line.trim().split(/\s+/, MOST_COLUMNS);
     const [sizeText = ""] = fields;
-    if (!SIZE_LIKE.test(sizeText)) continue;
+    if (!SIZE_LIKE.test(sizeText)) return undefined;
+    const isWhole = /^\d+$/.test(sizeText);
+    const fault = (what: string, remedy: string): ProblemError =>
+      importFault(this.#file, place, line.trim().slice(0, 200), what, remedy);
     if (columns === undefined) {
-      if (!/^\d+$/.test(sizeText)) continue;
-      throw importFault(
-        file,
-        place,
-        line.trim().slice(0, 200),
-        "comes before the head of the table",
-        "keep the head of the output: it names the columns",
-      );
+      if (!isWhole) return undefined;
+      throw fault("comes before the head of the table", "keep the head of the output: it names the columns");
     }
     const time = columns.indexOf("time");
     if (time < 0)
       throw importFault(
-        file,
+        this.#file,
         "columns",
         columns.join(" "),
         "hold no time of the collective",
@@ -316,21 +310,46 @@ export function parseNcclTests(text: string, options: NcclTestsOptions): Importe
       );
     // A row's second number is its count: without one it is a line of something else that begins with digits,
     // such as a date or an address.
-    const isWhole = /^\d+$/.test(sizeText);
-    if (!isWhole && (fields.length < columns.length || !SIZE_LIKE.test(fields[1] ?? ""))) continue;
+    if (!isWhole && (fields.length < columns.length || !SIZE_LIKE.test(fields[1] ?? ""))) return undefined;
     // Out-of-place and in-place have a time each: the first is out-of-place.
     const wrong = columns.findIndex((column) => column === "#wrong" || column === "error");
-    if (fields.length < columns.length)
-      throw importFault(file, place, line.trim().slice(0, 200), "is cut off", "give the whole output");
+    if (fields.length < columns.length) throw fault("is cut off", "give the whole output");
     const wrongValues = Number(fields[wrong]);
-    rows.push({
+    return {
       place,
       sizeText,
       timeText: fields[time] as string,
       wrong: columns[wrong] === "#wrong" && Number.isFinite(wrongValues) ? wrongValues : 0,
-    });
+    };
   }
-  if (columns === undefined)
+}
+
+/** @throws ProblemError `profile-invalid` for a report that is no JSON. */
+function reportOf(text: string, file: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw importFault(
+      file,
+      "JSON",
+      text.slice(0, 40),
+      `is broken: ${(error as Error).message}`,
+      "give the whole report; a run that was killed leaves none",
+    );
+  }
+}
+
+/**
+ * One curve from the output of an nccl-tests program: its table, or its JSON report (`-J`). Sizes agree with
+ * those of profiles; times are means in microseconds. Option names and formats: nccl-tests 2.10 to 2.17.
+ * @throws ProblemError `profile-invalid` naming file, line and remedy.
+ */
+export function parseNcclTests(text: string, options: NcclTestsOptions): ImportedCurves {
+  const { file } = options;
+  if (text.trimStart().startsWith("{")) return parseJson(recordOf(reportOf(text, file)), options);
+  const table = new PrintedTable(file);
+  for (const [index, line] of text.split(/\r?\n/).entries()) table.read(line, `line ${index + 1}`);
+  if (table.columns === undefined)
     throw importFault(
       file,
       "table",
@@ -339,8 +358,8 @@ export function parseNcclTests(text: string, options: NcclTestsOptions): Importe
       `give what ${NCCL_TEST_PROGRAMS.join(", ")} prints, or its report of -J`,
     );
   return {
-    curves: [curveOf(operationOf(named, options), devices, rows, file)],
-    versions,
+    curves: [curveOf(operationOf(table.named, options), table.devices, table.rows, file)],
+    versions: table.versions,
     notes: notesOf(file, "out-of-place"),
   };
 }

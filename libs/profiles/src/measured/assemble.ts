@@ -113,17 +113,8 @@ const neededLine = (answers: Answers, id: string, why: string): CaseLine => {
 const hostsOf = (events: readonly TrainerEvent[]) =>
   events.flatMap((event) => (event.event === "hosts" ? event.hosts : []));
 
-/**
- * A profile out of what `gpu-check` collected for a kit: the code that assembles what a cluster's own probe
- * and trainer say. Pieces that did not pass are left out with a note, but for the device and its memory,
- * without which nothing can be planned.
- * @param timelines every timeline of {@link timelinesOf}.
- * @throws ProblemError `profile-invalid` for answers of several kits, none, or without the device.
- */
-export function assembleKit(results: CheckResults, timelines: ReadonlyMap<string, MeasuredTrace>): Profile {
-  const answers = answersOf(results);
-  const { about } = answers;
-  const missing = about.pieces.filter((id) => passed(answers, id) === undefined);
+/** What a rank takes beside its plan, as the trainer said. */
+function runtimeBytesOf(answers: Answers): number {
   const started = answerOf(
     RuntimeAnswerSchema,
     neededLine(answers, "runtime", "says how much memory a rank takes beside its plan"),
@@ -135,32 +126,24 @@ export function assembleKit(results: CheckResults, timelines: ReadonlyMap<string
       message: "has no event `started` with memory.runtime",
       remedy: AGAIN,
     });
-  const describing = neededLine(answers, "probe.1", "describes the device");
-  const probed = about.pieces
-    .filter((id) => id.startsWith("probe."))
-    .flatMap((id) => {
-      const line = passed(answers, id);
-      return line ? [answerOf(ProbeAnswerSchema, line)] : [];
-    });
-  const events: ProbeEvent[] = probed.flatMap((answer) => answer.events);
-  const slices = about.pieces.flatMap((id) => {
+  return runtimeBytes;
+}
+
+/** What the trainer answered of slices. */
+function slicesOf(answers: Answers) {
+  return answers.about.pieces.flatMap((id) => {
     const line = id.startsWith("slice.") ? passed(answers, id) : undefined;
     return line ? [{ line, ...answerOf(SliceAnswerSchema, line) }] : [];
   });
+}
+
+type AnsweredSlice = ReturnType<typeof slicesOf>[number];
+
+function notesOf(answers: Answers, slices: readonly AnsweredSlice[]): string[] {
+  const { about } = answers;
+  const missing = about.pieces.filter((id) => passed(answers, id) === undefined);
   const files = [...new Set([...answers.lines.values()].map(({ file }) => file))];
-  const [run] = results.runs;
-  const composed = assembleProfile({
-    events,
-    cluster: about.cluster,
-    digest: about.probeDigest ?? "not known",
-    threadsPerRank: about.threadsPerRank,
-    command: run?.commandLine ?? "gpu-check",
-    measuredAt: new Date(describing.at),
-    seconds: probed.reduce((sum, { seconds }) => sum + seconds, 0),
-    runtimeBytes,
-    overlapPlacements: probed.flatMap(({ piece }) => piece.overlapPlacements),
-  });
-  const notes = [
+  return [
     `assembled from ${files.map(printable).join(", ")}, which gpu-check wrote on a node without services; jobs ${about.jobs.map(printable).join(", ")}`,
     ...slices.filter(({ noRoom }) => noRoom === true).map(({ piece }) => noRoomNote(piece.request)),
     ...(missing.length === 0
@@ -171,7 +154,10 @@ export function assembleKit(results: CheckResults, timelines: ReadonlyMap<string
             .join(", ")}`,
         ]),
   ];
-  const measured = slices
+}
+
+function measuredSlices(slices: readonly AnsweredSlice[], timelines: ReadonlyMap<string, MeasuredTrace>) {
+  return slices
     .filter(({ noRoom, rounds }) => noRoom !== true && rounds.length > 0)
     .map(({ line, piece, rounds }) =>
       ofRounds(
@@ -188,12 +174,46 @@ export function assembleKit(results: CheckResults, timelines: ReadonlyMap<string
         }),
       ),
     );
+}
+
+/**
+ * A profile out of what `gpu-check` collected for a kit: the code that assembles what a cluster's own probe
+ * and trainer say. Pieces that did not pass are left out with a note, but for the device and its memory,
+ * without which nothing can be planned.
+ * @param timelines every timeline of {@link timelinesOf}.
+ * @throws ProblemError `profile-invalid` for answers of several kits, none, or without the device.
+ */
+export function assembleKit(results: CheckResults, timelines: ReadonlyMap<string, MeasuredTrace>): Profile {
+  const answers = answersOf(results);
+  const { about } = answers;
+  const runtimeBytes = runtimeBytesOf(answers);
+  const describing = neededLine(answers, "probe.1", "describes the device");
+  const probed = about.pieces
+    .filter((id) => id.startsWith("probe."))
+    .flatMap((id) => {
+      const line = passed(answers, id);
+      return line ? [answerOf(ProbeAnswerSchema, line)] : [];
+    });
+  const events: ProbeEvent[] = probed.flatMap((answer) => answer.events);
+  const slices = slicesOf(answers);
+  const [run] = results.runs;
+  const composed = assembleProfile({
+    events,
+    cluster: about.cluster,
+    digest: about.probeDigest ?? "not known",
+    threadsPerRank: about.threadsPerRank,
+    command: run?.commandLine ?? "gpu-check",
+    measuredAt: new Date(describing.at),
+    seconds: probed.reduce((sum, { seconds }) => sum + seconds, 0),
+    runtimeBytes,
+    overlapPlacements: probed.flatMap(({ piece }) => piece.overlapPlacements),
+  });
   const hosts = hostsOfProbe(events);
   const { profile, disturbances } = completedProfile({
     composed,
     hosts,
-    slices: measured,
-    notes,
+    slices: measuredSlices(slices, timelines),
+    notes: notesOf(answers, slices),
     limits: LIMITS,
   });
   const quality = qualityOf(profile, LIMITS, { measuredAgain: 0, hosts, disturbances });

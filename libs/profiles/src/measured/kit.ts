@@ -12,6 +12,7 @@ import {
   requiredMeasurements,
   unionOf,
   type DevicePeak,
+  type Measurements,
 } from "@internevo/cost-model";
 import {
   ClusterSchema,
@@ -212,12 +213,77 @@ function onlyCluster(jobs: readonly JobSpec[]): JobSpec["cluster"] {
   return cluster;
 }
 
+/** Runs of the probe, each of so many points. */
+function probePieces(
+  needed: Measurements,
+  { threadsPerRank, effort }: KitOptions,
+  cluster: ReturnType<typeof onlyCluster>,
+): KitPiece[] {
+  const points = [
+    ...needed.modules.map((one) => ({ modules: [one] })),
+    ...needed.collectives.map((one) => ({ collectives: [one] })),
+    ...needed.overlaps.map((one) => ({ overlaps: [one] })),
+  ];
+  return parts(points, MOST_POINTS).map((part, index): KitPiece => {
+    const own = { modules: [], collectives: [], overlaps: [], slices: [] };
+    const wanted = {
+      ...own,
+      modules: part.flatMap((one) => ("modules" in one ? one.modules : [])),
+      collectives: part.flatMap((one) => ("collectives" in one ? one.collectives : [])),
+      overlaps: part.flatMap((one) => ("overlaps" in one ? one.overlaps : [])),
+    };
+    return {
+      id: `probe.${index + 1}`,
+      kind: "probe",
+      what: `${formatCounted(part.length, "point")} of the profile: modules, collectives, overlaps`,
+      plannedSeconds:
+        START_SECONDS + Math.ceil(part.length * (effort.maximumSecondsPerPoint + POINT_SECONDS)),
+      config: {
+        ...probeConfig({ needed: wanted, threadsPerRank, effort, cluster }),
+        // The device is described once.
+        device: index === 0,
+      },
+      overlapPlacements: wanted.overlaps.map(({ collective }) => collective.placement),
+    };
+  });
+}
+
+/** Runs of the trainer, each of one slice. */
+function slicePieces(
+  requests: Measurements["slices"],
+  { threadsPerRank, device, sliceSeconds, sliceRounds }: KitOptions,
+  cluster: ReturnType<typeof onlyCluster>,
+): KitPiece[] {
+  const ranks = clusterRankCount(cluster);
+  return requests.map((request, index): KitPiece => {
+    const { shape } = request;
+    const run = sliceRun(request, {
+      ranks,
+      threadsPerRank,
+      cluster,
+      device,
+      seconds: sliceSeconds,
+      dataPath: TOKENS_PATH,
+      timelinePath: TIMELINE_PATH,
+    });
+    return {
+      id: `slice.${index + 1}`,
+      kind: "slice",
+      what: `a micro-batch of ${formatCounted(shape.microBatchSize, "sequence")} of ${formatInteger(shape.sequenceLengthTokens)} tokens in the trainer, ${formatCounted(shape.sequenceParallel, "rank")} a sequence`,
+      plannedSeconds: Math.ceil(sliceRounds * (START_SECONDS + sliceSeconds)),
+      request,
+      rounds: sliceRounds,
+      ...run,
+    };
+  });
+}
+
 /**
  * What a node must run for a profile of these jobs, and for a comparison of these plans. @throws ProblemError
  * for jobs of several clusters or nodes.
  */
 export function measurementKit(options: KitOptions): Kit {
-  const { jobs, threadsPerRank, effort, device, sliceSeconds, sliceRounds, plans, profileName } = options;
+  const { jobs, threadsPerRank, plans, profileName } = options;
   const cluster = onlyCluster(jobs);
   const ranks = clusterRankCount(cluster);
   const needed = unionOf(jobs.map(requiredMeasurements));
@@ -230,55 +296,9 @@ export function measurementKit(options: KitOptions): Kit {
       plannedSeconds: START_SECONDS,
       ...runtime,
     },
+    ...probePieces(needed, options, cluster),
+    ...slicePieces(needed.slices, options, cluster),
   ];
-  const points = [
-    ...needed.modules.map((one) => ({ modules: [one] })),
-    ...needed.collectives.map((one) => ({ collectives: [one] })),
-    ...needed.overlaps.map((one) => ({ overlaps: [one] })),
-  ];
-  for (const [index, part] of parts(points, MOST_POINTS).entries()) {
-    const own = { modules: [], collectives: [], overlaps: [], slices: [] };
-    const wanted = {
-      ...own,
-      modules: part.flatMap((one) => ("modules" in one ? one.modules : [])),
-      collectives: part.flatMap((one) => ("collectives" in one ? one.collectives : [])),
-      overlaps: part.flatMap((one) => ("overlaps" in one ? one.overlaps : [])),
-    };
-    pieces.push({
-      id: `probe.${index + 1}`,
-      kind: "probe",
-      what: `${formatCounted(part.length, "point")} of the profile: modules, collectives, overlaps`,
-      plannedSeconds:
-        START_SECONDS + Math.ceil(part.length * (effort.maximumSecondsPerPoint + POINT_SECONDS)),
-      config: {
-        ...probeConfig({ needed: wanted, threadsPerRank, effort, cluster }),
-        // The device is described once.
-        device: index === 0,
-      },
-      overlapPlacements: wanted.overlaps.map(({ collective }) => collective.placement),
-    });
-  }
-  for (const [index, request_] of needed.slices.entries()) {
-    const { shape } = request_;
-    const run = sliceRun(request_, {
-      ranks,
-      threadsPerRank,
-      cluster,
-      device,
-      seconds: sliceSeconds,
-      dataPath: TOKENS_PATH,
-      timelinePath: TIMELINE_PATH,
-    });
-    pieces.push({
-      id: `slice.${index + 1}`,
-      kind: "slice",
-      what: `a micro-batch of ${formatCounted(shape.microBatchSize, "sequence")} of ${formatInteger(shape.sequenceLengthTokens)} tokens in the trainer, ${formatCounted(shape.sequenceParallel, "rank")} a sequence`,
-      plannedSeconds: Math.ceil(sliceRounds * (START_SECONDS + sliceSeconds)),
-      request: request_,
-      rounds: sliceRounds,
-      ...run,
-    });
-  }
   const ofProfile = pieces.map(({ id }) => id);
   const [job] = jobs;
   for (const [index, { plan, predicted }] of plans.entries())

@@ -89,6 +89,24 @@ export const profileName = (clusterName: string, measuredAt: Date): string =>
 /** What a profile says of its cluster, and how that is named. */
 export type ProfiledCluster = Pick<Cluster, "name" | "nodes" | "gpusPerNode" | "memoryPerGpuBytes">;
 
+/** How modules and collectives slow each other down; the probe answers in the order in which it was asked. */
+const overlapsOf = (events: readonly ProbeEvent[], placements: readonly Placement[]): Profile["overlaps"] =>
+  named(events, "overlap").map(
+    ({ shape, op, bytes, groupSize, slowdown, aloneComputeSeconds, aloneCommunicationSeconds }, index) => {
+      const placement = placements[index];
+      return {
+        shape,
+        op,
+        bytes,
+        groupSize,
+        ...(placement === undefined ? {} : { placement }),
+        slowdown,
+        computeSeconds: aloneComputeSeconds,
+        communicationSeconds: aloneCommunicationSeconds,
+      };
+    },
+  );
+
 /** What the probe said, as a profile. */
 export function assembleProfile(options: {
   events: readonly ProbeEvent[];
@@ -138,22 +156,7 @@ export function assembleProfile(options: {
       p90Seconds,
       samples,
     })),
-    // The probe answers in the order in which it was asked.
-    overlaps: named(events, "overlap").map(
-      ({ shape, op, bytes, groupSize, slowdown, aloneComputeSeconds, aloneCommunicationSeconds }, index) => {
-        const placement = overlapPlacements[index];
-        return {
-          shape,
-          op,
-          bytes,
-          groupSize,
-          ...(placement === undefined ? {} : { placement }),
-          slowdown,
-          computeSeconds: aloneComputeSeconds,
-          communicationSeconds: aloneCommunicationSeconds,
-        };
-      },
-    ),
+    overlaps: overlapsOf(events, overlapPlacements),
     provenance: {
       source: "measured by internevo-probe",
       measuredAt: measuredAt.toISOString(),
