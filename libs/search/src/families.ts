@@ -313,6 +313,24 @@ export class FamilySearch {
         }
   }
 
+  /** The most promising choice first: what it offers spares looking at most of the others. */
+  #ordered(
+    sides: Family["sides"],
+    size: Batch["size"],
+    fewestChunks: number,
+    mostChunks: number,
+    fewestLayers: number,
+  ) {
+    return this.#choices
+      .map((choice) => {
+        const side = sides[choice.index === 0 ? 0 : 1];
+        const costs = side.costsOf(side.waits, choice.overlap);
+        const least = leastSecondsOf(costs, size, fewestChunks, mostChunks, fewestLayers) * ROUNDING;
+        return { choice, side, costs, least };
+      })
+      .sort((a, b) => a.least - b.least);
+  }
+
   /**
    * Offers the feasible plans of a family that are not slower than what is of interest.
    * @param interest seconds; asked again after every offer, because it may shrink.
@@ -332,19 +350,7 @@ export class FamilySearch {
     const [first, last] = [promising[0] as Promising, promising.at(-1) as Promising];
     const fewestLayers = promising.reduce((least, { layers }) => Math.min(least, layers), Infinity);
     const sharding = shards.list[index] as Sharding;
-    // The most promising first: what it offers spares looking at most of the others.
-    const ordered = this.#choices
-      .map((choice) => {
-        const side = sides[choice.index === 0 ? 0 : 1];
-        const costs = side.costsOf(side.waits, choice.overlap);
-        return {
-          choice,
-          side,
-          costs,
-          least: leastSecondsOf(costs, size, first.count, last.count, fewestLayers) * ROUNDING,
-        };
-      })
-      .sort((a, b) => a.least - b.least);
+    const ordered = this.#ordered(sides, size, first.count, last.count, fewestLayers);
     for (const {
       choice,
       side: { slice, waits },

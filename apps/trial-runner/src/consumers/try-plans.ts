@@ -59,6 +59,150 @@ function noTrialSucceeded(trials: readonly Trial[]): Failure {
 const timelineOfTrial = ({ timeline, trials }: JobSpec): Timeline | undefined =>
   timeline && { firstStep: trials.warmupSteps + 1, steps: Math.min(timeline.steps, trials.steps) };
 
+type StageFeed = Parameters<Parameters<typeof withStageFeed>[2]>[0];
+
+/** The trials of one job, one after the other. */
+class JobTrials {
+  readonly #settings: TrialSettings;
+  readonly #database: Database;
+  readonly #context: CommandContext<"job.trial">;
+  readonly #feed: StageFeed;
+  readonly #dataset: Awaited<ReturnType<typeof prepareTraining>>;
+  readonly #repeats: number;
+  #planned: readonly Trial[] = [];
+  #done = 0;
+
+  constructor(
+    { settings, database }: { readonly settings: TrialSettings; readonly database: Database },
+    context: CommandContext<"job.trial">,
+    feed: StageFeed,
+    dataset: Awaited<ReturnType<typeof prepareTraining>>,
+  ) {
+    this.#settings = settings;
+    this.#database = database;
+    this.#context = context;
+    this.#feed = feed;
+    this.#dataset = dataset;
+    this.#repeats = context.job.spec.trials.repeats ?? DEFAULT_TRIAL_REPEATS; // jobs of before could not say it
+  }
+
+  /** Runs what is still to be run. @returns the trials, with what they measured. */
+  async tried(): Promise<readonly Trial[]> {
+    const { id } = this.#context.job;
+    this.#planned = await listTrials(this.#database.db, id);
+    this.#done = this.#planned.filter(isOver).length;
+    if (this.#done < this.#planned.length || trialToRepeat(this.#planned, this.#repeats) !== undefined)
+      await whileReserved(this.#reservation(), async () => {
+        await this.#runFirst();
+        await this.#repeat();
+      });
+    return listTrials(this.#database.db, id);
+  }
+
+  #reservation(): LaunchReservationOptions {
+    const { job, signal } = this.#context;
+    return {
+      ...this.#settings,
+      cluster: job.spec.cluster,
+      owner: job.id,
+      reserve: (resource, onWait) => this.#context.reserve(resource, onWait),
+      confirm: () => this.#context.confirm(),
+      use: "measure",
+      signal,
+      onWait: (message) => this.#progress(message, true),
+      onNotice: (message) => this.#feed.log("warn", "trial-runner", message),
+    };
+  }
+
+  #progress(message: string, waits?: boolean): void {
+    this.#feed.progress("trialling", message, this.#done, this.#planned.length, waits);
+  }
+
+  /** Every plan once. */
+  async #runFirst(): Promise<void> {
+    for (const trial of this.#planned.filter((each) => !isOver(each))) {
+      this.#context.signal.throwIfAborted();
+      if (!(await this.#context.fenced((tx) => startTrial(tx, trial.id)))) continue;
+      const result = await this.#run(trial, 1);
+      await this.#context.fenced((tx) => finishTrial(tx, trial.id, result));
+      this.#done += 1;
+      const came =
+        "measured" in result
+          ? `${formatSeconds(result.measured.stepTimeSeconds)} a step`
+          : result.failure.message;
+      this.#progress(`${planLabel(trial.candidate.plan)}: ${came}`);
+    }
+  }
+
+  /** Plans that the runs do not tell apart run again, within the time that is given for it. */
+  async #repeat(): Promise<void> {
+    const { job, signal } = this.#context;
+    // A plan that ran once and then does not, or whose run could not be counted, is not asked a third time.
+    const given = new Set<string>();
+    const begin = performance.now();
+    while (performance.now() - begin < 1000 * this.#settings.repeatSeconds) {
+      signal.throwIfAborted();
+      const next = trialToRepeat(
+        (await listTrials(this.#database.db, job.id)).filter(({ id }) => !given.has(id)),
+        this.#repeats,
+      );
+      if (!next?.measured) break;
+      const measured = next.measured;
+      const result = await this.#run(next, runsOf(measured).length + 1);
+      if ("failure" in result) {
+        given.add(next.id);
+        const label = planLabel(next.candidate.plan);
+        this.#feed.log("warn", "trial-runner", `${label}, again: ${result.failure.message}`);
+      } else if (
+        !(await this.#context.fenced((tx) => repeatTrial(tx, next.id, withRun(measured, result.measured))))
+      )
+        given.add(next.id);
+    }
+  }
+
+  /** One run of a plan. `number` counts from 1; only the first run records its timeline. */
+  async #run(trial: Trial, number: number): Promise<Awaited<ReturnType<typeof runTrial>>> {
+    const { plan, rank } = trial.candidate;
+    const label = planLabel(plan);
+    const said = number === 1 ? label : `${label}, again`;
+    const launch = await this.#launch(trial, number, said);
+    const result = await retryLostRanks(
+      () => runTrial(launch),
+      (ended) => ("failure" in ended ? ended.failure : undefined),
+      (failure) => this.#feed.log("warn", "trial-runner", `${said}: ${failure.message}: tried again`),
+    );
+    const came =
+      "measured" in result
+        ? { stepTimeSeconds: result.measured.stepTimeSeconds }
+        : { failure: result.failure };
+    this.#context.log.info({ trial: rank, plan: label, run: number, ...came }, "a trial ended");
+    return result;
+  }
+
+  async #launch({ candidate }: Trial, number: number, said: string): Promise<Parameters<typeof runTrial>[0]> {
+    const { job, signal } = this.#context;
+    const { dataDirectory } = this.#settings;
+    const trial = `trial-${candidate.rank}`;
+    return {
+      ...this.#settings,
+      spec: job.spec,
+      plan: candidate.plan,
+      dataset: this.#dataset,
+      timeline:
+        number === 1
+          ? await recordTimeline(dataDirectory, job.id, trial, timelineOfTrial(job.spec))
+          : undefined,
+      runDirectory: launchDirectory(dataDirectory, job.spec.cluster, job.id, "trials"),
+      label: number === 1 ? `trial ${candidate.rank}` : `trial ${candidate.rank}, run ${number}`,
+      signal,
+      confirm: () => this.#context.confirm(),
+      onQueue: (message, waits) => this.#progress(`${said}: ${message}`, waits),
+      onStep: (step, steps) => this.#progress(`${said}: step ${step} of ${steps}`),
+      onLog: (line) => this.#feed.log("warn", "internevo-trainer", line),
+    };
+  }
+}
+
 /**
  * Tries the best plans for real, one after the other. Plans that the runs do not tell apart, and those that
  * were disturbed, run again within a budget; then `choiceOf` says which one trains. A trial that was
@@ -67,131 +211,16 @@ const timelineOfTrial = ({ timeline, trials }: JobSpec): Timeline | undefined =>
 export const tryPlans =
   (settings: TrialSettings, database: Database) =>
   async (context: CommandContext<"job.trial">): Promise<Effect> => {
-    const { job, signal, log } = context;
-    const repeats = job.spec.trials.repeats ?? DEFAULT_TRIAL_REPEATS; // jobs of before could not say it
+    const { job, log } = context;
     return withStageFeed(context, "trialling", async (feed) => {
       const dataset = await prepareTraining(settings, job.spec);
-      const planned = await listTrials(database.db, job.id);
-      const total = planned.length;
-      let done = planned.filter(isOver).length;
-
-      /** One run of a plan. `run` is its number, from 1; only the first records its timeline. */
-      const run = async (
-        { candidate }: Trial,
-        number: number,
-      ): Promise<Awaited<ReturnType<typeof runTrial>>> => {
-        const label = planLabel(candidate.plan);
-        const said = number === 1 ? label : `${label}, again`;
-        const launch = {
-          ...settings,
-          spec: job.spec,
-          plan: candidate.plan,
-          dataset,
-          timeline:
-            number === 1
-              ? await recordTimeline(
-                  settings.dataDirectory,
-                  job.id,
-                  `trial-${candidate.rank}`,
-                  timelineOfTrial(job.spec),
-                )
-              : undefined,
-          runDirectory: launchDirectory(settings.dataDirectory, job.spec.cluster, job.id, "trials"),
-          label: number === 1 ? `trial ${candidate.rank}` : `trial ${candidate.rank}, run ${number}`,
-          signal,
-          confirm: () => context.confirm(),
-          onQueue: (message: string, waits: boolean) =>
-            feed.progress("trialling", `${said}: ${message}`, done, total, waits),
-          onStep: (step: number, steps: number) =>
-            feed.progress("trialling", `${said}: step ${step} of ${steps}`, done, total),
-          onLog: (line: string) => feed.log("warn", "internevo-trainer", line),
-        };
-        const result = await retryLostRanks(
-          () => runTrial(launch),
-          (ended) => ("failure" in ended ? ended.failure : undefined),
-          (failure) => feed.log("warn", "trial-runner", `${said}: ${failure.message}: tried again`),
-        );
-        log.info(
-          {
-            trial: candidate.rank,
-            plan: label,
-            run: number,
-            ...("measured" in result
-              ? { stepTimeSeconds: result.measured.stepTimeSeconds }
-              : { failure: result.failure }),
-          },
-          "a trial ended",
-        );
-        return result;
-      };
-
-      const runAll = async (): Promise<void> => {
-        for (const trial of planned.filter((each) => !isOver(each))) {
-          signal.throwIfAborted();
-          if (!(await context.fenced((tx) => startTrial(tx, trial.id)))) continue;
-          const result = await run(trial, 1);
-          await context.fenced((tx) => finishTrial(tx, trial.id, result));
-          done += 1;
-          feed.progress(
-            "trialling",
-            `${planLabel(trial.candidate.plan)}: ${"measured" in result ? `${formatSeconds(result.measured.stepTimeSeconds)} a step` : result.failure.message}`,
-            done,
-            total,
-          );
-        }
-        // A plan that ran once and then does not, or whose run could not be counted, is not asked a third
-        // time.
-        const given = new Set<string>();
-        for (const begin = performance.now(); performance.now() - begin < 1000 * settings.repeatSeconds;) {
-          signal.throwIfAborted();
-          const next = trialToRepeat(
-            (await listTrials(database.db, job.id)).filter(({ id }) => !given.has(id)),
-            repeats,
-          );
-          if (!next?.measured) break;
-          const measured = next.measured;
-          const number = runsOf(measured).length + 1;
-          const result = await run(next, number);
-          if ("failure" in result) {
-            given.add(next.id);
-            feed.log(
-              "warn",
-              "trial-runner",
-              `${planLabel(next.candidate.plan)}, again: ${result.failure.message}`,
-            );
-          } else if (
-            !(await context.fenced((tx) => repeatTrial(tx, next.id, withRun(measured, result.measured))))
-          )
-            given.add(next.id);
-        }
-      };
-      const reservation: LaunchReservationOptions = {
-        ...settings,
-        cluster: job.spec.cluster,
-        owner: job.id,
-        reserve: (resource, onWait) => context.reserve(resource, onWait),
-        confirm: () => context.confirm(),
-        use: "measure",
-        signal,
-        onWait: (message) => feed.progress("trialling", message, done, total, true),
-        onNotice: (message) => feed.log("warn", "trial-runner", message),
-      };
-      if (done < total || trialToRepeat(planned, repeats) !== undefined)
-        await whileReserved(reservation, runAll);
-      const trials = await listTrials(database.db, job.id);
+      const trials = await new JobTrials({ settings, database }, context, feed, dataset).tried();
       const choice = choiceOf(trials);
       if (!choice) return failedJob(job.id, "trialling", noTrialSucceeded(trials));
       const disturbed = disturbedTrialsWords(choice);
       if (disturbed !== undefined) feed.log("warn", "trial-runner", disturbed);
-      log.info(
-        {
-          verdict: choice.verdict,
-          within: choice.within,
-          noise: choice.noise,
-          disturbedPlans: choice.disturbedPlans,
-        },
-        "a plan was chosen",
-      );
+      const { verdict, within, noise, disturbedPlans } = choice;
+      log.info({ verdict, within, noise, disturbedPlans }, "a plan was chosen");
       return trainWith(job.id, choice);
     });
   };

@@ -109,117 +109,105 @@ export const runtimeDirectory = (runDirectory: string): string => join(runDirect
 export const measurementRuns = (wanted: Measurements): number =>
   measurementCount({ ...wanted, slices: [] }) + SLICE_ROUNDS * wanted.slices.length;
 
-/**
- * Measures a cluster with the probe: the collectives (VPro), the modules (UPro) and their slow-down by each
- * other (OPro) that the planner asked for, and slices with the trainer. Points that come out noisy are
- * measured again within a budget; what stays noisy is marked. The caller holds the cluster: ranks of somebody
- * else would spoil the figures.
- */
-export async function measureProfile(options: MeasureProfileOptions): Promise<MeasureProfileOutcome> {
-  const { probe, cluster, needed, limits } = options;
-  const digest = await programDigest(probe);
-  const ranks = clusterRankCount(cluster);
-  const measuredAt = new Date();
-  let done = 0;
-  let total = measurementRuns(needed);
-  const place = {
-    ranks,
-    threadsPerRank: options.threadsPerRank,
-    ...(await launchTarget(cluster, options.clustersFile)),
-    runDirectory: options.runDirectory,
-    killSignal: options.signal,
-    ...(options.detachSignal ? { detachSignal: options.detachSignal } : {}),
-    ...(options.confirm ? { confirm: options.confirm } : {}),
-    ...(options.onQueue ? { onQueue: options.onQueue } : {}),
-    ...(options.onLog ? { onLog: options.onLog } : {}),
-  };
-  const runtime = await measureRuntime({
-    ...place,
-    trainer: options.trainer,
-    cluster,
-    ...(schedulerOf(cluster) === null ? {} : { runDirectory: runtimeDirectory(options.runDirectory) }),
-  });
-  if (runtime.status !== "measured") return runtime;
+type Place = Awaited<ReturnType<typeof placeOf>>;
 
-  const once = async (wanted: Measurements, suffix: string): Promise<Pass | Interrupted> => {
-    const say = (message: string): void => options.onProgress((done += 1), total, `${message}${suffix}`);
-    const events: ProbeEvent[] = [];
-    const probed = measurementCount({ ...wanted, slices: [] });
-    let said = 0;
-    const outcome = await launchRanks({
-      program: probe,
-      config: probeConfig({ ...options, needed: wanted }),
-      ...place,
-      timeoutSeconds: options.timeoutSeconds,
-      onEvent: (event) => {
-        events.push(event);
-        if (event.event === "collective" || event.event === "module" || event.event === "overlap") said += 1;
-        if (event.event === "collective")
-          say(`${event.op} of ${formatBytes(event.bytes)} on ${formatCounted(event.groupSize, "rank")}`);
-        if (event.event === "module") say(`${event.shape.module}, ${event.shape.pass}`);
-        if (event.event === "overlap") say(`${event.shape.module} beside ${event.op}`);
-      },
-    });
-    if (outcome.status === "stopped") return { status: "stopped" };
-    if (outcome.status === "failed") return { status: "failed", failure: outcome.failure };
-    if (said !== probed)
-      return {
-        status: "failed",
-        failure: { code: "internal", message: `the probe measured ${said} of ${probed} points` },
+/** Where and how ranks of a measurement run. */
+const placeOf = async (options: MeasureProfileOptions) => ({
+  ranks: clusterRankCount(options.cluster),
+  threadsPerRank: options.threadsPerRank,
+  ...(await launchTarget(options.cluster, options.clustersFile)),
+  runDirectory: options.runDirectory,
+  killSignal: options.signal,
+  ...(options.detachSignal ? { detachSignal: options.detachSignal } : {}),
+  ...(options.confirm ? { confirm: options.confirm } : {}),
+  ...(options.onQueue ? { onQueue: options.onQueue } : {}),
+  ...(options.onLog ? { onLog: options.onLog } : {}),
+});
+
+/** The measurement of one cluster: one pass over all points, and further ones over the noisy ones. */
+class Measuring {
+  readonly #options: MeasureProfileOptions;
+  readonly #place: Place;
+  readonly #digest: string;
+  readonly #runtimeBytes: number;
+  readonly #measuredAt: Date;
+  readonly #begin = performance.now();
+  /** How often a point was measured again. */
+  readonly #times = new Map<object, number>();
+  #done = 0;
+  #total: number;
+
+  constructor(
+    options: MeasureProfileOptions,
+    known: {
+      readonly place: Place;
+      readonly digest: string;
+      readonly runtimeBytes: number;
+      readonly measuredAt: Date;
+    },
+  ) {
+    this.#options = options;
+    this.#place = known.place;
+    this.#digest = known.digest;
+    this.#runtimeBytes = known.runtimeBytes;
+    this.#measuredAt = known.measuredAt;
+    this.#total = measurementRuns(options.needed);
+  }
+
+  async profile(): Promise<MeasureProfileOutcome> {
+    const { needed, limits } = this.#options;
+    const first = await this.#pass(needed, "");
+    if (first.status !== "measured") return first;
+    const secondsPerPoint = this.#secondsPerPoint(measurementCount(needed));
+    let profile = first.profile;
+    let last = first;
+    let measuredAgain = 0;
+    for (const deadline = performance.now() + 1000 * limits.againSeconds; ;) {
+      const room = Math.floor((deadline - performance.now()) / 1000 / secondsPerPoint);
+      const again = this.#noisy(profile, room);
+      const count = measurementCount(again);
+      if (room < 1 || count === 0) break;
+      for (const one of [...again.modules, ...again.collectives, ...again.overlaps, ...again.slices])
+        this.#times.set(one, this.#timesOf(one) + 1);
+      // Counted anew: how many are noisy nobody knows before, and a total that grows says nothing.
+      [this.#done, this.#total] = [0, measurementRuns(again)];
+      const pass = await this.#pass(again, ", again: it was noisy");
+      if (pass.status !== "measured") return pass;
+      last = pass;
+      measuredAgain += count;
+      const merged = mergeProfiles(profile, pass.profile);
+      profile = {
+        ...merged,
+        device: bestDevice(profile.device, pass.profile.device),
+        provenance: profile.provenance,
       };
-    const command = `${launcherOf(cluster).startWords(ranks)} internevo-probe --config ${options.runDirectory}/config.json`;
-    const hosts = hostsOfProbe(events);
-    const composed = assembleProfile({
-      events,
-      cluster,
-      digest,
-      threadsPerRank: options.threadsPerRank,
-      command,
-      measuredAt,
-      seconds: outcome.seconds,
-      runtimeBytes: runtime.bytes,
-      overlapPlacements: wanted.overlaps.map(({ collective }) => collective.placement),
+    }
+    const quality = qualityOf(profile, limits, {
+      measuredAgain,
+      secondsPerPoint: this.#secondsPerPoint(measurementCount(needed) + measuredAgain),
+      hosts: [...last.hosts],
+      disturbances: [...last.disturbances, ...first.disturbances],
     });
-    const sliced = await measureSlices({
-      ...place,
-      trainer: options.trainer,
-      cluster,
-      slices: wanted.slices,
-      device: composed.device,
-      secondsPerSlice: options.effort.maximumSecondsPerPoint,
-      mostOthersPercent: limits.mostOthersPercent,
-      onSlice: ({ microBatchSize, sequenceParallel }) =>
-        say(
-          `a micro-batch of ${formatCounted(microBatchSize, "sequence")} in the trainer, ${formatCounted(sequenceParallel, "rank")} a sequence`,
-        ),
-    });
-    if (sliced.status !== "measured") return sliced;
-    const completed = completedProfile({
-      composed,
-      hosts,
-      slices: sliced.slices,
-      notes: sliced.notes,
-      limits,
-    });
-    return { status: "measured", hosts, ...completed };
-  };
+    return {
+      status: "measured",
+      profile: validate(ProfileSchema, { ...profile, quality }, "profile-invalid", "the measured profile"),
+    };
+  }
 
-  const begin = performance.now();
-  const perPoint = (points: number): number => (performance.now() - begin) / 1000 / Math.max(1, points);
-  const first = await once(needed, "");
-  if (first.status !== "measured") return first;
-  const secondsPerPoint = perPoint(measurementCount(needed));
-  let profile = first.profile;
-  let last = first;
-  let measuredAgain = 0;
-  const times = new Map<object, number>();
-  const timesOf = (one: object): number => times.get(one) ?? 0;
-  for (const deadline = performance.now() + 1000 * limits.againSeconds; ;) {
-    const room = Math.floor((deadline - performance.now()) / 1000 / secondsPerPoint);
-    const noisy = noisyMeasurements(profile, needed);
+  #secondsPerPoint(points: number): number {
+    return (performance.now() - this.#begin) / 1000 / Math.max(1, points);
+  }
+
+  #timesOf(one: object): number {
+    return this.#times.get(one) ?? 0;
+  }
+
+  /** Of the noisy points those that have room, and were not measured too often. */
+  #noisy(profile: Profile, room: number): Measurements {
+    const noisy = noisyMeasurements(profile, this.#options.needed);
     const open = <T extends object>(some: readonly T[]): T[] =>
-      some.filter((one) => timesOf(one) < MOST_AGAIN);
-    const again = fewest(
+      some.filter((one) => this.#timesOf(one) < MOST_AGAIN);
+    return fewest(
       {
         modules: open(noisy.modules),
         collectives: open(noisy.collectives),
@@ -227,35 +215,113 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
         slices: open(noisy.slices),
       },
       room,
-      timesOf,
+      (one) => this.#timesOf(one),
     );
-    const count = measurementCount(again);
-    if (room < 1 || count === 0) break;
-    for (const one of [...again.modules, ...again.collectives, ...again.overlaps, ...again.slices])
-      times.set(one, timesOf(one) + 1);
-    // Counted anew: how many are noisy nobody knows before, and a total that grows says nothing.
-    [done, total] = [0, measurementRuns(again)];
-    const pass = await once(again, ", again: it was noisy");
-    if (pass.status !== "measured") return pass;
-    last = pass;
-    measuredAgain += count;
-    const merged = mergeProfiles(profile, pass.profile);
-    profile = {
-      ...merged,
-      device: bestDevice(profile.device, pass.profile.device),
-      provenance: profile.provenance,
-    };
   }
-  const quality = qualityOf(profile, limits, {
-    measuredAgain,
-    secondsPerPoint: perPoint(measurementCount(needed) + measuredAgain),
-    hosts: [...last.hosts],
-    disturbances: [...last.disturbances, ...first.disturbances],
+
+  #say(message: string): void {
+    this.#done += 1;
+    this.#options.onProgress(this.#done, this.#total, message);
+  }
+
+  async #pass(wanted: Measurements, suffix: string): Promise<Pass | Interrupted> {
+    const { cluster, limits, runDirectory, threadsPerRank } = this.#options;
+    const probed = await this.#probe(wanted, suffix);
+    if (probed.status !== "probed") return probed;
+    const { events, seconds } = probed;
+    const start = launcherOf(cluster).startWords(this.#place.ranks);
+    const composed = assembleProfile({
+      events,
+      cluster,
+      digest: this.#digest,
+      threadsPerRank,
+      command: `${start} internevo-probe --config ${runDirectory}/config.json`,
+      measuredAt: this.#measuredAt,
+      seconds,
+      runtimeBytes: this.#runtimeBytes,
+      overlapPlacements: wanted.overlaps.map(({ collective }) => collective.placement),
+    });
+    const sliced = await measureSlices({
+      ...this.#place,
+      trainer: this.#options.trainer,
+      cluster,
+      slices: wanted.slices,
+      device: composed.device,
+      secondsPerSlice: this.#options.effort.maximumSecondsPerPoint,
+      mostOthersPercent: limits.mostOthersPercent,
+      onSlice: ({ microBatchSize, sequenceParallel }) =>
+        this.#say(
+          `a micro-batch of ${formatCounted(microBatchSize, "sequence")} in the trainer, ${formatCounted(sequenceParallel, "rank")} a sequence${suffix}`,
+        ),
+    });
+    if (sliced.status !== "measured") return sliced;
+    const hosts = hostsOfProbe(events);
+    const { slices, notes } = sliced;
+    return { status: "measured", hosts, ...completedProfile({ composed, hosts, slices, notes, limits }) };
+  }
+
+  /** Runs the probe. @returns what it said, and how long it took. */
+  async #probe(
+    wanted: Measurements,
+    suffix: string,
+  ): Promise<
+    | { readonly status: "probed"; readonly events: readonly ProbeEvent[]; readonly seconds: number }
+    | Interrupted
+  > {
+    const events: ProbeEvent[] = [];
+    const points = measurementCount({ ...wanted, slices: [] });
+    let said = 0;
+    const outcome = await launchRanks({
+      program: this.#options.probe,
+      config: probeConfig({ ...this.#options, needed: wanted }),
+      ...this.#place,
+      timeoutSeconds: this.#options.timeoutSeconds,
+      onEvent: (event) => {
+        events.push(event);
+        const words = pointWords(event);
+        if (words === undefined) return;
+        said += 1;
+        this.#say(`${words}${suffix}`);
+      },
+    });
+    if (outcome.status === "stopped") return { status: "stopped" };
+    if (outcome.status === "failed") return { status: "failed", failure: outcome.failure };
+    if (said !== points)
+      return {
+        status: "failed",
+        failure: { code: "internal", message: `the probe measured ${said} of ${points} points` },
+      };
+    return { status: "probed", events, seconds: outcome.seconds };
+  }
+}
+
+/** A point that the probe measured; undefined for its other events. */
+function pointWords(event: ProbeEvent): string | undefined {
+  if (event.event === "collective")
+    return `${event.op} of ${formatBytes(event.bytes)} on ${formatCounted(event.groupSize, "rank")}`;
+  if (event.event === "module") return `${event.shape.module}, ${event.shape.pass}`;
+  return event.event === "overlap" ? `${event.shape.module} beside ${event.op}` : undefined;
+}
+
+/**
+ * Measures a cluster with the probe: the collectives (VPro), the modules (UPro) and their slow-down by each
+ * other (OPro) that the planner asked for, and slices with the trainer. Points that come out noisy are
+ * measured again within a budget; what stays noisy is marked. The caller holds the cluster: ranks of somebody
+ * else would spoil the figures.
+ */
+export async function measureProfile(options: MeasureProfileOptions): Promise<MeasureProfileOutcome> {
+  const { cluster } = options;
+  const digest = await programDigest(options.probe);
+  const measuredAt = new Date();
+  const place = await placeOf(options);
+  const runtime = await measureRuntime({
+    ...place,
+    trainer: options.trainer,
+    cluster,
+    ...(schedulerOf(cluster) === null ? {} : { runDirectory: runtimeDirectory(options.runDirectory) }),
   });
-  return {
-    status: "measured",
-    profile: validate(ProfileSchema, { ...profile, quality }, "profile-invalid", "the measured profile"),
-  };
+  if (runtime.status !== "measured") return runtime;
+  return new Measuring(options, { place, digest, runtimeBytes: runtime.bytes, measuredAt }).profile();
 }
 
 /** Of two measurements of one device the better figures: other work only ever takes from them. */

@@ -64,44 +64,55 @@ export function restSubmission(request: SlurmRequest, script: string): Json {
   };
 }
 
-function call(
+/** @throws SlurmAwayError where the token's file cannot be read. */
+function tokenOf(file: string): string {
+  try {
+    return readFileSync(file, "utf8").trim();
+  } catch (error) {
+    throw new SlurmAwayError(`the token file ${file} cannot be read: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+}
+
+interface Question {
+  readonly target: URL;
+  readonly options: RequestOptions;
+  readonly text: string | undefined;
+}
+
+function questionOf(
   rest: Rest,
   method: string,
   path: string,
   body: Json | undefined,
-  part = "slurm",
-): Promise<unknown> {
+  part: string,
+): Question {
   const unix = rest.url.startsWith("unix:") ? rest.url.slice("unix:".length) : undefined;
   const target = new URL(
     `/${part}/${rest.version ?? "v0.0.38"}${path}`,
     unix === undefined ? rest.url : "http://localhost",
   );
-  const headers: Record<string, string> = { accept: "application/json" };
-  if (rest.tokenFile !== undefined) {
-    try {
-      headers["X-SLURM-USER-TOKEN"] = readFileSync(rest.tokenFile, "utf8").trim();
-    } catch (error) {
-      throw new SlurmAwayError(
-        `the token file ${rest.tokenFile} cannot be read: ${(error as Error).message}`,
-        { cause: error },
-      );
-    }
-  }
   const text = body === undefined ? undefined : JSON.stringify(body);
-  if (text !== undefined)
-    Object.assign(headers, {
-      "content-type": "application/json",
-      "content-length": String(Buffer.byteLength(text)),
-    });
-  const options: RequestOptions = {
+  const headers: Record<string, string> = {
+    accept: "application/json",
+    ...(rest.tokenFile === undefined ? {} : { "X-SLURM-USER-TOKEN": tokenOf(rest.tokenFile) }),
+    ...(text === undefined
+      ? {}
+      : { "content-type": "application/json", "content-length": String(Buffer.byteLength(text)) }),
+  };
+  const options = {
     method,
     headers,
     timeout: ANSWER_MILLISECONDS,
     ...(unix === undefined ? {} : { socketPath: unix }),
   };
-  return new Promise((resolve, reject) => {
-    const away = (error: Error): void =>
-      reject(new SlurmAwayError(`slurmrestd does not answer: ${error.message}`, { cause: error }));
+  return { target, options, text };
+}
+
+/** The text that is answered, and its status. */
+const answerTo = ({ target, options, text }: Question): Promise<{ status: number; said: string }> =>
+  new Promise((resolve, reject) => {
     const question = (target.protocol === "https:" ? httpsRequest : httpRequest)(
       target,
       options,
@@ -113,45 +124,65 @@ function call(
           bytes += chunk.length;
           if (bytes > MOST_BYTES) answer.destroy(new Error(`it answers more than ${MOST_BYTES} bytes`));
         });
-        answer.once("error", away);
-        answer.once("end", () => {
-          const said = Buffer.concat(chunks).toString("utf8");
-          try {
-            settle(answer.statusCode ?? 0, JSON.parse(said) as Json);
-          } catch (error) {
-            const status = answer.statusCode ?? 0;
-            if (error instanceof SlurmAwayError || error instanceof SlurmRefusalError) reject(error);
-            else if (status === 401 || status === 403)
-              reject(new SlurmAwayError(`slurmrestd refuses the token (${status})`));
-            else away(new Error(`it answers ${status} and no JSON: ${said.slice(0, 200)}`));
-          }
-        });
-        const settle = (status: number, parsed: Json): void => {
-          const errors = (Array.isArray(parsed["errors"]) ? parsed["errors"] : []) as readonly {
-            readonly error?: string;
-            readonly description?: string;
-            readonly error_number?: number;
-          }[];
-          if (status < 400 && errors.length === 0) return resolve(parsed);
-          const words =
-            errors.map((each) => [each.error, each.description].filter(Boolean).join(": ")).join("; ") ||
-            `status ${status}`;
-          if (
-            /Unable to contact|timed out|Connection refused|Zero Bytes|authentication/i.test(words) ||
-            status === 401 ||
-            status === 403
-          )
-            throw new SlurmAwayError(words);
-          throw new SlurmRefusalError(words);
-        };
+        answer.once("error", reject);
+        answer.once("end", () =>
+          resolve({ status: answer.statusCode ?? 0, said: Buffer.concat(chunks).toString("utf8") }),
+        );
       },
     );
     question.once("timeout", () =>
       question.destroy(new Error(`no answer within ${ANSWER_MILLISECONDS / 1000} s`)),
     );
-    question.once("error", away);
+    question.once("error", reject);
     question.end(text);
   });
+
+const away = (error: Error): SlurmAwayError =>
+  new SlurmAwayError(`slurmrestd does not answer: ${error.message}`, { cause: error });
+
+/** @throws SlurmAwayError or SlurmRefusalError for an answer that tells of errors. */
+function assertAccepted(status: number, parsed: Json): void {
+  const errors = (Array.isArray(parsed["errors"]) ? parsed["errors"] : []) as readonly {
+    readonly error?: string;
+    readonly description?: string;
+    readonly error_number?: number;
+  }[];
+  if (status < 400 && errors.length === 0) return;
+  const words =
+    errors.map((each) => [each.error, each.description].filter(Boolean).join(": ")).join("; ") ||
+    `status ${status}`;
+  if (
+    /Unable to contact|timed out|Connection refused|Zero Bytes|authentication/i.test(words) ||
+    status === 401 ||
+    status === 403
+  )
+    throw new SlurmAwayError(words);
+  throw new SlurmRefusalError(words);
+}
+
+async function call(
+  rest: Rest,
+  method: string,
+  path: string,
+  body: Json | undefined,
+  part = "slurm",
+): Promise<unknown> {
+  const { status, said } = await answerTo(questionOf(rest, method, path, body, part)).catch(
+    (error: unknown) => {
+      throw error instanceof SlurmAwayError ? error : away(error as Error);
+    },
+  );
+  let parsed: Json;
+  try {
+    parsed = JSON.parse(said) as Json;
+    if (parsed === null) throw new TypeError("it is null");
+  } catch {
+    if (status === 401 || status === 403)
+      throw new SlurmAwayError(`slurmrestd refuses the token (${status})`);
+    throw away(new Error(`it answers ${status} and no JSON: ${said.slice(0, 200)}`));
+  }
+  assertAccepted(status, parsed);
+  return parsed;
 }
 
 /** Slurm by its REST interface. */
