@@ -73,13 +73,66 @@ function jobsFrom(
     });
 }
 
-async function measured(signal: AbortSignal): Promise<AccuracyResult> {
-  const settings = {
+type Measured = Awaited<ReturnType<typeof measureAccuracy>>;
+
+function settingsOfRun() {
+  return {
     plans: numberFrom("--plans", values.plans),
     repeat: numberFrom("--repeat", values.repeat),
     steps: numberFrom("--steps", values.steps),
     seed: numberFrom("--seed", values.seed),
   };
+}
+
+async function measuredHere(ranks: number, signal: AbortSignal): Promise<Measured> {
+  const specs =
+    values.job === undefined
+      ? jobsFrom("--workloads", values.workloads, {
+          name: "this-machine",
+          nodes: 1,
+          gpusPerNode: ranks,
+          memoryPerGpu: "1GiB",
+          launcher: "local",
+        })
+      : [await readJob(values.job)];
+  return withScratch((directory) =>
+    measureAccuracy(specs, { ...settingsOfRun(), directory, place: "this machine", signal }),
+  );
+}
+
+async function measuredOnTestbed(
+  ranks: number,
+  { place, bandwidthBitsPerSecond }: { readonly place: string; readonly bandwidthBitsPerSecond: number },
+  signal: AbortSignal,
+): Promise<Measured> {
+  const specs = jobsFrom("--testbed-workloads", values["testbed-workloads"], {
+    name: NAME,
+    nodes: ranks,
+    gpusPerNode: 1,
+    memoryPerGpu: "1GiB",
+    launcher: "ssh",
+  });
+  const plans = numberFrom("--testbed-plans", values["testbed-plans"]);
+  return onTestbed(
+    NAME,
+    { nodes: ranks, ranksPerNode: 1, bandwidthBitsPerSecond, latencySeconds: 0 },
+    signal,
+    (where) =>
+      withScratch((directory) =>
+        measureAccuracy(specs, { ...settingsOfRun(), ...where, plans, directory, place }),
+      ),
+  );
+}
+
+async function saveProfile(place: string, { profile }: Measured): Promise<void> {
+  const directory = values["save-profiles"];
+  if (directory === undefined) return;
+  const name = `${place.replaceAll(/[^A-Za-z0-9]+/g, "-")}.json`;
+  await writeFile(join(directory, name), JSON.stringify(profile, null, 1));
+}
+
+async function measured(signal: AbortSignal): Promise<AccuracyResult> {
+  const settings = settingsOfRun();
   const circumstances = observeCircumstances(
     `npm run --silent bench -- accuracy ${process.argv.slice(2).join(" ")}`.trim(),
   );
@@ -87,63 +140,19 @@ async function measured(signal: AbortSignal): Promise<AccuracyResult> {
   const rows: AccuracyRow[] = [];
   const profiles: { place: string; notes: readonly string[] }[] = [];
   let device = "";
-  const add = async (place: string, result: Awaited<ReturnType<typeof measureAccuracy>>): Promise<void> => {
+  const add = async (place: string, result: Measured): Promise<void> => {
     rows.push(...result.rows);
     profiles.push({ place, notes: result.profile.provenance.notes });
     device = result.profile.device.name;
-    if (values["save-profiles"] !== undefined)
-      await writeFile(
-        join(values["save-profiles"], `${place.replaceAll(/[^A-Za-z0-9]+/g, "-")}.json`),
-        JSON.stringify(result.profile, null, 1),
-      );
+    await saveProfile(place, result);
   };
   const ranks = numberFrom("--ranks", values.ranks);
-  if (!values["no-local"]) {
-    const specs =
-      values.job === undefined
-        ? jobsFrom("--workloads", values.workloads, {
-            name: "this-machine",
-            nodes: 1,
-            gpusPerNode: ranks,
-            memoryPerGpu: "1GiB",
-            launcher: "local",
-          })
-        : [await readJob(values.job)];
-    await add(
-      "this machine",
-      await withScratch((directory) =>
-        measureAccuracy(specs, { ...settings, directory, place: "this machine", signal }),
-      ),
-    );
-  }
-  for (const text of values.job === undefined
-    ? values.bandwidths.split(",").filter((each) => each !== "")
-    : []) {
+  if (!values["no-local"]) await add("this machine", await measuredHere(ranks, signal));
+  const bandwidths = values.job === undefined ? values.bandwidths.split(",") : [];
+  for (const text of bandwidths.filter((each) => each !== "")) {
     const bandwidthBitsPerSecond = bandwidthOf(text);
     const place = `${ranks} nodes, ${formatBandwidth(bandwidthBitsPerSecond)}`;
-    const specs = jobsFrom("--testbed-workloads", values["testbed-workloads"], {
-      name: NAME,
-      nodes: ranks,
-      gpusPerNode: 1,
-      memoryPerGpu: "1GiB",
-      launcher: "ssh",
-    });
-    const result = await onTestbed(
-      NAME,
-      { nodes: ranks, ranksPerNode: 1, bandwidthBitsPerSecond, latencySeconds: 0 },
-      signal,
-      (where) =>
-        withScratch((directory) =>
-          measureAccuracy(specs, {
-            ...settings,
-            ...where,
-            plans: numberFrom("--testbed-plans", values["testbed-plans"]),
-            directory,
-            place,
-          }),
-        ),
-    );
-    await add(place, result);
+    await add(place, await measuredOnTestbed(ranks, { place, bandwidthBitsPerSecond }, signal));
   }
   return {
     benchmark: "accuracy",

@@ -279,9 +279,77 @@ function kindsTable(rows: readonly AccuracyRow[]): string {
   return table(["place", "ranks share", "plans", "mean of errors", "mean size of errors", "worst"], cells);
 }
 
-/** The page of the comparison, with its pictures. */
-export async function writeAccuracyPage(directory: string, result: AccuracyResult): Promise<void> {
-  const { rows, overall, settings } = result;
+type Quiet = ReturnType<typeof undisturbedOf>;
+type Steady = ReturnType<typeof steadyOverallOf>;
+
+/** All jobs together, beside what the machine itself repeats. */
+function overallTable({ overall }: AccuracyResult, quiet: Quiet, steady: Steady): string {
+  const figures = (
+    name: string,
+    text: (overall: Overall) => string,
+    repetition: string,
+    aim: string,
+  ): string[] => [
+    name,
+    text(overall),
+    ...(quiet === null ? [] : [text(quiet.overall)]),
+    ...(steady === null ? [] : [text(steady)]),
+    repetition,
+    aim,
+  ];
+  return table(
+    [
+      "",
+      "prediction",
+      ...(quiet === null ? [] : ["without disturbed runs"]),
+      ...(steady === null ? [] : ["the machine's speed taken out"]),
+      "a plan's first run, as prediction of its second",
+      "aim",
+    ],
+    [
+      figures(
+        "mean size of a step time's error",
+        ({ meanError }) => percent(meanError),
+        percent(overall.repetition?.meanError ?? null),
+        "≤ 5%",
+      ),
+      figures(
+        "worst error",
+        ({ worstError }) => percent(worstError),
+        percent(overall.repetition?.worstError ?? null),
+        "≤ 15%",
+      ),
+      figures(
+        "Kendall's τ, mean over jobs",
+        ({ kendallTau }) => tau(kendallTau),
+        tau(overall.repetition?.kendallTau ?? null),
+        "≥ 0.9",
+      ),
+      figures("the same, with ties", ({ kendallTauWithTies }) => tau(kendallTauWithTies), "", "≥ 0.9"),
+      figures(
+        "measured times within the predicted range",
+        ({ withinRange }) => percent(withinRange, 0),
+        "",
+        "",
+      ),
+      figures(
+        "jobs whose fastest plan is among the ten",
+        ({ bestIsCandidate, rows: jobs }) => `${bestIsCandidate} of ${jobs}`,
+        "",
+        "all",
+      ),
+      figures(
+        "what trials choose, slower than the best, at most",
+        ({ mostChosenSlowerBy }) => percent(mostChosenSlowerBy),
+        "",
+        "≤ 1%",
+      ),
+    ],
+  );
+}
+
+/** One row a job. */
+function summaryTable(rows: readonly AccuracyRow[]): string {
   const summary = rows.map(({ place, job, runnable, statistics: s }) => [
     place,
     job,
@@ -299,77 +367,57 @@ export async function writeAccuracyPage(directory: string, result: AccuracyResul
     percent(s.firstSlowerBy),
     percent(s.chosenSlowerBy),
   ]);
+  return table(
+    [
+      "place",
+      "job",
+      "plans",
+      "mean size of errors",
+      "mean of errors",
+      "worst",
+      "τ",
+      "τ with ties",
+      "predicted ties",
+      "noise",
+      "fastest to slowest",
+      "within range",
+      "best is predicted",
+      "predicted first slower by",
+      "chosen slower by",
+    ],
+    summary,
+  );
+}
+
+/** The plans whose predictions are off the most. */
+function worstTable(rows: readonly AccuracyRow[]): string {
   const worst = rows
     .flatMap((row) => row.compared.map((one) => ({ row, one })))
     .sort((a, b) => Math.abs(timeErrorOf(b.one)) - Math.abs(timeErrorOf(a.one)))
     .slice(0, 12);
+  return table(
+    ["place", "job", "plan", "predicted place", "predicted ms", "measured ms", "error"],
+    worst.map(({ row, one }) => [
+      row.place,
+      row.job,
+      `\`${one.plan}\``,
+      one.rank,
+      (1e3 * one.predictedSeconds).toFixed(1),
+      (1e3 * measuredOf(one)).toFixed(1),
+      signed(timeErrorOf(one)),
+    ]),
+  );
+}
+
+/** The page of the comparison, with its pictures. */
+export async function writeAccuracyPage(directory: string, result: AccuracyResult): Promise<void> {
+  const { rows, overall, settings } = result;
   const steady = steadyOverallOf(rows);
   const quiet = undisturbedOf(rows);
-  const figures = (
-    name: string,
-    text: (overall: Overall) => string,
-    repetition: string,
-    aim: string,
-  ): string[] => [
-    name,
-    text(overall),
-    ...(quiet === null ? [] : [text(quiet.overall)]),
-    ...(steady === null ? [] : [text(steady)]),
-    repetition,
-    aim,
-  ];
   const body = [
     circumstancesText(result.circumstances),
     `${overall.plans} plans of ${rows.length} jobs: of each the fastest of every family of plans that can run, the ten that would be tried and others drawn with seed ${settings.seed} (all where the table says so). Each is run ${settings.repeat} times in random order, one step of warm-up and ${[...new Set(rows.map(({ steps }) => steps))].join(" or ")} measured; a plan's time is the median of its runs.`,
-    table(
-      [
-        "",
-        "prediction",
-        ...(quiet === null ? [] : ["without disturbed runs"]),
-        ...(steady === null ? [] : ["the machine's speed taken out"]),
-        "a plan's first run, as prediction of its second",
-        "aim",
-      ],
-      [
-        figures(
-          "mean size of a step time's error",
-          ({ meanError }) => percent(meanError),
-          percent(overall.repetition?.meanError ?? null),
-          "≤ 5%",
-        ),
-        figures(
-          "worst error",
-          ({ worstError }) => percent(worstError),
-          percent(overall.repetition?.worstError ?? null),
-          "≤ 15%",
-        ),
-        figures(
-          "Kendall's τ, mean over jobs",
-          ({ kendallTau }) => tau(kendallTau),
-          tau(overall.repetition?.kendallTau ?? null),
-          "≥ 0.9",
-        ),
-        figures("the same, with ties", ({ kendallTauWithTies }) => tau(kendallTauWithTies), "", "≥ 0.9"),
-        figures(
-          "measured times within the predicted range",
-          ({ withinRange }) => percent(withinRange, 0),
-          "",
-          "",
-        ),
-        figures(
-          "jobs whose fastest plan is among the ten",
-          ({ bestIsCandidate, rows: jobs }) => `${bestIsCandidate} of ${jobs}`,
-          "",
-          "all",
-        ),
-        figures(
-          "what trials choose, slower than the best, at most",
-          ({ mostChosenSlowerBy }) => percent(mostChosenSlowerBy),
-          "",
-          "≤ 1%",
-        ),
-      ],
-    ),
+    overallTable(result, quiet, steady),
     ...(quiet === null
       ? []
       : [
@@ -383,41 +431,11 @@ export async function writeAccuracyPage(directory: string, result: AccuracyResul
     "The first run as prediction of the second says how much the machine itself moves from one run of a plan to the next.",
     "![Predicted and measured](images/accuracy-scatter.svg)",
     "![Errors](images/accuracy-errors.svg)",
-    table(
-      [
-        "place",
-        "job",
-        "plans",
-        "mean size of errors",
-        "mean of errors",
-        "worst",
-        "τ",
-        "τ with ties",
-        "predicted ties",
-        "noise",
-        "fastest to slowest",
-        "within range",
-        "best is predicted",
-        "predicted first slower by",
-        "chosen slower by",
-      ],
-      summary,
-    ),
+    summaryTable(rows),
     "τ with ties: plans whose predicted ranges touch count as ties, and measured times that differ by less than the noise, which is the median over the plans of how far its runs lie apart. Chosen: as trials choose, the candidate whose run was fastest, after a second run of those that the first does not tell apart.",
     kindsTable(rows),
     "The largest errors:",
-    table(
-      ["place", "job", "plan", "predicted place", "predicted ms", "measured ms", "error"],
-      worst.map(({ row, one }) => [
-        row.place,
-        row.job,
-        `\`${one.plan}\``,
-        one.rank,
-        (1e3 * one.predictedSeconds).toFixed(1),
-        (1e3 * measuredOf(one)).toFixed(1),
-        signed(timeErrorOf(one)),
-      ]),
-    ),
+    worstTable(rows),
     `Profiling: ${result.profiles.map(({ place, notes }) => `${place}: ${notes.join(", ")}`).join("; ")}.`,
   ].join("\n\n");
   await writePage({

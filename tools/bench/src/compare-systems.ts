@@ -97,6 +97,28 @@ interface Runs {
 
 const median = (values: readonly number[]): number => quantile(values, 0.5);
 
+const triedPlan = ({ plan, rank, predicted }: Candidate, runs: readonly number[][]): TriedPlan => ({
+  label: planLabel(plan),
+  plan,
+  rank,
+  predictedSeconds: predicted.stepTimeSeconds,
+  stepSeconds: runs.flat(),
+});
+
+const winnerOf = (
+  { plan, rank, predicted }: Candidate,
+  rounds: number[],
+  { globalBatchTokens }: JobSpec,
+): SystemResult["winner"] => ({
+  label: planLabel(plan),
+  plan,
+  rank,
+  predictedSeconds: predicted.stepTimeSeconds,
+  medianStepSeconds: median(rounds),
+  rounds,
+  tokensPerSecond: globalBatchTokens / median(rounds),
+});
+
 async function compareOn(spec: JobSpec, profile: Profile, options: CompareOptions): Promise<Row> {
   const dataset = await datasetOf(spec, options.directory);
   const chosen = SYSTEMS.map((system) => ({
@@ -144,29 +166,11 @@ async function compareOn(spec: JobSpec, profile: Profile, options: CompareOption
   }
   const systems = chosen.map(({ system, feasible, list }, index): SystemResult => {
     const winner = winners[index];
-    const own = winner ? (rounds.get(planLabel(winner.plan)) ?? []) : [];
-    const tried = list.map((each): TriedPlan => ({
-      label: planLabel(each.plan),
-      plan: each.plan,
-      rank: each.rank,
-      predictedSeconds: each.predicted.stepTimeSeconds,
-      stepSeconds: runsOf(each).flat(),
-    }));
     return {
       system: system.id,
       feasible,
-      tried,
-      winner: winner
-        ? {
-            label: planLabel(winner.plan),
-            plan: winner.plan,
-            rank: winner.rank,
-            predictedSeconds: winner.predicted.stepTimeSeconds,
-            medianStepSeconds: median(own),
-            rounds: own,
-            tokensPerSecond: spec.globalBatchTokens / median(own),
-          }
-        : null,
+      tried: list.map((each) => triedPlan(each, runsOf(each))),
+      winner: winner ? winnerOf(winner, rounds.get(planLabel(winner.plan)) ?? [], spec) : null,
     };
   });
   const speeds = systems.map(({ winner }) => winner?.tokensPerSecond ?? null);

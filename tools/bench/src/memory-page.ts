@@ -186,6 +186,25 @@ const refused = ({ refused: list }: MeasuredLongest): string =>
   list.map(({ sequenceLengthTokens, code }) => `${grouped(sequenceLengthTokens)} (${code})`).join(", ") ||
   "–";
 
+function picturesOf(result: MemoryResult, ofPaper: string, ofSmall: string) {
+  const { paper, small } = result;
+  return {
+    "memory-overhead.svg": overheadChart(result),
+    "memory-mlp.svg": mlpChart(result),
+    "memory-longest-paper.svg": longestChart(paper, `by the planner's memory: ${ofPaper}`),
+    "memory-longest-run.svg": longestChart(
+      {
+        ...small,
+        longest: small.longest.map((row) => ({
+          ...row,
+          sequenceLengthTokens: row.ran?.sequenceLengthTokens ?? 0,
+        })),
+      },
+      `run for real at that length, refused one step of ${small.unitTokens} further: ${ofSmall}`,
+    ),
+  };
+}
+
 /** The page of memory, with its pictures. */
 export async function writeMemoryPage(directory: string, result: MemoryResult): Promise<void> {
   const { rows, mlp, paper, small } = result;
@@ -255,20 +274,11 @@ export async function writeMemoryPage(directory: string, result: MemoryResult): 
       ]),
     ),
   ].join("\n\n");
-  const images = {
-    "memory-overhead.svg": overheadChart(result),
-    "memory-mlp.svg": mlpChart(result),
-    "memory-longest-paper.svg": longestChart(paper, `by the planner's memory: ${ofPaper}`),
-    "memory-longest-run.svg": longestChart(
-      {
-        ...small,
-        longest: small.longest.map((row) => ({
-          ...row,
-          sequenceLengthTokens: row.ran?.sequenceLengthTokens ?? 0,
-        })),
-      },
-      `run for real at that length, refused one step of ${small.unitTokens} further: ${ofSmall}`,
-    ),
-  };
-  await writePage({ directory, name: "memory", title: "Memory", body, images });
+  await writePage({
+    directory,
+    name: "memory",
+    title: "Memory",
+    body,
+    images: picturesOf(result, ofPaper, ofSmall),
+  });
 }

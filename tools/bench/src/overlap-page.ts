@@ -88,6 +88,25 @@ function lines(
 
 const seconds = (value: number): string => `${(value * 1e3).toFixed(0)} ms`;
 
+const picturesOf = (result: OverlapResult) => ({
+  "overlap-gain.svg": lines(
+    result,
+    "Faster by overlap",
+    `gain in tokens a second over no overlap; ${result.testbed}`,
+    "gain",
+    gainOf,
+    0,
+  ),
+  "overlap-hidden.svg": lines(
+    result,
+    "Hidden of what could be hidden",
+    "share of the communication beside which there was something to compute; the line is 90%",
+    "hidden",
+    (row, id) => of(row, id).hidden?.share ?? 0,
+    90,
+  ),
+});
+
 /** The page of selective overlap, with its pictures. */
 export async function writeOverlapPage(directory: string, result: OverlapResult): Promise<void> {
   const { rows } = result;
@@ -150,23 +169,11 @@ export async function writeOverlapPage(directory: string, result: OverlapResult)
       ]),
     ),
   ].join("\n\n");
-  const images = {
-    "overlap-gain.svg": lines(
-      result,
-      "Faster by overlap",
-      `gain in tokens a second over no overlap; ${result.testbed}`,
-      "gain",
-      gainOf,
-      0,
-    ),
-    "overlap-hidden.svg": lines(
-      result,
-      "Hidden of what could be hidden",
-      "share of the communication beside which there was something to compute; the line is 90%",
-      "hidden",
-      (row, id) => of(row, id).hidden?.share ?? 0,
-      90,
-    ),
-  };
-  await writePage({ directory, name: "overlap", title: "Selective overlap", body, images });
+  await writePage({
+    directory,
+    name: "overlap",
+    title: "Selective overlap",
+    body,
+    images: picturesOf(result),
+  });
 }

@@ -1,4 +1,4 @@
-import { execFile, spawn, spawnSync, type ChildProcess } from "node:child_process";
+import { execFile, spawn, spawnSync, type ChildProcess, type ChildProcessByStdio } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import {
   chmodSync,
@@ -15,6 +15,7 @@ import {
 import { hostname, tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { createInterface } from "node:readline";
+import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { freePort } from "../../../libs/local-stack/src/ports.ts";
@@ -166,14 +167,8 @@ function removeStale(): void {
   }
 }
 
-/**
- * Starts a Slurm cluster on this machine: a controller and nodes, each with a host name and shared memory of
- * its own. It ends with this process, however that ends.
- * @throws Error with the daemons' logs where it does not come up.
- */
-export async function startSlurm(options: SlurmOptions = {}): Promise<SlurmStand> {
-  removeStale();
-  const nodes = Array.from({ length: options.nodes ?? 3 }, (_, index) => `n${index + 1}`);
+/** The folder of a cluster: its configuration, key, logs and spools. */
+async function prepareDirectory(nodes: readonly string[], options: SlurmOptions): Promise<string> {
   const directory = mkdtempSync(join(tmpdir(), `${PREFIX}${process.pid}-`));
   // munged wants its socket to be reachable by all.
   chmodSync(directory, 0o711);
@@ -185,139 +180,184 @@ export async function startSlurm(options: SlurmOptions = {}): Promise<SlurmStand
     const port = await freePort();
     if (!ports.includes(port)) ports.push(port);
   }
-  const environment = { SLURM_CONF: join(directory, "slurm.conf") };
   writeFileSync(
-    environment.SLURM_CONF,
+    join(directory, "slurm.conf"),
     [configurationOf(directory, nodes, options, ports), ...(options.configuration ?? []), ""].join("\n"),
   );
+  return directory;
+}
 
-  const child = spawn(
-    "setpriv",
-    [
-      "--pdeathsig",
-      "KILL",
-      "--",
-      "unshare",
-      "--pid",
-      "--fork",
-      "--kill-child",
-      "--mount",
-      "--mount-proc",
-      "--propagation",
-      "private",
-      "bash",
-      join(import.meta.dirname, "nodes.sh"),
-      directory,
-      ...nodes,
-    ],
-    { stdio: ["pipe", "pipe", "pipe"], env: { PATH: process.env["PATH"], LC_ALL: "C.UTF-8" } },
-  );
-  let said = "";
-  child.stderr.on("data", (chunk: Buffer) => (said += chunk.toString()));
-  const gone = new Promise<void>((resolve) => child.once("close", () => resolve()));
-  child.stdin.on("error", () => {});
-  const answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-  const logs = (): string =>
-    [
-      said,
-      ...readdirSync(join(directory, "log")).map(
-        (name) =>
-          `== ${name}\n${readFileSync(join(directory, "log", name), "utf8")
-            .split("\n")
-            .slice(-25)
-            .join("\n")}`,
-      ),
-    ].join("\n");
-  const answered = async (word: string): Promise<void> => {
-    const { value } = await answers.next();
-    if (value !== word) throw new Error(`the Slurm cluster of ${hostname()} ended:\n${logs()}`);
+/** See {@link SlurmStand}. */
+class NamespacedSlurm implements SlurmStand {
+  readonly directory: string;
+  readonly nodes: readonly string[];
+  readonly environment: { readonly SLURM_CONF: string };
+  readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
+  readonly #answers: AsyncIterator<string, undefined>;
+  readonly #gone: Promise<void>;
+  #said = "";
+  #rest: ChildProcess | undefined;
+
+  constructor(directory: string, nodes: readonly string[]) {
+    this.directory = directory;
+    this.nodes = nodes;
+    this.environment = { SLURM_CONF: join(directory, "slurm.conf") };
+    this.#child = spawn(
+      "setpriv",
+      [
+        "--pdeathsig",
+        "KILL",
+        "--",
+        "unshare",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount",
+        "--mount-proc",
+        "--propagation",
+        "private",
+        "bash",
+        join(import.meta.dirname, "nodes.sh"),
+        directory,
+        ...nodes,
+      ],
+      { stdio: ["pipe", "pipe", "pipe"], env: { PATH: process.env["PATH"], LC_ALL: "C.UTF-8" } },
+    );
+    this.#child.stderr.on("data", (chunk: Buffer) => (this.#said += chunk.toString()));
+    this.#gone = new Promise<void>((resolve) => this.#child.once("close", () => resolve()));
+    this.#child.stdin.on("error", () => {});
+    this.#answers = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
+  }
+
+  /** Waits until all nodes can take jobs. */
+  async ready(): Promise<void> {
+    await this.#answered("ready");
+    await this.untilUp(this.nodes.length);
+  }
+
+  // Handed on as a value, which needs no `this`.
+  readonly logs = (): string => {
+    const folder = join(this.directory, "log");
+    const tails = readdirSync(folder).map((name) => {
+      const lines = readFileSync(join(folder, name), "utf8").split("\n");
+      return `== ${name}\n${lines.slice(-25).join("\n")}`;
+    });
+    return [this.#said, ...tails].join("\n");
   };
-  const tell = async (command: string): Promise<void> => {
-    child.stdin.write(`${command}\n`);
-    await answered("done");
-  };
-  const slurm = async (program: string, ...parameters: string[]): Promise<string> =>
-    (
-      await run(program, parameters, {
-        env: { ...process.env, ...environment },
-        timeout: 60_000,
-        maxBuffer: 1 << 26,
-      })
-    ).stdout;
-  let rest: ChildProcess | undefined;
-  const stand: SlurmStand = {
-    directory,
-    nodes,
-    environment,
-    slurm,
-    logs,
-    killController: () => tell("controller-kill"),
-    startController: () => tell("controller-start"),
-    killNode: (node) => tell(`kill ${node}`),
-    startNode: (node) => tell(`start ${node}`),
-    async startRest() {
-      if (!SEARCH_PATH.some((each) => existsSync(join(each, "slurmrestd")))) return undefined;
-      const socket = join(directory, "slurmrestd.socket");
-      const log = openSync(join(directory, "log", "slurmrestd.err"), "a");
-      // Not in the namespace: it knows its callers by their process numbers, and who calls from outside has
-      // none there.
-      rest = spawn(
-        "setpriv",
-        [
-          "--pdeathsig",
-          "KILL",
-          "--",
-          "slurmrestd",
-          "-s",
-          "openapi/v0.0.38",
-          "-a",
-          "rest_auth/local",
-          `unix:${socket}`,
-        ],
-        {
-          stdio: ["ignore", log, log],
-          env: {
-            ...environment,
-            PATH: SEARCH_PATH.join(delimiter),
-            LC_ALL: "C.UTF-8",
-            SLURMRESTD_SECURITY: "disable_user_check",
-          },
+
+  async #answered(word: string): Promise<void> {
+    const { value } = await this.#answers.next();
+    if (value !== word) throw new Error(`the Slurm cluster of ${hostname()} ended:\n${this.logs()}`);
+  }
+
+  async #tell(command: string): Promise<void> {
+    this.#child.stdin.write(`${command}\n`);
+    await this.#answered("done");
+  }
+
+  async slurm(program: string, ...parameters: string[]): Promise<string> {
+    const { stdout } = await run(program, parameters, {
+      env: { ...process.env, ...this.environment },
+      timeout: 60_000,
+      maxBuffer: 1 << 26,
+    });
+    return stdout;
+  }
+
+  killController(): Promise<void> {
+    return this.#tell("controller-kill");
+  }
+
+  startController(): Promise<void> {
+    return this.#tell("controller-start");
+  }
+
+  killNode(node: string): Promise<void> {
+    return this.#tell(`kill ${node}`);
+  }
+
+  startNode(node: string): Promise<void> {
+    return this.#tell(`start ${node}`);
+  }
+
+  async startRest(): Promise<string | undefined> {
+    if (!SEARCH_PATH.some((each) => existsSync(join(each, "slurmrestd")))) return undefined;
+    const socket = join(this.directory, "slurmrestd.socket");
+    const log = openSync(join(this.directory, "log", "slurmrestd.err"), "a");
+    // Not in the namespace: it knows its callers by their process numbers, and who calls from outside has
+    // none there.
+    this.#rest = spawn(
+      "setpriv",
+      [
+        "--pdeathsig",
+        "KILL",
+        "--",
+        "slurmrestd",
+        "-s",
+        "openapi/v0.0.38",
+        "-a",
+        "rest_auth/local",
+        `unix:${socket}`,
+      ],
+      {
+        stdio: ["ignore", log, log],
+        env: {
+          ...this.environment,
+          PATH: SEARCH_PATH.join(delimiter),
+          LC_ALL: "C.UTF-8",
+          SLURMRESTD_SECURITY: "disable_user_check",
         },
-      );
-      closeSync(log);
-      for (const end = performance.now() + 20_000; !existsSync(socket); await sleep(50))
-        if (performance.now() > end) throw new Error(`slurmrestd does not start:\n${logs()}`);
-      return `unix:${socket}`;
-    },
-    async untilUp(wanted, seconds = 60) {
-      let last = "";
-      for (const end = performance.now() + seconds * 1000; performance.now() < end; await sleep(100)) {
-        last = await slurm("sinfo", "--noheader", "--Node", "--states=idle,alloc,mix", "--format=%N").catch(
-          (error: Error) => error.message,
-        );
-        if (last.split("\n").filter((line) => nodes.includes(line.trim())).length >= wanted) return;
+      },
+    );
+    closeSync(log);
+    for (const end = performance.now() + 20_000; !existsSync(socket); await sleep(50))
+      if (performance.now() > end) throw new Error(`slurmrestd does not start:\n${this.logs()}`);
+    return `unix:${socket}`;
+  }
+
+  async untilUp(wanted: number, seconds = 60): Promise<void> {
+    let last = "";
+    for (const end = performance.now() + seconds * 1000; performance.now() < end; await sleep(100)) {
+      last = await this.slurm(
+        "sinfo",
+        "--noheader",
+        "--Node",
+        "--states=idle,alloc,mix",
+        "--format=%N",
+      ).catch((error: Error) => error.message);
+      if (last.split("\n").filter((line) => this.nodes.includes(line.trim())).length >= wanted) return;
+    }
+    throw new Error(`after ${seconds} s fewer than ${wanted} nodes can take jobs: ${last}\n${this.logs()}`);
+  }
+
+  async stop(): Promise<void> {
+    this.#rest?.kill("SIGKILL");
+    this.#child.kill("SIGKILL");
+    await this.#gone;
+    // Processes of the namespace end with it, which may take a moment longer than the one that was waited
+    // for.
+    for (let tries = 0; ; tries += 1) {
+      try {
+        return rmSync(this.directory, { recursive: true, force: true });
+      } catch (error) {
+        if (tries === 50) throw error;
+        await sleep(100);
       }
-      throw new Error(`after ${seconds} s fewer than ${wanted} nodes can take jobs: ${last}\n${logs()}`);
-    },
-    async stop() {
-      rest?.kill("SIGKILL");
-      child.kill("SIGKILL");
-      await gone;
-      // Processes of the namespace end with it, which may take a moment longer than the one that was waited
-      // for.
-      for (let tries = 0; ; tries += 1) {
-        try {
-          return rmSync(directory, { recursive: true, force: true });
-        } catch (error) {
-          if (tries === 50) throw error;
-          await sleep(100);
-        }
-      }
-    },
-  };
+    }
+  }
+}
+
+/**
+ * Starts a Slurm cluster on this machine: a controller and nodes, each with a host name and shared memory of
+ * its own. It ends with this process, however that ends.
+ * @throws Error with the daemons' logs where it does not come up.
+ */
+export async function startSlurm(options: SlurmOptions = {}): Promise<SlurmStand> {
+  removeStale();
+  const nodes = Array.from({ length: options.nodes ?? 3 }, (_, index) => `n${index + 1}`);
+  const stand = new NamespacedSlurm(await prepareDirectory(nodes, options), nodes);
   try {
-    await answered("ready");
-    await stand.untilUp(nodes.length);
+    await stand.ready();
     return stand;
   } catch (error) {
     await stand.stop();

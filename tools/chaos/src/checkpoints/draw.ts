@@ -74,30 +74,30 @@ const SHARES: readonly Kind[] = [
   ...Array<Kind>(4).fill("flipped"),
 ];
 
-/** Run `number` of a seed: always the same. */
-export function scenarioOf(seed: number, number: number, kinds: readonly Kind[] = KINDS): Scenario {
-  const generator = xoroshiro128plus(Math.imul(seed, 0x9e3779b1) ^ Math.imul(number + 1, 0x85ebca6b));
-  for (let round = 0; round < 8; round += 1) generator.next(); // neighbouring seeds begin alike
-  const integer = (from: number, to: number): number => uniformInt(generator, from, to);
-  const fraction = (): number => uniformFloat64(generator);
-  const among = <T>(list: readonly T[]): T => list[integer(0, list.length - 1)] as T;
+/** Numbers of one run, always the same for its seed and number. */
+class Draw {
+  readonly #generator: ReturnType<typeof xoroshiro128plus>;
 
-  const allowed = SHARES.filter((kind) => kinds.includes(kind));
-  // Shares hold exactly over every twenty runs.
-  const kind = allowed[number % allowed.length] as Kind;
-  const setting = among(SETTINGS);
-  const plans = plansOf(setting);
-  const plan = among(plans.filter((name) => name !== "one"));
-  const ranks = ranksOf(PLANS[plan] as (typeof PLANS)[string]);
-  // What is rounded to bfloat16 does not agree to 1e-6 between plans.
-  const restartPlan = setting.precision === "fp32" && fraction() < 0.35 ? among(plans) : plan;
-  const everySteps = integer(1, 4);
-  const checkpoints = Math.floor(STEPS / everySteps);
+  constructor(seed: number, number: number) {
+    this.#generator = xoroshiro128plus(Math.imul(seed, 0x9e3779b1) ^ Math.imul(number + 1, 0x85ebca6b));
+    for (let round = 0; round < 8; round += 1) this.#generator.next(); // neighbouring seeds begin alike
+  }
 
-  const keepLast = integer(1, 3);
+  integer(from: number, to: number): number {
+    return uniformInt(this.#generator, from, to);
+  }
 
-  const moment = (): Moment => {
-    const at = among([
+  fraction(): number {
+    return uniformFloat64(this.#generator);
+  }
+
+  among<T>(list: readonly T[]): T {
+    return list[this.integer(0, list.length - 1)] as T;
+  }
+
+  /** A moment of a run that writes so many checkpoints, and removes so many. */
+  moment(written: number, removed: number): Moment {
+    const at = this.among([
       "launch",
       "training",
       "training",
@@ -108,37 +108,64 @@ export function scenarioOf(seed: number, number: number, kinds: readonly Kind[] 
       "publishing",
       "removing",
     ] as const);
-    if (at === "launch" || at === "training") return { at, fraction: fraction() };
-    const most = at === "removing" ? checkpoints - keepLast : checkpoints;
-    return most < 1
-      ? { at: "training", fraction: fraction() }
-      : {
-          at,
-          occurrence: integer(1, most),
-          milliseconds: at === "writing" ? fraction() * 8 : fraction() * 2,
-        };
-  };
-  const kill = (): Kill => ({ moment: moment(), rank: integer(0, ranks - 1) });
-  const fullness = (): Fullness => {
-    switch (among(["small", "small", "filled", "filled", "inodes", "limit"] as const)) {
-      case "small":
-        return { how: "small", checkpoints: 0.1 + fraction() * 3.5 };
-      case "filled":
-        return { how: "filled", fraction: fraction(), leftBytes: among([0, 0, 4096, integer(0, 1 << 20)]) };
-      case "inodes":
-        return { how: "inodes", files: integer(2, 14) };
-      case "limit":
-        return { how: "limit", rank: integer(0, ranks - 1), shards: fraction() };
-    }
-  };
-  const damage = (how: Damage["how"]): Damage => ({
-    how,
-    age: fraction() < 0.85 ? 0 : 1,
-    file: fraction() < 0.35 ? "manifest" : integer(0, ranks - 1),
-    place: fraction(),
-    bit: integer(0, 7),
-  });
+    if (at === "launch" || at === "training") return { at, fraction: this.fraction() };
+    const most = at === "removing" ? removed : written;
+    if (most < 1) return { at: "training", fraction: this.fraction() };
+    return {
+      at,
+      occurrence: this.integer(1, most),
+      milliseconds: at === "writing" ? this.fraction() * 8 : this.fraction() * 2,
+    };
+  }
 
+  fullness(ranks: number): Fullness {
+    switch (this.among(["small", "small", "filled", "filled", "inodes", "limit"] as const)) {
+      case "small":
+        return { how: "small", checkpoints: 0.1 + this.fraction() * 3.5 };
+      case "filled":
+        return {
+          how: "filled",
+          fraction: this.fraction(),
+          leftBytes: this.among([0, 0, 4096, this.integer(0, 1 << 20)]),
+        };
+      case "inodes":
+        return { how: "inodes", files: this.integer(2, 14) };
+      case "limit":
+        return { how: "limit", rank: this.integer(0, ranks - 1), shards: this.fraction() };
+    }
+  }
+
+  damage(kind: Kind, ranks: number): Damage | null {
+    if (kind !== "truncated" && kind !== "flipped") return null;
+    return {
+      how: kind === "truncated" && this.fraction() >= 0.8 ? "removed" : kind,
+      age: this.fraction() < 0.85 ? 0 : 1,
+      file: this.fraction() < 0.35 ? "manifest" : this.integer(0, ranks - 1),
+      place: this.fraction(),
+      bit: this.integer(0, 7),
+    };
+  }
+}
+
+/** Run `number` of a seed: always the same. */
+export function scenarioOf(seed: number, number: number, kinds: readonly Kind[] = KINDS): Scenario {
+  const draw = new Draw(seed, number);
+  const allowed = SHARES.filter((kind) => kinds.includes(kind));
+  // Shares hold exactly over every twenty runs.
+  const kind = allowed[number % allowed.length] as Kind;
+  const setting = draw.among(SETTINGS);
+  const plans = plansOf(setting);
+  const plan = draw.among(plans.filter((name) => name !== "one"));
+  const ranks = ranksOf(PLANS[plan] as (typeof PLANS)[string]);
+  // What is rounded to bfloat16 does not agree to 1e-6 between plans.
+  const restartPlan = setting.precision === "fp32" && draw.fraction() < 0.35 ? draw.among(plans) : plan;
+  const everySteps = draw.integer(1, 4);
+  const checkpoints = Math.floor(STEPS / everySteps);
+  const keepLast = draw.integer(1, 3);
+  const kill = (): Kill => ({
+    moment: draw.moment(checkpoints, checkpoints - keepLast),
+    rank: draw.integer(0, ranks - 1),
+  });
   return {
     number,
     kind,
@@ -147,16 +174,11 @@ export function scenarioOf(seed: number, number: number, kinds: readonly Kind[] 
     restartPlan,
     everySteps,
     keepLast,
-    writing: fraction() < 0.75 ? "asynchronous" : "synchronous",
-    onFailure: fraction() < 0.6 ? "continue" : "stop",
-    kills: kind === "killed" ? Array.from({ length: integer(1, 3) }, kill) : [],
-    fullness: kind === "full" ? fullness() : null,
-    damage:
-      kind === "truncated"
-        ? damage(fraction() < 0.8 ? "truncated" : "removed")
-        : kind === "flipped"
-          ? damage("flipped")
-          : null,
-    damagedAtStep: everySteps * integer(1, Math.max(1, Math.floor((STEPS - 1) / everySteps))),
+    writing: draw.fraction() < 0.75 ? "asynchronous" : "synchronous",
+    onFailure: draw.fraction() < 0.6 ? "continue" : "stop",
+    kills: kind === "killed" ? Array.from({ length: draw.integer(1, 3) }, kill) : [],
+    fullness: kind === "full" ? draw.fullness(ranks) : null,
+    damage: draw.damage(kind, ranks),
+    damagedAtStep: everySteps * draw.integer(1, Math.max(1, Math.floor((STEPS - 1) / everySteps))),
   };
 }

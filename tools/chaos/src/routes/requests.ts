@@ -89,34 +89,112 @@ const BROKEN_BODIES = [
 ];
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"];
 
+const HEADERS = fc.oneof(
+  { weight: 6, arbitrary: fc.constant({}) },
+  {
+    weight: 2,
+    arbitrary: fc
+      .tuple(
+        fc.constantFrom(
+          "accept",
+          "content-type",
+          "if-match",
+          "idempotency-key",
+          "last-event-id",
+          "traceparent",
+          "x-forwarded-for",
+          "accept-encoding",
+          "range",
+          "if-none-match",
+          "cookie",
+        ),
+        fc.oneof(
+          fc.constantFrom(
+            "application/zip",
+            "application/json; charset=utf-16",
+            "text/plain",
+            "*",
+            '"1"',
+            'W/"1"',
+            "00-0-0-00",
+          ),
+          hostile,
+        ),
+      )
+      .map(([name, value]) => ({ [name]: inHeader(value) })),
+  },
+);
+/** What nobody asked for, behind the question mark. */
+const MORE = fc.oneof(
+  { weight: 8, arbitrary: fc.constant("") },
+  {
+    weight: 1,
+    arbitrary: fc
+      .tuple(fc.constantFrom("limit", "page", "__proto__", "cursor"), hostile)
+      .map(([name, value]) => `${name}=${inUrl(value)}`),
+  },
+  { weight: 1, arbitrary: fc.constantFrom("%", "a=%zz", "&&&", "?", "a[]=1", "=".repeat(3000)) },
+);
+const TOKENS = fc.oneof(
+  { weight: 30, arbitrary: fc.constant("right" as const) },
+  { weight: 1, arbitrary: fc.constantFrom("none" as const, "wrong" as const) },
+);
+
+function bodiesOf(operation: Operation): fc.Arbitrary<string | null> {
+  const given = operation.body === null ? null : valuesOf(operation.body);
+  return given === null
+    ? fc.oneof(
+        { weight: 6, arbitrary: fc.constant(null) },
+        { weight: 1, arbitrary: fc.constantFrom(...BROKEN_BODIES, "{}") },
+      )
+    : fc.oneof(
+        { weight: 4, arbitrary: given.map((value) => JSON.stringify(value)) },
+        { weight: 6, arbitrary: nearly(given).map((value) => JSON.stringify(value)) },
+        { weight: 1, arbitrary: hostile.map((value) => JSON.stringify(value)) },
+        { weight: 1, arbitrary: fc.constantFrom(null, ...BROKEN_BODIES) },
+      );
+}
+
+/** Values of their own that parameters of these names take most of the time. */
+function knownValues(name: string, ids: readonly string[]) {
+  if (name === "id") return [{ weight: 5, arbitrary: fc.constantFrom(...ids) }];
+  return name === "cursor" ? [{ weight: 5, arbitrary: cursors }] : [];
+}
+
+const parameterOf = ({ name, schema = {} }: Parameter, ids: readonly string[]): fc.Arbitrary<unknown> =>
+  fc.oneof(
+    ...knownValues(name, ids),
+    { weight: 4, arbitrary: valuesOf(schema) },
+    { weight: 1, arbitrary: hostile },
+  );
+
+interface Given {
+  readonly place: string;
+  readonly name: string;
+  readonly value: unknown;
+  readonly isGiven: boolean;
+}
+
+/** Where the values of parameters stand in a request. */
+function placed(path: string, extra: string, given: readonly Given[]) {
+  let url = path;
+  const query: string[] = extra === "" ? [] : [extra];
+  const headers: Record<string, string> = {};
+  for (const { place, name, value, isGiven } of given) {
+    if (!isGiven) continue;
+    if (place === "path") url = url.replace(`{${name}}`, inUrl(value) || "%20");
+    else if (place === "query") query.push(`${name}=${inUrl(value)}`);
+    else if (place === "header") headers[name] = inHeader(value);
+  }
+  return { url: query.length === 0 ? url : `${url}?${query.join("&")}`, headers };
+}
+
 /** Requests of one operation: what it allows, nearly that, and what nobody means. @param ids that exist. */
 export function requestsOf(operation: Operation, ids: readonly string[]): fc.Arbitrary<FuzzRequest> {
-  const given = operation.body === null ? null : valuesOf(operation.body);
-  const bodies: fc.Arbitrary<string | null> =
-    given === null
-      ? fc.oneof(
-          { weight: 6, arbitrary: fc.constant(null) },
-          { weight: 1, arbitrary: fc.constantFrom(...BROKEN_BODIES, "{}") },
-        )
-      : fc.oneof(
-          { weight: 4, arbitrary: given.map((value) => JSON.stringify(value)) },
-          { weight: 6, arbitrary: nearly(given).map((value) => JSON.stringify(value)) },
-          { weight: 1, arbitrary: hostile.map((value) => JSON.stringify(value)) },
-          { weight: 1, arbitrary: fc.constantFrom(null, ...BROKEN_BODIES) },
-        );
-  const parameter = ({ name, schema = {} }: Parameter): fc.Arbitrary<unknown> => {
-    const known =
-      name === "id"
-        ? [{ weight: 5, arbitrary: fc.constantFrom(...ids) }]
-        : name === "cursor"
-          ? [{ weight: 5, arbitrary: cursors }]
-          : [];
-    return fc.oneof(...known, { weight: 4, arbitrary: valuesOf(schema) }, { weight: 1, arbitrary: hostile });
-  };
   const parameters = fc.tuple(
     ...operation.parameters.map((each) =>
       fc
-        .tuple(fc.constant(each), parameter(each), fc.nat(2))
+        .tuple(fc.constant(each), parameterOf(each, ids), fc.nat(2))
         .map(([{ in: place, name, required }, value, chance]) => ({
           place,
           name,
@@ -125,76 +203,19 @@ export function requestsOf(operation: Operation, ids: readonly string[]): fc.Arb
         })),
     ),
   );
-  const headers = fc.oneof(
-    { weight: 6, arbitrary: fc.constant({}) },
-    {
-      weight: 2,
-      arbitrary: fc
-        .tuple(
-          fc.constantFrom(
-            "accept",
-            "content-type",
-            "if-match",
-            "idempotency-key",
-            "last-event-id",
-            "traceparent",
-            "x-forwarded-for",
-            "accept-encoding",
-            "range",
-            "if-none-match",
-            "cookie",
-          ),
-          fc.oneof(
-            fc.constantFrom(
-              "application/zip",
-              "application/json; charset=utf-16",
-              "text/plain",
-              "*",
-              '"1"',
-              'W/"1"',
-              "00-0-0-00",
-            ),
-            hostile,
-          ),
-        )
-        .map(([name, value]) => ({ [name]: inHeader(value) })),
-    },
-  );
-  const more = fc.oneof(
-    { weight: 8, arbitrary: fc.constant("") },
-    {
-      weight: 1,
-      arbitrary: fc
-        .tuple(fc.constantFrom("limit", "page", "__proto__", "cursor"), hostile)
-        .map(([name, value]) => `${name}=${inUrl(value)}`),
-    },
-    { weight: 1, arbitrary: fc.constantFrom("%", "a=%zz", "&&&", "?", "a[]=1", "=".repeat(3000)) },
-  );
   const method = fc.oneof(
     { weight: 14, arbitrary: fc.constant(operation.method) },
     { weight: 1, arbitrary: fc.constantFrom(...METHODS) },
   );
-  const token = fc.oneof(
-    { weight: 30, arbitrary: fc.constant("right" as const) },
-    { weight: 1, arbitrary: fc.constantFrom("none" as const, "wrong" as const) },
-  );
   return fc
-    .tuple(bodies, parameters, headers, more, method, token)
-    .map(([body, given_, over, extra, verb, who]) => {
-      let url = operation.path;
-      const query: string[] = extra === "" ? [] : [extra];
-      const own: Record<string, string> = {};
-      for (const { place, name, value, isGiven } of given_) {
-        if (!isGiven) continue;
-        if (place === "path") url = url.replace(`{${name}}`, inUrl(value) || "%20");
-        else if (place === "query") query.push(`${name}=${inUrl(value)}`);
-        else if (place === "header") own[name] = inHeader(value);
-      }
+    .tuple(bodiesOf(operation), parameters, HEADERS, MORE, method, TOKENS)
+    .map(([body, given, over, extra, verb, who]) => {
+      const { url, headers } = placed(operation.path, extra, given);
       return {
         operation,
         method: verb,
-        url: query.length === 0 ? url : `${url}?${query.join("&")}`,
-        headers: { ...(body === null ? {} : { "content-type": "application/json" }), ...own, ...over },
+        url,
+        headers: { ...(body === null ? {} : { "content-type": "application/json" }), ...headers, ...over },
         body,
         token: who,
       };
