@@ -10,11 +10,9 @@ const WANTED_MAJOR = 24;
 const pinned = fileURLToPath(new URL("../../../.tools/node/bin/node", import.meta.url));
 const compileCache = fileURLToPath(new URL("../../../.tools/compile-cache", import.meta.url));
 const main = fileURLToPath(new URL("../src/main.ts", import.meta.url));
-const node = existsSync(pinned)
-  ? pinned
-  : Number(process.versions.node.split(".")[0]) >= WANTED_MAJOR
-    ? process.execPath
-    : undefined;
+const isNewEnough = Number(process.versions.node.split(".")[0]) >= WANTED_MAJOR;
+const own = isNewEnough ? process.execPath : undefined;
+const node = existsSync(pinned) ? pinned : own;
 
 if (node === undefined) {
   process.stderr.write(

@@ -138,8 +138,10 @@ export function explanationText(answer: Explanation, colors: Colors): string {
   ].join("\n\n");
 }
 
-export const axisValue = (axis: SweepAxis, value: number): string =>
-  axis === "memory" ? formatBytes(value) : axis.endsWith("bandwidth") ? `× ${value}` : formatInteger(value);
+export function axisValue(axis: SweepAxis, value: number): string {
+  if (axis === "memory") return formatBytes(value);
+  return axis.endsWith("bandwidth") ? `× ${value}` : formatInteger(value);
+}
 
 export function sweepText(axis: SweepAxis, rows: readonly SweepRow[], colors: Colors): string {
   const columns: Column<SweepRow>[] = [
@@ -284,8 +286,10 @@ export function clustersText(
       : []),
     {
       title: "IN TIME",
-      value: (choice) =>
-        choice === cheapest ? colors.green("cheapest") : choice.meetsDeadline ? "yes" : "no",
+      value: (choice) => {
+        if (choice === cheapest) return colors.green("cheapest");
+        return choice.meetsDeadline ? "yes" : "no";
+      },
     },
     { title: "BEST PLAN", below: true, value: ({ best }) => planLabel(best.plan) },
   ];

@@ -122,12 +122,8 @@ function panelSvg(
   let previous: { x: number; y: number } | undefined;
   for (const point of points) {
     const here = point.y === null ? undefined : { x: x(point.x), y: scale(point.y) };
-    if (here)
-      path += previous
-        ? steps === true
-          ? `H${px(here.x)}V${px(here.y)}`
-          : `L${px(here.x)} ${px(here.y)}`
-        : `M${px(here.x)} ${px(here.y)}`;
+    if (here && previous && steps === true) path += `H${px(here.x)}V${px(here.y)}`;
+    else if (here) path += `${previous ? "L" : "M"}${px(here.x)} ${px(here.y)}`;
     previous = here;
   }
   const dots = points.map((point) => {

@@ -23,6 +23,12 @@ export interface Expected {
 const MIB = 1 << 20;
 const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? String(error);
 
+const UNREADABLE: Readonly<Record<string, string>> = {
+  ENOENT: "does not exist",
+  EISDIR: "is a directory",
+  EACCES: "cannot be read",
+};
+
 /**
  * The text of a file, or of standard input for `-`; of what has no end no more is read than fits.
  * @throws ProblemError of the code that is given when the file cannot be read, is too large or is no text.
@@ -43,14 +49,7 @@ export async function readText(
     }
   } catch (error) {
     const cause = codeOf(error);
-    const message =
-      cause === "ENOENT"
-        ? "does not exist"
-        : cause === "EISDIR"
-          ? "is a directory"
-          : cause === "EACCES"
-            ? "cannot be read"
-            : `cannot be read (${cause})`;
+    const message = UNREADABLE[cause] ?? `cannot be read (${cause})`;
     throw refusal(message, `give the path of ${what}`, error, cause === "ENOENT" ? missing : code);
   }
   if (length > maximumBytes)

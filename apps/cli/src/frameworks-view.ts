@@ -104,14 +104,12 @@ export function importText(
   if (best === undefined) sections.push("no plan of this job is feasible on this cluster");
   else if (planLabel(best.plan) !== label) {
     const fits = located?.feasible === true;
-    const beside =
-      predicted === null
-        ? ""
-        : fits
-          ? besideText(predicted, best.predicted)
-          : besideText(predicted, best.predicted)
-              .replace(/(slower|faster)$/, "$1 than this one would be if it fitted")
-              .replace("takes as long", "would take as long if this one fitted");
+    const text = predicted === null ? "" : besideText(predicted, best.predicted);
+    const beside = fits
+      ? text
+      : text
+          .replace(/(slower|faster)$/, "$1 than this one would be if it fitted")
+          .replace("takes as long", "would take as long if this one fitted");
     sections.push(
       `the best plan${fits ? "" : " that fits"}${beside}: ${planLabel(best.plan)}\n${figures(best.predicted)}`,
     );

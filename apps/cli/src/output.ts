@@ -200,15 +200,15 @@ function detailLines(detail: ProblemDetail): string {
   return [`  ${printable(detail.field)} ${printable(detail.message)}:`, ...excerpt, remedy].join("\n");
 }
 
+function detailsOf(error: unknown): readonly ProblemDetail[] {
+  if (error instanceof ProblemError) return error.details;
+  return error instanceof ApiProblemError ? (error.problem.errors ?? []) : [];
+}
+
 /** What a person, or with --json a program, reads about an error. Goes to stderr. */
 export function describeError(error: unknown, json: boolean): string {
   const code = error instanceof ProblemError || error instanceof ApiProblemError ? error.code : undefined;
-  const details: readonly ProblemDetail[] =
-    error instanceof ProblemError
-      ? error.details
-      : error instanceof ApiProblemError
-        ? (error.problem.errors ?? [])
-        : [];
+  const details = detailsOf(error);
   const message = error instanceof Error ? error.message : String(error);
   const traceId = error instanceof ApiProblemError ? error.problem.traceId : undefined;
   if (json)

@@ -6,11 +6,8 @@ import { table, type Colors, type Column } from "./output.ts";
 function ratioText(ratio: number): string {
   if (Math.abs(ratio - 1) < 5e-4) return "the same";
   if (ratio >= 2) return `${ratio.toFixed(1)}× slower`;
-  return ratio > 1
-    ? `${formatPercent(ratio - 1)} slower`
-    : ratio <= 0.5
-      ? `${(1 / ratio).toFixed(1)}× faster`
-      : `${formatPercent(1 - ratio)} faster`;
+  if (ratio > 1) return `${formatPercent(ratio - 1)} slower`;
+  return ratio <= 0.5 ? `${(1 / ratio).toFixed(1)}× faster` : `${formatPercent(1 - ratio)} faster`;
 }
 
 /** Characters of a name in a table; JSON has the whole. */

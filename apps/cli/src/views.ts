@@ -184,12 +184,12 @@ export function trialsTable(
     },
     {
       title: "RESULT",
-      value: (trial) =>
-        trial.failure
-          ? colors.red(failureText(trial.failure.code))
-          : trial.candidate.rank === chosen?.rank
-            ? colors.green("chosen")
-            : stateText(trial.state, TRIAL_STATE_WORDS[trial.state], colors),
+      value: (trial) => {
+        if (trial.failure) return colors.red(failureText(trial.failure.code));
+        return trial.candidate.rank === chosen?.rank
+          ? colors.green("chosen")
+          : stateText(trial.state, TRIAL_STATE_WORDS[trial.state], colors);
+      },
     },
   ];
   return table(columns, sorted, colors);
@@ -207,9 +207,8 @@ export function reportLines(job: JobDetail, colors: Colors): string[] {
   const beats =
     report.unigramEntropyNats === null ? undefined : report.finalLossNats < report.unigramEntropyNats;
   lines.push(`${colors.bold("trained")}       ${trained}`);
-  lines.push(
-    `${colors.bold("final loss")}    ${beats === undefined ? loss : beats ? colors.green(loss) : colors.red(loss)}`,
-  );
+  const judged = beats ? colors.green(loss) : colors.red(loss);
+  lines.push(`${colors.bold("final loss")}    ${beats === undefined ? loss : judged}`);
   lines.push(`${colors.bold("predictions")}   ${predictions}`);
   for (const disturbance of report.disturbances ?? [])
     lines.push(`${colors.bold("disturbed")}     ${colors.yellow(disturbance)}`);
@@ -341,12 +340,12 @@ export function profilesTable(profiles: readonly ProfileSummary[], colors: Color
       },
       {
         title: "MEASURED",
-        value: ({ quality }) =>
-          quality === null
-            ? NONE
-            : quality.verdict === "noisy"
-              ? colors.yellow(`noisy: ${quality.noisyPoints} of ${quality.points} points`)
-              : "quiet",
+        value: ({ quality }) => {
+          if (quality === null) return NONE;
+          return quality.verdict === "noisy"
+            ? colors.yellow(`noisy: ${quality.noisyPoints} of ${quality.points} points`)
+            : "quiet";
+        },
       },
     ],
     profiles,

@@ -79,13 +79,11 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
   const gently = new AbortController();
   const atOnce = new AbortController();
   const detach = new AbortController();
-  const onAbort = () =>
-    (goesOn(spec.cluster, signal)
-      ? detach
-      : signal.reason instanceof WorkStoppedError && signal.reason.why === "shutdown"
-        ? gently
-        : atOnce
-    ).abort();
+  const onAbort = () => {
+    if (goesOn(spec.cluster, signal)) return detach.abort();
+    const isShutdown = signal.reason instanceof WorkStoppedError && signal.reason.why === "shutdown";
+    (isShutdown ? gently : atOnce).abort();
+  };
   const counted = new CountedCheckpoint(launch.checkpointDirectory, (error) =>
     launch.onLog(`the trainer cannot be told which checkpoint to keep: ${(error as Error).message}`),
   );

@@ -165,7 +165,8 @@ export function nodesTouched({ size, stride }: GroupGeometry, gpusPerNode: numbe
  * several nodes.
  */
 export function placementClass(size: number, nodes: number): Placement {
-  return nodes === 1 ? "intra-node" : nodes === size ? "inter-node" : "mixed";
+  if (nodes === 1) return "intra-node";
+  return nodes === size ? "inter-node" : "mixed";
 }
 
 /** Where the ranks of a plan sit on a cluster whose nodes are filled in rank order. */

@@ -5,8 +5,10 @@ import { peakFraction } from "./profile-check.ts";
 import { isProduct, rooflineSeconds, workOf } from "./work.ts";
 
 /** How much of it a module has: rows, sequences of a batch, or elements. */
-export const sizeOf = (shape: ModuleShape): number =>
-  "rows" in shape ? shape.rows : shape.module === "attention" ? shape.batch : shape.elements;
+export function sizeOf(shape: ModuleShape): number {
+  if ("rows" in shape) return shape.rows;
+  return shape.module === "attention" ? shape.batch : shape.elements;
+}
 
 /** The same module with more or less of it. */
 export function resized(shape: ModuleShape, size: number): ModuleShape {

@@ -63,11 +63,8 @@ function played(stages: number, chunks: number, n: number, message: number): num
         const place = turn.chunk * stages + stage;
         const before = turn.forward ? place - 1 : place + 1;
         const first = turn.forward ? place === 0 : place === stages * chunks - 1;
-        const arrived = first
-          ? turn.forward
-            ? 0
-            : ended.get(`true ${place} ${turn.microBatch}`)
-          : ended.get(`${turn.forward} ${before} ${turn.microBatch}`);
+        const own = turn.forward ? 0 : ended.get(`true ${place} ${turn.microBatch}`);
+        const arrived = first ? own : ended.get(`${turn.forward} ${before} ${turn.microBatch}`);
         if (arrived === undefined) break;
         clock[stage] =
           Math.max(clock[stage] as number, first ? arrived : arrived + message) +

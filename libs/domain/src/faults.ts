@@ -266,9 +266,10 @@ function* unionFaults(branches: readonly JsonSchema[], value: unknown, path: Pat
   if (meant.length === 0) {
     const words = [
       ...new Set(
-        branches.map((branch) =>
-          choicesOf(branch) ? wanted(branch) : branch.type ? TYPE_WORDS[branch.type] : "another value",
-        ),
+        branches.map((branch) => {
+          if (choicesOf(branch)) return wanted(branch);
+          return branch.type ? TYPE_WORDS[branch.type] : "another value";
+        }),
       ),
     ];
     yield {

@@ -39,7 +39,8 @@ export function formatPercent(fraction: number, digits = 1): string {
 /** A relative difference with its sign. @param fraction 0.025 is +2.5% */
 export function formatSignedPercent(fraction: number, digits = 1): string {
   const text = Math.abs(fraction * 100).toFixed(digits);
-  return `${Number(text) === 0 ? "±" : fraction > 0 ? "+" : "−"}${text}%`;
+  const sign = fraction > 0 ? "+" : "−";
+  return `${Number(text) === 0 ? "±" : sign}${text}%`;
 }
 
 /** A difference with its sign; nothing has none. */

@@ -369,12 +369,8 @@ function readTokens(
   const value = written[field];
   const count = parseQuantity(value, "lengthTokens");
   if (count !== undefined && count >= 1 && count <= MOST_TOKENS[field]) return count;
-  const message =
-    count === undefined
-      ? "is not a number of tokens"
-      : count < 1
-        ? "is less than 1"
-        : `is more than ${MOST_TOKENS[field]}`;
+  const bound = (count ?? 0) < 1 ? "is less than 1" : `is more than ${MOST_TOKENS[field]}`;
+  const message = count === undefined ? "is not a number of tokens" : bound;
   details.push({
     field,
     value,

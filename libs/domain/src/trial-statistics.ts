@@ -217,9 +217,10 @@ export function choiceOf(trials: readonly Tried[]): Choice | undefined {
   const disturbed = measured.filter((trial) => isDisturbed(trial.measured));
   const slowest = Math.max(...tied.map((trial) => trial.measured.stepTimeSeconds));
   const behind = tied.length > 1 ? slowest : next?.measured.stepTimeSeconds;
+  const alone = next ? "winner" : "only";
   return {
     chosen: chosen.candidate,
-    verdict: tied.length > 1 ? "tie" : next ? "winner" : "only",
+    verdict: tied.length > 1 ? "tie" : alone,
     measuredPlans: measured.length,
     tied: tied.map(({ candidate }) => candidate),
     within: behind === undefined ? null : behind / fastest.measured.stepTimeSeconds - 1,

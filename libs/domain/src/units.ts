@@ -42,13 +42,9 @@ export function parseQuantity(text: string | number, kind: QuantityKind): number
   const exact = Number(`${digits}e${exponent}`) * factor;
   const count = kind === "bytes" ? Math.round(exact) : exact;
   // A training may read more tokens than integers are exact for.
-  return kind === "trainingTokens"
-    ? Number.isInteger(count) && count <= 1e18
-      ? count
-      : undefined
-    : Number.isSafeInteger(count)
-      ? count
-      : undefined;
+  const isExact =
+    kind === "trainingTokens" ? Number.isInteger(count) && count <= 1e18 : Number.isSafeInteger(count);
+  return isExact ? count : undefined;
 }
 
 /** {@link parseQuantity} of bytes. */

@@ -232,11 +232,8 @@ export const BEYOND_PAPER = dimensions(true);
 /** A field of a plan by its name and symbol. */
 export function planFieldName(field: string): string {
   const [, row] = PLAN_ROWS.find(([key]) => field === key) ?? [];
-  return row === undefined
-    ? fieldWords(field)
-    : row.symbol === undefined
-      ? row.name
-      : `${row.name} (${row.symbol})`;
+  if (row === undefined) return fieldWords(field);
+  return row.symbol === undefined ? row.name : `${row.name} (${row.symbol})`;
 }
 
 /** At what grain communication is hidden behind compute. */
@@ -276,12 +273,8 @@ export const planChanges = (
  */
 export function tieWords(count: number, of: number): string | undefined {
   if (count < 2) return undefined;
-  const who =
-    count === of
-      ? of === 2
-        ? "Both plans"
-        : `All ${formatCounted(of, "plan")}`
-      : `${formatInteger(count)} of these ${formatCounted(of, "plan")}`;
+  const all = of === 2 ? "Both plans" : `All ${formatCounted(of, "plan")}`;
+  const who = count === of ? all : `${formatInteger(count)} of these ${formatCounted(of, "plan")}`;
   return `${who} may be the fastest: their ranges overlap, and only trials tell them apart.`;
 }
 

@@ -114,10 +114,17 @@ export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression 
   return { plan: expressed, reasons, beyond };
 }
 
+/** The stage of ZeRO that shards parameters, or gradients, or only states. */
+function zeroStage(parameters: number, gradients: number, keepsStates: boolean): number {
+  if (parameters > 1) return 3;
+  if (gradients > 1) return 2;
+  return keepsStates ? 1 : 0;
+}
+
 /** DeepSpeed's JSON. */
 export function zeroConfiguration(job: ExportedJob, plan: Plan): Record<string, unknown> {
   const { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss } = plan;
-  const stage = ps > 1 ? 3 : gs > 1 ? 2 : oss > 1 || job.precision !== "fp32" ? 1 : 0;
+  const stage = zeroStage(ps, gs, oss > 1 || job.precision !== "fp32");
   return {
     train_batch_size: job.globalBatchTokens / job.sequenceLengthTokens,
     train_micro_batch_size_per_gpu: plan.microBatchSize,
@@ -144,12 +151,9 @@ export function writeDeepSpeed(job: ExportedJob, plan: PlanOfJob): FrameworkFile
   const { tensorParallel: tp, sequenceParallel: sp, pipelineParallel: pp } = plan;
   const json = zeroConfiguration(job, plan);
   const { stage } = json["zero_optimization"] as { stage: number };
+  const ulysses: Argument[] = sp > 1 ? [["--ds-sequence-parallel-size", sp]] : [];
   const sequence: Argument[] =
-    tp > 1
-      ? [["--tensor-model-parallel-size", tp], ["--sequence-parallel"]]
-      : sp > 1
-        ? [["--ds-sequence-parallel-size", sp]]
-        : [];
+    tp > 1 ? [["--tensor-model-parallel-size", tp], ["--sequence-parallel"]] : ulysses;
   const data = job.data?.format === "megatron" ? job.data.path.replace(/\.(?:bin|idx)$/, "") : "data";
   const text = commandText(`deepspeed --num_nodes ${nodes} --num_gpus ${gpusPerNode} pretrain_gpt.py`, [
     ...decoderArguments(job, DEEPSPEED_DIALECT).map((argument) => [argument]),

@@ -32,6 +32,10 @@ const MODEL_REFUSED = {
 const DATA_READ = "seq_len micro_bsz micro_num total_steps";
 const DATA_IGNORED = `valid_micro_num valid_every pack_sample_into_one skip_batches min_length train_folder valid_folder empty_cache_and_diag_interval diag_outlier_ratio
   use_packed_dataset type fixed_random_dataset_seqlen num_worker packed_length gradient_accumulation batch_size tokenizer_path dataset_type_ids_map rampup_batch_size`;
+const PARALLEL_REFUSED = {
+  expert: "shares out experts; dense decoders are planned for",
+  expert_weight: "shares out experts; dense decoders are planned for",
+};
 const PARALLEL_READ = "zero1 tensor pipeline weight sequence_2D sequence_parallel";
 
 /** A size that may stand alone or in a record, as InternEvo takes it. */
@@ -270,10 +274,7 @@ export function importInternEvo(
   const ignored = [
     ...model.rest(MODEL_READ, MODEL_IGNORED, MODEL_REFUSED),
     ...data.rest(DATA_READ, DATA_IGNORED),
-    ...parallel.rest(PARALLEL_READ, "", {
-      expert: "shares out experts; dense decoders are planned for",
-      expert_weight: "shares out experts; dense decoders are planned for",
-    }),
+    ...parallel.rest(PARALLEL_READ, "", PARALLEL_REFUSED),
   ];
   const { launch, launchOrigin } = ranksInText(file.text, asked, faults);
   const read = readModel(model, root.text("model_type") ?? "INTERNLM", takenAs);

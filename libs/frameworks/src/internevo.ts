@@ -27,6 +27,7 @@ export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression 
       reasons.optimizerStateSharding =
         "gradients are sharded as parameters are (parallel.weight), and stay whole on the ranks of parallel.zero1";
   }
+  const granularity = plan.forwardOverlap === "intra-layer" ? "intra-layer" : "inter-layer";
   const overlapped = plan.forwardOverlap !== "none" || plan.backwardOverlap !== "none";
   reasons.forwardOverlap =
     "parallel.weight.overlap is on (the next layer, or module, is gathered during this one) or off";
@@ -44,11 +45,7 @@ export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression 
     parameterSharding: tensor ? 1 : ps * gs,
     gradientSharding: 1,
     optimizerStateSharding: tensor ? Math.min(ps * oss, replicaRanks(plan)) : oss / gs,
-    forwardOverlap: !overlapped
-      ? "none"
-      : plan.forwardOverlap === "intra-layer"
-        ? "intra-layer"
-        : "inter-layer",
+    forwardOverlap: overlapped ? granularity : "none",
     backwardOverlap: overlapped ? "intra-layer" : "none",
     recompute: plan.recompute || (k > 0 && !fractional),
     ...(fractional && k < layers ? { recomputeLayers: k } : {}),

@@ -260,7 +260,8 @@ export class Expressions extends Names {
       return isTrue === undefined ? undefined : !isTrue;
     }
     if (typeof value !== "number") return undefined;
-    return sign === "+" ? value : sign === "-" ? 0 - value : undefined;
+    if (sign === "+") return value;
+    return sign === "-" ? 0 - value : undefined;
   }
 
   /** Undefined: not known how. */
@@ -368,8 +369,8 @@ export class Expressions extends Names {
     if (isImitated) return placed.length === 0 ? recordOf(named) : undefined;
     if (HARMLESS.has(name)) return this.functionsAreOut ? undefined : this.unknown(node);
     if (name === "dict") {
-      const copied =
-        placed.length === 0 ? [] : placed.length === 1 ? this.copied(placed[0] as PythonValue) : undefined;
+      if (placed.length > 1) return undefined;
+      const copied = placed.length === 0 ? [] : this.copied(placed[0] as PythonValue);
       return copied && recordOf([...copied, ...named]);
     }
     const numbers = placed.filter((each) => typeof each === "number");

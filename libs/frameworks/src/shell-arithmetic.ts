@@ -51,7 +51,8 @@ export function shellArithmetic(
     while (/^[*/%]$/.test(tokens[at] ?? "")) {
       const sign = tokens[at++];
       const by = factor();
-      value = checked(sign === "*" ? value * by : sign === "/" ? Math.trunc(value / by) : value % by);
+      if (sign === "*") value = checked(value * by);
+      else value = checked(sign === "/" ? Math.trunc(value / by) : value % by);
     }
     return value;
   };

@@ -180,6 +180,14 @@ llama3_args["internevo"] = args
 `;
 }
 
+/** Which layers keep their activations; `recomputed` layers of a stage do not. */
+function activationCheckpoint(plan: Plan, recomputed: number, layersOfStage: number) {
+  if (plan.recompute) return { mode: "full" };
+  if (recomputed === 0) return { mode: "none" };
+  const option = String(recomputeInterval(recomputed, layersOfStage) ?? 1);
+  return { mode: "selective", selective_ac_option: option };
+}
+
 /** torchtitan's TOML, and the module with the model's sizes. */
 export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFile[] {
   const { optimizer: o, cluster } = job;
@@ -198,6 +206,7 @@ export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFil
   const chunks = chunksOf(plan);
   const each = layersPerStage(job.model.layers, pp * chunks);
   const k = plan.recomputeLayers ?? 0;
+  const kept = oss > 1 ? "never" : "default";
   const document = {
     job: { description: job.name },
     model: { name: "llama3", flavor: "internevo" },
@@ -230,7 +239,7 @@ export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFil
     parallelism: {
       data_parallel_replicate_degree: replicate,
       data_parallel_shard_degree: group > 1 ? group / ring : 1,
-      fsdp_reshard_after_forward: ps > 1 ? "always" : oss > 1 ? "never" : "default",
+      fsdp_reshard_after_forward: ps > 1 ? "always" : kept,
       tensor_parallel_degree: tp,
       context_parallel_degree: ring,
       ...(ring > 1 ? { context_parallel_rotate_method: "alltoall" } : {}),
@@ -245,14 +254,7 @@ export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFil
           }
         : {}),
     },
-    activation_checkpoint: plan.recompute
-      ? { mode: "full" }
-      : k > 0
-        ? {
-            mode: "selective",
-            selective_ac_option: String(recomputeInterval(k, stageLayers(job.model, plan)) ?? 1),
-          }
-        : { mode: "none" },
+    activation_checkpoint: activationCheckpoint(plan, k, stageLayers(job.model, plan)),
     debug: { seed: job.seed },
   };
   const start = `# CONFIG_FILE=<this file> torchrun --nnodes ${cluster.nodes} --nproc-per-node ${cluster.gpusPerNode} -m torchtitan.train --job.config_file <this file>\n`;

@@ -11,11 +11,8 @@ export function failureOfError(error: NativeError): Failure {
       // What is wrong with a plan is the plan's, a device that is not there the machine's; the rest of a
       // configuration is ours.
       case "bad_config":
-        return error.field === "device"
-          ? "not-started"
-          : error.field?.startsWith("plan.") === true
-            ? "plan-unsupported"
-            : "internal";
+        if (error.field === "device") return "not-started";
+        return error.field?.startsWith("plan.") === true ? "plan-unsupported" : "internal";
       case "plan_unsupported":
         return "plan-unsupported";
       case "out_of_memory":
@@ -93,13 +90,12 @@ export function failureOfEnd(end: ProcessEnd, error: NativeError | undefined): F
   // The ranks that are left can only say that communication failed.
   if (error && !(lost && error.code === "communication_error")) return failureOfError(error);
   if (lost || end.signal !== null || (end.exitCode ?? 0) > 128) {
+    const code = end.signal === null ? `exit code ${end.exitCode}` : `${end.signal} of the launcher`;
     const how =
       lost?.how ??
       (end.launcherStayed === true
         ? "what nobody saw: the launcher stayed when all of them were gone, and was killed"
-        : end.signal !== null
-          ? `${end.signal} of the launcher`
-          : `exit code ${end.exitCode}`);
+        : code);
     const rank = lost ? { rank: lost.rank } : {};
     // An error that names the lost rank is not its own: another one saw it go.
     if (lost && error?.rank === lost.rank && !end.kernelKilledForMemory)

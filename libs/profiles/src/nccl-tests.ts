@@ -92,8 +92,8 @@ function groupOf(devices: readonly Device[], file: string): { groupSize: number;
   }
   const shapes = [...Map.groupBy(devices, ({ group }) => group).values()].map((members) => {
     const hosts = new Set(members.map(({ host }) => host)).size;
-    const placement: Placement =
-      hosts === 1 ? "intra-node" : hosts === members.length ? "inter-node" : "mixed";
+    const spread = hosts === members.length ? "inter-node" : "mixed";
+    const placement: Placement = hosts === 1 ? "intra-node" : spread;
     return { groupSize: members.length, placement };
   });
   const first = shapes[0] as { groupSize: number; placement: Placement };

@@ -141,7 +141,8 @@ export class FamilySearch {
     let most = 0;
     for (let at = 0; at < memory.stages.length; at += 1) {
       const stage = memory.stages[at] as BatchMemory["stages"][number];
-      const kind = k === 0 ? 0 : k >= stage.stage.layers ? 2 : 1;
+      const some = k >= stage.stage.layers ? 2 : 1;
+      const kind = k === 0 ? 0 : some;
       most = Math.max(
         most,
         (shards.bytes(this.#model, index, choice.index, choice.overlap, kind)[at] as number) +

@@ -14,7 +14,7 @@ function fromText(schema: TSchema | undefined, text: string): unknown {
     case "number":
       return /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(text) ? Number(text) : text;
     case "boolean":
-      return text === "true" ? true : text === "false" ? false : text;
+      return text === "true" || text === "false" ? text === "true" : text;
     default:
       return text;
   }

@@ -192,11 +192,9 @@ export class CachingAllocator {
 
   #newSegment(bytes: number, small: boolean): Block {
     const { smallSegmentBytes, mediumRequestBytes, mediumSegmentBytes, largeSegmentRoundBytes } = this.#rules;
-    const size = small
-      ? smallSegmentBytes
-      : bytes < mediumRequestBytes
-        ? mediumSegmentBytes
-        : Math.ceil(bytes / largeSegmentRoundBytes) * largeSegmentRoundBytes;
+    const rounded = Math.ceil(bytes / largeSegmentRoundBytes) * largeSegmentRoundBytes;
+    const large = bytes < mediumRequestBytes ? mediumSegmentBytes : rounded;
+    const size = small ? smallSegmentBytes : large;
     if (this.#reserved + size > this.#deviceBytes) this.#releaseCached();
     if (this.#reserved + size > this.#deviceBytes)
       throw new OutOfDeviceMemory(bytes, this.#deviceBytes, this.statistics());

@@ -167,12 +167,10 @@ export async function fireDueWorkloads(
   for (const row of due) {
     const scheduledFor = row.nextRunAt ?? options.now;
     const lateSeconds = (options.now.getTime() - scheduledFor.getTime()) / 1000;
-    const skipped =
-      lateSeconds > row.catchUpWindowSeconds
-        ? `${Math.round(lateSeconds)} s late, beyond the catch-up window of ${row.catchUpWindowSeconds} s`
-        : (await hasPendingFiring(tx, row.id))
-          ? "the run before is still at work"
-          : null;
+    let skipped: string | null = null;
+    if (lateSeconds > row.catchUpWindowSeconds)
+      skipped = `${Math.round(lateSeconds)} s late, beyond the catch-up window of ${row.catchUpWindowSeconds} s`;
+    else if (await hasPendingFiring(tx, row.id)) skipped = "the run before is still at work";
     const firing = await storeFiring(tx, row.id, scheduledFor, "schedule", skipped);
     if (firing) fired.push(firing);
     await tx

@@ -147,8 +147,8 @@ export function hiddenCommunication(
         (event.name === SHARE && sharedWaits.find(({ unit }) => unit === event.unit)) || useOf(event);
       if (!use) throw new Error(`nothing waited for ${event.name} of unit ${event.unit}`);
       const updated = step.events.find(({ name, unit }) => name === OPTIMIZER && unit === event.unit);
-      const release =
-        event.name === SHARE ? workedBy(readyFor(event).start) : updated ? workedBy(updated.end) : 0;
+      const since = updated ? workedBy(updated.end) : 0;
+      const release = event.name === SHARE ? workedBy(readyFor(event).start) : since;
       return { release, deadline: workedBy(use.start), seconds };
     }
     return { release: workedBy(readyFor(event).start), deadline: workedBy(norm.start), seconds };

@@ -69,8 +69,8 @@ const TIME = { us: 1e-6, ms: 1e-3, s: 1 } as const;
 /** `100us`, `2ms`: seconds from one node to another, one way. */
 export function latencyOf(value: string): number {
   const found = /^(\d+(?:\.\d+)?)(us|ms|s)$/.exec(value.toLowerCase());
-  const seconds =
-    value === "0" ? 0 : found ? Number(found[1]) * TIME[found[2] as keyof typeof TIME] : Number.NaN;
+  const given = found ? Number(found[1]) * TIME[found[2] as keyof typeof TIME] : Number.NaN;
+  const seconds = value === "0" ? 0 : given;
   return seconds >= 0 && seconds <= 1
     ? seconds
     : refuse(
@@ -83,9 +83,7 @@ export function latencyOf(value: string): number {
 
 export const formatBandwidth = (bits: number): string =>
   bits >= 1e9 ? `${bits / 1e9} Gbit/s` : `${bits / 1e6} Mbit/s`;
-export const formatLatency = (seconds: number): string =>
-  seconds === 0
-    ? "none added"
-    : seconds >= 1e-3
-      ? `${seconds * 1e3} ms`
-      : `${Math.round(seconds * 1e9) / 1e3} µs`;
+export function formatLatency(seconds: number): string {
+  if (seconds === 0) return "none added";
+  return seconds >= 1e-3 ? `${seconds * 1e3} ms` : `${Math.round(seconds * 1e9) / 1e3} µs`;
+}

@@ -2,14 +2,12 @@ import { ProblemError } from "@internevo/domain";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
 /** The path of a route as an expression: `/jobs/:id` stands for one segment, `*` for whatever follows. */
+function expressionOfPart(part: string): string {
+  if (part.startsWith(":")) return "[^/]+";
+  return part === "*" ? ".*" : part.replace(/[^\w-]/g, "\\$&");
+}
 const expressionOf = (pattern: string): RegExp =>
-  new RegExp(
-    `^${pattern
-      .split("/")
-      .map((part) => (part.startsWith(":") ? "[^/]+" : part === "*" ? ".*" : part.replace(/[^\w-]/g, "\\$&")))
-      .join("/")
-      .replace(/\/$/, "")}/?$`,
-  );
+  new RegExp(`^${pattern.split("/").map(expressionOfPart).join("/").replace(/\/$/, "")}/?$`);
 
 export interface KnownMethods {
   /** The methods that routes of this path have; empty when there is no such path. */

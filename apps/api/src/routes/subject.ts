@@ -13,6 +13,7 @@ import {
   type PartialPlan,
   type Plan,
   type Profile,
+  type PlanningResult,
 } from "@internevo/domain";
 import { getJob, type Database } from "@internevo/store";
 import type { Workers } from "../work/workers.ts";
@@ -99,6 +100,16 @@ function planOfLabel<Read>(parse: (text: string) => Read, text: string, field: s
   }
 }
 
+function planOfChoice(
+  choice: AskedPlan["choice"],
+  field: string,
+  listed: PlanningResult["candidates"],
+): Plan | undefined {
+  if (typeof choice === "object") return choice;
+  if (typeof choice === "string") return planOfLabel(parsePlanLabel, choice, field);
+  return listed.find(({ rank }) => rank === choice)?.plan;
+}
+
 /**
  * Plans as a request names them, whether they divide the job or not; one search finds all that are named by
  * their rank. @throws ProblemError `plan-invalid`
@@ -114,12 +125,7 @@ async function anyPlansOf(
   const listed = ranks.length === 0 ? [] : (await workers.plan({ ...search, ranks }, signal)).candidates;
   const plans: Plan[] = [];
   for (const { choice, field } of asked) {
-    const plan =
-      typeof choice === "object"
-        ? choice
-        : typeof choice === "string"
-          ? planOfLabel(parsePlanLabel, choice, field)
-          : listed.find(({ rank }) => rank === choice)?.plan;
+    const plan = planOfChoice(choice, field, listed);
     if (plan === undefined) {
       const { length } = (await workers.plan(search, signal)).candidates;
       const message =

@@ -84,6 +84,11 @@ export function addShow(program: Command, context: Context): void {
 
 const text = (value: unknown, otherwise = ""): string => (typeof value === "string" ? value : otherwise);
 
+function resultOf({ measured, failure }: Trial): string {
+  if (measured) return `, ${formatSeconds(measured.stepTimeSeconds)} a step${formatRuns(measured)}`;
+  return failure ? `, ${lowered(FAILURE_WORDS[failure.code])}: ${failure.message}` : "";
+}
+
 function logLine(event: JobStreamEvent): string {
   const at = formatMoment(event.at);
   const said = ((): string => {
@@ -101,12 +106,7 @@ function logLine(event: JobStreamEvent): string {
       }
       case "trial": {
         const trial = event.data["trial"] as Trial;
-        const result = trial.measured
-          ? `, ${formatSeconds(trial.measured.stepTimeSeconds)} a step${formatRuns(trial.measured)}`
-          : trial.failure
-            ? `, ${lowered(FAILURE_WORDS[trial.failure.code])}: ${trial.failure.message}`
-            : "";
-        return `#${trial.candidate.rank} ${planLabel(trial.candidate.plan)} ${lowered(TRIAL_STATE_WORDS[trial.state])}${result}`;
+        return `#${trial.candidate.rank} ${planLabel(trial.candidate.plan)} ${lowered(TRIAL_STATE_WORDS[trial.state])}${resultOf(trial)}`;
       }
       case "step": {
         const metric = event.data as unknown as StepMetric;

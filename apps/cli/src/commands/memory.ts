@@ -20,7 +20,7 @@ import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { assertWritable, writeWhole } from "../files.ts";
 import { readJobFile } from "../job-input.ts";
-import { plannedLines, plannedLinesText } from "../memory/planned-lines.ts";
+import { plannedLines, plannedLinesText, whoseMemory } from "../memory/planned-lines.ts";
 import { memoryPicture } from "../memory/picture.ts";
 import { planMemory, trainerProgram } from "../memory/plan-memory.ts";
 import { linesOf } from "../memory/regions.ts";
@@ -176,12 +176,6 @@ export function addMemory(program: Command, context: Context): void {
     .action((text: string, options: MemoryOptions) => showMemory(text, options, context));
 }
 
-/** Whose memory is shown: a stage that was chosen as the fullest, or a rank that was asked for. */
-function whoseMemory(plan: Plan, rank: number | undefined, stage: number): string {
-  if (rank !== undefined) return `rank ${rank}, stage ${stage}`;
-  return plan.pipelineParallel > 1 ? `stage ${stage}, the fullest` : "every rank";
-}
-
 async function showMemory(text: string, options: MemoryOptions, context: Context): Promise<void> {
   if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
   const { spec, plan, profile } = await findPlan(text, options, context);
@@ -214,7 +208,7 @@ async function showMemory(text: string, options: MemoryOptions, context: Context
     totalBytes,
     totalAsPlannedBytes: totalBytes - checkpointStagingBytes,
   };
-  const who = `${whoseMemory(plan, options.rank, map.stage)}${stage ? `: ${formatCounted(stage.layers, "layer")}` : ""}`;
+  const who = `${whoseMemory(plan.pipelineParallel, options.rank, map.stage)}${stage ? `: ${formatCounted(stage.layers, "layer")}` : ""}`;
   const summary = `${formatBytes(map.arenaBytes)} planned by offset in ${formatCounted(map.pieces.length, "piece")}; ${who}`;
   const besides = `with ${formatBytes(programBytes)} of the program itself ${formatBytes(totalBytes)}; \`internevo plan\` counts that ${checkpointStagingBytes > 0 ? `without the ${formatBytes(checkpointStagingBytes)} of checkpoint staging, and ` : ""}with the program itself as the profile has it`;
   if (options.svg !== undefined) {

@@ -71,7 +71,7 @@ const MIB = 2 ** 20;
 /** Mebibytes with three figures, and thousands apart. */
 export function mebibytes(bytes: number): string {
   const value = bytes / MIB;
-  const digits = value >= 100 || value === 0 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3;
+  const digits = value === 0 ? 0 : [100, 10, 1].filter((least) => value < least).length;
   return value > 0 && value < 0.001
     ? "< 0.001 MiB"
     : `${digits === 0 ? formatInteger(value) : value.toFixed(digits)} MiB`;

@@ -81,12 +81,9 @@ export async function planMemory({
     const event = JSON.parse(output.trim().split("\n").at(-1) ?? "") as TrainerEvent;
     if (event.event === "error") {
       const { message, field, value, remedy } = event;
-      const code =
-        event.code === "out_of_memory"
-          ? "no-feasible-plan"
-          : event.code === "plan_unsupported" || field?.startsWith("plan.") === true
-            ? "plan-invalid"
-            : "internal";
+      const isOfPlan = event.code === "plan_unsupported" || field?.startsWith("plan.") === true;
+      const other = isOfPlan ? "plan-invalid" : "internal";
+      const code = event.code === "out_of_memory" ? "no-feasible-plan" : other;
       throw new ProblemError(
         code,
         message,

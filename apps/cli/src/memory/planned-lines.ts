@@ -59,16 +59,17 @@ export interface PlannedLinesView {
   readonly colors: Colors;
 }
 
+/** Whose memory is shown: of the stage that is the fullest, or of a rank that was asked for. */
+export function whoseMemory(stages: number, rank: number | undefined, stage: number): string {
+  if (rank !== undefined) return `rank ${rank}, stage ${stage}`;
+  return stages > 1 ? `stage ${stage}, the fullest` : "every rank";
+}
+
 export function plannedLinesText(
   { stage, layers, memory, plannedPeakBytes, fits, notPlannedByOffset }: PlannedLines,
   { limitBytes, rank, stages, colors }: PlannedLinesView,
 ): string {
-  const who =
-    rank !== undefined
-      ? `rank ${rank}, stage ${stage}`
-      : stages > 1
-        ? `stage ${stage}, the fullest`
-        : "every rank";
+  const who = whoseMemory(stages, rank, stage);
   const rows = Object.entries(memory)
     .filter(([, bytes]) => bytes > 0)
     .sort((a, b) => b[1] - a[1]);

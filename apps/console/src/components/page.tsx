@@ -52,14 +52,10 @@ export function Section({ title, aside, about, folded = false, children }: Secti
   const [opened, { toggle }] = useDisclosure(false);
   const folds = folded !== false && narrow;
   const open = !folds || opened;
+  const below = about === undefined ? "xs" : 2;
   return (
     <section aria-labelledby={id} className={folds ? "section section-folds" : "section"}>
-      <Group
-        justify="space-between"
-        align="baseline"
-        gap="xs"
-        mb={!open ? 0 : about === undefined ? "xs" : 2}
-      >
+      <Group justify="space-between" align="baseline" gap="xs" mb={open ? below : 0}>
         <Title order={2} id={id}>
           {folds ? (
             <button type="button" className="fold-button" aria-expanded={opened} onClick={toggle}>

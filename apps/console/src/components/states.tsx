@@ -29,6 +29,13 @@ export function Empty({ title, children }: { title: string; children?: ReactNode
   );
 }
 
+function titleOf(what: string, error: Error): string {
+  if (error instanceof ApiProblemError && error.status === 403) return `Your role doesn't show the ${what}`;
+  return error instanceof ApiConnectionError
+    ? "The API cannot be reached"
+    : `The ${what} could not be loaded`;
+}
+
 /** What went wrong, and a way on. */
 export function Failed({ what, error, onRetry }: { what: string; error: Error; onRetry?: () => void }) {
   if (error instanceof ApiProblemError && error.status === 404) {
@@ -42,12 +49,7 @@ export function Failed({ what, error, onRetry }: { what: string; error: Error; o
       </Empty>
     );
   }
-  const title =
-    error instanceof ApiProblemError && error.status === 403
-      ? `Your role doesn't show the ${what}`
-      : error instanceof ApiConnectionError
-        ? "The API cannot be reached"
-        : `The ${what} could not be loaded`;
+  const title = titleOf(what, error);
   return (
     <Alert color="red" title={title} role="alert">
       <Stack gap="sm" align="flex-start">
@@ -63,4 +65,24 @@ export function Failed({ what, error, onRetry }: { what: string; error: Error; o
       </Stack>
     </Alert>
   );
+}
+
+/** A list that is loading, that could not be loaded, that has nothing, or that shows what it has. */
+export function Listed({
+  query,
+  what,
+  isEmpty,
+  empty,
+  children,
+}: {
+  query: { readonly isPending: boolean; readonly error: Error | null; readonly refetch: () => unknown };
+  what: string;
+  isEmpty: boolean;
+  empty: ReactNode;
+  children: ReactNode;
+}) {
+  if (query.isPending) return <Loading label={what} />;
+  if (query.error && isEmpty)
+    return <Failed what={what} error={query.error} onRetry={() => void query.refetch()} />;
+  return isEmpty ? empty : children;
 }

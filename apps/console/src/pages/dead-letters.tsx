@@ -4,7 +4,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Moment } from "../components/moment.tsx";
 import { Page } from "../components/page.tsx";
 import { Badge } from "../components/state-badge.tsx";
-import { Empty, Failed, Loading } from "../components/states.tsx";
+import { Empty, Listed } from "../components/states.tsx";
 import { useDeadLetters } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
 
@@ -88,30 +88,29 @@ export function DeadLettersPage() {
       title="Dead letters"
       lead="Messages that no consumer could take. Replay one when its cause is mended; discard it when it is no longer wanted."
     >
-      {query.isPending ? (
-        <Loading label="dead letters" />
-      ) : query.isError && letters.length === 0 ? (
-        <Failed what="dead letters" error={query.error} onRetry={() => void query.refetch()} />
-      ) : letters.length === 0 ? (
-        <Empty title="No dead letters">
-          <Text size="sm">Every message so far has found its consumer.</Text>
-        </Empty>
-      ) : (
-        <>
-          {letters.map((letter) => (
-            <Letter key={letter.id} letter={letter} mayAct={mayAct} />
-          ))}
-          {query.hasNextPage && (
-            <Button
-              variant="default"
-              loading={query.isFetchingNextPage}
-              onClick={() => void query.fetchNextPage()}
-            >
-              Show older ones
-            </Button>
-          )}
-        </>
-      )}
+      <Listed
+        query={query}
+        what="dead letters"
+        isEmpty={letters.length === 0}
+        empty={
+          <Empty title="No dead letters">
+            <Text size="sm">Every message so far has found its consumer.</Text>
+          </Empty>
+        }
+      >
+        {letters.map((letter) => (
+          <Letter key={letter.id} letter={letter} mayAct={mayAct} />
+        ))}
+        {query.hasNextPage && (
+          <Button
+            variant="default"
+            loading={query.isFetchingNextPage}
+            onClick={() => void query.fetchNextPage()}
+          >
+            Show older ones
+          </Button>
+        )}
+      </Listed>
     </Page>
   );
 }

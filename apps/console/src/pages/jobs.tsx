@@ -7,7 +7,7 @@ import { ButtonTo } from "../components/links.tsx";
 import { Moment, Span } from "../components/moment.tsx";
 import { Page } from "../components/page.tsx";
 import { JobStateBadge } from "../components/state-badge.tsx";
-import { Empty, Failed, Loading } from "../components/states.tsx";
+import { Empty, Listed } from "../components/states.tsx";
 import { isActive, useJobs } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
 import { formatCounted, formatInteger, formatLoss } from "../text/format.ts";
@@ -180,32 +180,24 @@ export function JobsPage() {
           ...JOB_STATES.map((each) => ({ value: each, label: JOB_STATE_WORDS[each] })),
         ]}
       />
-      {query.isPending ? (
-        <Loading label="jobs" />
-      ) : query.isError && jobs.length === 0 ? (
-        <Failed what="jobs" error={query.error} onRetry={() => void query.refetch()} />
-      ) : jobs.length === 0 ? (
-        <NoJobs state={state} />
-      ) : (
-        <>
-          <JobTable jobs={jobs} />
-          <Group justify="space-between">
-            <Text size="sm" c="dimmed">
-              {formatCounted(jobs.length, "job")}
-              {query.hasNextPage ? " shown, newest first" : ", newest first"}
-            </Text>
-            {query.hasNextPage && (
-              <Button
-                variant="default"
-                loading={query.isFetchingNextPage}
-                onClick={() => void query.fetchNextPage()}
-              >
-                Show older jobs
-              </Button>
-            )}
-          </Group>
-        </>
-      )}
+      <Listed query={query} what="jobs" isEmpty={jobs.length === 0} empty={<NoJobs state={state} />}>
+        <JobTable jobs={jobs} />
+        <Group justify="space-between">
+          <Text size="sm" c="dimmed">
+            {formatCounted(jobs.length, "job")}
+            {query.hasNextPage ? " shown, newest first" : ", newest first"}
+          </Text>
+          {query.hasNextPage && (
+            <Button
+              variant="default"
+              loading={query.isFetchingNextPage}
+              onClick={() => void query.fetchNextPage()}
+            >
+              Show older jobs
+            </Button>
+          )}
+        </Group>
+      </Listed>
     </Page>
   );
 }

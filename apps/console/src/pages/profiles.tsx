@@ -6,7 +6,7 @@ import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/da
 import { Moment, useNow } from "../components/moment.tsx";
 import { Page } from "../components/page.tsx";
 import { Badge } from "../components/state-badge.tsx";
-import { Empty, Failed, Loading } from "../components/states.tsx";
+import { Empty, Listed } from "../components/states.tsx";
 import { useProfiles } from "../data/queries.ts";
 
 export function ProfilesPage() {
@@ -24,20 +24,8 @@ export function ProfilesPage() {
 function ProfileList({ query }: { query: ReturnType<typeof useProfiles> }) {
   const now = useNow();
   const profiles = query.data?.pages.flatMap(({ items }) => items) ?? [];
-  if (query.isPending) return <Loading label="profiles" />;
-  if (query.isError && profiles.length === 0)
-    return <Failed what="profiles" error={query.error} onRetry={() => void query.refetch()} />;
-  if (profiles.length === 0)
-    return (
-      <Empty title="No profile yet">
-        <Text size="sm">
-          The first job on a cluster measures it. Later jobs use its profile while it is fresh, and measure
-          only the shapes it lacks.
-        </Text>
-      </Empty>
-    );
   return (
-    <>
+    <Listed query={query} what="profiles" isEmpty={profiles.length === 0} empty={<NoProfile />}>
       <Table label="Profiles" narrow="cards">
         <Head>
           <Row>
@@ -63,9 +51,18 @@ function ProfileList({ query }: { query: ReturnType<typeof useProfiles> }) {
           Show older profiles
         </Button>
       )}
-    </>
+    </Listed>
   );
 }
+
+const NoProfile = () => (
+  <Empty title="No profile yet">
+    <Text size="sm">
+      The first job on a cluster measures it. Later jobs use its profile while it is fresh, and measure only
+      the shapes it lacks.
+    </Text>
+  </Empty>
+);
 
 function ProfileRow({ profile, now }: { profile: ProfileSummary; now: number }) {
   const given = isGivenKey(profile.clusterKey);

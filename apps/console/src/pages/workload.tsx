@@ -98,11 +98,11 @@ function ProposalCard({ proposal }: { proposal: Proposal }) {
 }
 
 function NoProposals({ workload }: { workload: Workload }) {
-  const why = isBeingPlanned(workload)
-    ? "None yet: a run is queued or running."
-    : workload.lastRunAt === null
+  const since =
+    workload.lastRunAt === null
       ? "None yet: the workload has not been planned. Its next run is above; “Run now” does not wait for it."
       : "None: no run has found a plan that is better by enough.";
+  const why = isBeingPlanned(workload) ? "None yet: a run is queued or running." : since;
   return (
     <Text size="sm" c="dimmed">
       {why}

@@ -5,7 +5,7 @@ import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/da
 import { Moment } from "../components/moment.tsx";
 import { Page } from "../components/page.tsx";
 import { Badge } from "../components/state-badge.tsx";
-import { Empty, Failed, Loading } from "../components/states.tsx";
+import { Empty, Listed } from "../components/states.tsx";
 import { RunButton } from "../components/workload/run-button.tsx";
 import { isBeingPlanned, useWorkloads } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
@@ -64,54 +64,53 @@ export function WorkloadsPage() {
       title="Workloads"
       lead="Jobs that are planned again by a schedule. When a plan is better by enough, it is proposed."
     >
-      {query.isPending ? (
-        <Loading label="workloads" />
-      ) : query.isError && workloads.length === 0 ? (
-        <Failed what="workloads" error={query.error} onRetry={() => void query.refetch()} />
-      ) : workloads.length === 0 ? (
-        <Empty title="No workload yet">
-          <Text size="sm">
-            Register one at the command line, to have it planned again every night at three:
-          </Text>
-          <Code block className="wrapped">
-            npx internevo replan add job.yaml --cron &quot;0 3 * * *&quot;
-          </Code>
-        </Empty>
-      ) : (
-        <>
-          <Table label="Workloads" narrow="cards">
-            <Head>
-              <Row>
-                <Column>Workload</Column>
-                <Column>Schedule</Column>
-                <Column>Next run</Column>
-                <Column>Last run</Column>
-                <Column>Outcome</Column>
-                <Column numeric>Minimum gain</Column>
-                {mayRun && (
-                  <Column>
-                    <span className="visually-hidden">Actions</span>
-                  </Column>
-                )}
-              </Row>
-            </Head>
-            <Body>
-              {workloads.map((workload) => (
-                <WorkloadRow key={workload.id} workload={workload} mayRun={mayRun} />
-              ))}
-            </Body>
-          </Table>
-          {query.hasNextPage && (
-            <Button
-              variant="default"
-              loading={query.isFetchingNextPage}
-              onClick={() => void query.fetchNextPage()}
-            >
-              Show more
-            </Button>
-          )}
-        </>
-      )}
+      <Listed
+        query={query}
+        what="workloads"
+        isEmpty={workloads.length === 0}
+        empty={
+          <Empty title="No workload yet">
+            <Text size="sm">
+              Register one at the command line, to have it planned again every night at three:
+            </Text>
+            <Code block className="wrapped">
+              npx internevo replan add job.yaml --cron &quot;0 3 * * *&quot;
+            </Code>
+          </Empty>
+        }
+      >
+        <Table label="Workloads" narrow="cards">
+          <Head>
+            <Row>
+              <Column>Workload</Column>
+              <Column>Schedule</Column>
+              <Column>Next run</Column>
+              <Column>Last run</Column>
+              <Column>Outcome</Column>
+              <Column numeric>Minimum gain</Column>
+              {mayRun && (
+                <Column>
+                  <span className="visually-hidden">Actions</span>
+                </Column>
+              )}
+            </Row>
+          </Head>
+          <Body>
+            {workloads.map((workload) => (
+              <WorkloadRow key={workload.id} workload={workload} mayRun={mayRun} />
+            ))}
+          </Body>
+        </Table>
+        {query.hasNextPage && (
+          <Button
+            variant="default"
+            loading={query.isFetchingNextPage}
+            onClick={() => void query.fetchNextPage()}
+          >
+            Show more
+          </Button>
+        )}
+      </Listed>
     </Page>
   );
 }

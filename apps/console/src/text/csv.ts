@@ -5,8 +5,7 @@ const harmless = (text: string): string =>
   /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
 
 function cell(value: Value): string {
-  const text =
-    value === null || value === undefined ? "" : typeof value === "string" ? harmless(value) : String(value);
+  const text = typeof value === "string" ? harmless(value) : String(value ?? "");
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 

@@ -1,4 +1,4 @@
-import { formatCounted } from "@internevo/domain";
+import { formatCounted, type Failure, type JobSpec, type PlanningResult } from "@internevo/domain";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import { failedJob, noFeasiblePlan, noRunnablePlan, searchPlans, stageFeed } from "@internevo/stages";
 import {
@@ -12,6 +12,18 @@ import {
 
 export interface PlannerSettings {
   readonly threadsPerRank: number;
+}
+
+/** Why nothing is tried, where nothing can be. */
+function failureOf(spec: JobSpec, result: PlanningResult): Failure | undefined {
+  if (result.counts.feasible === 0) return noFeasiblePlan(spec, result);
+  if (result.runnableCandidates.length === 0) return noRunnablePlan(spec, result);
+  if (spec.data !== null) return undefined;
+  return {
+    code: "data-invalid",
+    message: "the job was planned; it names no data to train on",
+    remedy: "add data to the job, or ask for plans only",
+  };
 }
 
 /** Searches the plans of a job; the best that the executor runs become its trials. */
@@ -36,18 +48,7 @@ export const planJobConsumer =
     );
     const { counts, candidates, runnableCandidates } = result;
     log.info({ counts, best: candidates[0]?.predicted.stepTimeSeconds }, "the plans were searched");
-    const failure =
-      counts.feasible === 0
-        ? noFeasiblePlan(spec, result)
-        : runnableCandidates.length === 0
-          ? noRunnablePlan(spec, result)
-          : spec.data === null
-            ? {
-                code: "data-invalid" as const,
-                message: "the job was planned; it names no data to train on",
-                remedy: "add data to the job, or ask for plans only",
-              }
-            : undefined;
+    const failure = failureOf(spec, result);
     const tried = runnableCandidates.slice(0, spec.trials.count);
     return async (tx) => {
       const planningId = await storePlanning(tx, result, { jobId: job.id, profileId: stored.id });

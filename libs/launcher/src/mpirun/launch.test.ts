@@ -69,7 +69,8 @@ async function launch(body: string, over: Partial<LaunchOptions<Program>> = {}) 
   expect(readRunRecord(join(directory, "run"))).toBeUndefined();
   for (const event of events as { pid?: number }[])
     if (event.pid !== undefined) expect(readProcess(event.pid)).toBeUndefined();
-  expect(scratch.size).toBe(outcome.seconds === 0 ? 0 : over.launcher === "ssh" ? 1 : 2); // 0 s: nothing was started
+  const folders = over.launcher === "ssh" ? 1 : 2;
+  expect(scratch.size).toBe(outcome.seconds === 0 ? 0 : folders); // 0 s: nothing was started
   expect([...scratch].filter((each) => existsSync(each))).toEqual([]);
   return { outcome, events, logs };
 }

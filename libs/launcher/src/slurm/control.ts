@@ -118,11 +118,7 @@ function numberOf(value: unknown): number | undefined {
 const textOf = (value: unknown): string => (typeof value === "string" ? value : "");
 /** A list, or a single word of it (22.05). */
 const wordsOf = (value: unknown): string[] =>
-  Array.isArray(value)
-    ? value.filter((each): each is string => typeof each === "string")
-    : typeof value === "string"
-      ? [value]
-      : [];
+  [value].flat().filter((each): each is string => typeof each === "string");
 
 const listIn = (answer: unknown, field: string): Json[] => {
   const list = (answer as Json | null)?.[field];

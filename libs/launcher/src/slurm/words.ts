@@ -119,12 +119,10 @@ const REASONS: Readonly<Record<string, Words>> = {
 /** `(Nodes required for job are DOWN, DRAINED or reserved …)` is a text of its own in every version. */
 const NODES_OUT = /^(ReqNodeNotAvail|Nodes[ _]required)/;
 
-const known = (reason: string): Words | undefined =>
-  Object.hasOwn(REASONS, reason)
-    ? REASONS[reason]
-    : NODES_OUT.test(reason)
-      ? REASONS["ReqNodeNotAvail"]
-      : undefined;
+function known(reason: string): Words | undefined {
+  if (Object.hasOwn(REASONS, reason)) return REASONS[reason];
+  return NODES_OUT.test(reason) ? REASONS["ReqNodeNotAvail"] : undefined;
+}
 
 /** Why a job does not run: in words, or as Slurm says it where that is not known here. */
 export const reasonWords = (reason: string): string => known(reason)?.words ?? reason;

@@ -121,11 +121,8 @@ export function stepParts({ start, end, events }: LaneStep): StepParts {
     if (!nested) {
       const gap = Math.max(0, event.start - clock);
       const first = clock === start && before === "begin of the step";
-      if (first) parts["begin of the step"] += gap;
-      else
-        parts[
-          computes !== undefined && index <= lastBackward ? computes : index > lastBackward ? segment : before
-        ] += gap;
+      const part = index > lastBackward ? segment : (computes ?? before);
+      parts[first ? "begin of the step" : part] += gap;
       clock = Math.max(clock, event.end);
     }
     if (computes !== undefined) {

@@ -360,12 +360,10 @@ export function bandwidthChart(profile: Profile): string {
         type: "log",
         base: 2,
         label: "bytes",
-        tickFormat: (value: number) =>
-          value >= 2 ** 30
-            ? `${value / 2 ** 30}G`
-            : value >= 2 ** 20
-              ? `${value / 2 ** 20}M`
-              : `${value / 2 ** 10}K`,
+        tickFormat: (value: number) => {
+          if (value >= 2 ** 30) return `${value / 2 ** 30}G`;
+          return value >= 2 ** 20 ? `${value / 2 ** 20}M` : `${value / 2 ** 10}K`;
+        },
         ticks: [2 ** 20, 2 ** 24, 2 ** 28],
         labelArrow: "none",
       },

@@ -233,8 +233,10 @@ const WORDS: Readonly<Record<Framework, readonly string[]>> = {
   torchtitan: TOML,
 };
 
-const wordsOf = (framework: Framework, name: string): readonly string[] =>
-  name.endsWith(".json") ? JSON_TEXT : name.endsWith(".py") ? PYTHON : WORDS[framework];
+function wordsOf(framework: Framework, name: string): readonly string[] {
+  if (name.endsWith(".json")) return JSON_TEXT;
+  return name.endsWith(".py") ? PYTHON : WORDS[framework];
+}
 /** No input grows beyond what people paste. */
 const MOST_CHARACTERS = 40_000;
 

@@ -30,15 +30,12 @@ export function stagesOf(job: Pick<JobDetail, "state" | "transitions" | "created
   const last = reached.at(-1)?.state;
   return STAGES.map((stage) => {
     const from = entered.get(stage.state);
-    const phase: Phase =
-      from === undefined
-        ? "ahead"
-        : stage.state === job.state
-          ? "current"
-          : stage.state === last && ended
-            ? "stopped"
-            : "done";
-    return { ...stage, phase, from, to: left.get(stage.state) ?? null };
+    const phaseOf = (): Phase => {
+      if (from === undefined) return "ahead";
+      if (stage.state === job.state) return "current";
+      return stage.state === last && ended ? "stopped" : "done";
+    };
+    return { ...stage, phase: phaseOf(), from, to: left.get(stage.state) ?? null };
   });
 }
 
@@ -59,12 +56,11 @@ function StageAdvance({
   progress: StageProgress | undefined;
 }) {
   const own = progress?.stage === stage.state ? progress : undefined;
-  const [done, total, unit] =
-    stage.state === "trialling"
-      ? [job.trialsDone, job.trialsTotal, "trials"]
-      : stage.state === "running"
-        ? [job.lastStep, job.steps, "steps"]
-        : [own?.done, own?.total, ""];
+  const countOf = (): [number | null | undefined, number | null | undefined, string] => {
+    if (stage.state === "trialling") return [job.trialsDone, job.trialsTotal, "trials"];
+    return stage.state === "running" ? [job.lastStep, job.steps, "steps"] : [own?.done, own?.total, ""];
+  };
+  const [done, total, unit] = countOf();
   const waits = own?.waits === true;
   // What was said before the steps began is over once they have.
   const isOver = stage.state === "running" && job.lastStep > 0 && !waits;
@@ -92,6 +88,9 @@ function StageAdvance({
   );
 }
 
+/** Phases that have a mark of their own; the others show their number. */
+const MARKS: Partial<Record<Phase, string>> = { done: "✓", stopped: "×" };
+
 /** The way of a job through its stages. */
 export function Timeline({ job, progress }: { job: JobDetail; progress: StageProgress | undefined }) {
   return (
@@ -111,7 +110,7 @@ export function Timeline({ job, progress }: { job: JobDetail; progress: StagePro
         >
           <div className="stage-head">
             <span className="stage-mark" aria-hidden="true">
-              {stage.phase === "done" ? "✓" : stage.phase === "stopped" ? "×" : index + 1}
+              {MARKS[stage.phase] ?? index + 1}
             </span>
             <span className="stage-name">
               {stage.name}

@@ -85,11 +85,11 @@ export function AskPlan({ rows, subject, jobName, limitBytes }: AskPlanProps) {
         value={question}
         onChange={(value) => setQuestion(value)}
       />
-      {plan === undefined ? null : question === "why-not" ? (
+      {plan !== undefined && question === "why-not" && (
         <WhyNot subject={subject} plan={plan} limitBytes={limitBytes} />
-      ) : question === "memory" ? (
-        <StageMemory subject={subject} plan={plan} />
-      ) : (
+      )}
+      {plan !== undefined && question === "memory" && <StageMemory subject={subject} plan={plan} />}
+      {plan !== undefined && question === "files" && (
         <Configurations subject={subject} plan={plan} jobName={jobName} />
       )}
     </>

@@ -129,6 +129,11 @@ function rangesText({ a, b }: ExplanationAnswer): string | undefined {
   return `By the profile's spread A takes ${formatSecondsRange(one)}, B ${formatSecondsRange(two)}.`;
 }
 
+function whichDoesNotFit(aFits: boolean, bFits: boolean): string {
+  if (aFits) return "B does not fit in memory.";
+  return bFits ? "A does not fit in memory." : "Neither fits in memory.";
+}
+
 function Explained({ answer }: { answer: ExplanationAnswer }) {
   const ranges = rangesText(answer);
   return (
@@ -141,11 +146,7 @@ function Explained({ answer }: { answer: ExplanationAnswer }) {
       )}
       {(!answer.a.fits || !answer.b.fits) && (
         <Text size="sm" className="text-bad">
-          {answer.a.fits
-            ? "B does not fit in memory."
-            : answer.b.fits
-              ? "A does not fit in memory."
-              : "Neither fits in memory."}
+          {whichDoesNotFit(answer.a.fits, answer.b.fits)}
         </Text>
       )}
       {answer.changes.length > 0 ? (

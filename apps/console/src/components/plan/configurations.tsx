@@ -15,12 +15,10 @@ import { FRAMEWORK_WORDS } from "../../text/frameworks.ts";
 import { fieldName, fieldValue } from "../../text/words.ts";
 import { Failed, Loading } from "../states.tsx";
 
-const shown = (field: string, value: unknown): string =>
-  value === undefined
-    ? "nothing"
-    : typeof value === "object"
-      ? JSON.stringify(value)
-      : fieldValue(field, value);
+function shown(field: string, value: unknown): string {
+  if (value === undefined) return "nothing";
+  return typeof value === "object" ? JSON.stringify(value) : fieldValue(field, value);
+}
 
 /** What is lost, before anything is taken away. */
 function Inexpressible({ name, answer }: { name: string; answer: ExportedConfigurationAnswer }) {
@@ -91,7 +89,11 @@ export function Configurations({
         onChange={(event) => setFramework(event.currentTarget.value as FrameworkName)}
         maw={260}
       />
-      {query.data ? (
+      {query.isPending && <Loading label="configuration" rows={3} />}
+      {query.isError && !query.data && (
+        <Failed what={`configuration of ${name}`} error={query.error} onRetry={() => void query.refetch()} />
+      )}
+      {query.data && (
         <>
           <Inexpressible name={name} answer={query.data} />
           <Written answer={query.data} />
@@ -124,10 +126,6 @@ export function Configurations({
             Option names are those of {query.data.version}.
           </Text>
         </>
-      ) : query.isError ? (
-        <Failed what={`configuration of ${name}`} error={query.error} onRetry={() => void query.refetch()} />
-      ) : (
-        <Loading label="configuration" rows={3} />
       )}
     </div>
   );

@@ -447,6 +447,18 @@ function PlanRows({
   );
 }
 
+/** The rows that are open, and what opens or closes one. */
+function useOpenRows() {
+  const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
+  const toggle = (key: string): void =>
+    setOpen((at) => {
+      const next = new Set(at);
+      if (!next.delete(key)) next.add(key);
+      return next;
+    });
+  return [open, toggle] as const;
+}
+
 /** The plans, predicted beside measured; a row opens to everything that is known of it. */
 export function PlanTable({
   rows,
@@ -481,13 +493,7 @@ export function PlanTable({
     enableSortingRemoval: true,
     sortDescFirst: false,
   });
-  const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
-  const toggle = (key: string): void =>
-    setOpen((at) => {
-      const next = new Set(at);
-      if (!next.delete(key)) next.add(key);
-      return next;
-    });
+  const [open, toggle] = useOpenRows();
   const leaf = table.getHeaderGroups()[0]?.headers ?? [];
   return (
     <>

@@ -82,14 +82,11 @@ function Verdict({ answer, limitBytes }: { answer: WhyNotAnswer; limitBytes: num
   const slower = standing ? predicted.stepTimeSeconds / standing.best.predicted.stepTimeSeconds - 1 : 0;
   const isBest = standing === null || standing.best.changes.length === 0;
   const fits = notRunnableReason === null ? "It can run" : "It fits in memory";
+  const longer = slower < 0.0005 ? "as long as" : `${formatPercent(slower)} longer than`;
   return (
     <div className="answer">
       <Text fw={600}>
-        {isBest
-          ? "It is the best plan."
-          : slower < 0.0005
-            ? `${fits}, and takes as long as the best plan.`
-            : `${fits}, and takes ${formatPercent(slower)} longer than the best plan.`}
+        {isBest ? "It is the best plan." : `${fits}, and takes ${longer} the best plan.`}
         {standing &&
           ` Rank ${formatInteger(standing.rank)} of the ${formatInteger(standing.of)} families of plans that fit.`}
       </Text>

@@ -63,14 +63,19 @@ const csvOf = (best: Candidate | null): Csv[number] => ({
 
 const ofAxis =
   (axis: SweptAxis) =>
-  (value: number): string =>
-    axis === "sequence" || axis === "batch"
-      ? formatTokens(value)
-      : axis === "memory"
-        ? formatBytes(value)
-        : axis === "nodes"
-          ? formatInteger(value)
-          : `× ${value}`;
+  (value: number): string => {
+    switch (axis) {
+      case "sequence":
+      case "batch":
+        return formatTokens(value);
+      case "memory":
+        return formatBytes(value);
+      case "nodes":
+        return formatInteger(value);
+      default:
+        return `× ${value}`;
+    }
+  };
 
 interface ResultProps {
   readonly title: string;
