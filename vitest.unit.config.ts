@@ -14,6 +14,8 @@ export default defineConfig({
     ],
     exclude: ["**/node_modules/**"],
     passWithNoTests: false,
+    // A machine that is busy with other work is slow, and no less right.
+    testTimeout: 60_000,
     pool: "forks",
     maxWorkers: 2,
   },

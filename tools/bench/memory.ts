@@ -7,7 +7,7 @@ import { planOfJob, requiredMeasurements, shippedProfile } from "@internevo/cost
 import { planLabel, type JobSpec } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { mlpForwardTrace } from "@internevo/simulator";
-import { planMemory } from "../../apps/cli/src/memory/plan-memory.ts";
+import { planMemory } from "@internevo/cli/plan-memory";
 import { cachingMemory } from "./src/caching-memory.ts";
 import { longestOf, measureLongest, type Longest, type MeasuredLongest } from "./src/longest.ts";
 import { native, profileOf, readJob, repository, Stopped, withScratch } from "./src/measure.ts";

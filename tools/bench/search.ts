@@ -6,7 +6,7 @@ import { parseArgs } from "node:util";
 import { shippedProfile } from "@internevo/cost-model";
 import { resolveJob, type JobSpec } from "@internevo/domain";
 import { planJob } from "@internevo/search";
-import { createWorkers, type Workers } from "../../apps/api/src/work/workers.ts";
+import { createWorkers, type Workers } from "@internevo/api/workers";
 import { observeStolen } from "./src/report.ts";
 
 const { values } = parseArgs({

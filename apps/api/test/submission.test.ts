@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { JobCheckSchema, JobDetailSchema, type Problem } from "@internevo/contracts";
 import { measurementCount, requiredMeasurements, shippedProfile } from "@internevo/cost-model";
 import { clusterKey, resolveJob, validate, writtenJob, type MeasuredFirst } from "@internevo/domain";
-import { programDigest } from "@internevo/launcher";
+import { programDigest } from "@internevo/profiling";
 import { PROBE_VERSION, THREADS_VERSION } from "@internevo/profiles";
 import type { Measuring } from "@internevo/stages";
 import { storeProfile } from "@internevo/store";

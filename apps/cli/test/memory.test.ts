@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { MemoryMap } from "@internevo/contracts";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { linesOf } from "../src/memory/regions.ts";
-import { StepClock } from "../src/memory/step-clock.ts";
+import { StepClock } from "@internevo/simulator";
 import { cliIn } from "./in-process.ts";
 
 const JOB = new URL("../../../examples/quickstart.yaml", import.meta.url).pathname;

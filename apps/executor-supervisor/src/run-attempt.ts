@@ -1,12 +1,12 @@
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
 import { worldSize, type HostUse, type JobSpec, type Plan, type StepMetric } from "@internevo/domain";
+import { type Dataset } from "@internevo/data";
 import {
   launchRanks,
   launchTarget,
   type OnQueue,
   trainerConfig,
-  type Dataset,
   type LaunchOutcome,
   type Trainer,
 } from "@internevo/launcher";

@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { dataFiles, resolveJob, type Candidate, type JobSpec } from "@internevo/domain";
-import { assertBelowRoots, dataRootsOf } from "@internevo/launcher";
+import { assertBelowRoots, dataRootsOf } from "@internevo/data";
 import { planJob } from "@internevo/search";
 import { createTrials, submitJob, transitionJob, updateJob } from "@internevo/store";
 import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";

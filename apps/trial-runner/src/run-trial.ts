@@ -8,13 +8,13 @@ import {
   type Measurement,
   type Plan,
 } from "@internevo/domain";
+import { type Dataset } from "@internevo/data";
 import {
   launchRanks,
   launchTarget,
   type OnQueue,
   measurementOf,
   trainerConfig,
-  type Dataset,
   type Trainer,
 } from "@internevo/launcher";
 import { launchSignals } from "@internevo/stages";

@@ -259,6 +259,13 @@ function overlapOf(weight: Fields): Pick<Plan, "forwardOverlap" | "backwardOverl
   };
 }
 
+function readTraining(root: Fields, data: Fields) {
+  const optimizer = readOptimizer(root);
+  const steps = data.integer("total_steps");
+  const seed = root.integer("seed", 0);
+  return { optimizer, ...(steps === undefined ? {} : { steps }), ...(seed === undefined ? {} : { seed }) };
+}
+
 /** Reads an InternEvo configuration. @throws ProblemError `bad-request`. */
 export function importInternEvo(
   files: readonly FrameworkFile[],
@@ -305,9 +312,7 @@ export function importInternEvo(
     stageLayers({ layers: read.layers }, { pipelineParallel: pp }),
     takenAs,
   );
-  const optimizer = readOptimizer(root);
-  const steps = data.integer("total_steps");
-  const seed = root.integer("seed", 0);
+  const training = readTraining(root, data);
   const precision = precisionOf(model, takenAs);
   faults.end();
   const plan: Plan = {
@@ -334,9 +339,7 @@ export function importInternEvo(
     sequenceLengthTokens,
     globalBatchTokens: b * n * dp * sequenceLengthTokens,
     precision,
-    optimizer,
-    ...(steps === undefined ? {} : { steps }),
-    ...(seed === undefined ? {} : { seed }),
+    ...training,
     plan: normalPlan(plan, read),
     takenAs,
     warnings: [],

@@ -17,24 +17,8 @@ export { lockMachine, type MachineUse } from "./machine-lock.ts";
 export * from "./programs.ts";
 export * from "./failure.ts";
 export { trainerConfig, type TrainerConfigOptions } from "@internevo/contracts";
-export * from "./initial-weights.ts";
 export * from "./trial-measurement.ts";
 export * from "./local/command.ts";
 export { readSlurmRecord, slurmJobName, type SlurmRecord } from "./slurm/record.ts";
 export { RUN_MARKER, processesOfRun, readProcess, type ProcessEntry } from "./process/processes.ts";
 export { killLeftovers, killLeftoversOn, readRunRecord, type RunRecord } from "./process/run-record.ts";
-export {
-  assertFitsSequences,
-  BYTE_VOCABULARY_SIZE,
-  DatasetSchema,
-  prepareDataset,
-  type Dataset,
-} from "./dataset/prepare.ts";
-export { assertBelowRoots, dataRootsOf, type DataRoots } from "./dataset/data-roots.ts";
-export { openData } from "./dataset/open-data.ts";
-export { assertKnowsDocuments, openSource, type TokenData } from "./dataset/source.ts";
-export type { TokenSource } from "./dataset/token-source.ts";
-export { unigramEntropyNats } from "./dataset/token-counts.ts";
-export { encodeHeader, TOKEN_FILE, type TokenFileHeader } from "./dataset/token-file.ts";
-export * from "./profiling/measure.ts";
-export * from "./profiling/read-timeline.ts";

@@ -5,17 +5,9 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { TrainerConfigSchema, type TrainerConfig, type TrainerEvent } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
 import { resolveJob, validate, type Data, type Plan } from "@internevo/domain";
-import {
-  assertInitialWeights,
-  launchRanks,
-  prepareDataset,
-  trainerConfig,
-  trainerIn,
-  type LaunchOptions,
-  type TokenData,
-  type Trainer,
-} from "../src/index.ts";
-import { writeInternevo, writeMegatron, writeOwn } from "./data-writers.ts";
+import { assertInitialWeights, prepareDataset, type TokenData } from "@internevo/data";
+import { launchRanks, trainerConfig, trainerIn, type LaunchOptions, type Trainer } from "../src/index.ts";
+import { writeInternevo, writeMegatron, writeOwn } from "../../data/test/data-writers.ts";
 
 let directory: string;
 beforeEach(async () => {

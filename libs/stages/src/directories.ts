@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { schedulerOf, type Cluster } from "@internevo/domain";
-import type { DataRoots } from "@internevo/launcher";
+import type { DataRoots } from "@internevo/data";
 
 /** Holds the run directories of clusters, one a directory. */
 export const clustersDirectory = (dataDirectory: string): string => join(dataDirectory, "clusters");

@@ -1,7 +1,8 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { isTerminal, LAUNCHERS } from "@internevo/domain";
-import { launcherOf, runtimeDirectory } from "@internevo/launcher";
+import { launcherOf } from "@internevo/launcher";
+import { runtimeDirectory } from "@internevo/profiling";
 import { getJobState, type Database } from "@internevo/store";
 import { jobsDirectory } from "./directories.ts";
 

@@ -7,7 +7,8 @@ import {
   requiredMeasurements,
 } from "@internevo/cost-model";
 import { clusterKey, type JobSpec, type MeasuredFirst, type Profile } from "@internevo/domain";
-import { programDigest, type Probe } from "@internevo/launcher";
+import { type Probe } from "@internevo/launcher";
+import { programDigest } from "@internevo/profiling";
 import { PROBE_VERSION, THREADS_VERSION } from "@internevo/profiles";
 import { newestProfile, type Database } from "@internevo/store";
 

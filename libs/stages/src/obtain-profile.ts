@@ -14,13 +14,8 @@ import {
   type JobSpec,
   type Profile,
 } from "@internevo/domain";
-import {
-  assertProgram,
-  measurementRuns,
-  measureProfile,
-  type Probe,
-  type Trainer,
-} from "@internevo/launcher";
+import { assertProgram, type Probe, type Trainer } from "@internevo/launcher";
+import { measurementRuns, measureProfile } from "@internevo/profiling";
 import {
   mergeProfiles,
   qualityOf,

@@ -4,14 +4,12 @@ import {
   assertBelowRoots,
   assertFitsSequences,
   assertInitialWeights,
-  assertProgram,
   dataRootsOf,
   prepareDataset,
-  trainerIn,
   type DataRoots,
   type Dataset,
-  type Trainer,
-} from "@internevo/launcher";
+} from "@internevo/data";
+import { assertProgram, trainerIn, type Trainer } from "@internevo/launcher";
 import type { CommandContext, CommandType, Effect } from "@internevo/service-kit";
 import type { StageState } from "@internevo/store";
 import type { Static, TObject } from "typebox";

@@ -1,6 +1,5 @@
 import type { MemoryMap, MemoryPiece } from "@internevo/contracts";
-import { CachingAllocator, type Allocation } from "@internevo/simulator";
-import { StepClock, type Span } from "../../../apps/cli/src/memory/step-clock.ts";
+import { CachingAllocator, StepClock, type Allocation, type ClockSpan as Span } from "@internevo/simulator";
 
 export interface CachingMemory {
   /** Most that was in use at once: what no allocator can do with less. */

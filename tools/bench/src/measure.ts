@@ -15,17 +15,16 @@ import {
   type Plan,
   type Profile,
 } from "@internevo/domain";
+import { prepareDataset, type Dataset } from "@internevo/data";
 import {
   launchRanks,
   launchTarget,
   measurementOf,
-  measureProfile,
-  prepareDataset,
   probeIn,
   trainerConfig,
   trainerIn,
-  type Dataset,
 } from "@internevo/launcher";
+import { measureProfile } from "@internevo/profiling";
 import { DEFAULT_MOST_SPREAD_PERCENT, type ProbeEffort } from "@internevo/profiles";
 import { parse } from "yaml";
 

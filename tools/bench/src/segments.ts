@@ -10,7 +10,7 @@ import {
   type Plan,
   type Profile,
 } from "@internevo/domain";
-import { readTimeline } from "@internevo/launcher";
+import { readTimeline } from "@internevo/profiling";
 import { SEGMENTS, stepParts, type Segment, type StepParts } from "@internevo/profiles";
 import { overlayTraces, simulateStep, toTrace, type MeasuredEvent } from "@internevo/simulator";
 import { datasetOf, observePlan, type Place } from "./measure.ts";

@@ -1,6 +1,6 @@
 import type { LaneEvent, LaneStep } from "@internevo/domain";
 
-export { readTimeline } from "@internevo/launcher";
+export { readTimeline } from "@internevo/profiling";
 
 /**
  * The event that every step has between its passes and its update, before which the communication lane has

@@ -5,7 +5,8 @@ import { promisify } from "node:util";
 import { TrainerConfigSchema } from "@internevo/contracts";
 import { buildMesh, divisors } from "@internevo/cost-model";
 import { resolveJob, validate, type JobSpec, type Plan } from "@internevo/domain";
-import { encodeHeader, trainerConfig, type Trainer } from "@internevo/launcher";
+import { encodeHeader } from "@internevo/data";
+import { trainerConfig, type Trainer } from "@internevo/launcher";
 import fc from "fast-check";
 
 const run = promisify(execFile);

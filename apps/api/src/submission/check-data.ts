@@ -7,7 +7,7 @@ import {
   openSource,
   type DataRoots,
   type TokenData,
-} from "@internevo/launcher";
+} from "@internevo/data";
 
 /**
  * Tokens in files up to this size are read whole before a job is accepted; larger ones are by the job's first

@@ -1,6 +1,6 @@
 import { isAbsolute } from "node:path";
 import { ProblemError, type Model } from "@internevo/domain";
-import { assertInitialWeights } from "@internevo/launcher";
+import { assertInitialWeights } from "@internevo/data";
 import type { Allowed } from "./check-data.ts";
 
 /** Weights, and the model that they have to be of. */

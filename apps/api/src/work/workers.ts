@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { ProblemError, type PlanningResult, type Profile } from "@internevo/domain";
-import type { DataRoots } from "@internevo/launcher";
+import type { DataRoots } from "@internevo/data";
 import { Piscina } from "piscina";
 import type { Allowed, DataTask } from "../submission/check-data.ts";
 import type { WeightsTask } from "../submission/check-weights.ts";

@@ -14,6 +14,7 @@ import {
   type Plan,
   type Profile,
 } from "@internevo/domain";
+import { StepClock } from "@internevo/simulator";
 import type { Command } from "commander";
 import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
@@ -24,7 +25,6 @@ import { plannedLines, plannedLinesText, whoseMemory } from "../memory/planned-l
 import { memoryPicture } from "../memory/picture.ts";
 import { planMemory, trainerProgram } from "../memory/plan-memory.ts";
 import { linesOf } from "../memory/regions.ts";
-import { StepClock } from "../memory/step-clock.ts";
 import { memoryTable } from "../memory/table.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
 import { choosePlan, PLAN_HELP, readPlan } from "../plan-argument.ts";

@@ -13,7 +13,7 @@ import {
 } from "@internevo/domain";
 import { scaleLinear } from "d3-scale";
 import type { Line, Region } from "./regions.ts";
-import type { PassSpan, StepClock } from "./step-clock.ts";
+import type { PassSpan, StepClock } from "@internevo/simulator";
 
 /** Automatic: by what the reader's browser prefers. */
 export type Theme = "automatic" | "light" | "dark";

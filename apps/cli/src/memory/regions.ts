@@ -1,6 +1,6 @@
 import type { MemoryMap, MemoryPiece } from "@internevo/contracts";
 import { memoryPlaceName } from "@internevo/domain";
-import type { Span, StepClock } from "./step-clock.ts";
+import type { ClockSpan as Span, StepClock } from "@internevo/simulator";
 
 /** Pieces beside one another that live and die together: of one layer and place in flight, say. */
 export interface Region {

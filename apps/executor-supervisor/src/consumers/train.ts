@@ -8,7 +8,8 @@ import {
   type Failure,
   type HostUse,
 } from "@internevo/domain";
-import { launcherOf, type Dataset } from "@internevo/launcher";
+import { type Dataset } from "@internevo/data";
+import { launcherOf } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import {
   checkpointDirectory,

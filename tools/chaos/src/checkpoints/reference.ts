@@ -1,6 +1,6 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { prepareDataset } from "@internevo/launcher";
+import { prepareDataset } from "@internevo/data";
 import { attempt, type StepEvent } from "./attempt.ts";
 import { bytesOf, digestsOf } from "./disk.ts";
 import { SEQUENCE_LENGTH_TOKENS, STEPS, type Setting } from "./settings.ts";

@@ -26,9 +26,14 @@ import {
   type NoiseLimits,
   type ProbeEffort,
 } from "@internevo/profiles";
-import type { OnQueue } from "../launch-options.ts";
-import { launcherOf, launchRanks, launchTarget } from "../launchers.ts";
-import type { Probe, Trainer } from "../programs.ts";
+import {
+  launcherOf,
+  launchRanks,
+  launchTarget,
+  type OnQueue,
+  type Probe,
+  type Trainer,
+} from "@internevo/launcher";
 import { measureRuntime } from "./runtime.ts";
 import { measureSlices } from "./slices.ts";
 

@@ -19,10 +19,8 @@ import {
   type SliceOfRounds,
   type TokensOfRun,
 } from "@internevo/profiles";
-import { encodeHeader } from "../dataset/token-file.ts";
-import type { LaunchOptions, LaunchOutcome } from "../launch-options.ts";
-import { launchRanks } from "../launchers.ts";
-import type { Trainer } from "../programs.ts";
+import { encodeHeader } from "@internevo/data";
+import { launchRanks, type LaunchOptions, type LaunchOutcome, type Trainer } from "@internevo/launcher";
 import { readTimeline } from "./read-timeline.ts";
 
 const TIMEOUT_SECONDS = 300;

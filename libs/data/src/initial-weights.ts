@@ -10,8 +10,8 @@ import {
   type Model,
 } from "@internevo/domain";
 import { Type, type Static, type TSchema } from "typebox";
-import { assertBelowRoots, type DataRoots } from "./dataset/data-roots.ts";
-import { openData, readExactly } from "./dataset/open-data.ts";
+import { assertBelowRoots, type DataRoots } from "./data-roots.ts";
+import { openData, readExactly } from "./open-data.ts";
 
 const FIELD = "initialWeights";
 /** What describes weights is small; the list of a checkpoint's slices is the largest of it. */

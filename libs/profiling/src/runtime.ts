@@ -2,10 +2,8 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Cluster, Failure } from "@internevo/domain";
 import { runtimeRun } from "@internevo/profiles";
-import { encodeHeader } from "../dataset/token-file.ts";
-import type { LaunchOptions } from "../launch-options.ts";
-import { launchRanks } from "../launchers.ts";
-import type { Trainer } from "../programs.ts";
+import { encodeHeader } from "@internevo/data";
+import { launchRanks, type LaunchOptions, type Trainer } from "@internevo/launcher";
 
 const SECONDS = 300;
 

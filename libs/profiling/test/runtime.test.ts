@@ -4,8 +4,8 @@ import { join } from "node:path";
 import type { TrainerConfig } from "@internevo/contracts";
 import { buildMesh } from "@internevo/cost-model";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { measureRuntime } from "../src/profiling/runtime.ts";
-import { launchRanks, trainerIn } from "../src/index.ts";
+import { measureRuntime } from "../src/runtime.ts";
+import { launchRanks, trainerIn } from "@internevo/launcher";
 
 /**
  * Runs of one program differ by this much at most: the kernel maps pages of it and of its libraries around

@@ -1,0 +1,14 @@
+export { assertBelowRoots, dataRootsOf, type DataRoots } from "./data-roots.ts";
+export * from "./initial-weights.ts";
+export { openData } from "./open-data.ts";
+export {
+  assertFitsSequences,
+  BYTE_VOCABULARY_SIZE,
+  DatasetSchema,
+  prepareDataset,
+  type Dataset,
+} from "./prepare.ts";
+export { assertKnowsDocuments, openSource, type TokenData } from "./source.ts";
+export { unigramEntropyNats } from "./token-counts.ts";
+export { encodeHeader, TOKEN_FILE, type TokenFileHeader } from "./token-file.ts";
+export type { TokenSource } from "./token-source.ts";

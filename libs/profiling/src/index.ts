@@ -1,0 +1,2 @@
+export * from "./measure.ts";
+export * from "./read-timeline.ts";
