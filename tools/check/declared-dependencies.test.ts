@@ -1,0 +1,34 @@
+import { describe, expect, it } from "vitest";
+import { packageOf, undeclared } from "./declared-dependencies.ts";
+
+const manifests = new Map<string, object>([
+  ["package.json", { devDependencies: { vitest: "5" } }],
+  [
+    "libs/a/package.json",
+    { name: "@x/a", dependencies: { "@x/b": "1" }, devDependencies: { "fast-check": "4" } },
+  ],
+]);
+const importing = (source: string, ...modules: string[]) => [
+  { source, dependencies: modules.map((module) => ({ module })) },
+];
+
+describe("declared dependencies", () => {
+  it("takes a package's name out of what is imported", () => {
+    expect(packageOf("@x/b/part.ts")).toBe("@x/b");
+    expect(packageOf("pg/lib/client")).toBe("pg");
+    for (const none of ["./a.ts", "../a.ts", "node:fs", "fs/promises"])
+      expect(packageOf(none)).toBeUndefined();
+  });
+
+  it("finds what a room uses and does not declare", () => {
+    expect(undeclared(importing("libs/a/src/a.ts", "@x/b", "node:fs", "./c.ts"), manifests)).toEqual([]);
+    expect(undeclared(importing("libs/a/src/a.ts", "@x/c/part"), manifests)).toEqual([
+      "libs/a/package.json: @x/c is used by libs/a/src/a.ts: add it to dependencies",
+    ]);
+  });
+
+  it("leaves what is for development to tests", () => {
+    expect(undeclared(importing("libs/a/src/a.test.ts", "vitest", "fast-check"), manifests)).toEqual([]);
+    expect(undeclared(importing("libs/a/src/a.ts", "vitest", "fast-check"), manifests)).toHaveLength(2);
+  });
+});
