@@ -104,3 +104,35 @@ describe("the built console", () => {
       expect((await get(url, "*/*")).statusCode).toBeGreaterThanOrEqual(400);
   });
 });
+
+describe("a console that was not built", () => {
+  it("says so to browsers, with what builds it", async () => {
+    const without = await startTestApi({ consoleDirectory: join(directory, "assets") });
+    try {
+      for (const url of ["/", "/jobs"]) {
+        const reply = await without.app.inject({ url, headers: { accept: "text/html,*/*" } });
+        expect([reply.statusCode, reply.json()]).toEqual([
+          404,
+          expect.objectContaining({
+            code: "not-found",
+            detail: "the console is not built",
+            errors: [
+              {
+                field: "(path)",
+                value: url,
+                message: "is the console's, which is not built",
+                remedy:
+                  "build it with `npm run setup`, or point INTERNEVO_API_CONSOLE_DIRECTORY to where it is built; then start the API again",
+              },
+            ],
+          }),
+        ]);
+      }
+      expect((await without.app.inject({ url: "/x.js", headers: { accept: "*/*" } })).json()).toMatchObject({
+        detail: "GET /x.js not found",
+      });
+    } finally {
+      await without.close();
+    }
+  });
+});

@@ -30,6 +30,19 @@ async function faults(framework: string, ...files: { name: string; text: string 
   return (problem.errors ?? []).map(({ field, message }) => `${field} ${message}`);
 }
 
+describe("a configuration that does not say how many ranks it is for", () => {
+  it("is refused with the names of the request's fields, not only with options of the command line", async () => {
+    const reply = await send("megatron", {
+      name: "pretrain.sh",
+      text: "python pretrain_gpt.py --num-layers 4\n",
+    });
+    const { errors }: Problem = validate(ProblemSchema, reply.json(), "internal", "the problem");
+    const remedy = errors?.find(({ field }) => field === "(ranks)")?.remedy;
+    expect(remedy).toMatch(/\bnodes and gpusPerNode\b/);
+    expect(remedy).toMatch(/--nodes and --gpus-per-node/);
+  });
+});
+
 describe("a configuration in Python", () => {
   const rest = "# torchrun --nproc-per-node 8\ndata = dict(seq_len=1, micro_bsz=1)\nparallel = dict()\n";
 

@@ -127,6 +127,9 @@ describe("questions about plans", () => {
     expect(await list.getByRole("listitem").count()).toBe(smallestChange!.changes.length);
     await page.getByLabel("Plan", { exact: true }).selectOption(planLabel(job.chosen!.plan));
     await page.getByText(/^It (is the best plan|can run|fits in memory)/).waitFor();
+    const slower = job.trials.find(({ candidate }) => candidate.rank > 1)!.candidate.plan;
+    await page.getByLabel("Plan", { exact: true }).selectOption(planLabel(slower));
+    await page.getByText("Differences from your plan", { exact: true }).waitFor();
   });
 
   it("shows a rank's memory by stage and line", async () => {

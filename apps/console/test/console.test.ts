@@ -304,7 +304,11 @@ describe("a job at work", () => {
     const { id } = await seed.submit("to-cancel");
     const page = await open(`/jobs/${id}`);
     await page.getByRole("button", { name: "Cancel the job" }).click();
-    await page.getByRole("dialog").getByRole("button", { name: "Cancel the job" }).click();
+    const question = page.getByRole("dialog");
+    await question
+      .getByText("Measurements and checkpoints are kept. You cannot resume a cancelled job.")
+      .waitFor();
+    await question.getByRole("button", { name: "Cancel the job" }).click();
     await page.locator(".job-lead").getByText("Cancelled").waitFor();
     expect((await client.getJob(id)).state).toBe("cancelled");
     expect(await page.getByRole("button", { name: "Cancel the job" }).count()).toBe(0);
@@ -443,7 +447,9 @@ describe("clusters, workloads and dead letters", () => {
     await row(page, id).getByText("proposed a plan").waitFor();
     await row(page, id).getByRole("button", { name: "Run now: nightly" }).click();
     await row(page, id).getByText("Queued", { exact: true }).waitFor();
+    await page.getByRole("columnheader", { name: "Minimum gain" }).waitFor();
     await row(page, id).getByRole("link", { name: "nightly" }).click();
+    await page.getByText("Catch-up window", { exact: true }).waitFor();
     const [proposal] = (await client.listProposals(id)).items;
     const card = page.locator(`[data-proposal="${proposal!.id}"]`);
     await card.waitFor();

@@ -24,6 +24,7 @@ describe("signing in", () => {
   it("refuses a wrong token in words, takes a right one, and forgets it on the way out", async () => {
     const page = await context.newPage();
     await page.goto(stack.url);
+    await page.getByText("On a shared installation, ask its administrator for a token.").waitFor();
     await page.getByLabel("Token").fill("not-a-token");
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByText("This token is not accepted").waitFor();

@@ -11,7 +11,7 @@ export interface ParetoOptions {
 const pause = (): Promise<void> => new Promise((settle) => setTimeout(settle));
 
 /**
- * The plans than which none is both faster and smaller: from the fastest one that fits the cluster down to
+ * The Pareto-optimal plans: from the fastest one that fits the cluster down to
  * the one that needs the least memory. Exact: each point is the fastest plan below the memory of the one
  * before (ε-constraint method).
  */

@@ -244,7 +244,7 @@ export class InternEvoClient {
     return this.#post("/what-if/largest-sequence", body, options);
   }
 
-  /** The plans than which none is both faster and smaller. */
+  /** The Pareto-optimal plans: no other is both faster and smaller. */
   paretoFront(body: ParetoRequest, options: MutationOptions = {}): Promise<ParetoAnswer> {
     return this.#post("/what-if/pareto", body, options);
   }

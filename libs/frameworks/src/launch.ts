@@ -14,7 +14,12 @@ export function ranksOf(
   const launch =
     asked ??
     said ??
-    faults.fail("(ranks)", null, "are not said in the file", "give --nodes and --gpus-per-node");
+    faults.fail(
+      "(ranks)",
+      null,
+      "are not said in the file",
+      "give nodes and gpusPerNode; on the command line --nodes and --gpus-per-node",
+    );
   return { launch, launchOrigin: { isAsked: asked !== null, said } };
 }
 

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import fastifyStatic from "@fastify/static";
+import { ProblemError } from "@internevo/domain";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { methodProblem, type KnownMethods } from "./methods.ts";
 import { notFoundProblem, sendProblem } from "./problems.ts";
@@ -18,6 +19,17 @@ const wantsPage = (request: FastifyRequest): boolean => {
     (request.headers.accept ?? "").includes("text/html")
   );
 };
+
+const notBuiltProblem = (request: FastifyRequest): ProblemError =>
+  new ProblemError("not-found", "the console is not built", [
+    {
+      field: "(path)",
+      value: request.url.split("?")[0],
+      message: "is the console's, which is not built",
+      remedy:
+        "build it with `npm run setup`, or point INTERNEVO_API_CONSOLE_DIRECTORY to where it is built; then start the API again",
+    },
+  ]);
 
 /**
  * Serves the built console, if it was built: its files, and its page for every path that it may have made up
@@ -46,8 +58,10 @@ export async function registerConsole(
     });
   }
   app.setNotFoundHandler((request: FastifyRequest, reply: FastifyReply) => {
-    if (present && wantsPage(request))
-      return reply.header("cache-control", "no-cache").sendFile("index.html");
+    if (wantsPage(request))
+      return present
+        ? reply.header("cache-control", "no-cache").sendFile("index.html")
+        : sendProblem(request, reply, notBuiltProblem(request));
     const allowed = methods.of(request.url.split("?")[0] ?? "/");
     return sendProblem(
       request,

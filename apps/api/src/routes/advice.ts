@@ -182,7 +182,7 @@ function registerPareto(app: ApiInstance, source: SubjectSource): void {
     "/what-if/pareto",
     question(
       "what-if",
-      "The plans than which none is both faster and smaller",
+      "The Pareto-optimal plans: no other is both faster and smaller",
       ParetoRequestSchema,
       EXAMPLES.pareto,
       ParetoSchema,
