@@ -1,5 +1,6 @@
-import type { Plan } from "@internevo/domain";
-import type { ModuleSeconds, SliceTime } from "./layer-time.ts";
+import type { ByUnit, Plan } from "@internevo/domain";
+import type { SliceTime } from "./layer-time.ts";
+import { ATTENTION_UNIT, sumOfUnits, UNIT_BLOCKS, UNIT_COUNT } from "./layer-units.ts";
 import { mixed, type Slowdown } from "./overlap-times.ts";
 import type { ShardTime, UnitTimes } from "./shard-time.ts";
 import { together } from "./together.ts";
@@ -36,7 +37,17 @@ export interface LayerWaits {
   readonly recomputed: Readonly<Record<Plan["backwardOverlap"], Waited>>;
 }
 
-const sumOf = (values: ModuleSeconds): number => values[0] + values[1] + values[2] + values[3];
+/** Seconds of the units at some places. */
+function sumAt(values: ByUnit, places: readonly number[]): number {
+  let sum = 0;
+  for (const place of places) sum += values[place] as number;
+  return sum;
+}
+
+/** The one of a circle of `count` that is so many steps further. */
+const around = (place: number, steps: number, count: number): number => (place + steps + count) % count;
+
+const SINGLE_UNITS = Array.from({ length: UNIT_COUNT }, (_, place) => [place]);
 
 /** How much longer computation c takes with communication m beside it. */
 const added = (compute: number, communication: number, slowdown: number): number =>
@@ -68,10 +79,7 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
   }
   const forwardAttention = slice.forwardAttentionSeconds;
   const backwardAttention = slice.backwardAttentionSeconds;
-  const attentionBlock = f[0] + f[1];
-  const mlpBlock = f[2] + f[3];
   const ofProducts = forwardGather.product;
-  const ofAttention = mixed(forwardGather, forwardAttention, attentionBlock);
   const whole = mixed(forwardGather, forwardAttention, slice.forwardSeconds);
 
   /**
@@ -98,22 +106,50 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
     );
     return { parameters, reduction: Math.max(0, all - parameters) };
   };
-  const both = (list: readonly Waited[]): Waited => ({
-    parameters: list.reduce((sum, one) => sum + one.parameters, 0),
-    reduction: list.reduce((sum, one) => sum + one.reduction, 0),
-  });
-  const block = both([
-    beside(b[2] + b[3], 0, g[0] + g[1], s[0] + s[1], r[0] + r[1]),
-    beside(b[0] + b[1], backwardAttention, g[2] + g[3], s[2] + s[3], r[2] + r[3]),
-  ]);
-  const modules = both([
-    beside(b[3], 0, g[2], s[0], r[0]),
-    beside(b[2], 0, g[1], s[3], r[3]),
-    beside(b[1], backwardAttention, g[0], s[2], r[2]),
-    beside(b[0], 0, g[3], s[1], r[1]),
-  ]);
+  /**
+   * Groups of units from the end of the layer: beside each the next one is gathered, and the one before it
+   * is reduced.
+   */
+  const backwards = (groups: readonly (readonly number[])[]): Waited => {
+    let parameters = 0;
+    let reduction = 0;
+    for (let place = groups.length - 1; place >= 0; place -= 1) {
+      const own = groups[place] as readonly number[];
+      const next = groups[around(place, -1, groups.length)] as readonly number[];
+      const former = groups[around(place, 1, groups.length)] as readonly number[];
+      const one = beside(
+        sumAt(b, own),
+        own.includes(ATTENTION_UNIT.backward) ? backwardAttention : 0,
+        sumAt(g, next),
+        sumAt(s, former),
+        sumAt(r, former),
+      );
+      parameters += one.parameters;
+      reduction += one.reduction;
+    }
+    return { parameters, reduction };
+  };
+  /** The same from its beginning, after what is waited for in any case. */
+  const forwards = (groups: readonly (readonly number[])[], wait: number): number => {
+    let seconds = wait;
+    for (let place = 0; place < groups.length; place += 1) {
+      const own = groups[place] as readonly number[];
+      const compute = sumAt(f, own);
+      const slowdown = own.includes(ATTENTION_UNIT.forward)
+        ? mixed(forwardGather, forwardAttention, compute)
+        : ofProducts;
+      seconds += added(
+        compute,
+        sumAt(g, groups[around(place, 1, groups.length)] as readonly number[]),
+        slowdown,
+      );
+    }
+    return seconds;
+  };
+  const block = backwards(UNIT_BLOCKS);
+  const modules = backwards(SINGLE_UNITS);
   const again = beside(
-    slice.recomputeSeconds + sumOf(b),
+    slice.recomputeSeconds + sumOfUnits(b),
     backwardAttention,
     gathered,
     shard.scatter.layer,
@@ -132,17 +168,9 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
   return {
     forward: {
       none: gathered > 0 ? gathered + unitWait * slice.forwardSeconds : 0,
-      block:
-        forwardWait +
-        added(attentionBlock, g[2] + g[3], ofAttention) +
-        added(mlpBlock, g[0] + g[1], ofProducts),
+      block: forwards(UNIT_BLOCKS, forwardWait),
       "inter-layer": forwardWait + added(slice.forwardSeconds, gathered, whole),
-      "intra-layer":
-        forwardWait +
-        added(f[0], g[1], mixed(forwardGather, forwardAttention, f[0])) +
-        added(f[1], g[2], ofProducts) +
-        added(f[2], g[3], ofProducts) +
-        added(f[3], g[0], ofProducts),
+      "intra-layer": forwards(SINGLE_UNITS, forwardWait),
     },
     kept: {
       none: meets(exposed, unitWait * backwardSeconds),
@@ -257,7 +285,7 @@ function behindGathers(
   beforeSeconds: number,
   layers: number,
 ): number {
-  const [ofLayer, computed] = [sumOf(updateGatherModules), sumOf(forwardModules)];
+  const [ofLayer, computed] = [sumOfUnits(updateGatherModules), sumOfUnits(forwardModules)];
   let behind = 0;
   for (const earlier of layers > 1 ? [0, layers - 1] : [0]) {
     let ahead = beforeSeconds - updateGatherEmbeddingSeconds + earlier * (computed - ofLayer);

@@ -1,9 +1,11 @@
 import {
+  commonProgram,
   contextOf,
+  dimensionSize,
   headRanks,
-  headSize,
   PRECISION_BYTES,
   usesGpus,
+  type ByUnit,
   type Model,
   type ModuleShape,
   type Precision,
@@ -13,22 +15,22 @@ import {
   attentionTurn,
   backwardOf,
   layerModules,
-  localKvHeads,
   ringElements,
   sliceOuterModules,
   sliceRows,
+  layerTraffic,
   type CountedModule,
+  type LayerTraffic,
+  type LayerModule,
   type LayerSlice,
 } from "./layer.ts";
+import { sumOfUnits, UNIT_COUNT, withAttention } from "./layer-units.ts";
 import { LOSS_STATISTICS_BYTES, lossChunkRows } from "./loss-chunk.ts";
 import { sizeOf, type ModuleTimes } from "./modules.ts";
 import type { JobShape } from "./stage.ts";
 import { ringSeconds, type RingPlace, type RingWork } from "./ring-time.ts";
 import type { Kept, Recorder } from "./warnings.ts";
 import { rooflineSeconds, type DevicePeak } from "./work.ts";
-
-/** Of a layer's units in order: norm and q, k, v; attention output; norm, gate and up; MLP output. */
-export type ModuleSeconds = readonly [number, number, number, number];
 
 /**
  * Seconds of one layer and of what surrounds the layers, for one micro-batch on one rank, without sharding.
@@ -37,8 +39,8 @@ export interface SliceTime {
   readonly forwardSeconds: number;
   readonly backwardSeconds: number;
   /** The same by the units whose parameters each part needs. */
-  readonly forwardModules: ModuleSeconds;
-  readonly backwardModules: ModuleSeconds;
+  readonly forwardModules: ByUnit;
+  readonly backwardModules: ByUnit;
   /** Attention among them: in the forward pass part of the first, in the backward pass of the second. */
   readonly forwardAttentionSeconds: number;
   readonly backwardAttentionSeconds: number;
@@ -92,9 +94,9 @@ function outerLists(
   model: Model,
   slice: LayerSlice,
   precision: Precision,
-): { embeddings: CountedModule[]; heads: CountedModule[] } {
+): { embeddings: LayerModule[]; heads: LayerModule[] } {
   const { embedding, finalNorm, headLoss } = sliceOuterModules(model, slice, precision);
-  const once = (shape: ModuleShape): CountedModule => ({ shape, count: 1 });
+  const once = (shape: ModuleShape): LayerModule => ({ shape, count: 1, units: [] });
   return {
     embeddings: [embedding, backwardOf(embedding)].map(once),
     heads: [finalNorm, backwardOf(finalNorm), headLoss].map(once),
@@ -113,22 +115,27 @@ export interface SlicePlaces {
  */
 function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, times: CollectiveTimes) {
   const { model, precision } = job;
-  const { microBatchSize: b, sequenceLengthTokens: s, sequenceParallel: sp, tensorParallel: tp } = slice;
+  const { microBatchSize: b, sequenceLengthTokens: s, tensorParallel: tp } = slice;
   const heads = headRanks(slice);
   const beta = PRECISION_BYTES[precision].activationBytes;
   const outside = { embedding: 0, head: 0 };
   if (heads === 1) return { forward: 0, recompute: 0, backward: 0, ...outside };
+  const program = commonProgram(model);
   if (tp === 1) {
-    // Ulysses: q, k, v before attention and its output after, the same in the backward pass.
-    const d = headSize(model);
-    const query = times.seconds("all-to-all", (b * s * model.heads * d * beta) / sp, place);
-    const kv = times.seconds(
-      "all-to-all",
-      ((b * s) / contextOf(slice)) * localKvHeads(model.kvHeads, heads) * d * beta,
-      place,
-    );
-    const all = 2 * query + 2 * kv;
-    return { forward: all, recompute: all, backward: all, ...outside };
+    const rows = (b * s) / contextOf(slice);
+    const { forward, recompute, backward } = layerTraffic(program, "ulysses");
+    const exchanged = new Map<string, number>();
+    for (const dimension of forward.exchanged.keys()) {
+      const elements = rows * dimensionSize(program, model, dimension, heads);
+      exchanged.set(dimension, times.seconds("all-to-all", elements * beta, place));
+    }
+    const all = (traffic: LayerTraffic): number => {
+      let seconds = 0;
+      for (const [dimension, messages] of traffic.exchanged)
+        seconds += messages * (exchanged.get(dimension) as number);
+      return seconds;
+    };
+    return { forward: all(forward), recompute: all(recompute), backward: all(backward), ...outside };
   }
   // Megatron with sequence-parallel norms: attention and MLP each gather their input and scatter their
   // output. A sequence is a message of its own, because its tokens on one rank are not next to those of the
@@ -140,13 +147,12 @@ function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, t
   const statistics =
     Math.ceil((b * s) / chunkRows) *
     times.seconds("all-gather", LOSS_STATISTICS_BYTES * tp * Math.min(chunkRows, b * s), place);
-  // Backward: the gradient of the output is gathered, that of the input scattered, and the input gathered
-  // again. Recomputed is what the backward pass reads: both inputs and the attention's output, not that of
-  // the MLP.
+  const { forward, recompute, backward } = layerTraffic(program, "tensorParallel");
+  const all = ({ gathers, scatters }: LayerTraffic): number => gathers * gather + scatters * scatter;
   return {
-    forward: 2 * gather + 2 * scatter,
-    recompute: 2 * gather + scatter,
-    backward: 4 * gather + 2 * scatter,
+    forward: all(forward),
+    recompute: all(recompute),
+    backward: all(backward),
     embedding: gather + scatter,
     head: gather + scatter + statistics,
   };
@@ -155,7 +161,7 @@ function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, t
 /** A module of a pass whose time depends on the rows of a rank alone. */
 interface RowModule {
   readonly count: number;
-  /** Units of a layer that it belongs to, in halves where it is two. */
+  /** Places of the units in whose time it runs, once for each run; none outside the layers. */
   readonly units: readonly number[];
   /** Rows that it has for each row of the rank: tensor ranks gather them. */
   readonly rowsOfRow: number;
@@ -171,8 +177,8 @@ function sumOf(list: readonly RowModule[], rows: number): number {
 }
 
 /** Seconds of a pass of a layer by the unit that is in use, attention apart. */
-function unitSeconds(list: readonly RowModule[], rows: number): ModuleSeconds {
-  const seconds: [number, number, number, number] = [0, 0, 0, 0];
+function unitSeconds(list: readonly RowModule[], rows: number): ByUnit {
+  const seconds = new Array<number>(UNIT_COUNT).fill(0);
   for (const one of list) {
     const each = (one.count * secondsOf(one, rows)) / one.units.length;
     for (const unit of one.units) seconds[unit] = (seconds[unit] as number) + each;
@@ -180,29 +186,10 @@ function unitSeconds(list: readonly RowModule[], rows: number): ModuleSeconds {
   return seconds;
 }
 
-/** The units that each module of a pass belongs to; products are listed in the order of the units. */
-function unitsOf(list: readonly CountedModule[]): readonly number[][] {
-  let products = 0;
-  return list.map(({ shape }) => {
-    switch (shape.module) {
-      case "linear":
-        return [products++];
-      case "rope":
-        return [0];
-      case "rmsnorm":
-        return [0, 2];
-      case "swiglu":
-        return [2];
-      default:
-        return [3];
-    }
-  });
-}
-
 /** Computation of a layer, by unit, and around it, on one rank. */
 interface Computed {
-  readonly forward: ModuleSeconds;
-  readonly backward: ModuleSeconds;
+  readonly forward: ByUnit;
+  readonly backward: ByUnit;
   readonly recompute: number;
   readonly embedding: number;
   readonly head: number;
@@ -266,16 +253,15 @@ export class SliceTimes {
     const known = this.#rowModules.get(slice.tensorParallel);
     if (known) return known;
     const { model, precision } = this.#job;
-    const ofRows = (list: readonly CountedModule[]): RowModule[] => {
-      const own = list.filter((one) => !isAttention(one));
-      const units = unitsOf(own);
-      return own.map(({ shape, count }, at) => ({
-        count,
-        units: units[at] as number[],
-        rowsOfRow: sizeOf(shape) / sliceRows(slice),
-        seconds: this.#modules.along(shape),
-      }));
-    };
+    const ofRows = (list: readonly LayerModule[]): RowModule[] =>
+      list
+        .filter((one) => !isAttention(one))
+        .map(({ shape, count, units }) => ({
+          count,
+          units,
+          rowsOfRow: sizeOf(shape) / sliceRows(slice),
+          seconds: this.#modules.along(shape),
+        }));
     const { forward, backward, recompute } = layerModules(model, slice, precision);
     const { embeddings, heads } = outerLists(model, slice, precision);
     const made = {
@@ -354,15 +340,16 @@ export class SliceTimes {
     const forwardAttentionSeconds = turns * attended.forward;
     const backwardAttentionSeconds = turns * attended.backward;
     const summed = (turns - 1) * attended.summed;
-    const [f0, f1, f2, f3] = computed.forward;
-    const [b0, b1, b2, b3] = computed.backward;
     return {
-      forwardSeconds: f0 + f1 + f2 + f3 + forwardAttentionSeconds,
-      backwardSeconds: b0 + b1 + b2 + b3 + backwardAttentionSeconds + summed,
-      // Attention runs between the first and the second product: while it does, the unit after it in the pass
-      // is on its way.
-      forwardModules: [f0 + forwardAttentionSeconds, f1, f2, f3],
-      backwardModules: [b0, b1 + backwardAttentionSeconds + summed, b2, b3],
+      forwardSeconds: sumOfUnits(computed.forward) + forwardAttentionSeconds,
+      backwardSeconds: sumOfUnits(computed.backward) + backwardAttentionSeconds + summed,
+      forwardModules: withAttention(computed.forward, "forward", forwardAttentionSeconds),
+      // As one sum they would be rounded in another order.
+      backwardModules: withAttention(
+        withAttention(computed.backward, "backward", backwardAttentionSeconds),
+        "backward",
+        summed,
+      ),
       forwardAttentionSeconds,
       backwardAttentionSeconds,
       recomputeSeconds: computed.recompute + forwardAttentionSeconds,

@@ -1,11 +1,23 @@
 import {
+  commonProgram,
   contextOf,
+  cutOf,
+  dimensionCount,
+  dimensionSize,
   headRanks,
   headSize,
-  kvWidth,
+  holds,
+  recomputedOperators,
+  repeatedOperators,
+  unitPlace,
+  type LayerProgram,
   type Model,
   type ModuleShape,
+  type Pass,
   type Precision,
+  type ProgramCollective,
+  type ProgramFlag,
+  type ProgramOperator,
 } from "@internevo/domain";
 
 /** Precision in which the kernels of a policy compute. */
@@ -33,7 +45,7 @@ export const sliceRows = (slice: LayerSlice): number =>
  * Key/value heads on one rank during attention. With fewer key/value heads than ranks that share heads, each
  * head is sent to every rank whose query heads read it, so a rank always has at least one.
  */
-export const localKvHeads = (kvHeads: number, ranks: number): number => Math.max(1, kvHeads / ranks);
+export const localKvHeads = (kvHeads: number, ranks: number): number => cutOf(kvHeads, "shared", ranks);
 
 /**
  * Elements of the keys and values that one rank of a ring holds: of its part of the sequence, the heads that
@@ -51,12 +63,17 @@ export interface CountedModule {
   readonly count: number;
 }
 
+/** A module of a layer, and the places of the units in whose time its runs are. */
+export interface LayerModule extends CountedModule {
+  readonly units: readonly number[];
+}
+
 /** The modules of one layer on one rank. */
 export interface LayerModules {
-  readonly forward: readonly CountedModule[];
-  readonly backward: readonly CountedModule[];
+  readonly forward: readonly LayerModule[];
+  readonly backward: readonly LayerModule[];
   /** What recomputation runs again before the backward pass: everything up to the products that are kept. */
-  readonly recompute: readonly CountedModule[];
+  readonly recompute: readonly LayerModule[];
 }
 
 /**
@@ -93,67 +110,166 @@ export function attentionTurn(
   };
 }
 
+/** The modules that an operator of a layer runs in the forward pass, once each. */
+function operatorShapes(
+  program: LayerProgram,
+  operator: ProgramOperator,
+  model: Model,
+  slice: LayerSlice,
+  precision: Precision,
+): ModuleShape[] {
+  const { tensorParallel: tp } = slice;
+  // Tensor ranks gather the sequence before each split block: its operators see all rows and 1/tp of the
+  // width.
+  const rows = operator.rows === "tokens" ? sliceRows(slice) : sliceRows(slice) * tp;
+  const common = { pass: "forward", precision: computePrecision(precision) } as const;
+  const size = (dimension: string): number => dimensionSize(program, model, dimension, tp);
+  const tensors = program.tensors.filter(({ name }) => operator.parameters?.includes(name) === true);
+  const columns = size(tensors[0]?.columns ?? operator.on?.[0] ?? "one");
+  switch (operator.kind) {
+    case "rmsnorm":
+      return [{ module: "rmsnorm", ...common, rows, width: columns }];
+    case "linear": {
+      const outputs = tensors.reduce((sum, tensor) => sum + size(tensor.rows ?? "one"), 0);
+      return [{ module: "linear", ...common, rows, inputs: columns, outputs }];
+    }
+    case "rope":
+      return (operator.on ?? []).map((dimension) => ({
+        module: "rope",
+        ...common,
+        rows,
+        heads: dimensionCount(program, model, dimension, tp),
+        headSize: headSize(model),
+      }));
+    case "attention":
+      return [attentionTurn(model, slice, precision).attention];
+    case "swiglu":
+    case "residual-add":
+      return [{ module: operator.kind, ...common, rows, width: columns }];
+  }
+}
+
+/** Operators that work on the same dimensions, so that they are one module, and the units of each. */
+interface OperatorGroup {
+  readonly operator: ProgramOperator;
+  readonly units: number[];
+}
+
+function groupsOf(program: LayerProgram, operators: readonly ProgramOperator[], pass: Pass): OperatorGroup[] {
+  const groups = new Map<string, OperatorGroup>();
+  for (const operator of operators) {
+    const { kind, rows, on, parameters } = operator;
+    const sizes = program.tensors
+      .filter(({ name }) => parameters?.includes(name) === true)
+      .map((tensor) => [tensor.rows, tensor.columns]);
+    const key = JSON.stringify([kind, rows, on, sizes]);
+    const group = groups.get(key) ?? { operator, units: [] };
+    groups.set(key, group);
+    group.units.push(unitPlace(program, operator, pass));
+  }
+  return [...groups.values()];
+}
+
+type ProgramGroups = Readonly<
+  Record<"forward" | "differentiated" | "repeated" | "recomputed" | "summed", OperatorGroup[]>
+>;
+const knownGroups = new Map<LayerProgram, ProgramGroups>();
+
+function programGroups(program: LayerProgram): ProgramGroups {
+  const known = knownGroups.get(program);
+  if (known) return known;
+  const { operators } = program;
+  const made: ProgramGroups = {
+    forward: groupsOf(program, operators, "forward"),
+    differentiated: groupsOf(
+      program,
+      operators.filter(({ backward }) => backward !== false),
+      "backward",
+    ),
+    repeated: groupsOf(program, repeatedOperators(program), "backward"),
+    recomputed: groupsOf(program, recomputedOperators(program), "forward"),
+    summed: groupsOf(
+      program,
+      operators.filter(({ turns }) => turns !== undefined),
+      "backward",
+    ),
+  };
+  knownGroups.set(program, made);
+  return made;
+}
+
 /**
- * What the executor runs of one layer (native/src/trainer/model.cpp). One residual sum is part of a norm's
- * kernel, and both are in the backward pass; norm outputs and the product of gate and up are not kept, so the
- * backward pass makes them again.
+ * What the executor runs of one layer (native/src/trainer/model_layer.cpp), from its program. One residual
+ * sum is part of a norm's kernel, and both are in the backward pass; what is not kept, the backward pass
+ * makes again.
  */
 export function layerModules(model: Model, slice: LayerSlice, precision: Precision): LayerModules {
-  const { hiddenSize: h, ffnHiddenSize: f } = model;
-  const tp = slice.tensorParallel;
-  const rows = sliceRows(slice);
-  // Config 1 gathers the sequence before each split block: linears see all rows and 1/tp of the width.
-  const linearRows = rows * tp;
-  const compute = computePrecision(precision);
-  const forward = { pass: "forward", precision: compute } as const;
-  const size = headSize(model);
-  const kv = kvWidth(model);
-  // Rotary positions act on the sequence slice with all heads (config 2) or on all rows with 1/tp of the
-  // heads.
-  const ropeHeads = model.heads / tp;
-  const ropeKvHeads = tp === 1 ? model.kvHeads : localKvHeads(model.kvHeads, tp);
-  const kvOutputs = tp === 1 ? kv : localKvHeads(model.kvHeads, tp) * size;
-  const norms: CountedModule = { shape: { module: "rmsnorm", ...forward, rows, width: h }, count: 2 };
-  const qkv: CountedModule = {
-    shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: h / tp + 2 * kvOutputs },
-    count: 1,
-  };
-  const ropes: CountedModule[] = [ropeHeads, ropeKvHeads].map((heads) => ({
-    shape: { module: "rope", ...forward, rows: linearRows, heads, headSize: size },
-    count: 1,
-  }));
+  const program = commonProgram(model);
   const ring = contextOf(slice);
-  const turn = attentionTurn(model, slice, precision);
-  const attention: CountedModule = { shape: turn.attention, count: ring };
-  const summed: CountedModule[] = ring === 1 ? [] : [{ shape: turn.summed, count: ring - 1 }];
-  const output: CountedModule = {
-    shape: { module: "linear", ...forward, rows: linearRows, inputs: h / tp, outputs: h },
-    count: 1,
-  };
-  const inner = Math.ceil(f / tp);
-  const gateUp: CountedModule = {
-    shape: { module: "linear", ...forward, rows: linearRows, inputs: h, outputs: 2 * inner },
-    count: 1,
-  };
-  const swiglu: CountedModule = {
-    shape: { module: "swiglu", ...forward, rows: linearRows, width: inner },
-    count: 1,
-  };
-  const down: CountedModule = {
-    shape: { module: "linear", ...forward, rows: linearRows, inputs: inner, outputs: h },
-    count: 1,
-  };
-  const residual: CountedModule = { shape: { module: "residual-add", ...forward, rows, width: h }, count: 1 };
-  const recompute = [norms, qkv, ...ropes, attention, output, gateUp];
-  const differentiated = [...recompute, swiglu, down].map(({ shape, count }) => ({
-    shape: backwardOf(shape),
-    count,
-  }));
+  const groups = programGroups(program);
+  const modulesOf = (list: readonly OperatorGroup[]): LayerModule[] =>
+    list.flatMap(({ operator, units }) =>
+      operatorShapes(program, operator, model, slice, precision).map((shape) => ({
+        shape,
+        count: units.length * (operator.turns === undefined ? 1 : ring),
+        units,
+      })),
+    );
+  const { summed } = attentionTurn(model, slice, precision);
   return {
-    forward: [...recompute, swiglu, down, residual],
-    backward: [...differentiated, norms, swiglu, ...summed],
-    recompute,
+    forward: modulesOf(groups.forward),
+    backward: [
+      ...modulesOf(groups.differentiated).map((one) => ({ ...one, shape: backwardOf(one.shape) })),
+      ...modulesOf(groups.repeated),
+      ...(ring > 1 ? groups.summed : []).map(({ units }) => ({ shape: summed, count: ring - 1, units })),
+    ],
+    recompute: modulesOf(groups.recomputed),
   };
+}
+
+/** Collectives around the operators of a layer in a pass. */
+export interface LayerTraffic {
+  /** All-gathers and reduce-scatters of the residual stream. */
+  readonly gathers: number;
+  readonly scatters: number;
+  /** All-to-alls, by the dimension that each moves. */
+  readonly exchanged: ReadonlyMap<string, number>;
+}
+
+type TrafficOfPasses = Readonly<Record<"forward" | "recompute" | "backward", LayerTraffic>>;
+const knownTraffic = new Map<LayerProgram, Map<ProgramFlag, TrafficOfPasses>>();
+
+/**
+ * Collectives of a layer under one way to share a sequence. In the backward pass every gather is a scatter of
+ * the gradient and the other way round; what was gathered before a product is gathered again, and not kept.
+ */
+export function layerTraffic(program: LayerProgram, sharing: ProgramFlag): TrafficOfPasses {
+  const ofProgram = knownTraffic.get(program) ?? new Map<ProgramFlag, TrafficOfPasses>();
+  knownTraffic.set(program, ofProgram);
+  const known = ofProgram.get(sharing);
+  if (known) return known;
+  const trafficOf = (operators: readonly ProgramOperator[], pass: Pass): LayerTraffic => {
+    const around = operators
+      .flatMap(({ before, behind }) => [before, behind])
+      .filter((one) => one !== undefined && holds(one, { [sharing]: true })) as ProgramCollective[];
+    const count = (collective: ProgramCollective["collective"]): number =>
+      around.filter((one) => one.collective === collective).length;
+    const exchanged = new Map<string, number>();
+    for (const { collective, of = [] } of around)
+      if (collective === "all-to-all")
+        for (const dimension of of) exchanged.set(dimension, (exchanged.get(dimension) ?? 0) + 1);
+    const [gathers, scatters] = [count("all-gather"), count("reduce-scatter")];
+    return pass === "forward"
+      ? { gathers, scatters, exchanged }
+      : { gathers: gathers + scatters, scatters: gathers, exchanged };
+  };
+  const made = {
+    forward: trafficOf(program.operators, "forward"),
+    recompute: trafficOf(recomputedOperators(program), "forward"),
+    backward: trafficOf(program.operators, "backward"),
+  };
+  ofProgram.set(sharing, made);
+  return made;
 }
 
 /** The same module in the backward pass. */

@@ -349,7 +349,7 @@ function requiredOverlaps(
   ring: readonly OverlapRequest["collective"][],
 ): OverlapRequest[] {
   const bytes = PRECISION_BYTES[spec.precision];
-  const { modules: units } = unitParameters(spec.model, 1);
+  const { units } = unitParameters(spec.model, 1);
   const sizes = [...new Set([Math.min(...units), Math.max(...units)])];
   const largest = (module: "linear" | "attention", pass: "forward" | "backward"): ModuleShape | undefined => {
     const ofPass = modules.filter((shape) => shape.module === module && shape.pass === pass);

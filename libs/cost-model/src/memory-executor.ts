@@ -10,6 +10,7 @@ import {
   type MemoryLines,
 } from "@internevo/domain";
 import { localKvHeads } from "./layer.ts";
+import { sumOfUnits, UNIT_BLOCKS } from "./layer-units.ts";
 import { LOSS_STATISTICS_BYTES, lossChunkRows } from "./loss-chunk.ts";
 import type { Batching, MemoryContext, MemoryModel, ShardContext, Sharding } from "./memory.ts";
 import { layersInFlight, unitParameters, up, type Stage } from "./stage.ts";
@@ -86,17 +87,16 @@ interface StageUnits {
 function stageUnits(context: ShardContext, stage: Stage, sharding: Sharding): StageUnits {
   const unit = 64 * sharding.parameterSharding * sharding.optimizerStateSharding;
   const parameters = unitParameters(context.job.model, context.layout.tensorParallel);
-  const [qkv, attentionOutput, gateUp, mlpOutput] = parameters.modules.map((elements) =>
-    up(elements, unit),
-  ) as [number, number, number, number];
-  const layer = qkv + attentionOutput + gateUp + mlpOutput;
+  const units = parameters.units.map((elements) => up(elements, unit));
+  const layer = sumOfUnits(units);
+  const blocks = UNIT_BLOCKS.map((places) => sumOfUnits(places.map((place) => units[place] as number)));
   const embedding = stage.hasEmbedding ? up(parameters.embedding, unit) : 0;
   const head = stage.hasHead && parameters.head > 0 ? up(parameters.head, unit) : 0;
   return {
     sum: embedding + stage.layers * layer + head,
     outer: Math.max(embedding, head),
-    module: Math.max(qkv, attentionOutput, gateUp, mlpOutput),
-    block: Math.max(qkv + attentionOutput, gateUp + mlpOutput),
+    module: Math.max(...units),
+    block: Math.max(...blocks),
     layer,
   };
 }

@@ -1,7 +1,7 @@
-import { headSize, PRECISION_BYTES, type ModuleShape, type Profile } from "@internevo/domain";
+import { headSize, PRECISION_BYTES, type ByUnit, type ModuleShape, type Profile } from "@internevo/domain";
 import type { CollectiveTimes, GroupPlace } from "./collectives.ts";
 import { computePrecision, localKvHeads } from "./layer.ts";
-import type { ModuleSeconds } from "./layer-time.ts";
+import { byUnit, sumOfUnits } from "./layer-units.ts";
 import type { Sharding } from "./memory.ts";
 import { nodesTouched } from "./mesh.ts";
 import type { ModuleTimes } from "./modules.ts";
@@ -37,9 +37,9 @@ export interface ShardTime {
   /** Reduce-scatter of a unit's gradients over the s_ps group. */
   readonly scatter: UnitTimes;
   /** The same of each unit of a layer, and of the reduction. */
-  readonly gatherModules: ModuleSeconds;
-  readonly scatterModules: ModuleSeconds;
-  readonly reduceModules: ModuleSeconds;
+  readonly gatherModules: ByUnit;
+  readonly scatterModules: ByUnit;
+  readonly reduceModules: ByUnit;
   /**
    * Gradients of a unit on their way: the staging buffer cleared, and what is reduced of it added to the kept
    * gradients.
@@ -68,7 +68,7 @@ export interface ShardTime {
    */
   readonly updateGatherSeconds: number;
   /** The same of each unit of a layer, and of the embedding. */
-  readonly updateGatherModules: ModuleSeconds;
+  readonly updateGatherModules: ByUnit;
   readonly updateGatherEmbeddingSeconds: number;
   /** Whether these gathers go on into the next step, until a unit is first used there. */
   readonly updateTravels: boolean;
@@ -83,7 +83,7 @@ export type ShardedJob = Pick<JobShape, "model" | "precision"> & {
 
 /** No seconds for any unit. */
 export const NO_TIME: UnitTimes = { layer: 0, embedding: 0, head: 0 };
-export const NO_MODULES: ModuleSeconds = [0, 0, 0, 0];
+export const NO_MODULES: ByUnit = byUnit(() => 0);
 
 /** Bytes of the loss and norm sums and of the status word: latency, not size. */
 const SCALAR_BYTES = 64;
@@ -120,29 +120,19 @@ export function shardTime(
   const parameters = unitParameters(job.model, tp);
   const embedding = up(parameters.embedding, unit);
   // Tied embeddings: the head's part of the step gathers and reduces the embedding's unit.
-  const modules = parameters.modules.map((elements) => up(elements, unit)) as [
-    number,
-    number,
-    number,
-    number,
-  ];
-  const ofLayer = (of: (size: number) => number): number => modules.reduce((sum, size) => sum + of(size), 0);
+  const units = parameters.units.map((elements) => up(elements, unit));
   const sizes = {
-    layer: ofLayer((size) => size),
+    layer: sumOfUnits(units),
     embedding,
     head: parameters.head > 0 ? up(parameters.head, unit) : embedding,
   };
   const shareOnceSeconds = sharedGradientSeconds(job, layout, ps * oss, sizes, (bytes, size, stride) =>
     collectives.seconds("all-reduce", bytes, place(size, stride)),
   );
-  const byModule = (seconds: (elements: number) => number): ModuleSeconds => [
-    seconds(modules[0]),
-    seconds(modules[1]),
-    seconds(modules[2]),
-    seconds(modules[3]),
-  ];
-  const each = (seconds: (elements: number) => number, [a, b, c, d] = byModule(seconds)): UnitTimes => ({
-    layer: a + b + c + d,
+  const byModule = (seconds: (elements: number) => number): ByUnit =>
+    byUnit((place) => seconds(units[place] as number));
+  const each = (seconds: (elements: number) => number, ofUnits = byModule(seconds)): UnitTimes => ({
+    layer: sumOfUnits(ofUnits),
     embedding: seconds(sizes.embedding),
     head: seconds(sizes.head),
   });
@@ -188,8 +178,8 @@ export function shardTime(
   const gatherModules = ps > 1 ? byModule(gather) : NO_MODULES;
   const scatterModules = ps > 1 ? byModule(scatter) : NO_MODULES;
   const [parameterBytes, gradientBytes] = [
-    modules.map((size) => size * bytes.parameterBytes),
-    modules.map((size) => size * bytes.gradientBytes),
+    units.map((size) => size * bytes.parameterBytes),
+    units.map((size) => size * bytes.gradientBytes),
   ];
   const ownGradientBytes = gradientBytes.map((size) => size / ps);
   return {
@@ -223,7 +213,7 @@ export function shardTime(
         "all-gather",
         "forward",
         optimizerGroup,
-        modules.map((size) => (size / ps) * bytes.parameterBytes),
+        units.map((size) => (size / ps) * bytes.parameterBytes),
       ),
     },
   };

@@ -44,11 +44,11 @@ const layoutOf = ({ sequenceParallel, tensorParallel, contextParallel }: Slice) 
 
 const timesAll = (parts: SliceParts, factor: number): SliceParts =>
   Object.fromEntries(
-    Object.entries(parts).map(([name, value]) => [
+    Object.entries(parts).map(([name, value]: [string, number | readonly number[]]) => [
       name,
-      Array.isArray(value) ? value.map((seconds) => factor * seconds) : factor * value,
+      typeof value === "number" ? factor * value : value.map((seconds) => factor * seconds),
     ]),
-  ) as SliceParts;
+  ) as unknown as SliceParts;
 
 /** What a trainer would have measured where every part takes so many times longer than it is composed of. */
 function measured(slice: Slice, factor: number, spec: JobSpec = job): MeasuredSlice {

@@ -1,5 +1,6 @@
 import {
   contextOf,
+  type ByUnit,
   type JobSpec,
   type MeasuredSlice,
   type SliceParts,
@@ -8,6 +9,7 @@ import {
 } from "@internevo/domain";
 import { computePrecision, type LayerSlice } from "./layer.ts";
 import type { SliceTime } from "./layer-time.ts";
+import { byUnit, RECOMPUTED_UNITS, sumOfUnits, withAttention } from "./layer-units.ts";
 import type { Kept, Recorder } from "./warnings.ts";
 
 /** The shape of a slice of a job, as it is measured. */
@@ -83,30 +85,20 @@ const unlike = (a: SliceShape, b: SliceShape): number =>
   );
 
 /** How much longer each part takes in a step than what it is composed of; 1 where nothing is composed. */
-type Ratios = {
-  readonly [Name in keyof SliceParts]: SliceParts[Name] extends number
-    ? number
-    : readonly [number, number, number, number];
-} & { readonly waits: SliceWaits };
+type Ratios = { readonly [Name in keyof SliceParts]: SliceParts[Name] extends number ? number : ByUnit } & {
+  readonly waits: SliceWaits;
+};
 
 const ratio = (measured: number, composed: number): number =>
   composed > 0 && measured > 0 ? measured / composed : 1;
-const each = (of: (index: 0 | 1 | 2 | 3) => number): readonly [number, number, number, number] => [
-  of(0),
-  of(1),
-  of(2),
-  of(3),
-];
 
 /** The parts of a slice, as they are measured: attention apart. */
 export function partsOf(time: SliceTime): SliceParts {
-  const [f0, f1, f2, f3] = time.forwardModules;
-  const [b0, b1, b2, b3] = time.backwardModules;
   return {
-    forward: [f0 - time.forwardAttentionSeconds, f1, f2, f3],
+    forward: withAttention(time.forwardModules, "forward", -time.forwardAttentionSeconds),
     forwardAttention: time.forwardAttentionSeconds,
     forwardCommunication: time.forwardCommunicationSeconds,
-    backward: [b0, b1 - time.backwardAttentionSeconds, b2, b3],
+    backward: withAttention(time.backwardModules, "backward", -time.backwardAttentionSeconds),
     backwardAttention: time.backwardAttentionSeconds,
     backwardCommunication: time.backwardCommunicationSeconds,
     embedding: time.embeddingSeconds,
@@ -122,10 +114,10 @@ function ratiosOf(
 ): Ratios {
   return {
     waits,
-    forward: each((i) => ratio(measured.forward[i], composed.forward[i])),
+    forward: byUnit((unit) => ratio(measured.forward[unit] as number, composed.forward[unit] as number)),
     forwardAttention: ratio(measured.forwardAttention, composed.forwardAttention),
     forwardCommunication: ratio(measured.forwardCommunication, composed.forwardCommunication),
-    backward: each((i) => ratio(measured.backward[i], composed.backward[i])),
+    backward: byUnit((unit) => ratio(measured.backward[unit] as number, composed.backward[unit] as number)),
     backwardAttention: ratio(measured.backwardAttention, composed.backwardAttention),
     backwardCommunication: ratio(measured.backwardCommunication, composed.backwardCommunication),
     embedding: ratio(measured.embedding, composed.embedding),
@@ -140,10 +132,10 @@ function between(a: Ratios, b: Ratios, weight: number): Ratios {
   const mix = (x: number, y: number): number => Math.exp((1 - weight) * Math.log(x) + weight * Math.log(y));
   return {
     waits: { unit: mix(a.waits.unit, b.waits.unit), layer: mix(a.waits.layer, b.waits.layer) },
-    forward: each((i) => mix(a.forward[i], b.forward[i])),
+    forward: byUnit((unit) => mix(a.forward[unit] as number, b.forward[unit] as number)),
     forwardAttention: mix(a.forwardAttention, b.forwardAttention),
     forwardCommunication: mix(a.forwardCommunication, b.forwardCommunication),
-    backward: each((i) => mix(a.backward[i], b.backward[i])),
+    backward: byUnit((unit) => mix(a.backward[unit] as number, b.backward[unit] as number)),
     backwardAttention: mix(a.backwardAttention, b.backwardAttention),
     backwardCommunication: mix(a.backwardCommunication, b.backwardCommunication),
     embedding: mix(a.embedding, b.embedding),
@@ -155,32 +147,23 @@ function between(a: Ratios, b: Ratios, weight: number): Ratios {
 
 function corrected(time: SliceTime, by: Ratios): SliceTime {
   const { forward: f, forwardAttention, backward: b, backwardAttention } = partsOf(time);
-  const forwardModules = each((i) => f[i] * by.forward[i]);
-  const backwardModules = each((i) => b[i] * by.backward[i]);
+  const forwardUnits = byUnit((unit) => (f[unit] as number) * (by.forward[unit] as number));
+  const backwardUnits = byUnit((unit) => (b[unit] as number) * (by.backward[unit] as number));
   const forwardAttentionSeconds = forwardAttention * by.forwardAttention;
   const backwardAttentionSeconds = backwardAttention * by.backwardAttention;
-  const sum = (list: readonly number[]): number => list.reduce((total, value) => total + value, 0);
-  const forwardSeconds = sum(forwardModules) + forwardAttentionSeconds;
-  const kept = f[0] + f[1] + f[2];
+  const forwardSeconds = sumOfUnits(forwardUnits) + forwardAttentionSeconds;
   // What recomputation repeats is the forward pass up to the products that are kept: it is corrected as those
   // are.
-  const again = kept > 0 ? (f[0] * by.forward[0] + f[1] * by.forward[1] + f[2] * by.forward[2]) / kept : 1;
+  const repeated = (units: ByUnit): number =>
+    RECOMPUTED_UNITS.reduce((sum, unit) => sum + (units[unit] as number), 0);
+  const kept = repeated(f);
+  const again = kept > 0 ? repeated(forwardUnits) / kept : 1;
   return {
     ...time,
     forwardSeconds,
-    backwardSeconds: sum(backwardModules) + backwardAttentionSeconds,
-    forwardModules: [
-      forwardModules[0] + forwardAttentionSeconds,
-      forwardModules[1],
-      forwardModules[2],
-      forwardModules[3],
-    ],
-    backwardModules: [
-      backwardModules[0],
-      backwardModules[1] + backwardAttentionSeconds,
-      backwardModules[2],
-      backwardModules[3],
-    ],
+    backwardSeconds: sumOfUnits(backwardUnits) + backwardAttentionSeconds,
+    forwardModules: withAttention(forwardUnits, "forward", forwardAttentionSeconds),
+    backwardModules: withAttention(backwardUnits, "backward", backwardAttentionSeconds),
     forwardAttentionSeconds,
     backwardAttentionSeconds,
     recomputeSeconds: (time.recomputeSeconds - forwardAttention) * again + forwardAttentionSeconds,

@@ -1,14 +1,17 @@
 import type { SliceTime } from "./layer-time.ts";
+import { byUnit, UNIT_COUNT } from "./layer-units.ts";
 import type { Kept } from "./warnings.ts";
 
-const ROW = 22;
+/** Numbers of a slice beside those of its units. */
+const OTHERS = 14;
+const ROW = OTHERS + 2 * UNIT_COUNT;
 
 /** A row, in the order in which {@link read} reads it. */
 const rowOf = (time: SliceTime): number[] => [
-  time.forwardSeconds,
-  time.backwardSeconds,
   ...time.forwardModules,
   ...time.backwardModules,
+  time.forwardSeconds,
+  time.backwardSeconds,
   time.forwardAttentionSeconds,
   time.backwardAttentionSeconds,
   time.recomputeSeconds,
@@ -24,24 +27,25 @@ const rowOf = (time: SliceTime): number[] => [
 ];
 
 function read(from: Float64Array, at: number): SliceTime {
-  const number = (place: number): number => from[at + place] as number;
+  const others = at + 2 * UNIT_COUNT;
+  const number = (place: number): number => from[others + place] as number;
   return {
+    forwardModules: byUnit((unit) => from[at + unit] as number),
+    backwardModules: byUnit((unit) => from[at + UNIT_COUNT + unit] as number),
     forwardSeconds: number(0),
     backwardSeconds: number(1),
-    forwardModules: [number(2), number(3), number(4), number(5)],
-    backwardModules: [number(6), number(7), number(8), number(9)],
-    forwardAttentionSeconds: number(10),
-    backwardAttentionSeconds: number(11),
-    recomputeSeconds: number(12),
-    forwardCommunicationSeconds: number(13),
-    backwardCommunicationSeconds: number(14),
-    recomputeCommunicationSeconds: number(15),
-    embeddingCommunicationSeconds: number(16),
-    headCommunicationSeconds: number(17),
-    embeddingSeconds: number(18),
-    headSeconds: number(19),
-    unitWaits: number(20),
-    layerWaits: number(21),
+    forwardAttentionSeconds: number(2),
+    backwardAttentionSeconds: number(3),
+    recomputeSeconds: number(4),
+    forwardCommunicationSeconds: number(5),
+    backwardCommunicationSeconds: number(6),
+    recomputeCommunicationSeconds: number(7),
+    embeddingCommunicationSeconds: number(8),
+    headCommunicationSeconds: number(9),
+    embeddingSeconds: number(10),
+    headSeconds: number(11),
+    unitWaits: number(12),
+    layerWaits: number(13),
   };
 }
 

@@ -19,8 +19,8 @@ const timesParts = ({ forward, backward, ...parts }: SliceParts, factor: number)
     SliceParts,
     "forward" | "backward"
   >),
-  forward: forward.map((seconds) => factor * seconds) as SliceParts["forward"],
-  backward: backward.map((seconds) => factor * seconds) as SliceParts["backward"],
+  forward: forward.map((seconds) => factor * seconds),
+  backward: backward.map((seconds) => factor * seconds),
 });
 
 /**

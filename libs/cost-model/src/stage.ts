@@ -1,5 +1,5 @@
-import { headSize, type JobSpec, type Model } from "@internevo/domain";
-import { localKvHeads } from "./layer.ts";
+import { commonProgram, programElements, type ByUnit, type JobSpec, type Model } from "@internevo/domain";
+import { sumOfUnits } from "./layer-units.ts";
 
 /** The next multiple. */
 export const up = (value: number, multiple: number): number => Math.ceil(value / multiple) * multiple;
@@ -23,29 +23,29 @@ export interface Layout {
 export interface UnitParameters {
   readonly embedding: number;
   readonly layer: number;
-  /** A layer's units in order: norm and q, k, v; attention output; norm, gate and up; MLP output. */
-  readonly modules: readonly [number, number, number, number];
+  readonly units: ByUnit;
   /** 0 with tied embeddings: the final norm is then part of the embedding's unit. */
   readonly head: number;
 }
 
-/**
- * P of every unit. Tensor ranks split the vocabulary, the heads and the inner width; norms are whole on each.
- */
+/** A search asks for each of its shardings, of one model and few numbers of ranks. */
+const knownParameters = new WeakMap<Model, Map<number, UnitParameters>>();
+
+/** P of every unit, as the layer program has it. */
 export function unitParameters(model: Model, tensorParallel: number): UnitParameters {
-  const { hiddenSize: h, vocabularySize: v, ffnHiddenSize: f, heads, kvHeads } = model;
-  const d = headSize(model);
-  const vocabulary = Math.ceil(v / tensorParallel) * h;
-  const query = (heads / tensorParallel) * d;
-  const kv = localKvHeads(kvHeads, tensorParallel) * d;
-  const inner = Math.ceil(f / tensorParallel);
-  const modules = [h + h * query + 2 * h * kv, h * query, h + 2 * h * inner, h * inner] as const;
-  return {
-    embedding: vocabulary + (model.tiedEmbeddings ? h : 0),
-    layer: modules.reduce((sum, parameters) => sum + parameters, 0),
-    modules,
-    head: model.tiedEmbeddings ? 0 : vocabulary + h,
+  let ofModel = knownParameters.get(model);
+  if (!ofModel) knownParameters.set(model, (ofModel = new Map<number, UnitParameters>()));
+  const known = ofModel.get(tensorParallel);
+  if (known) return known;
+  const { units, ends } = programElements(commonProgram(model), model, tensorParallel);
+  const made = {
+    embedding: ends["embedding"] ?? 0,
+    layer: sumOfUnits(units),
+    units,
+    head: ends["head"] ?? 0,
   };
+  ofModel.set(tensorParallel, made);
+  return made;
 }
 
 /** One pipeline stage as memory sees it. */

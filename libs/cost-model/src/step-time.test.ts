@@ -1,4 +1,4 @@
-import { resolveJob, worldSize, type Plan, type Profile } from "@internevo/domain";
+import { resolveJob, worldSize, type ByUnit, type Plan, type Profile } from "@internevo/domain";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { CostModel } from "./cost-model.ts";
@@ -195,8 +195,9 @@ describe("overlap", () => {
 
   it("leaves what the computation of a unit, a block or a layer does not hide of what is under way meanwhile", () => {
     const waits = layerWaits(slice, shard);
-    const { gatherModules: g, scatterModules: s } = shard;
-    const [f, b] = [slice.forwardModules, slice.backwardModules];
+    const four = (units: ByUnit) => units as readonly [number, number, number, number];
+    const [g, s] = [four(shard.gatherModules), four(shard.scatterModules)];
+    const [f, b] = [four(slice.forwardModules), four(slice.backwardModules)];
     const beyond = (communication: number, compute: number) => Math.max(0, communication - compute);
     expect(waits.forward["inter-layer"]).toBeCloseTo(beyond(shard.gather.layer, slice.forwardSeconds), 12);
     expect(waits.forward.block).toBeCloseTo(

@@ -1,4 +1,11 @@
-import { kvWidth, type Model } from "@internevo/domain";
+import {
+  commonProgram,
+  dimensionSize,
+  holds,
+  tensorElements,
+  type Model,
+  type ProgramTensor,
+} from "@internevo/domain";
 
 /** FLOPs of one token of a step, forward and backward, in the three conventions. */
 export interface TokenFlops {
@@ -15,16 +22,25 @@ export interface TokenFlops {
 
 /** @param recomputed share of the layers, from 0 to 1, whose forward pass runs twice. */
 export function tokenFlops(model: Model, sequenceLengthTokens: number, recomputed: number): TokenFlops {
-  const { hiddenSize: h, ffnHiddenSize: f, layers, vocabularySize } = model;
-  const layerProducts = 2 * (2 * h * h + 2 * h * kvWidth(model) + 3 * h * f);
-  const head = 2 * h * vocabularySize;
+  const { layers } = model;
+  const program = commonProgram(model);
+  const products = (tensors: readonly ProgramTensor[]): number =>
+    tensors.reduce(
+      (sum, tensor) =>
+        sum +
+        (tensor.kind === "matrix" && holds(tensor, model) ? 2 * tensorElements(program, model, tensor) : 0),
+      0,
+    );
+  const layerProducts = products(program.tensors);
+  const head = 2 * dimensionSize(program, model, "vocabulary") * dimensionSize(program, model, "hidden");
   // Scores and weighted values: 2 products of S × headSize a query and head; half of them are masked.
-  const fullScores = 4 * sequenceLengthTokens * h;
+  const fullScores = 4 * sequenceLengthTokens * dimensionSize(program, model, "query");
   const causalScores = fullScores / 2;
-  const products = 3 * (layers * layerProducts + head);
+  const allProducts = 3 * (layers * layerProducts + head);
   return {
-    causal: products + 3 * layers * causalScores,
-    fullAttention: products + 3 * layers * fullScores,
-    executed: products + 3.5 * layers * causalScores + recomputed * layers * (layerProducts + causalScores),
+    causal: allProducts + 3 * layers * causalScores,
+    fullAttention: allProducts + 3 * layers * fullScores,
+    executed:
+      allProducts + 3.5 * layers * causalScores + recomputed * layers * (layerProducts + causalScores),
   };
 }

@@ -5,6 +5,7 @@ export * from "./syntax-fault.ts";
 export * from "./json-depth.ts";
 export * from "./nearest.ts";
 export * from "./problem.ts";
+export * from "./layer-program.ts";
 export * from "./model.ts";
 export * from "./precision.ts";
 export * from "./plan-fields.ts";

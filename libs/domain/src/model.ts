@@ -1,4 +1,5 @@
 import { Type, type Static } from "typebox";
+import { commonProgram, dimensionSize, programElements } from "./layer-program.ts";
 import { Line } from "./text.ts";
 
 /** A LLaMA-style decoder, every size resolved. H, L, D and V of the paper are named here. */
@@ -64,20 +65,16 @@ export const NAMED_MODELS: Readonly<Record<string, Model>> = {
   "llama-65b": paperModel("llama-65b", 8192, 80, 64),
 };
 
-/** Elements of one head. */
-export const headSize = (model: Model): number => model.hiddenSize / model.heads;
-
 /** Elements of the key or value projection's output. */
-export const kvWidth = (model: Model): number => headSize(model) * model.kvHeads;
+export const kvWidth = (model: Model): number => dimensionSize(commonProgram(model), model, "key");
 
-/** Ψ: parameters of one layer (four attention matrices, three of the gated MLP, two norms). */
+/** Ψ: parameters of one layer. */
 export function layerParameters(model: Model): number {
-  const { hiddenSize: h, ffnHiddenSize: f } = model;
-  return 2 * h * h + 2 * h * kvWidth(model) + 3 * h * f + 2 * h;
+  return programElements(commonProgram(model), model).units.reduce((sum, elements) => sum + elements, 0);
 }
 
 /** All parameters: layers, embedding, final norm and, when it is not tied, the head. */
 export function totalParameters(model: Model): number {
-  const { hiddenSize: h, vocabularySize: v } = model;
-  return layerParameters(model) * model.layers + v * h + h + (model.tiedEmbeddings ? 0 : v * h);
+  const { ends } = programElements(commonProgram(model), model);
+  return layerParameters(model) * model.layers + Object.values(ends).reduce((sum, end) => sum + end, 0);
 }

@@ -3,6 +3,7 @@ import { MAXIMUM_BYTES, MAXIMUM_RANKS } from "./bounds.ts";
 import { formatInteger } from "./figures.ts";
 import { HostUseSchema, summedDisturbances } from "./host-use.ts";
 import { ClusterSchema } from "./job.ts";
+import { DECODER_PROGRAM, type ByUnit } from "./layer-program.ts";
 import { Line } from "./text.ts";
 
 export const COLLECTIVES = [
@@ -177,8 +178,9 @@ export const OverlapSchema = Type.Object(
 export type Overlap = Static<typeof OverlapSchema>;
 
 const part = Type.Number({ minimum: 0, maximum: 86_400 });
-// A list of four rather than a tuple, whose keyword differs between the versions of JSON Schema.
-const parts = Type.Unsafe<[number, number, number, number]>(Type.Array(part, { minItems: 4, maxItems: 4 }));
+const unitCount = DECODER_PROGRAM.units.length;
+// A list of as many rather than a tuple, whose keyword differs between the versions of JSON Schema.
+const parts = Type.Unsafe<ByUnit>(Type.Array(part, { minItems: unitCount, maxItems: unitCount }));
 
 /**
  * What decides the time of a layer on one rank, and how the ranks of a sequence share it: the widths of a

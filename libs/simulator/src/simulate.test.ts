@@ -384,7 +384,7 @@ describe("a simulated step", () => {
         // Reductions of the last micro-batch stand for the lump at the end of a step that overlaps nothing.
         const lump = work.reduceEveryMicroBatch
           ? 0
-          : work.layersOfVirtualStage.length * 2 * work.layer.reduce[0] * 4 +
+          : work.layersOfVirtualStage.length * 2 * (work.layer.reduce[0] as number) * 4 +
             2 * work.embedding.reduceSeconds;
         expect(time).toBeLessThanOrEqual(endOf(runLanes(plain)) + lump + 1e-9);
       }),

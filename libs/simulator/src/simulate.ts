@@ -1,6 +1,7 @@
 import {
   groupGeometry,
   nodesTouched,
+  partsOf,
   unitParameters,
   up,
   updateSeconds,
@@ -11,7 +12,7 @@ import {
 import { chunksOf, recomputedLayers } from "@internevo/domain";
 import { runLanes, type Span } from "./lanes.ts";
 import { stepProgram } from "./step-program.ts";
-import type { ByModule, EndWork, Link, StepWork } from "./step-work.ts";
+import type { EndWork, Link, StepWork } from "./step-work.ts";
 
 export interface SimulatedStep {
   readonly stepTimeSeconds: number;
@@ -41,12 +42,10 @@ export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(pl
   const padded = (elements: number): number =>
     up(elements, 64 * plan.parameterSharding * plan.optimizerStateSharding);
   const parameters = unitParameters(model, plan.tensorParallel);
-  const elements = parameters.modules.map(padded) as unknown as ByModule;
+  const elements = parameters.units.map(padded);
   const embedding = padded(parameters.embedding);
   const ofLayer = elements.reduce((sum, one) => sum + one, 0);
-  const [f0, f1, f2, f3] = slice.forwardModules;
-  const [b0, b1, b2, b3] = slice.backwardModules;
-  const staging = (module: 0 | 1 | 2 | 3): number => (staged.layer * elements[module]) / ofLayer;
+  const { forward, backward } = partsOf(slice);
   const sharded = (
     unit: "embedding" | "head",
   ): Pick<EndWork, "gatherSeconds" | "scatterSeconds" | "reduceSeconds"> => ({
@@ -61,14 +60,11 @@ export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(pl
     .filter(({ size }) => size > 1);
   return {
     layer: {
-      forward: [f0 - slice.forwardAttentionSeconds, f1, f2, f3],
+      forward,
       forwardAttentionSeconds: slice.forwardAttentionSeconds,
-      backward: [
-        b0 + staging(0),
-        b1 - slice.backwardAttentionSeconds + staging(1),
-        b2 + staging(2),
-        b3 + staging(3),
-      ],
+      backward: backward.map(
+        (seconds, unit) => seconds + (staged.layer * (elements[unit] as number)) / ofLayer,
+      ),
       backwardAttentionSeconds: slice.backwardAttentionSeconds,
       forwardExposedSeconds: slice.forwardCommunicationSeconds,
       backwardExposedSeconds: slice.backwardCommunicationSeconds,

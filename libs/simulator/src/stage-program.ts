@@ -1,4 +1,4 @@
-import type { Slowdown } from "@internevo/cost-model";
+import { ATTENTION_UNIT, UNIT_PRODUCTS, type Slowdown } from "@internevo/cost-model";
 import type { Task } from "./lanes.ts";
 import type { PipelineOperation } from "./pipeline-schedule.ts";
 import type { EndWork, StepWork } from "./step-work.ts";
@@ -13,9 +13,8 @@ import {
   type Unit,
 } from "./unit-schedule.ts";
 
-const MODULES = [0, 1, 2, 3] as const;
+const MODULES = UNIT_PRODUCTS.map((_, module) => module);
 const ON_LANE = { lane: "communication", exposed: true } as const;
-const NAMES = ["qkv", "attention output", "gate and up", "down"] as const;
 
 interface Place {
   readonly layer?: number;
@@ -230,8 +229,8 @@ export class StageProgram {
       const place = { layer, microBatch };
       for (const module of MODULES) {
         this.#take(place);
-        this.#inline(`forward ${NAMES[module]}`, work.forward[module], place);
-        if (module === 0)
+        this.#inline(`forward ${UNIT_PRODUCTS[module]}`, work.forward[module] as number, place);
+        if (module === ATTENTION_UNIT.forward)
           this.#attend("forward", work.forwardAttentionSeconds, work.forwardExposedSeconds, place);
         this.#release();
       }
@@ -264,8 +263,8 @@ export class StageProgram {
     for (const module of [...MODULES].reverse()) {
       if (!isRecomputed) this.#take(place);
       this.#beginGradient();
-      this.#inline(`backward ${NAMES[module]}`, work.backward[module], place);
-      if (module === 1)
+      this.#inline(`backward ${UNIT_PRODUCTS[module]}`, work.backward[module] as number, place);
+      if (module === ATTENTION_UNIT.backward)
         this.#attend("backward", work.backwardAttentionSeconds, work.backwardExposedSeconds, place);
       this.#release();
       this.#endGradient({ kind: "layer", layer, module }, place);

@@ -1,14 +1,11 @@
 import type { Slowdown } from "@internevo/cost-model";
-import type { Plan } from "@internevo/domain";
+import type { ByUnit, Plan } from "@internevo/domain";
 
 /** Inside a node, or between nodes. */
 export type Link = "intra-node" | "inter-node";
 
-/**
- * Of the units of a layer in the order of the forward pass: norm and q, k, v; attention output; norm, gate
- * and up; MLP output.
- */
-export type ByModule = readonly [number, number, number, number];
+/** A number for each unit of a layer, in the order of the forward pass. */
+export type ByModule = ByUnit;
 
 /**
  * Seconds alone of what a layer does for one micro-batch on one rank, by the unit whose parameters are in

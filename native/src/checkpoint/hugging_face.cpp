@@ -6,6 +6,7 @@
 #include <set>
 
 #include "internevo/tensor.h"
+#include "layer_program/layer_program.h"
 #include "trainer/failure.h"
 
 namespace internevo::trainer {
@@ -92,16 +93,6 @@ void requireModel(const std::string& path, const ModelConfig& found, const Model
   requireEqual(path, "rms_norm_eps", found.normEpsilon, "normEpsilon", wanted.normEpsilon);
 }
 
-std::vector<std::int64_t> shapeOf(const ModelConfig& m, const std::string& name) {
-  const std::string last = name.substr(name.rfind('.') == std::string::npos ? 0 : name.rfind('.') + 1);
-  if (last == "embedding" || last == "head") return {m.vocabularySize, m.hiddenSize};
-  if (last == "wq" || last == "wo") return {m.hiddenSize, m.hiddenSize};
-  if (last == "wk" || last == "wv") return {m.kvWidth(), m.hiddenSize};
-  if (last == "gate" || last == "up") return {m.ffnHiddenSize, m.hiddenSize};
-  if (last == "down") return {m.hiddenSize, m.ffnHiddenSize};
-  return {m.hiddenSize};
-}
-
 TensorShape matrixOf(const std::vector<std::int64_t>& shape) {
   return shape.size() == 1 ? TensorShape{1, shape[0]} : TensorShape{shape[0], shape[1]};
 }
@@ -130,27 +121,31 @@ std::vector<std::string> filesOf(const std::string& path) {
 
 bool isHuggingFace(const std::string& path) { return fs::exists(path + "/" + kConfig); }
 
-std::vector<std::pair<std::string, std::string>> huggingFaceNames(const ModelConfig& m) {
-  std::vector<std::pair<std::string, std::string>> names = {{"embedding", "model.embed_tokens.weight"}};
-  if (m.tiedEmbeddings) names.emplace_back("finalNorm", "model.norm.weight");
+std::vector<HuggingFaceTensor> huggingFaceTensors(const ModelConfig& m) {
+  std::vector<HuggingFaceTensor> tensors;
+  const ProgramFlags flags = flagsOf(m, PlanConfig{});
+  const auto add = [&](const LayerProgram& program, const ProgramTensor& tensor, const std::string& here,
+                       const std::string& there) {
+    if (!holds(tensor, flags)) return;
+    std::vector<std::int64_t> shape;
+    if (!tensor.rows.empty()) shape.push_back(program.size(m, tensor.rows));
+    shape.push_back(program.size(m, tensor.columns));
+    tensors.push_back({here + tensor.name, there + tensor.huggingFace, std::move(shape)});
+  };
+  const LayerProgram& ends = layerProgram(m, 0);
+  const auto addEnd = [&](const char* unit) {
+    for (const ProgramTensor& tensor : ends.endTensors()) {
+      if (tensor.unit == unit) add(ends, tensor, "", "");
+    }
+  };
+  addEnd("embedding");
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {
-    const std::string here = "layers." + std::to_string(layer) + ".", there = "model." + here;
-    const std::pair<const char*, const char*> each[] = {{"attentionNorm", "input_layernorm"},
-                                                        {"wq", "self_attn.q_proj"},
-                                                        {"wk", "self_attn.k_proj"},
-                                                        {"wv", "self_attn.v_proj"},
-                                                        {"wo", "self_attn.o_proj"},
-                                                        {"mlpNorm", "post_attention_layernorm"},
-                                                        {"gate", "mlp.gate_proj"},
-                                                        {"up", "mlp.up_proj"},
-                                                        {"down", "mlp.down_proj"}};
-    for (const auto& [a, b] : each) names.emplace_back(here + a, there + b + ".weight");
+    const LayerProgram& program = layerProgram(m, layer);
+    const std::string here = "layers." + std::to_string(layer) + ".";
+    for (const ProgramTensor& tensor : program.tensors()) add(program, tensor, here, "model." + here);
   }
-  if (!m.tiedEmbeddings) {
-    names.emplace_back("head", "lm_head.weight");
-    names.emplace_back("finalNorm", "model.norm.weight");
-  }
-  return names;
+  addEnd("head");
+  return tensors;
 }
 
 ModelConfig huggingFaceModel(const std::string& folder) {
@@ -194,8 +189,8 @@ ModelConfig huggingFaceModel(const std::string& folder) {
 
 TensorSource openHuggingFace(const std::string& path, const ModelConfig& model) {
   requireModel(path + "/" + kConfig, huggingFaceModel(path), model);
-  std::map<std::string, std::string> here;  // by the name there
-  for (const auto& [ours, theirs] : huggingFaceNames(model)) here[theirs] = ours;
+  std::map<std::string, HuggingFaceTensor> here;  // by the name there
+  for (HuggingFaceTensor& tensor : huggingFaceTensors(model)) here[tensor.huggingFace] = std::move(tensor);
   TensorSource source;
   source.paths = filesOf(path);
   for (std::size_t i = 0; i < source.paths.size(); ++i) {
@@ -210,7 +205,7 @@ TensorSource openHuggingFace(const std::string& path, const ModelConfig& model) 
         refuseFile(source.paths[i], "holds " + tensor.name + ", which the model does not have",
                    "give weights of this model");
       }
-      const std::vector<std::int64_t> wanted = shapeOf(model, found->second);
+      const std::vector<std::int64_t>& wanted = found->second.shape;
       if (tensor.shape != wanted) {
         refuseFile(source.paths[i],
                    "holds " + tensor.name + " in shape " + textOf(tensor.shape) + "; the model needs " +
@@ -218,13 +213,14 @@ TensorSource openHuggingFace(const std::string& path, const ModelConfig& model) 
                    "give weights of this model");
       }
       const TensorShape shape = matrixOf(wanted);
-      StoredTensor& stored = source.tensors[found->second];
+      StoredTensor& stored = source.tensors[found->second.name];
       if (!stored.pieces.empty()) refuseFile(source.paths[i], "holds " + tensor.name + " a second time");
       stored = {shape, {{static_cast<int>(i), wholeOf(shape), tensor.offset, tensor.type}}};
     }
   }
-  for (const auto& [theirs, ours] : here) {
-    if (source.tensors.count(ours) == 0) refuseFile(path, "holds no " + theirs, "give the whole model");
+  for (const auto& [theirs, tensor] : here) {
+    if (source.tensors.count(tensor.name) == 0)
+      refuseFile(path, "holds no " + theirs, "give the whole model");
   }
   return source;
 }
@@ -264,17 +260,17 @@ std::string configText(const ModelConfig& m, const ExportSettings& settings) {
 struct OutputFile {
   std::string name;
   SafetensorsHeader header;
-  std::vector<std::string> tensors;  ///< names here
+  std::vector<HuggingFaceTensor> tensors;
 };
 
 std::vector<OutputFile> divide(const ModelConfig& model, const ExportSettings& settings) {
   std::vector<OutputFile> files(1);
   std::int64_t bytes = 0;
-  for (const auto& [ours, theirs] : huggingFaceNames(model)) {
-    const SafetensorsTensor tensor{theirs, settings.type, shapeOf(model, ours), 0};
+  for (const HuggingFaceTensor& each : huggingFaceTensors(model)) {
+    const SafetensorsTensor tensor{each.huggingFace, settings.type, each.shape, 0};
     if (bytes > 0 && bytes + tensor.bytes() > settings.largestFileBytes) files.emplace_back(), bytes = 0;
     files.back().header.tensors.push_back(tensor);
-    files.back().tensors.push_back(ours);
+    files.back().tensors.push_back(each);
     bytes += tensor.bytes();
   }
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -326,8 +322,8 @@ std::int64_t exportHuggingFace(const TensorSource& source, const ModelConfig& mo
     }
     FileWriter file(temporary + "/" + output.name, bytes);
     file.write(header.data(), static_cast<std::int64_t>(header.size()));
-    for (const std::string& name : output.tensors) {
-      writeTensor(source, name, matrixOf(shapeOf(model, name)), settings.type, &file, progress);
+    for (const HuggingFaceTensor& tensor : output.tensors) {
+      writeTensor(source, tensor.name, matrixOf(tensor.shape), settings.type, &file, progress);
     }
     total += file.finish().bytes;
   }

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "checkpoint/tensor_source.h"
@@ -17,8 +16,14 @@ namespace internevo::trainer {
 /// Whether a folder has a config.json (a checkpoint has a manifest.json).
 bool isHuggingFace(const std::string& path);
 
-/// Name here and there of every tensor of a model, in the model's order.
-std::vector<std::pair<std::string, std::string>> huggingFaceNames(const ModelConfig& model);
+/// A tensor's name here and there, and its shape there: a vector has one size.
+struct HuggingFaceTensor {
+  std::string name, huggingFace;
+  std::vector<std::int64_t> shape;
+};
+
+/// Every tensor of a model, in the model's order.
+std::vector<HuggingFaceTensor> huggingFaceTensors(const ModelConfig& model);
 
 /// The model of a folder's config.json. Refused: other architectures, scaled rotary positions, biases, other activations.
 ModelConfig huggingFaceModel(const std::string& path);

@@ -6,43 +6,52 @@ namespace internevo::trainer {
 
 namespace {
 
-using Groups = std::vector<std::vector<LayerModule>>;
+using Groups = std::vector<std::vector<int>>;
 
-constexpr LayerModule kQkv = LayerModule::queryKeyValue, kOutput = LayerModule::attentionOutput;
-constexpr LayerModule kGateUp = LayerModule::gateUp, kDown = LayerModule::down;
-const Groups kForwardModules{{kQkv}, {kOutput}, {kGateUp}, {kDown}};
-const Groups kForwardBlocks{{kQkv, kOutput}, {kGateUp, kDown}};
-const Groups kWhole{{kQkv, kOutput, kGateUp, kDown}};
-const Groups kBackwardModules{{kDown}, {kGateUp}, {kOutput}, {kQkv}};
-const Groups kBackwardBlocks{{kDown, kGateUp}, {kOutput, kQkv}};
+enum class Together { units, blocks, layer };
 
-const Groups& forwardGroups(const PlanConfig& plan) {
-  switch (plan.forwardOverlap) {
-    case ForwardOverlap::none:
-    case ForwardOverlap::intraLayer: return kForwardModules;
-    case ForwardOverlap::block: return kForwardBlocks;
-    case ForwardOverlap::interLayer: break;
+/// The units of a layer in the order of the forward pass, those in one group that stand in the pool together.
+Groups groupsOf(const Layout& layout, std::int64_t layer, Together together) {
+  const UnitRange& range = layout.layerUnits(layer);
+  Groups groups;
+  for (int unit = range.first; unit < range.first + range.count; ++unit) {
+    const bool first = unit == range.first;
+    const bool begins = together == Together::units ||
+                        (together == Together::blocks && layout.blockOf(unit).first == unit) || first;
+    if (begins) groups.emplace_back();
+    groups.back().push_back(unit);
   }
-  return kWhole;
+  return groups;
 }
 
-const Groups& backwardGroups(const PlanConfig& plan, bool recomputed) {
-  if (recomputed) return kWhole;
-  return plan.backwardOverlap == BackwardOverlap::block ? kBackwardBlocks : kBackwardModules;
+Groups forwardGroups(const PlanConfig& plan, const Layout& layout, std::int64_t layer) {
+  switch (plan.forwardOverlap) {
+    case ForwardOverlap::none:
+    case ForwardOverlap::intraLayer: return groupsOf(layout, layer, Together::units);
+    case ForwardOverlap::block: return groupsOf(layout, layer, Together::blocks);
+    case ForwardOverlap::interLayer: break;
+  }
+  return groupsOf(layout, layer, Together::layer);
+}
+
+/// A layer that is computed again is used from its beginning, another from its end.
+Groups backwardGroups(const PlanConfig& plan, const Layout& layout, std::int64_t layer, bool recomputed) {
+  if (recomputed) return groupsOf(layout, layer, Together::layer);
+  Groups groups = groupsOf(
+      layout, layer, plan.backwardOverlap == BackwardOverlap::block ? Together::blocks : Together::units);
+  std::reverse(groups.begin(), groups.end());
+  for (std::vector<int>& group : groups) std::reverse(group.begin(), group.end());
+  return groups;
 }
 
 class Scheduler {
  public:
-  Scheduler(const PlanConfig& plan, const Layout& layout, const PipelineOperation& operation)
-      : plan_(plan), layout_(layout), operation_(operation) {}
+  Scheduler(const PlanConfig& plan, const PipelineOperation& operation)
+      : plan_(plan), operation_(operation) {}
 
   void end(int unit, std::vector<GatherGroup>* schedule) const { schedule->push_back(group({unit})); }
-  void layer(std::int64_t layer, const Groups& groups, std::vector<GatherGroup>* schedule) const {
-    for (const auto& modules : groups) {
-      std::vector<int> units;
-      for (const LayerModule module : modules) units.push_back(layout_.layerUnit(layer, module));
-      schedule->push_back(group(std::move(units)));
-    }
+  void layer(const Groups& groups, std::vector<GatherGroup>* schedule) const {
+    for (const std::vector<int>& units : groups) schedule->push_back(group(units));
   }
 
  private:
@@ -54,7 +63,6 @@ class Scheduler {
   }
 
   const PlanConfig& plan_;
-  const Layout& layout_;
   const PipelineOperation operation_;
 };
 
@@ -66,16 +74,18 @@ std::vector<GatherGroup> gatherSchedule(const PlanConfig& plan, const Layout& la
   if (plan.parameterSharding == 1) return schedule;
   const std::int64_t recomputed = plan.recomputedOf(layout.stageLayers());
   for (const PipelineOperation& operation : operations) {
-    const Scheduler add(plan, layout, operation);
+    const Scheduler add(plan, operation);
     const LayerRange& range = layout.chunks()[static_cast<std::size_t>(operation.chunk)];
     if (operation.pass == Pass::forward) {
       if (layout.hasEmbedding() && operation.chunk == 0) add.end(layout.embeddingUnit(), &schedule);
-      for (std::int64_t i = range.first; i < range.last; ++i) add.layer(i, forwardGroups(plan), &schedule);
+      for (std::int64_t i = range.first; i < range.last; ++i) {
+        add.layer(forwardGroups(plan, layout, i), &schedule);
+      }
       continue;
     }
     if (layout.hasHead() && operation.chunk + 1 == plan.pipelineChunks) add.end(layout.headUnit(), &schedule);
     for (std::int64_t i = range.last; i-- > range.first;) {
-      add.layer(i, backwardGroups(plan, layout.placeInStage(i) < recomputed), &schedule);
+      add.layer(backwardGroups(plan, layout, i, layout.placeInStage(i) < recomputed), &schedule);
     }
   }
   return schedule;
@@ -124,7 +134,8 @@ std::vector<UnitRange> gradientSchedule(const PlanConfig& plan, const Layout& la
     const LayerRange& range = layout.chunks()[static_cast<std::size_t>(operation.chunk)];
     if (layout.hasHead() && operation.chunk + 1 == plan.pipelineChunks) add(layout.headUnit());
     for (std::int64_t layer = range.last; layer-- > range.first;) {
-      for (const LayerModule module : {kDown, kGateUp, kOutput, kQkv}) add(layout.layerUnit(layer, module));
+      const UnitRange& units = layout.layerUnits(layer);
+      for (int unit = units.first + units.count; unit-- > units.first;) add(unit);
     }
     if (layout.hasEmbedding() && operation.chunk == 0) add(layout.embeddingUnit());
   }

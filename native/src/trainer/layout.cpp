@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "internevo/tensor.h"
+#include "trainer/failure.h"
 #include "trainer/groups.h"
 
 namespace internevo::trainer {
@@ -13,89 +14,69 @@ namespace {
 constexpr std::int64_t kShardElements =
     64;  // shards begin at multiples: aligned, and whole blocks of the norm's sum
 
-/// Puts slices behind one another in a unit.
+/// What a rank has of a dimension: elements [first, first + count), in room for `room`.
+struct Part {
+  std::int64_t first = 0, count = 0, room = 0;
+  std::int64_t replicas = 1;  ///< neighbouring ranks with this very part
+};
+
+Part partOf(const LayerProgram& program, const ModelConfig& model, const std::string& dimension, int ranks,
+            int index) {
+  const std::int64_t whole = program.size(model, dimension), room = program.size(model, dimension, ranks);
+  switch (program.dimension(dimension).cut) {
+    case Cut::whole: return {0, whole, whole, ranks};
+    case Cut::shared: {
+      const std::int64_t heads = program.count(model, dimension);
+      const std::int64_t replicas = heads < ranks ? ranks / heads : 1;
+      return {index / replicas * room, room, room, replicas};
+    }
+    case Cut::equal:
+    case Cut::roundedUp: break;
+  }
+  const std::int64_t first = std::min(whole, index * room);
+  return {first, std::min(whole, first + room) - first, room, 1};
+}
+
+/// Puts the slices of tensors behind one another in their unit.
 class Slicer {
  public:
-  Slicer(Unit* unit, int tensorParallel, int index) : unit_(unit), tp_(tensorParallel), index_(index) {}
+  Slicer(const LayerProgram& program, const ModelConfig& model, int tensorParallel, int index)
+      : program_(program), model_(model), ranks_(tensorParallel), index_(index) {}
 
-  void gain(const std::string& name, std::int64_t width) {
-    LogicalTensor t = named(name, TensorKind::gain, 1, width, 0);
-    t.tensorReplicas = tp_, t.primary = index_ == 0;
-    put(t, t.elements());
-  }
-  /// This rank's of tp equal parts of the rows.
-  void rows(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation) {
-    LogicalTensor t = named(name, TensorKind::matrix, rows, columns, deviation);
-    t.rows = rows / tp_, t.firstRow = index_ * t.rows;
-    put(t, t.elements());
-  }
-  void columns(const std::string& name, std::int64_t rows, std::int64_t columns, double deviation) {
-    LogicalTensor t = named(name, TensorKind::matrix, rows, columns, deviation);
-    t.columns = columns / tp_, t.firstColumn = index_ * t.columns;
-    put(t, t.elements());
-  }
-  /// Key or value projection: this rank's heads, or the one that it shares with its neighbours.
-  void keyRows(const std::string& name, std::int64_t heads, std::int64_t headSize, std::int64_t columns,
-               double deviation) {
-    if (heads >= tp_) return rows(name, heads * headSize, columns, deviation);
-    LogicalTensor t = named(name, TensorKind::matrix, heads * headSize, columns, deviation);
-    t.rows = headSize, t.firstRow = index_ * heads / tp_ * headSize;
-    t.tensorReplicas = static_cast<int>(tp_ / heads), t.primary = index_ % t.tensorReplicas == 0;
-    put(t, t.elements());
-  }
-  void vocabularyRows(const std::string& name, const VocabularySlice& slice, std::int64_t vocabulary,
-                      std::int64_t columns, double deviation) {
-    LogicalTensor t = named(name, TensorKind::matrix, vocabulary, columns, deviation);
-    t.rows = slice.count, t.firstRow = slice.first;
-    put(t, (vocabulary + tp_ - 1) / tp_ * columns);
+  void put(const ProgramTensor& tensor, const std::string& prefix, Unit* unit) const {
+    const Part one{0, 1, 1, ranks_};
+    const Part rows = tensor.rows.empty() ? one : partOf(program_, model_, tensor.rows, ranks_, index_);
+    const Part columns = partOf(program_, model_, tensor.columns, ranks_, index_);
+    LogicalTensor t;
+    t.name = prefix + tensor.name, t.kind = tensor.kind;
+    t.initStandardDeviation = deviationOf(tensor.initial);
+    t.globalRows = tensor.rows.empty() ? 1 : program_.size(model_, tensor.rows);
+    t.globalColumns = program_.size(model_, tensor.columns);
+    t.rows = rows.count, t.firstRow = rows.first;
+    t.columns = columns.count, t.firstColumn = columns.first;
+    t.tensorReplicas = static_cast<int>(std::min(rows.replicas, columns.replicas));
+    t.primary = index_ % t.tensorReplicas == 0;
+    t.offset = unit->elements;
+    unit->elements += rows.room * columns.room;
+    unit->tensors.push_back(std::move(t));
   }
 
  private:
-  static LogicalTensor named(const std::string& name, TensorKind kind, std::int64_t rows,
-                             std::int64_t columns, double deviation) {
-    LogicalTensor t;
-    t.name = name, t.kind = kind, t.rows = t.globalRows = rows, t.columns = t.globalColumns = columns;
-    t.initStandardDeviation = deviation;
-    return t;
-  }
-  void put(LogicalTensor tensor, std::int64_t room) {
-    tensor.offset = unit_->elements;
-    unit_->elements += room;
-    unit_->tensors.push_back(std::move(tensor));
+  double deviationOf(Initial initial) const {
+    switch (initial) {
+      case Initial::normal: return model_.initStandardDeviation;
+      // Projections into the residual stream begin smaller, so that its variance does not grow with depth (GPT-2).
+      case Initial::normalByDepth:
+        return model_.initStandardDeviation / std::sqrt(2.0 * static_cast<double>(model_.layers));
+      case Initial::ones: break;
+    }
+    return 0;
   }
 
-  Unit* unit_;
-  const std::int64_t tp_;
-  const std::int64_t index_;
+  const LayerProgram& program_;
+  const ModelConfig& model_;
+  const int ranks_, index_;
 };
-
-std::vector<Unit> layerUnitsOf(const ModelConfig& m, std::int64_t layer, int tensorParallel, int index) {
-  const std::string prefix = "layers." + std::to_string(layer);
-  const double deviation = m.initStandardDeviation;
-  // Projections into the residual stream begin smaller, so that its variance does not grow with depth (GPT-2).
-  const double residual = deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
-  std::vector<Unit> units(kLayerModules);
-  const char* const names[kLayerModules] = {".qkv", ".attentionOutput", ".gateUp", ".mlpOutput"};
-  for (std::size_t i = 0; i < units.size(); ++i) units[i].name = prefix + names[i];
-  Slicer qkv(&units[0], tensorParallel, index), output(&units[1], tensorParallel, index);
-  Slicer gateUp(&units[2], tensorParallel, index), down(&units[3], tensorParallel, index);
-  qkv.gain(prefix + ".attentionNorm", m.hiddenSize);
-  qkv.rows(prefix + ".wq", m.hiddenSize, m.hiddenSize, deviation);
-  qkv.keyRows(prefix + ".wk", m.kvHeads, m.headSize(), m.hiddenSize, deviation);
-  qkv.keyRows(prefix + ".wv", m.kvHeads, m.headSize(), m.hiddenSize, deviation);
-  output.columns(prefix + ".wo", m.hiddenSize, m.hiddenSize, residual);
-  gateUp.gain(prefix + ".mlpNorm", m.hiddenSize);
-  gateUp.rows(prefix + ".gate", m.ffnHiddenSize, m.hiddenSize, deviation);
-  gateUp.rows(prefix + ".up", m.ffnHiddenSize, m.hiddenSize, deviation);
-  down.columns(prefix + ".down", m.hiddenSize, m.ffnHiddenSize, residual);
-  return units;
-}
-
-VocabularySlice vocabularyOf(std::int64_t vocabulary, int tensorParallel, int index) {
-  const std::int64_t room = (vocabulary + tensorParallel - 1) / tensorParallel;
-  const std::int64_t first = std::min(vocabulary, index * room);
-  return {first, std::min(vocabulary, first + room) - first};
-}
 
 }  // namespace
 
@@ -119,51 +100,78 @@ Layout::Layout(const ModelConfig& m, const PlanConfig& plan, const Position& pos
     : position_(position),
       parameterShards_(plan.parameterSharding),
       optimizerShards_(plan.optimizerStateSharding) {
-  const int pp = plan.pipelineParallel, tp = plan.tensorParallel, last = pp - 1;
+  const int pp = plan.pipelineParallel, last = pp - 1;
   hasEmbedding_ = position.stage == 0;
   hasHead_ = position.stage == last;
-  vocabulary_ = vocabularyOf(m.vocabularySize, tp, position.tensorIndex);
+  const Part part = partOf(layerProgram(m, 0), m, "vocabulary", plan.tensorParallel, position.tensorIndex);
+  vocabulary_ = {part.first, part.count};
   for (int chunk = 0; chunk < plan.pipelineChunks; ++chunk) {
     chunks_.push_back(
         layersOf(m.layers, std::int64_t{pp} * plan.pipelineChunks, chunk * pp + position.stage));
     stageLayers_ += chunks_.back().count();
   }
-  if (hasEmbedding_ || (m.tiedEmbeddings && hasHead_)) appendEnd(m, plan, false);
-  firstLayerUnit_ = unitCount();
+  if (hasEmbedding_ || (m.tiedEmbeddings && hasHead_)) appendEnd(m, plan, "embedding");
   for (const LayerRange& range : chunks_) {
-    for (std::int64_t layer = range.first; layer < range.last; ++layer) {
-      for (Unit& unit : layerUnitsOf(m, layer, tp, position.tensorIndex)) append(std::move(unit));
-    }
+    for (std::int64_t layer = range.first; layer < range.last; ++layer) appendLayer(m, plan, layer);
   }
   if (!m.tiedEmbeddings && hasHead_) {
     headUnit_ = unitCount();
-    appendEnd(m, plan, true);
+    appendEnd(m, plan, "head");
   }
-  layerOffsets_ = {0, m.hiddenSize, 0, 0, m.hiddenSize, 0};  // the gains stand first
 }
 
-/// The unit of the embedding or of the head. The final norm's gain stands behind the head's weights.
-void Layout::appendEnd(const ModelConfig& m, const PlanConfig& plan, bool head) {
+void Layout::appendLayer(const ModelConfig& m, const PlanConfig& plan, std::int64_t layer) {
+  const LayerProgram& program = layerProgram(m, layer);
+  const Slicer slicer(program, m, plan.tensorParallel, position_.tensorIndex);
+  const ProgramFlags flags = flagsOf(m, plan);
+  const std::string prefix = "layers." + std::to_string(layer) + ".";
+  const int first = unitCount();
+  for (int place = 0; place < program.unitCount(); ++place) {
+    const ProgramUnit& own = program.units()[static_cast<std::size_t>(place)];
+    Unit unit;
+    unit.name = prefix + own.name;
+    for (const ProgramTensor& tensor : program.tensors()) {
+      if (tensor.unit == own.name && holds(tensor, flags)) slicer.put(tensor, prefix, &unit);
+    }
+    UnitRange block{first + place, 1};
+    const auto inBlock = [&](int other) {
+      return other >= 0 && other < program.unitCount() &&
+             program.units()[static_cast<std::size_t>(other)].block == own.block;
+    };
+    while (inBlock(block.first - first - 1)) --block.first, ++block.count;
+    while (inBlock(block.first - first + block.count)) ++block.count;
+    append(std::move(unit), block);
+  }
+  layerUnits_.push_back({first, unitCount() - first});
+}
+
+/// The unit of the embedding or of the head. The final norm's gain stands behind the weights of the head.
+void Layout::appendEnd(const ModelConfig& m, const PlanConfig& plan, const std::string& name) {
+  const LayerProgram& program = layerProgram(m, 0);
+  const Slicer slicer(program, m, plan.tensorParallel, position_.tensorIndex);
+  const ProgramFlags flags = flagsOf(m, plan);
   Unit unit;
-  unit.name = head ? "head" : "embedding";
-  Slicer put(&unit, plan.tensorParallel, position_.tensorIndex);
-  put.vocabularyRows(unit.name, vocabulary_, m.vocabularySize, m.hiddenSize, m.initStandardDeviation);
-  finalNormOffset_ = unit.elements;
-  if (head || m.tiedEmbeddings) put.gain("finalNorm", m.hiddenSize);
+  unit.name = name;
+  for (const ProgramTensor& tensor : program.endTensors()) {
+    if (tensor.unit != name || !holds(tensor, flags)) continue;
+    if (tensor.name == "finalNorm") finalNormOffset_ = unit.elements;
+    slicer.put(tensor, "", &unit);
+  }
   unit.onBothEnds = m.tiedEmbeddings && plan.pipelineParallel > 1;
   if (unit.onBothEnds && position_.stage != 0) {
     for (LogicalTensor& tensor : unit.tensors) tensor.primary = false;
   }
-  append(std::move(unit));
+  append(std::move(unit), {unitCount(), 1});
 }
 
-void Layout::append(Unit unit) {
+void Layout::append(Unit unit, const UnitRange& block) {
   unit.paddedElements = alignUp(unit.elements, kShardElements * parameterShards_ * optimizerShards_);
   starts_.push_back(total_);
   total_ += unit.paddedElements;
   largest_ = std::max(largest_, unit.paddedElements);
   for (const LogicalTensor& tensor : unit.tensors) parameters_ += tensor.elements();
   units_.push_back(std::move(unit));
+  blocks_.push_back(block);
 }
 
 int Layout::findUnit(const std::string& name) const {
@@ -172,10 +180,15 @@ int Layout::findUnit(const std::string& name) const {
   return found == units_.end() ? -1 : static_cast<int>(found - units_.begin());
 }
 
-UnitRange Layout::blockOf(int unitIndex) const {
-  const int place = unitIndex - firstLayerUnit_;
-  if (place < 0 || place >= kLayerModules * stageLayers_) return {unitIndex, 1};
-  return {unitIndex - place % 2, 2};
+TensorPlace Layout::tensorPlace(std::int64_t layer, const std::string& name) const {
+  const UnitRange& range = layerUnits(layer);
+  const std::string whole = "layers." + std::to_string(layer) + "." + name;
+  for (int unit = range.first; unit < range.first + range.count; ++unit) {
+    for (const LogicalTensor& tensor : units_[static_cast<std::size_t>(unit)].tensors) {
+      if (tensor.name == whole) return {unit, tensor.offset};
+    }
+  }
+  throw Failure(StatusCode::internal, "there is no tensor " + whole);
 }
 
 std::int64_t Layout::placeInStage(std::int64_t layer) const {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "layer_program/layer_program.h"
 #include "trainer/config.h"
 
 namespace internevo::trainer {
@@ -35,20 +36,16 @@ struct LayerRange {
 /// Layers of virtual stage `index` of `stages`: dealt as evenly as they go, the first (layers mod stages) have one more.
 LayerRange layersOf(std::int64_t layers, std::int64_t stages, std::int64_t index);
 
-enum class TensorKind { matrix, gain };
-
 /// The slice of a logical tensor that a rank holds: rows [firstRow, firstRow + rows) and columns
 /// [firstColumn, firstColumn + columns) of a matrix [globalRows, globalColumns], kept row-major and dense as elements
 /// [offset, offset + elements()) of its unit. Between the end of one slice and the offset of the next, and between the
 /// last and the unit's end, there may be padding (zero, never updated).
 ///
-/// Slices of one tensor over the tensor ranks i of tp:
-///   embedding, head      rows [i·⌈V/tp⌉, min(V, (i + 1)·⌈V/tp⌉))         (the room of the last is ⌈V/tp⌉ rows too)
-///   wq                   rows [i·H/tp, …)                                 whole heads
-///   wk, wv               K ≥ tp: rows [i·K/tp·D, …); K < tp: the D rows of head ⌊i·K/tp⌋, the same on tp/K neighbours
-///   wo, down             columns [i·H/tp, …) and [i·F/tp, …)
-///   gate, up             rows [i·F/tp, …)
-///   norm gains           whole on every tensor rank
+/// How the tensor ranks i of tp cut a dimension of a tensor, as its program says:
+///   whole       the whole dimension on every rank
+///   equal       [i·N/tp, …): whole heads of wq's rows and wo's columns
+///   shared      K ≥ tp: [i·K/tp·D, …); K < tp: the D elements of head ⌊i·K/tp⌋, the same on tp/K neighbours
+///   roundedUp   [i·⌈N/tp⌉, min(N, (i + 1)·⌈N/tp⌉)); the room of the last is ⌈N/tp⌉ too
 /// With tied embeddings and more than one stage, the first and the last stage hold the whole embedding unit.
 struct LogicalTensor {
   std::string name;
@@ -79,19 +76,16 @@ struct Unit {
   bool onBothEnds = false;  ///< tied embeddings: the first and the last stage hold it, and sum its gradient
 };
 
-/// A layer is four units, in this order: what one matrix product needs, so that it can be gathered and reduced alone.
-enum class LayerModule { queryKeyValue, attentionOutput, gateUp, down };
-constexpr int kLayerModules = 4;
-
 /// Units that stand behind one another.
 struct UnitRange {
   int first = 0, count = 0;
 };
 
-/// Offsets (elements) inside the unit of their module; wk follows wq, wv follows wk, up follows gate, so that the three
-/// projections [(A' + 2·K')·D, H] and the two [2·F/tp, H] are one matrix each.
-struct LayerOffsets {
-  std::int64_t attentionNorm, queryKeyValue, attentionOutput, mlpNorm, gateUp, down;
+/// Where a tensor of a layer is: its unit, and its first element in it. Tensors of a unit follow one another without a gap, so
+/// that the three projections [(A' + 2·K')·D, H] and the two [2·F/tp, H] are one matrix each.
+struct TensorPlace {
+  int unit = 0;
+  std::int64_t offset = 0;
 };
 
 /// Rows of the vocabulary held here.
@@ -122,15 +116,17 @@ class Layout {
   bool hasHead() const { return hasHead_; }            ///< computes the loss (the last stage)
 
   int embeddingUnit() const { return 0; }
-  int layerUnit(std::int64_t layer, LayerModule module) const {
-    return firstLayerUnit_ + kLayerModules * static_cast<int>(placeInStage(layer)) + static_cast<int>(module);
+  /// The units of a layer, in the order of its program.
+  const UnitRange& layerUnits(std::int64_t layer) const {
+    return layerUnits_[static_cast<std::size_t>(placeInStage(layer))];
   }
-  /// The units of attention or of the MLP that a layer's unit belongs to; an end's own unit.
-  UnitRange blockOf(int unitIndex) const;
+  /// A tensor of a layer by its name in the layer's program. Errors: Failure internal for one that the layer lacks.
+  TensorPlace tensorPlace(std::int64_t layer, const std::string& name) const;
+  /// The units of the block of a layer (attention, MLP) that a unit belongs to; an end's own unit.
+  const UnitRange& blockOf(int unitIndex) const { return blocks_[static_cast<std::size_t>(unitIndex)]; }
   /// The unit with head weights and the final norm's gain; with tied embeddings the embedding's own.
   int headUnit() const { return headUnit_; }
   std::int64_t finalNormOffset() const { return finalNormOffset_; }
-  const LayerOffsets& layerOffsets() const { return layerOffsets_; }
   const VocabularySlice& vocabulary() const { return vocabulary_; }
 
   /// Sum and largest of paddedElements.
@@ -147,18 +143,20 @@ class Layout {
   std::int64_t unitStart(int unitIndex) const { return starts_[static_cast<std::size_t>(unitIndex)]; }
 
  private:
-  void appendEnd(const ModelConfig& model, const PlanConfig& plan, bool head);
-  void append(Unit unit);
+  void appendEnd(const ModelConfig& model, const PlanConfig& plan, const std::string& name);
+  void appendLayer(const ModelConfig& model, const PlanConfig& plan, std::int64_t layer);
+  void append(Unit unit, const UnitRange& block);
 
   Position position_;
   std::vector<Unit> units_;
   std::vector<LayerRange> chunks_;
   std::vector<std::int64_t> starts_;
-  LayerOffsets layerOffsets_{};
+  std::vector<UnitRange> layerUnits_;  ///< by place in the stage
+  std::vector<UnitRange> blocks_;      ///< by unit
   VocabularySlice vocabulary_;
   std::int64_t total_ = 0, largest_ = 0, parameters_ = 0, finalNormOffset_ = 0, stageLayers_ = 0;
   std::int64_t parameterShards_, optimizerShards_;
-  int headUnit_ = 0, firstLayerUnit_ = 0;
+  int headUnit_ = 0;
   bool hasEmbedding_ = true, hasHead_ = true;
 };
 

@@ -23,6 +23,13 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
   const auto scratch = [&](const Piece& piece) {
     return Workspace{viewOf(arena, piece, DataType::byte).data, piece.bytes};
   };
+  for (const LayerRange& range : layout.chunks()) {
+    for (std::int64_t layer = range.first; layer < range.last; ++layer) {
+      const auto at = [&](const char* name) { return layout.tensorPlace(layer, name); };
+      layerParameters_.push_back(
+          {at("attentionNorm"), at("wq"), at("wo"), at("mlpNorm"), at("gate"), at("down")});
+    }
+  }
   for (const auto& chunk : plan.slots) {
     slots_.emplace_back();
     for (const SlotPieces& pieces : chunk) {

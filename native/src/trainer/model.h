@@ -30,6 +30,11 @@ struct WorkspaceViews {
       attentionGradientHeads;
 };
 
+/// Where the parameters of a layer's operators are. Of tensors that make one matrix, the first.
+struct LayerParameters {
+  TensorPlace attentionNorm, queryKeyValue, attentionOutput, mlpNorm, gateUp, down;
+};
+
 /// Errors of every call: Failure of the operator or collective that failed.
 class Model {
  public:
@@ -108,6 +113,9 @@ class Model {
     link_.advance();
     return {*groups_.activity, ActivityLane::compute, name, unit, groups_.microBatch};
   }
+  const LayerParameters& parametersOf(std::int64_t layer) const {
+    return layerParameters_[static_cast<std::size_t>(layout_.placeInStage(layer))];
+  }
   const LayerViews& layerSet(int index) const { return layers_[static_cast<std::size_t>(index)]; }
   LinearShape linear(std::int64_t inputs, std::int64_t outputs) const;
   AttentionShape attentionShape() const;
@@ -129,6 +137,7 @@ class Model {
   PipelineLink link_;
   std::vector<std::vector<Slot>> slots_;  ///< [chunk][micro-batch mod size]
   std::vector<LayerViews> layers_;
+  std::vector<LayerParameters> layerParameters_;  ///< by place in the stage
   WorkspaceViews workspace_;
   View cosines_, sines_, block_, headStatistics_;
   BatchViews batch_;

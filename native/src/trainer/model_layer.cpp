@@ -19,57 +19,57 @@ void Model::attentionForward(const LayerViews& saved, int unit) {
 void Model::forwardLayer(std::int64_t layer, const LayerViews& saved, View input, View output,
                          bool onlySaved) {
   const ModelConfig& m = config_.model;
-  const LayerOffsets& at = layout_.layerOffsets();
+  const LayerParameters& at = parametersOf(layer);
   const NormShape norm{shape_.rows, m.hiddenSize};
   const auto epsilon = static_cast<float>(m.normEpsilon);
   const WorkspaceViews& w = workspace_;
-  const auto unitOf = [&](LayerModule module) { return layout_.layerUnit(layer, module); };
   const auto done = [&](int unit) {
     if (!onlySaved) parameters_.release(unit);
   };
 
-  const int qkvUnit = unitOf(LayerModule::queryKeyValue);
+  const int qkvUnit = at.queryKeyValue.unit;
   ConstView unit = parameters_.get(qkvUnit);
-  require(backend_.rmsNormForward(norm, input, {}, unit.offset(at.attentionNorm), epsilon, {}, w.norm,
+  require(backend_.rmsNormForward(norm, input, {}, unit.offset(at.attentionNorm.offset), epsilon, {}, w.norm,
                                   w.inverseRms));
   {
     const auto scope = computing("linear forward qkv", qkvUnit);
     require(backend_.linearForward(linear(m.hiddenSize, shape_.queryWidth + 2 * shape_.kvWidth),
-                                   blockInput(w.norm), unit.offset(at.queryKeyValue),
+                                   blockInput(w.norm), unit.offset(at.queryKeyValue.offset),
                                    ulysses_ ? w.qkvTokens : saved.qkv, matrixScratch()));
   }
   done(qkvUnit);
   attentionForward(saved, qkvUnit);
 
-  const int outputUnit = unitOf(LayerModule::attentionOutput);
+  const int outputUnit = at.attentionOutput.unit;
   unit = parameters_.get(outputUnit);
   {
     const auto scope = computing("linear forward attention output", outputUnit);
     require(backend_.linearForward(linear(shape_.queryWidth, m.hiddenSize), saved.attentionTokens,
-                                   unit.offset(at.attentionOutput), blockOutput(w.hidden), matrixScratch()));
+                                   unit.offset(at.attentionOutput.offset), blockOutput(w.hidden),
+                                   matrixScratch()));
   }
   done(outputUnit);
   finishBlock(w.hidden);
 
-  const int gateUpUnit = unitOf(LayerModule::gateUp);
+  const int gateUpUnit = at.gateUp.unit;
   unit = parameters_.get(gateUpUnit);
-  require(backend_.rmsNormForward(norm, w.hidden, input, unit.offset(at.mlpNorm), epsilon, saved.middle,
-                                  w.norm, w.inverseRms));
+  require(backend_.rmsNormForward(norm, w.hidden, input, unit.offset(at.mlpNorm.offset), epsilon,
+                                  saved.middle, w.norm, w.inverseRms));
   {
     const auto scope = computing("linear forward gate and up", gateUpUnit);
     require(backend_.linearForward(linear(m.hiddenSize, 2 * shape_.ffnWidth), blockInput(w.norm),
-                                   unit.offset(at.gateUp), saved.gateUp, matrixScratch()));
+                                   unit.offset(at.gateUp.offset), saved.gateUp, matrixScratch()));
   }
   done(gateUpUnit);
   if (onlySaved) return;
 
-  const int downUnit = unitOf(LayerModule::down);
+  const int downUnit = at.down.unit;
   unit = parameters_.get(downUnit);
   {
     const auto scope = computing("linear forward down", downUnit);
     const SwigluShape swiglu{shape_.blockRows, shape_.ffnWidth, 2 * shape_.ffnWidth, 0};
     require(backend_.swigluForward(swiglu, saved.gateUp, saved.gateUp.offset(shape_.ffnWidth), w.mlp));
-    require(backend_.linearForward(linear(shape_.ffnWidth, m.hiddenSize), w.mlp, unit.offset(at.down),
+    require(backend_.linearForward(linear(shape_.ffnWidth, m.hiddenSize), w.mlp, unit.offset(at.down.offset),
                                    blockOutput(w.hidden), matrixScratch()));
   }
   done(downUnit);
@@ -89,7 +89,7 @@ void Model::backwardLayer(std::int64_t layer, const LayerViews& saved, View inpu
 
 void Model::mlpBackward(std::int64_t layer, const LayerViews& saved) {
   const ModelConfig& m = config_.model;
-  const LayerOffsets& at = layout_.layerOffsets();
+  const LayerParameters& at = parametersOf(layer);
   const WorkspaceViews& w = workspace_;
   const NormShape norm{shape_.rows, m.hiddenSize};
   const SwigluShape swiglu{shape_.blockRows, shape_.ffnWidth, 2 * shape_.ffnWidth, 0};
@@ -97,36 +97,37 @@ void Model::mlpBackward(std::int64_t layer, const LayerViews& saved) {
   const LinearShape down = linear(shape_.ffnWidth, m.hiddenSize);
   const LinearShape gateUp = linear(m.hiddenSize, 2 * shape_.ffnWidth);
 
-  const int downUnit = layout_.layerUnit(layer, LayerModule::down);
+  const int downUnit = at.down.unit;
   ConstView unit = parameters_.get(downUnit);
   View gradient = parameters_.gradient(downUnit);
   {
     const auto scope = computing("linear backward down", downUnit);
     require(backend_.swigluForward(swiglu, gate, up, w.mlp));
     const ConstView gOutput = blockInput(w.hiddenGradient);
-    require(backend_.linearGradWeight(down, w.mlp, gOutput, gradient.offset(at.down), matrixScratch()));
-    parameters_.reduce(downUnit);
     require(
-        backend_.linearGradInput(down, gOutput, unit.offset(at.down), w.mlpGradient, false, matrixScratch()));
+        backend_.linearGradWeight(down, w.mlp, gOutput, gradient.offset(at.down.offset), matrixScratch()));
+    parameters_.reduce(downUnit);
+    require(backend_.linearGradInput(down, gOutput, unit.offset(at.down.offset), w.mlpGradient, false,
+                                     matrixScratch()));
     parameters_.release(downUnit);
     require(backend_.swigluBackward(swiglu, gate, up, w.mlpGradient, gate, up));
   }
 
-  const int gateUpUnit = layout_.layerUnit(layer, LayerModule::gateUp);
+  const int gateUpUnit = at.gateUp.unit;
   unit = parameters_.get(gateUpUnit);
   gradient = parameters_.gradient(gateUpUnit);
   {
     const auto scope = computing("linear backward gate and up", gateUpUnit);
-    require(backend_.rmsNormForward(norm, saved.middle, {}, unit.offset(at.mlpNorm),
+    require(backend_.rmsNormForward(norm, saved.middle, {}, unit.offset(at.mlpNorm.offset),
                                     static_cast<float>(m.normEpsilon), {}, w.norm, w.inverseRms));
-    require(backend_.linearGradWeight(gateUp, blockInput(w.norm), saved.gateUp, gradient.offset(at.gateUp),
-                                      matrixScratch()));
-    require(backend_.linearGradInput(gateUp, saved.gateUp, unit.offset(at.gateUp), blockOutput(w.hidden),
-                                     false, matrixScratch()));
+    require(backend_.linearGradWeight(gateUp, blockInput(w.norm), saved.gateUp,
+                                      gradient.offset(at.gateUp.offset), matrixScratch()));
+    require(backend_.linearGradInput(gateUp, saved.gateUp, unit.offset(at.gateUp.offset),
+                                     blockOutput(w.hidden), false, matrixScratch()));
   }
   finishBlock(w.hidden);
-  require(backend_.rmsNormBackward(norm, saved.middle, unit.offset(at.mlpNorm), w.inverseRms, w.hidden,
-                                   w.hiddenGradient, w.hiddenGradient, gradient.offset(at.mlpNorm),
+  require(backend_.rmsNormBackward(norm, saved.middle, unit.offset(at.mlpNorm.offset), w.inverseRms, w.hidden,
+                                   w.hiddenGradient, w.hiddenGradient, gradient.offset(at.mlpNorm.offset),
                                    matrixScratch()));
   parameters_.reduce(gateUpUnit);
   parameters_.release(gateUpUnit);
@@ -134,28 +135,28 @@ void Model::mlpBackward(std::int64_t layer, const LayerViews& saved) {
 
 void Model::attentionBackward(std::int64_t layer, const LayerViews& saved, ConstView input) {
   const ModelConfig& m = config_.model;
-  const LayerOffsets& at = layout_.layerOffsets();
+  const LayerParameters& at = parametersOf(layer);
   const WorkspaceViews& w = workspace_;
   const NormShape norm{shape_.rows, m.hiddenSize};
   const LinearShape output = linear(shape_.queryWidth, m.hiddenSize);
   const LinearShape projection = linear(m.hiddenSize, shape_.queryWidth + 2 * shape_.kvWidth);
 
-  const int outputUnit = layout_.layerUnit(layer, LayerModule::attentionOutput);
+  const int outputUnit = at.attentionOutput.unit;
   ConstView unit = parameters_.get(outputUnit);
   View gradient = parameters_.gradient(outputUnit);
   {
     const auto scope = computing("linear backward attention output", outputUnit);
     const ConstView gOutput = blockInput(w.hiddenGradient);
     require(backend_.linearGradWeight(output, saved.attentionTokens, gOutput,
-                                      gradient.offset(at.attentionOutput), matrixScratch()));
+                                      gradient.offset(at.attentionOutput.offset), matrixScratch()));
     parameters_.reduce(outputUnit);
-    require(backend_.linearGradInput(output, gOutput, unit.offset(at.attentionOutput), w.hidden, false,
+    require(backend_.linearGradInput(output, gOutput, unit.offset(at.attentionOutput.offset), w.hidden, false,
                                      matrixScratch()));
     parameters_.release(outputUnit);
   }
 
   // The next module's parameters are on their way while attention computes.
-  const int qkvUnit = layout_.layerUnit(layer, LayerModule::queryKeyValue);
+  const int qkvUnit = at.queryKeyValue.unit;
   if (ulysses_) exchange(m.heads, w.hidden, 0, w.attentionGradientHeads, 0, true);
   {
     const auto scope = computing("attention backward", qkvUnit);
@@ -169,17 +170,17 @@ void Model::attentionBackward(std::int64_t layer, const LayerViews& saved, Const
   gradient = parameters_.gradient(qkvUnit);
   {
     const auto scope = computing("linear backward qkv", qkvUnit);
-    require(backend_.rmsNormForward(norm, input, {}, unit.offset(at.attentionNorm),
+    require(backend_.rmsNormForward(norm, input, {}, unit.offset(at.attentionNorm.offset),
                                     static_cast<float>(m.normEpsilon), {}, w.norm, w.inverseRms));
     require(backend_.linearGradWeight(projection, blockInput(w.norm), ownTokens,
-                                      gradient.offset(at.queryKeyValue), matrixScratch()));
-    require(backend_.linearGradInput(projection, ownTokens, unit.offset(at.queryKeyValue),
+                                      gradient.offset(at.queryKeyValue.offset), matrixScratch()));
+    require(backend_.linearGradInput(projection, ownTokens, unit.offset(at.queryKeyValue.offset),
                                      blockOutput(w.hidden), false, matrixScratch()));
   }
   finishBlock(w.hidden);
-  require(backend_.rmsNormBackward(norm, input, unit.offset(at.attentionNorm), w.inverseRms, w.hidden,
-                                   w.hiddenGradient, w.hiddenGradient, gradient.offset(at.attentionNorm),
-                                   matrixScratch()));
+  require(backend_.rmsNormBackward(norm, input, unit.offset(at.attentionNorm.offset), w.inverseRms, w.hidden,
+                                   w.hiddenGradient, w.hiddenGradient,
+                                   gradient.offset(at.attentionNorm.offset), matrixScratch()));
   parameters_.reduce(qkvUnit);
   parameters_.release(qkvUnit);
 }

@@ -258,8 +258,7 @@ TEST_F(Overlap, UpdatedParametersTravelUntilTheirFirstUseInTheNextStep) {
     computed |= std::string(e.name).rfind("linear forward", 0) == 0;
     if (std::string(e.name) == "wait for updated parameters" && e.unit >= 0) {
       ++waited[e.unit];
-      EXPECT_EQ(computed, e.unit > trainer.layout().layerUnit(0, LayerModule::queryKeyValue))
-          << e.unit;  // each before its use
+      EXPECT_EQ(computed, e.unit > trainer.layout().layerUnits(0).first) << e.unit;  // each before its use
     }
   }
   EXPECT_EQ(static_cast<int>(waited.size()), trainer.layout().unitCount());

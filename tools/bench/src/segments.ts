@@ -1,6 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { CostModel, partsOf, planOfJob } from "@internevo/cost-model";
+import { CostModel, partsOf, planOfJob, RECOMPUTED_UNITS, UNIT_PRODUCTS } from "@internevo/cost-model";
 import {
   planLabel,
   quantile,
@@ -11,7 +11,7 @@ import {
   type Profile,
 } from "@internevo/domain";
 import { readTimeline } from "@internevo/profiling";
-import { SEGMENTS, stepParts, type Segment, type StepParts } from "@internevo/profiles";
+import { passSegment, SEGMENTS, stepParts, type Segment, type StepParts } from "@internevo/profiles";
 import { overlayTraces, simulateStep, toTrace, type MeasuredEvent } from "@internevo/simulator";
 import { datasetOf, observePlan, type Place } from "./measure.ts";
 
@@ -42,18 +42,25 @@ export function predictedParts(costs: CostModel, plan: Plan): StepParts {
       (slice.embeddingSeconds + slice.headSeconds) / pp);
   const staged = pp === 1 ? Math.max(0, time.computeSeconds - passes) : 0;
   return {
-    "forward qkv": forward(parts.forward[0]),
+    ...Object.fromEntries(
+      UNIT_PRODUCTS.map((name, unit) => {
+        const seconds = parts.forward[unit] as number;
+        return [
+          passSegment("forward", name),
+          RECOMPUTED_UNITS.includes(unit) ? forward(seconds) : n * layers * seconds,
+        ];
+      }),
+    ),
     "forward attention": forward(parts.forwardAttention),
-    "forward attention output": forward(parts.forward[1]),
-    "forward gate and up": forward(parts.forward[2]),
-    "forward down": n * layers * parts.forward[3],
     "forward communication":
       n * layers * parts.forwardCommunication + n * again * slice.recomputeCommunicationSeconds,
-    "backward qkv": backward(parts.backward[0]),
+    ...Object.fromEntries(
+      UNIT_PRODUCTS.map((name, unit) => [
+        passSegment("backward", name),
+        backward(parts.backward[unit] as number),
+      ]),
+    ),
     "backward attention": backward(parts.backwardAttention),
-    "backward attention output": backward(parts.backward[1]),
-    "backward gate and up": backward(parts.backward[2]),
-    "backward down": backward(parts.backward[3]),
     "backward communication": backward(parts.backwardCommunication),
     embedding: (n * parts.embedding) / pp,
     "embedding communication": (n * parts.embeddingCommunication) / pp,
@@ -122,9 +129,9 @@ export async function compareTimeline(
   const predicted = predictedParts(costs, plan);
   const segments = SEGMENTS.map((segment): SegmentComparison => ({
     segment,
-    predictedSeconds: predicted[segment],
+    predictedSeconds: predicted[segment] as number,
     measuredSeconds: quantile(
-      measured.map((each) => mean(each.map((parts) => parts[segment]))),
+      measured.map((each) => mean(each.map((parts) => parts[segment] as number))),
       0.5,
     ),
   }));

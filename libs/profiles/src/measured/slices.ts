@@ -1,5 +1,11 @@
 import { NATIVE_PROTOCOL, type TrainerConfig } from "@internevo/contracts";
-import { buildMesh, layerModules, rooflineSeconds, type DevicePeak } from "@internevo/cost-model";
+import {
+  buildMesh,
+  layerModules,
+  rooflineSeconds,
+  UNIT_PRODUCTS,
+  type DevicePeak,
+} from "@internevo/cost-model";
 import {
   disturbancesOf,
   formatCounted,
@@ -18,7 +24,7 @@ import {
 } from "@internevo/domain";
 import { rankWaits } from "./rank-waits.ts";
 import { MEASURING_OPTIMIZER, type TokensOfRun } from "./runtime.ts";
-import { passesSeconds, stepParts, type StepParts } from "./step-parts.ts";
+import { passesSeconds, passSegment, stepParts, type StepParts } from "./step-parts.ts";
 
 /** So many are run of a slice where they are short. */
 const MOST_MICRO_BATCHES = 2;
@@ -51,7 +57,7 @@ function ofAllRanks(ranks: readonly LaneStep[]): { readonly parts: StepParts; re
   const parts = Object.fromEntries(
     Object.keys(each[0] as StepParts).map((name) => [
       name,
-      stretch * mean(each.map((one) => one[name as keyof StepParts])),
+      stretch * mean(each.map((one) => one[name as keyof StepParts] as number)),
     ]),
   ) as StepParts;
   return { parts, seconds };
@@ -77,27 +83,17 @@ export function slicePartsOf(
     Math.max(
       0,
       quantile(
-        steps.map(({ parts }) => parts[segment]).sort((a, b) => a - b),
+        steps.map(({ parts }) => parts[segment] as number).sort((a, b) => a - b),
         0.5,
       ) / times_,
     );
   const layer = (segment: keyof StepParts): number => median(segment, layers * microBatches);
   const once = (segment: keyof StepParts): number => median(segment, microBatches);
   const parts: SliceParts = {
-    forward: [
-      layer("forward qkv"),
-      layer("forward attention output"),
-      layer("forward gate and up"),
-      layer("forward down"),
-    ],
+    forward: UNIT_PRODUCTS.map((name) => layer(passSegment("forward", name))),
     forwardAttention: layer("forward attention"),
     forwardCommunication: layer("forward communication"),
-    backward: [
-      layer("backward qkv"),
-      layer("backward attention output"),
-      layer("backward gate and up"),
-      layer("backward down"),
-    ],
+    backward: UNIT_PRODUCTS.map((name) => layer(passSegment("backward", name))),
     backwardAttention: layer("backward attention"),
     backwardCommunication: layer("backward communication"),
     embedding: once("embedding"),

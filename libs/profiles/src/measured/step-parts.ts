@@ -1,21 +1,37 @@
-import type { LaneEvent, LaneStep } from "@internevo/domain";
+import {
+  DECODER_PROGRAM,
+  operatorLabels,
+  unitProducts,
+  type LaneEvent,
+  type LaneStep,
+  type Pass,
+} from "@internevo/domain";
+
+const PASSES = ["forward", "backward"] as const;
+/** The operators of a layer that timelines name. */
+const OPERATORS = operatorLabels(DECODER_PROGRAM, "forward");
+const PRODUCTS = new Set(unitProducts(DECODER_PROGRAM).map(({ name }) => name));
+
+/** The segment of such an operator: "forward qkv". */
+export const passSegment = <P extends Pass>(pass: P, name: string): `${P} ${string}` => `${pass} ${name}`;
+
+const segmentsOf = (pass: Pass): Record<string, Segment> =>
+  Object.fromEntries(
+    operatorLabels(DECODER_PROGRAM, pass).map(({ name, label }) => [label, passSegment(pass, name)]),
+  );
+const firstLabel = (pass: Pass): string[] =>
+  operatorLabels(DECODER_PROGRAM, pass)
+    .slice(0, 1)
+    .map(({ label }) => label);
 
 /**
  * Kinds of segments that a step's time is divided into; `gather` and the last four are of sharding and of a
  * pipeline.
  */
 export const SEGMENTS = [
-  "forward qkv",
-  "forward attention",
-  "forward attention output",
-  "forward gate and up",
-  "forward down",
+  ...OPERATORS.map(({ name }) => passSegment("forward", name)),
   "forward communication",
-  "backward qkv",
-  "backward attention",
-  "backward attention output",
-  "backward gate and up",
-  "backward down",
+  ...OPERATORS.map(({ name }) => passSegment("backward", name)),
   "backward communication",
   "embedding",
   "embedding communication",
@@ -36,16 +52,8 @@ const COMPUTE: Readonly<Record<string, Segment>> = {
   "embedding forward": "embedding",
   "embedding backward": "embedding",
   "head and loss": "head",
-  "linear forward qkv": "forward qkv",
-  "attention forward": "forward attention",
-  "linear forward attention output": "forward attention output",
-  "linear forward gate and up": "forward gate and up",
-  "linear forward down": "forward down",
-  "linear backward down": "backward down",
-  "linear backward gate and up": "backward gate and up",
-  "linear backward attention output": "backward attention output",
-  "attention backward": "backward attention",
-  "linear backward qkv": "backward qkv",
+  ...segmentsOf("forward"),
+  ...segmentsOf("backward"),
   "gradient norm": "update",
   optimizer: "update",
 };
@@ -82,6 +90,9 @@ function communicationOf(name: string, around: Segment): Segment {
  */
 export function stepParts({ start, end, events }: LaneStep): StepParts {
   const parts = Object.fromEntries(SEGMENTS.map((segment) => [segment, 0])) as Record<Segment, number>;
+  const add = (segment: Segment, seconds: number): void => {
+    parts[segment] = (parts[segment] as number) + seconds;
+  };
   const own = events.filter(({ lane }) => lane !== "communication");
   const lastBackward = own.findLastIndex(
     ({ name }) => name === LAST_BACKWARD || COMPUTE[name]?.startsWith("backward") === true,
@@ -114,15 +125,15 @@ export function stepParts({ start, end, events }: LaneStep): StepParts {
               .find((each) => each !== undefined)
           : undefined;
       segment = communicationOf(name, inside ?? (next === "head" ? "head" : before));
-      if (inside !== undefined) parts[inside] -= length; // the computation goes on behind it
+      if (inside !== undefined) add(inside, -length); // the computation goes on behind it
     } else segment = "parameters and gradients";
-    parts[segment] += length;
+    add(segment, length);
     const nested = container !== undefined;
     if (!nested) {
       const gap = Math.max(0, event.start - clock);
       const first = clock === start && before === "begin of the step";
       const part = index > lastBackward ? segment : (computes ?? before);
-      parts[first ? "begin of the step" : part] += gap;
+      add(first ? "begin of the step" : part, gap);
       clock = Math.max(clock, event.end);
     }
     if (computes !== undefined) {
@@ -133,20 +144,22 @@ export function stepParts({ start, end, events }: LaneStep): StepParts {
       before = computes;
     }
   });
-  parts["update"] += Math.max(0, end - clock);
+  add("update", Math.max(0, end - clock));
   return parts;
 }
 
 const LAYER_BEGINS = new Set([
   "embedding forward",
-  "linear forward qkv",
+  ...firstLabel("forward"),
   "head and loss",
-  "linear backward down",
+  ...firstLabel("backward"),
   LAST_BACKWARD,
 ]);
 const UNIT_BEGINS = new Set([
   ...LAYER_BEGINS,
-  ...Object.keys(COMPUTE).filter((name) => name.startsWith("linear")),
+  ...PASSES.flatMap((pass) => operatorLabels(DECODER_PROGRAM, pass))
+    .filter(({ name }) => PRODUCTS.has(name))
+    .map(({ label }) => label),
 ]);
 
 /** Computation whose parameters are one unit, with what is around it. */

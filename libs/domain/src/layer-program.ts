@@ -1,0 +1,360 @@
+import decoder from "../../../native/src/layer_program/decoder.json" with { type: "json" };
+
+/*
+ * What a layer is made of, as data that the trainer reads too (native/src/layer_program/README.md says what the members
+ * mean). Everything about a layer that the planner must know follows from it.
+ */
+
+export type Pass = "forward" | "backward";
+export type ProgramFlag = (typeof FLAGS)[number];
+export type Cut = (typeof CUTS)[number];
+export type RowsOf = (typeof ROWS)[number];
+export type ModuleKindOfLayer = (typeof KINDS)[number];
+
+const FLAGS = ["tiedEmbeddings", "tensorParallel", "ulysses", "contextParallel"] as const;
+const CUTS = ["whole", "equal", "shared", "roundedUp"] as const;
+const ROWS = ["tokens", "block", "attention"] as const;
+const KINDS = ["rmsnorm", "linear", "rope", "attention", "swiglu", "residual-add"] as const;
+const FATES = ["stream", "kept", "again", "workspace"] as const;
+const COLLECTIVES = ["all-gather", "reduce-scatter", "all-to-all"] as const;
+/** Members of a model that dimensions are made of. */
+const SIZES = ["hiddenSize", "heads", "kvHeads", "headSize", "ffnHiddenSize", "vocabularySize"] as const;
+
+/** What a program is evaluated for. */
+export interface ProgramModel extends Readonly<Record<Exclude<(typeof SIZES)[number], "headSize">, number>> {
+  readonly tiedEmbeddings: boolean;
+}
+
+/** A width of the model: `of` · `times` elements, of which ranks have a part each as `cut` says. */
+export interface ProgramDimension {
+  readonly name: string;
+  /** Undefined: one element. */
+  readonly of?: (typeof SIZES)[number];
+  readonly times?: (typeof SIZES)[number];
+  readonly cut: Cut;
+}
+
+interface Conditional {
+  readonly when?: ProgramFlag;
+  readonly unless?: ProgramFlag;
+}
+
+export interface ProgramUnit extends Conditional {
+  readonly name: string;
+  /** Units of one block are next to one another: attention, MLP. */
+  readonly block?: string;
+}
+
+export interface ProgramTensor extends Conditional {
+  readonly name: string;
+  readonly unit: string;
+  readonly kind: "matrix" | "gain";
+  /** A dimension; undefined for a vector. */
+  readonly rows?: string;
+  readonly columns: string;
+  readonly initial: "normal" | "normalByDepth" | "ones";
+  readonly huggingFace: string;
+}
+
+export interface ProgramValue extends Conditional {
+  readonly name: string;
+  readonly fate: (typeof FATES)[number];
+  readonly rows: RowsOf;
+  /** Dimensions next to one another. */
+  readonly width: readonly string[];
+  /** That of activations where it is left out. */
+  readonly type?: "float32";
+  /** The value that it is where its condition does not hold. */
+  readonly otherwise?: string;
+  /** The block that alone uses it; workspaces of different blocks share their memory. */
+  readonly block?: string;
+  readonly passes?: readonly Pass[];
+}
+
+export interface ProgramCollective extends Conditional {
+  readonly collective: (typeof COLLECTIVES)[number];
+  /** One message for each of these dimensions; one of the whole value where it is left out. */
+  readonly of?: readonly string[];
+}
+
+export interface ProgramOperator {
+  readonly name: string;
+  readonly kind: ModuleKindOfLayer;
+  /** What a timeline calls it. */
+  readonly label?: string;
+  /** The operator in whose time a timeline has it. */
+  readonly within?: string;
+  /** The unit in whose time it runs, which has its parameters. */
+  readonly unit: string;
+  /** The same in the backward pass, where it is another. */
+  readonly backwardUnit?: string;
+  readonly rows: RowsOf;
+  readonly parameters?: readonly string[];
+  /** Dimensions that it works on, one after another, where no parameter says it. */
+  readonly on?: readonly string[];
+  readonly reads: readonly string[];
+  readonly writes: readonly string[];
+  readonly before?: ProgramCollective;
+  readonly behind?: ProgramCollective;
+  /** It runs once for each rank of this dimension of the plan. */
+  readonly turns?: "contextParallel";
+  /** False: its backward pass is part of others'. */
+  readonly backward?: boolean;
+}
+
+export interface LayerProgram {
+  readonly name: string;
+  readonly dimensions: readonly ProgramDimension[];
+  readonly units: readonly ProgramUnit[];
+  readonly tensors: readonly ProgramTensor[];
+  readonly values: readonly ProgramValue[];
+  readonly operators: readonly ProgramOperator[];
+  /** What stands before and behind the layers. */
+  readonly ends: { readonly units: readonly ProgramUnit[]; readonly tensors: readonly ProgramTensor[] };
+}
+
+const fail = ({ name }: LayerProgram, what: string): never => {
+  throw new Error(`layer program ${name}: ${what}`);
+};
+
+/**
+ * Checks that a program names only what it has.
+ * @throws Error that names the member.
+ */
+export function checkedProgram(program: LayerProgram): LayerProgram {
+  const oneOf = (where: string, member: string, value: unknown, known: readonly string[]): void => {
+    if (value !== undefined && !known.includes(value as string))
+      fail(program, `${where} has ${member} ${JSON.stringify(value)}; use one of ${known.join(", ")}`);
+  };
+  const allOf = (
+    where: string,
+    member: string,
+    list: readonly string[] = [],
+    known: readonly string[],
+  ): void => list.forEach((value) => oneOf(where, member, value, known));
+  const names = (list: readonly { readonly name: string }[]): string[] => list.map(({ name }) => name);
+  const distinct = (where: string, list: readonly string[]): void => {
+    const twice = list.find((name, at) => list.indexOf(name) < at);
+    if (twice !== undefined) fail(program, `${where} ${twice} stands there twice; rename one`);
+  };
+  const conditions = (where: string, { when, unless }: Conditional): void => {
+    oneOf(where, "when", when, FLAGS);
+    oneOf(where, "unless", unless, FLAGS);
+  };
+  const [dimensions, units, values] = [
+    names(program.dimensions),
+    names(program.units),
+    names(program.values),
+  ];
+  const blocks = program.units.flatMap(({ block }) => block ?? []);
+  distinct("dimension", dimensions);
+  distinct("unit", units);
+  distinct("tensor", names(program.tensors));
+  distinct("value", values);
+  distinct("operator", names(program.operators));
+  for (const { name, of, times, cut } of program.dimensions) {
+    oneOf(`dimension ${name}`, "of", of, SIZES);
+    oneOf(`dimension ${name}`, "times", times, SIZES);
+    oneOf(`dimension ${name}`, "cut", cut, CUTS);
+  }
+  const tensors = (list: readonly ProgramTensor[], owners: readonly ProgramUnit[]): void => {
+    for (const tensor of list) {
+      const where = `tensor ${tensor.name}`;
+      oneOf(where, "unit", tensor.unit, names(owners));
+      oneOf(where, "kind", tensor.kind, ["matrix", "gain"]);
+      oneOf(where, "rows", tensor.rows, dimensions);
+      oneOf(where, "columns", tensor.columns, dimensions);
+      oneOf(where, "initial", tensor.initial, ["normal", "normalByDepth", "ones"]);
+      conditions(where, tensor);
+    }
+  };
+  tensors(program.tensors, program.units);
+  tensors(program.ends.tensors, program.ends.units);
+  for (const value of program.values) {
+    const where = `value ${value.name}`;
+    oneOf(where, "fate", value.fate, FATES);
+    oneOf(where, "rows", value.rows, ROWS);
+    allOf(where, "width", value.width, dimensions);
+    oneOf(where, "otherwise", value.otherwise, values);
+    oneOf(where, "block", value.block, blocks);
+    oneOf(where, "type", value.type, ["float32"]);
+    allOf(where, "passes", value.passes, ["forward", "backward"]);
+    conditions(where, value);
+  }
+  for (const operator of program.operators) {
+    const where = `operator ${operator.name}`;
+    oneOf(where, "kind", operator.kind, KINDS);
+    oneOf(where, "unit", operator.unit, units);
+    oneOf(where, "backwardUnit", operator.backwardUnit, units);
+    oneOf(where, "rows", operator.rows, ROWS);
+    oneOf(where, "within", operator.within, names(program.operators));
+    allOf(where, "parameters", operator.parameters, names(program.tensors));
+    allOf(where, "on", operator.on, dimensions);
+    allOf(where, "reads", operator.reads, values);
+    allOf(where, "writes", operator.writes, values);
+    for (const collective of [operator.before, operator.behind]) {
+      if (collective === undefined) continue;
+      oneOf(where, "collective", collective.collective, COLLECTIVES);
+      allOf(where, "of", collective.of, dimensions);
+      conditions(where, collective);
+    }
+  }
+  return program;
+}
+
+const DECODER = checkedProgram(decoder as LayerProgram);
+
+/** The program of a layer of a model. Every layer of the models that there are has the same. */
+export const layerProgram = (_model: ProgramModel, _layer: number): LayerProgram => DECODER;
+
+/** The one program that all layers of a model have, for what asks about a layer without saying which. */
+export const commonProgram = (model: ProgramModel): LayerProgram => layerProgram(model, 0);
+
+/** The units of a layer by name, where no model is at hand: those that measured slices are divided into. */
+export const DECODER_PROGRAM: LayerProgram = DECODER;
+
+/** Elements of one head. */
+export const headSize = ({ hiddenSize, heads }: Pick<ProgramModel, "hiddenSize" | "heads">): number =>
+  hiddenSize / heads;
+
+const sizeOf = (model: ProgramModel, size: (typeof SIZES)[number]): number =>
+  size === "headSize" ? headSize(model) : model[size];
+
+/**
+ * The part of a number that one of `ranks` has. Shared: with fewer key/value heads than ranks, each head is
+ * on every rank whose query heads read it, so a rank always has at least one.
+ */
+export function cutOf(count: number, cut: Cut, ranks: number): number {
+  switch (cut) {
+    case "whole":
+      return count;
+    case "equal":
+      return count / ranks;
+    case "shared":
+      return Math.max(1, count / ranks);
+    case "roundedUp":
+      return Math.ceil(count / ranks);
+  }
+}
+
+const dimensionOf = (program: LayerProgram, name: string): ProgramDimension =>
+  program.dimensions.find((one) => one.name === name) as ProgramDimension;
+
+/** How many of `of` (heads, or elements) one of `ranks` has of a dimension. */
+export function dimensionCount(
+  program: LayerProgram,
+  model: ProgramModel,
+  name: string,
+  ranks: number,
+): number {
+  const { of, cut } = dimensionOf(program, name);
+  return of === undefined ? 1 : cutOf(sizeOf(model, of), cut, ranks);
+}
+
+/** Elements of a dimension on one of `ranks`. */
+export function dimensionSize(program: LayerProgram, model: ProgramModel, name: string, ranks = 1): number {
+  const { times } = dimensionOf(program, name);
+  return dimensionCount(program, model, name, ranks) * (times === undefined ? 1 : sizeOf(model, times));
+}
+
+/** Elements of dimensions next to one another. */
+export const widthOf = (
+  program: LayerProgram,
+  model: ProgramModel,
+  names: readonly string[],
+  ranks = 1,
+): number => names.reduce((sum, name) => sum + dimensionSize(program, model, name, ranks), 0);
+
+/** Whether what has a condition is there. */
+export const holds = (
+  { when, unless }: Conditional,
+  flags: Readonly<Partial<Record<ProgramFlag, boolean>>>,
+): boolean =>
+  (when === undefined || flags[when] === true) && (unless === undefined || flags[unless] !== true);
+
+/** Elements of a tensor on one of `ranks` that share the model by tensor parallelism. */
+export const tensorElements = (
+  program: LayerProgram,
+  model: ProgramModel,
+  { rows, columns }: ProgramTensor,
+  ranks = 1,
+): number =>
+  (rows === undefined ? 1 : dimensionSize(program, model, rows, ranks)) *
+  dimensionSize(program, model, columns, ranks);
+
+/** A number for each unit of a layer, in the order of its program. */
+export type ByUnit = readonly number[];
+
+/** Elements of the units of a layer, and of the units before and behind the layers, without padding. */
+export interface ProgramElements {
+  readonly units: ByUnit;
+  readonly ends: Readonly<Record<string, number>>;
+}
+
+/** Elements of all units on one of `ranks` that share the model by tensor parallelism. */
+export function programElements(program: LayerProgram, model: ProgramModel, ranks = 1): ProgramElements {
+  const of = (units: readonly ProgramUnit[], tensors: readonly ProgramTensor[]): number[] =>
+    units.map(({ name }) =>
+      tensors
+        .filter((tensor) => tensor.unit === name && holds(tensor, model))
+        .reduce((sum, tensor) => sum + tensorElements(program, model, tensor, ranks), 0),
+    );
+  const { ends } = program;
+  const elements = of(ends.units, ends.tensors);
+  return {
+    units: of(program.units, program.tensors),
+    ends: Object.fromEntries(ends.units.map(({ name }, at) => [name, elements[at] as number])),
+  };
+}
+
+/** Places of a layer's units, block by block. */
+export function unitBlocks(program: LayerProgram): readonly (readonly number[])[] {
+  const blocks: number[][] = [];
+  program.units.forEach(({ block }, at) => {
+    const before = program.units[at - 1];
+    if (before !== undefined && before.block === block) (blocks.at(-1) as number[]).push(at);
+    else blocks.push([at]);
+  });
+  return blocks;
+}
+
+/** The place of the unit in whose time an operator runs. */
+export function unitPlace(program: LayerProgram, operator: ProgramOperator, pass: Pass): number {
+  const name = (pass === "backward" ? operator.backwardUnit : undefined) ?? operator.unit;
+  return program.units.findIndex((unit) => unit.name === name);
+}
+
+/** What a timeline calls the operators of a layer in a pass, in the order of the pass. */
+export function operatorLabels(
+  program: LayerProgram,
+  pass: Pass,
+): { readonly name: string; readonly label: string }[] {
+  const list = program.operators.flatMap(({ name, label }) =>
+    label === undefined ? [] : [{ name, label: label.replace("{pass}", pass) }],
+  );
+  return pass === "forward" ? list : list.reverse();
+}
+
+/** The products of a layer's units: the operators that timelines name, attention apart. */
+export const unitProducts = (program: LayerProgram): readonly ProgramOperator[] =>
+  program.units.map(
+    ({ name }) =>
+      program.operators.find(({ kind, label, unit }) => kind === "linear" && label && unit === name) ??
+      fail(program, `unit ${name} has no product that a timeline names; give one a label`),
+  );
+
+const isWrittenWith = (
+  { values }: LayerProgram,
+  { writes }: ProgramOperator,
+  fate: ProgramValue["fate"],
+): boolean => writes.some((name) => values.find((value) => value.name === name)?.fate === fate);
+
+/** What recomputation runs again: every operator up to the last one that writes what is kept. */
+export function recomputedOperators(program: LayerProgram): readonly ProgramOperator[] {
+  const last = program.operators.findLastIndex((operator) => isWrittenWith(program, operator, "kept"));
+  return program.operators.slice(0, last + 1);
+}
+
+/** What every backward pass runs again, because its result is not kept. */
+export const repeatedOperators = (program: LayerProgram): readonly ProgramOperator[] =>
+  program.operators.filter((operator) => isWrittenWith(program, operator, "again"));
