@@ -296,7 +296,10 @@ class Backend : public BackendSizes {
 /// Rows in one block of the sum of a weight gradient.
 constexpr std::int64_t kSumBlockRows = 256;
 
-/// The CPU backend with `threads` OpenMP threads a call (≥ 1). Never null.
+/// The CPU backend with `threads` OpenMP threads a call (≥ 1), for the best instruction set that this processor has, or the one
+/// that the environment's INTERNEVO_CPU names. Errors: badConfig naming those that can be given.
+Status openCpuBackend(int threads, std::unique_ptr<Backend>* result);
+/// The same; a name that cannot be given counts as none. Never null.
 std::unique_ptr<Backend> createCpuBackend(int threads);
 
 }  // namespace internevo

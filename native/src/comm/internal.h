@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "comm/reduce.h"
 #include "internevo/collectives.h"
 
 namespace internevo {
@@ -32,10 +33,5 @@ struct CommunicatorAccess {
   /// MPI_Waitall, politely where the communicator is.
   static int waitAll(const Communicator& c, int count, MPI_Request* requests);
 };
-
-/// output[0, elements) = tree sum (or maximum) of inputs[0, count) at element `offset` of each.
-/// output may be one of the inputs at that offset.
-void reduceTree(DataType type, ReduceOperation operation, const void* const* inputs, int count,
-                std::int64_t offset, std::int64_t elements, void* output);
 
 }  // namespace internevo

@@ -1,8 +1,8 @@
+#include "comm/reduce.h"
+
 #include <algorithm>
 
-#include "comm/internal.h"
-
-namespace internevo {
+namespace internevo::cpu {
 
 namespace {
 
@@ -107,4 +107,4 @@ void reduceTree(DataType type, ReduceOperation operation, const void* const* inp
   }
 }
 
-}  // namespace internevo
+}  // namespace internevo::cpu

@@ -131,8 +131,7 @@ Status measureOverlap(Run& run, const OverlapPoint& point) {
 
 Status openBackend(const Config& config, std::unique_ptr<Backend>* result) {
   if (config.deviceKind == DeviceKind::cuda) return openCudaBackend({localRank(), true}, result);
-  *result = createCpuBackend(config.threadsPerRank);
-  return Status::success();
+  return openCpuBackend(config.threadsPerRank, result);
 }
 
 /// As the trainer does it: MPI carries the name of the run.

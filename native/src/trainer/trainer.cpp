@@ -18,8 +18,11 @@ namespace {
 constexpr std::int64_t kMostMoments = 1 << 20;
 
 std::unique_ptr<Backend> openBackend(const Config& config) {
-  if (config.device == DeviceKind::cpu) return createCpuBackend(config.threadsPerRank);
   std::unique_ptr<Backend> backend;
+  if (config.device == DeviceKind::cpu) {
+    require(openCpuBackend(config.threadsPerRank, &backend));
+    return backend;
+  }
   if (const Status status = openCudaBackend({localRank(), config.deterministic}, &backend); !status.ok()) {
     throw Failure(Problem{status.code(), status.message(), "device", "\"cuda\"",
                           "set cluster.device to cpu to run without a GPU"});

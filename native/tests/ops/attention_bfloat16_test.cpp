@@ -34,7 +34,6 @@ KernelResult run(Bfloat16Product by, const reference::Attention& s, const Tuple&
 
 /// Sizes around the tiles' borders, documents that begin and end inside squares, one after the other and longer than a tile.
 TEST(AttentionBfloat16, BothWaysAreTheFormula) {
-  INTERNEVO_HOST_ONLY();
   const std::vector<reference::Attention> shapes = {
       {1, 1, 1, 1, 32, {}},
       {1, 33, 2, 2, 64, {}},
@@ -71,7 +70,6 @@ TEST(AttentionBfloat16, BothWaysAreTheFormula) {
 }
 
 TEST(AttentionBfloat16, LargeScoresStayFinite) {
-  INTERNEVO_HOST_ONLY();
   for (const Bfloat16Product by : {Bfloat16Product::vectors, Bfloat16Product::tiles}) {
     if (by > cpu::bfloat16Product()) continue;
     const Attention op({1, 130, 1, 1, 32}, 30.0);
