@@ -1,18 +1,29 @@
 /** Who may import whom: docs/architecture.md says it in words. */
 const layers = {
   domain: [],
-  "cost-model": ["domain"],
-  simulator: ["domain", "cost-model"],
-  search: ["domain", "cost-model"],
-  profiles: ["domain", "contracts", "cost-model"],
-  advisor: ["domain", "cost-model", "search"],
-  frameworks: ["domain", "cost-model"],
+  plan: ["domain"],
+  "cost-model": ["domain", "plan"],
+  simulator: ["domain", "plan", "cost-model"],
+  search: ["domain", "plan", "cost-model"],
+  profiles: ["domain", "contracts", "plan", "cost-model"],
+  advisor: ["domain", "plan", "cost-model", "search"],
+  frameworks: ["domain", "plan", "cost-model"],
   contracts: ["domain"],
   bus: ["contracts", "domain"],
   store: ["contracts", "domain"],
   launcher: ["domain", "contracts", "cost-model", "profiles"],
   "service-kit": ["bus", "store", "contracts", "domain"],
-  stages: ["domain", "contracts", "cost-model", "search", "profiles", "launcher", "store", "service-kit"],
+  stages: [
+    "domain",
+    "contracts",
+    "plan",
+    "cost-model",
+    "search",
+    "profiles",
+    "launcher",
+    "store",
+    "service-kit",
+  ],
   client: ["contracts", "domain"],
   "local-stack": ["domain", "contracts", "bus", "store"],
 };
@@ -22,6 +33,7 @@ const seenByPeople = {
     "client",
     "domain",
     "contracts",
+    "plan",
     "cost-model",
     "simulator",
     "search",
@@ -31,7 +43,7 @@ const seenByPeople = {
     "local-stack",
   ],
 };
-const pure = ["domain", "cost-model", "simulator", "search", "profiles", "advisor"];
+const pure = ["domain", "plan", "cost-model", "simulator", "search", "profiles", "advisor"];
 
 const libraryRules = Object.entries(layers).map(([name, allowed]) => ({
   name: `lib-${name}`,

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { CostModel, divisors, isRunnable, planFault, planOfJob, shippedProfile } from "@internevo/cost-model";
+import { CostModel, shippedProfile } from "@internevo/cost-model";
 import {
   contextOf,
   headRanks,
@@ -15,6 +15,7 @@ import {
   type Profile,
 } from "@internevo/domain";
 import { assertProgram, trainerIn } from "@internevo/launcher";
+import { divisors, isRunnable, planFault, planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";

@@ -1,11 +1,9 @@
 import type { Plan } from "@internevo/domain";
+import type { OverlapChoice } from "@internevo/plan";
 import type { ModuleSeconds, SliceTime } from "./layer-time.ts";
 import { mixed, type Slowdown } from "./overlap-times.ts";
 import type { ShardTime, UnitTimes } from "./shard-time.ts";
 import { together } from "./together.ts";
-
-/** What the executor hides: the granularities of a plan. */
-export type OverlapChoice = Pick<Plan, "forwardOverlap" | "backwardOverlap">;
 
 export const overlapsAny = ({ forwardOverlap, backwardOverlap }: OverlapChoice): boolean =>
   forwardOverlap !== "none" || backwardOverlap !== "none";

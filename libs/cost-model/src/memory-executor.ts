@@ -9,9 +9,10 @@ import {
   usesGpus,
   type MemoryLines,
 } from "@internevo/domain";
+import type { Sharding } from "@internevo/plan";
 import { localKvHeads } from "./layer.ts";
 import { LOSS_STATISTICS_BYTES, lossChunkRows } from "./loss-chunk.ts";
-import type { Batching, MemoryContext, MemoryModel, ShardContext, Sharding } from "./memory.ts";
+import type { Batching, MemoryContext, MemoryModel, ShardContext } from "./memory.ts";
 import { layersInFlight, unitParameters, up, type Stage } from "./stage.ts";
 
 /*

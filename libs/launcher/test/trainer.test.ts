@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { TrainerConfigSchema, type TrainerConfig, type TrainerEvent } from "@internevo/contracts";
-import { buildMesh } from "@internevo/cost-model";
 import { resolveJob, validate, type Data, type Plan } from "@internevo/domain";
+import { buildMesh } from "@internevo/plan";
 import {
   assertInitialWeights,
   launchRanks,

@@ -1,17 +1,17 @@
 import type { Slowdown } from "@internevo/cost-model";
-import type { Task } from "./lanes.ts";
-import type { PipelineOperation } from "./pipeline-schedule.ts";
-import type { EndWork, StepWork } from "./step-work.ts";
 import {
   hasEmbedding,
   hasHead,
   layersOf,
   unitSchedule,
   type Gathering,
+  type PipelineOperation,
   type Reduction,
   type StageLayer,
   type Unit,
-} from "./unit-schedule.ts";
+} from "@internevo/plan";
+import type { Task } from "./lanes.ts";
+import type { EndWork, StepWork } from "./step-work.ts";
 
 const MODULES = [0, 1, 2, 3] as const;
 const ON_LANE = { lane: "communication", exposed: true } as const;

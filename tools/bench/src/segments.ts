@@ -1,6 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { CostModel, partsOf, planOfJob } from "@internevo/cost-model";
+import { CostModel, partsOf } from "@internevo/cost-model";
 import {
   planLabel,
   quantile,
@@ -11,6 +11,7 @@ import {
   type Profile,
 } from "@internevo/domain";
 import { readTimeline } from "@internevo/launcher";
+import { planOfJob } from "@internevo/plan";
 import { SEGMENTS, stepParts, type Segment, type StepParts } from "@internevo/profiles";
 import { overlayTraces, simulateStep, toTrace, type MeasuredEvent } from "@internevo/simulator";
 import { datasetOf, observePlan, type Place } from "./measure.ts";

@@ -6,13 +6,7 @@ import {
   trainerConfig,
   type TrainerConfig,
 } from "@internevo/contracts";
-import {
-  buildMesh,
-  measurementCount,
-  requiredMeasurements,
-  unionOf,
-  type DevicePeak,
-} from "@internevo/cost-model";
+import { measurementCount, requiredMeasurements, unionOf, type DevicePeak } from "@internevo/cost-model";
 import {
   ClusterSchema,
   formatCounted,
@@ -26,6 +20,7 @@ import {
   type Candidate,
   type JobSpec,
 } from "@internevo/domain";
+import { buildMesh } from "@internevo/plan";
 import { Type, type Static } from "typebox";
 import { clusterRankCount, probeConfig, type ProbeEffort } from "./probe.ts";
 import { runtimeRun } from "./runtime.ts";
