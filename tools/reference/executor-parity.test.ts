@@ -219,7 +219,7 @@ describe("the plan space of the executor", () => {
     }
   });
 
-  it("refuses what the executor refuses", async () => {
+  it("refuses what the executor refuses, for the same constraint", async () => {
     const byReason = new Map<string, Case[]>();
     for (const one of refused) {
       const reason = planFault(one.plan, one.job)?.reason ?? "";
@@ -227,7 +227,7 @@ describe("the plan space of the executor", () => {
     }
     for (const [reason, list] of byReason)
       for (const one of list.slice(0, 12))
-        expect((await dryRun(one)).refusal, `${reason}: ${describeCase(one)}`).not.toBeNull();
+        expect((await dryRun(one)).refusal?.split(":")[0], describeCase(one)).toBe(reason);
   });
 });
 
