@@ -1,12 +1,13 @@
 /** Who may import whom: docs/architecture.md says it in words. */
 const layers = {
   domain: [],
-  "cost-model": ["domain"],
-  simulator: ["domain", "contracts", "cost-model"],
-  search: ["domain", "cost-model"],
-  profiles: ["domain", "contracts", "cost-model"],
-  advisor: ["domain", "cost-model", "search"],
-  frameworks: ["domain", "cost-model"],
+  plan: ["domain"],
+  "cost-model": ["domain", "plan"],
+  simulator: ["domain", "contracts", "plan", "cost-model"],
+  search: ["domain", "plan", "cost-model"],
+  profiles: ["domain", "contracts", "plan", "cost-model"],
+  advisor: ["domain", "plan", "cost-model", "search"],
+  frameworks: ["domain", "plan", "cost-model"],
   contracts: ["domain"],
   bus: ["contracts", "domain"],
   store: ["contracts", "domain"],
@@ -17,6 +18,7 @@ const layers = {
   stages: [
     "domain",
     "contracts",
+    "plan",
     "cost-model",
     "search",
     "profiles",
@@ -35,6 +37,7 @@ const seenByPeople = {
     "client",
     "domain",
     "contracts",
+    "plan",
     "cost-model",
     "simulator",
     "search",
@@ -44,7 +47,7 @@ const seenByPeople = {
     "local-stack",
   ],
 };
-const pure = ["domain", "cost-model", "simulator", "search", "profiles", "advisor"];
+const pure = ["domain", "plan", "cost-model", "simulator", "search", "profiles", "advisor"];
 
 const libraryRules = Object.entries(layers).map(([name, allowed]) => ({
   name: `lib-${name}`,

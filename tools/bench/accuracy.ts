@@ -6,8 +6,9 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { parseProfile, planFault } from "@internevo/cost-model";
+import { parseProfile } from "@internevo/cost-model";
 import { parsePlanLabel, type JobSpec } from "@internevo/domain";
+import { planFault } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import { bandwidthOf, formatBandwidth } from "../testbed/src/options.ts";
 import { overallOf, undisturbedOf, writeAccuracyPage, type AccuracyResult } from "./src/accuracy-page.ts";

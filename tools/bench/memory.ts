@@ -3,8 +3,9 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { planOfJob, requiredMeasurements, shippedProfile } from "@internevo/cost-model";
+import { requiredMeasurements, shippedProfile } from "@internevo/cost-model";
 import { planLabel, type JobSpec } from "@internevo/domain";
+import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import { mlpForwardTrace } from "@internevo/simulator";
 import { planMemory } from "@internevo/cli/plan-memory";

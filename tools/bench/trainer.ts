@@ -1,7 +1,8 @@
 // Trainer on CPU: tokens/s of one rank on one thread and the share of speed of light (every kernel at the profiled peak).
 // usage: npm run bench -- trainer [JOB.yaml …]   prints JSON
 import { join } from "node:path";
-import { CostModel, planOfJob } from "@internevo/cost-model";
+import { CostModel } from "@internevo/cost-model";
+import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import { datasetOf, profileFor, readJob, repository, runPlan, withScratch } from "./src/measure.ts";
 

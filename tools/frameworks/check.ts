@@ -8,7 +8,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import fc from "fast-check";
-import { planOfJob, type PlanOfJob } from "../../libs/cost-model/src/index.ts";
+import { type PlanOfJob, planOfJob } from "../../libs/plan/src/index.ts";
 import {
   parsePlanLabel,
   planLabel,

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { CostModel, divisors, isRunnable, planFault, planOfJob, shippedProfile } from "@internevo/cost-model";
+import { CostModel, shippedProfile } from "@internevo/cost-model";
 import {
   contextOf,
   headRanks,
@@ -15,6 +15,7 @@ import {
   type Profile,
 } from "@internevo/domain";
 import { assertProgram, trainerIn } from "@internevo/launcher";
+import { divisors, isRunnable, planFault, planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -218,7 +219,7 @@ describe("the plan space of the executor", () => {
     }
   });
 
-  it("refuses what the executor refuses", async () => {
+  it("refuses what the executor refuses, for the same constraint", async () => {
     const byReason = new Map<string, Case[]>();
     for (const one of refused) {
       const reason = planFault(one.plan, one.job)?.reason ?? "";
@@ -226,7 +227,7 @@ describe("the plan space of the executor", () => {
     }
     for (const [reason, list] of byReason)
       for (const one of list.slice(0, 12))
-        expect((await dryRun(one)).refusal, `${reason}: ${describeCase(one)}`).not.toBeNull();
+        expect((await dryRun(one)).refusal?.split(":")[0], describeCase(one)).toBe(reason);
   });
 });
 

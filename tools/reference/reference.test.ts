@@ -1,7 +1,8 @@
 import { readFileSync, readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { CostModel, planFault, planOfJob, shippedProfile } from "@internevo/cost-model";
+import { CostModel, shippedProfile } from "@internevo/cost-model";
 import { PlanningResultSchema, resolveJob, type JobSpec, type Plan } from "@internevo/domain";
+import { planFault, planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import { Compile } from "typebox/compile";
 import { describe, expect, it } from "vitest";

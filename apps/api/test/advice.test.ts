@@ -14,10 +14,11 @@ import {
   WhyNotSchema,
   type Problem,
 } from "@internevo/contracts";
-import { planOfJob, shippedProfile } from "@internevo/cost-model";
+import { shippedProfile } from "@internevo/cost-model";
 import { parsePlanLabel, planLabel, PlanningResultSchema, resolveJob, validate } from "@internevo/domain";
 import { SWEEP_AXES } from "@internevo/advisor";
 import { FRAMEWORKS } from "@internevo/frameworks";
+import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import {
   createTrials,

@@ -1,6 +1,6 @@
 import { ProblemSchema } from "@internevo/contracts";
-import { planFault } from "@internevo/cost-model";
 import { parsePlanLabel, planLabel, resolveJob, validate, type Plan } from "@internevo/domain";
+import { planFault } from "@internevo/plan";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { EXAMPLE_JOB } from "../src/routes/advice-examples.ts";

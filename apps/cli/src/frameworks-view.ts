@@ -1,4 +1,3 @@
-import { isRunnable } from "@internevo/cost-model";
 import type { ImportedConfiguration, Inexpressible, WrittenPrediction } from "@internevo/frameworks";
 import {
   describeJob,
@@ -16,6 +15,7 @@ import {
   type PlanningResult,
   type Prediction,
 } from "@internevo/domain";
+import { isRunnable } from "@internevo/plan";
 import { rankText } from "./advice-view.ts";
 import type { Colors } from "./output.ts";
 

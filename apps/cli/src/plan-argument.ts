@@ -15,7 +15,7 @@ import {
   type ProblemCode,
   type Profile,
 } from "@internevo/domain";
-import { planOfJob, type PlanOfJob } from "@internevo/cost-model";
+import { planOfJob, type PlanOfJob } from "@internevo/plan";
 import { existsSync } from "node:fs";
 import { extname } from "node:path";
 import { feasibleFamilies, planJob } from "@internevo/search";

@@ -1,5 +1,4 @@
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
-import { buildMesh } from "@internevo/cost-model";
 import { worldSize, type HostUse, type JobSpec, type Plan, type StepMetric } from "@internevo/domain";
 import { type Dataset } from "@internevo/data";
 import {
@@ -10,6 +9,7 @@ import {
   type LaunchOutcome,
   type Trainer,
 } from "@internevo/launcher";
+import { buildMesh } from "@internevo/plan";
 import { WorkStoppedError } from "@internevo/service-kit";
 import { goesOn } from "@internevo/stages";
 import { checkpointsToKeep, CountedCheckpoint } from "./checkpoints.ts";

@@ -1,5 +1,4 @@
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
-import { buildMesh } from "@internevo/cost-model";
 import {
   worldSize,
   type Failure,
@@ -17,6 +16,7 @@ import {
   trainerConfig,
   type Trainer,
 } from "@internevo/launcher";
+import { buildMesh } from "@internevo/plan";
 import { launchSignals } from "@internevo/stages";
 
 export interface TrialLaunch {

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { CostModel, planOfJob } from "@internevo/cost-model";
+import { CostModel } from "@internevo/cost-model";
 import { choiceOf, choiceWords, resolveJob, runsOf, type Candidate, type Plan } from "@internevo/domain";
+import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import { createTrials, getJob, listTrials, requestCancel, submitJob, transitionJob } from "@internevo/store";
 import { createBrake, type Brake } from "../../../libs/stages/test/brake.ts";

@@ -1,5 +1,6 @@
-import { CostModel, findShippedProfile, planFault, planOfJob, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { CostModel, findShippedProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
 import { resolveJob, type JobSpec, type Plan, type Profile } from "@internevo/domain";
+import { planFault, planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";

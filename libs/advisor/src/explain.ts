@@ -1,4 +1,4 @@
-import { CostModel, type PlanOfJob } from "@internevo/cost-model";
+import { CostModel } from "@internevo/cost-model";
 import {
   formatBytes,
   formatSeconds,
@@ -10,6 +10,7 @@ import {
   type Prediction,
   type Profile,
 } from "@internevo/domain";
+import type { PlanOfJob } from "@internevo/plan";
 import { stepTimeRanges, withRange } from "@internevo/search";
 import { changesBetween, type FieldChange } from "./differences.ts";
 

@@ -1,4 +1,4 @@
-import { CostModel, isRunnable, planFault, planOfJob } from "@internevo/cost-model";
+import { CostModel } from "@internevo/cost-model";
 import {
   constraintsOf,
   formatBytes,
@@ -13,7 +13,8 @@ import {
   type Profile,
   type RejectionReason,
 } from "@internevo/domain";
-import { feasibleFamilies, layoutsOf, planJob, shardingsOf } from "@internevo/search";
+import { isRunnable, layoutsOf, planFault, planOfJob, shardingsOf } from "@internevo/plan";
+import { feasibleFamilies, planJob } from "@internevo/search";
 import { changesBetween, sizeOf, type FieldChange } from "./differences.ts";
 
 /** A plan that fits, and what separates it from the one that was asked about. */

@@ -5,8 +5,8 @@ import {
   type Placement,
   type Profile,
 } from "@internevo/domain";
+import { placementClass } from "@internevo/plan";
 import { between, Curve } from "./interpolate.ts";
-import { placementClass } from "./mesh.ts";
 import { Recorder, type Kept, type Warn } from "./warnings.ts";
 
 /** The curves of one operation and placement, by group size. */

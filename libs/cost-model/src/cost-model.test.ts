@@ -7,10 +7,10 @@ import {
   type Plan,
   type Profile,
 } from "@internevo/domain";
+import { planOfJob } from "@internevo/plan";
 import { describe, expect, it } from "vitest";
 import { CollectiveTimes } from "./collectives.ts";
 import { CostModel } from "./cost-model.ts";
-import { planOfJob } from "./feasibility.ts";
 import { layerModules } from "./layer.ts";
 import { ModuleTimes } from "./modules.ts";
 import { shippedProfile } from "./shipped-profiles.ts";

@@ -10,16 +10,15 @@ import {
   type Profile,
   type TimeBreakdown,
 } from "@internevo/domain";
-import type { PlanOfJob } from "./feasibility.ts";
+import { clusterRanks, type Layout, type PlanOfJob, type Sharding } from "@internevo/plan";
 import { overlapsAny } from "./layer-step.ts";
 import { boundaryBytes, sliceRoofline, type SliceTime } from "./layer-time.ts";
-import { sumLines, type Batching, type MemoryContext, type MemoryModel, type Sharding } from "./memory.ts";
+import { sumLines, type Batching, type MemoryContext, type MemoryModel } from "./memory.ts";
 import { executorMemory } from "./memory-executor.ts";
 import { paperMemory } from "./memory-paper.ts";
 import { pricesOf, type Prices } from "./prices.ts";
 import type { ShardTime } from "./shard-time.ts";
-import { clusterRanks } from "./space.ts";
-import { fullestStages, pipelineStages, type Layout, type Stage } from "./stage.ts";
+import { fullestStages, pipelineStages, type Stage } from "./stage.ts";
 import { stepBreakdown, totalSeconds, type StepShape } from "./step-time.ts";
 import { tokenFlops } from "./utilisation.ts";
 import { Warnings, type Kept } from "./warnings.ts";

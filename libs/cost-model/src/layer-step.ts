@@ -1,12 +1,10 @@
 import type { ByUnit, Plan } from "@internevo/domain";
+import type { OverlapChoice } from "@internevo/plan";
 import type { SliceTime } from "./layer-time.ts";
 import { ATTENTION_UNIT, sumOfUnits, UNIT_BLOCKS, UNIT_COUNT } from "./layer-units.ts";
 import { mixed, type Slowdown } from "./overlap-times.ts";
 import type { ShardTime, UnitTimes } from "./shard-time.ts";
 import { together } from "./together.ts";
-
-/** What the executor hides: the granularities of a plan. */
-export type OverlapChoice = Pick<Plan, "forwardOverlap" | "backwardOverlap">;
 
 export const overlapsAny = ({ forwardOverlap, backwardOverlap }: OverlapChoice): boolean =>
   forwardOverlap !== "none" || backwardOverlap !== "none";

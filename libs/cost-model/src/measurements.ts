@@ -12,6 +12,7 @@ import {
   type Placement,
   type SliceRequest,
 } from "@internevo/domain";
+import { clusterRanks, divisors } from "@internevo/plan";
 import {
   backwardOf,
   computePrecision,
@@ -25,14 +26,7 @@ import {
 import { layersOfSlice, sliceShape } from "./slice-corrections.ts";
 import { unitParameters } from "./stage.ts";
 import { workOf } from "./work.ts";
-import {
-  clusterRanks,
-  contextFault,
-  divisors,
-  sequencesPerStep,
-  sequenceSplitFault,
-  tensorSplitFault,
-} from "./space.ts";
+import { slicesOf, type PlanSlice } from "./plan-slices.ts";
 
 export interface CollectiveRequest {
   readonly op: Collective;
@@ -107,54 +101,6 @@ function measuredGroups(nodes: number, gpusPerNode: number): { placement: Placem
     if (gpusPerNode > 1) list.push({ placement: "mixed", groups: groupsOf(ranks, count * gpusPerNode, 1) });
   }
   return list;
-}
-
-/** A slice (b, s_sp, s_tp, ring) of the job's plans, and whether a plan cuts it into stages. */
-interface PlanSlice extends LayerSlice {
-  readonly inStages: boolean;
-}
-
-/** The slices of all plans of a job, each once. */
-function slicesOf(spec: JobSpec): PlanSlice[] {
-  const ranks = clusterRanks(spec);
-  const slices = new Map<string, PlanSlice>();
-  for (const pipelineParallel of divisors(ranks))
-    for (const sequenceParallel of divisors(ranks / pipelineParallel)) {
-      const dataParallel = ranks / pipelineParallel / sequenceParallel;
-      if (pipelineParallel > spec.model.layers || sequencesPerStep(spec) % dataParallel !== 0) continue;
-      for (const { tensorParallel, contextParallel } of sequenceSplits(spec, sequenceParallel))
-        for (const microBatchSize of divisors(sequencesPerStep(spec) / dataParallel)) {
-          const key = `${microBatchSize} ${sequenceParallel} ${tensorParallel} ${contextParallel}`;
-          const inStages = pipelineParallel > 1 || (slices.get(key)?.inStages ?? false);
-          slices.set(key, {
-            microBatchSize,
-            sequenceLengthTokens: spec.sequenceLengthTokens,
-            sequenceParallel,
-            tensorParallel,
-            contextParallel,
-            inStages,
-          });
-        }
-    }
-  return [...slices.values()];
-}
-
-/** How s_sp ranks can share the sequences of a job: by tensor ranks, or by a grid of heads and ring. */
-function sequenceSplits(
-  spec: JobSpec,
-  sequenceParallel: number,
-): { tensorParallel: number; contextParallel: number }[] {
-  const grids = divisors(sequenceParallel).map((contextParallel) => ({ tensorParallel: 1, contextParallel }));
-  const splits =
-    sequenceParallel > 1 ? [...grids, { tensorParallel: sequenceParallel, contextParallel: 1 }] : grids;
-  return splits.filter((split) => {
-    if (
-      tensorSplitFault(spec, split.tensorParallel) !== null ||
-      contextFault(spec, { sequenceParallel, ...split }) !== null
-    )
-      return false;
-    return sequenceSplitFault(spec, sequenceParallel, split.contextParallel) === null;
-  });
 }
 
 /** Row counts of a tensor rank's products that are measured: its widths are its own for every s_tp. */

@@ -9,10 +9,11 @@ import {
   usesGpus,
   type MemoryLines,
 } from "@internevo/domain";
+import type { Sharding } from "@internevo/plan";
 import { localKvHeads } from "./layer.ts";
 import { sumOfUnits, UNIT_BLOCKS } from "./layer-units.ts";
 import { LOSS_STATISTICS_BYTES, lossChunkRows } from "./loss-chunk.ts";
-import type { Batching, MemoryContext, MemoryModel, ShardContext, Sharding } from "./memory.ts";
+import type { Batching, MemoryContext, MemoryModel, ShardContext } from "./memory.ts";
 import { layersInFlight, unitParameters, up, type Stage } from "./stage.ts";
 
 /*

@@ -1,12 +1,6 @@
 import type { MemoryLines, Plan } from "@internevo/domain";
-import type { JobShape, Layout, Stage } from "./stage.ts";
-
-/** s_ps, s_gs, s_oss. */
-export interface Sharding {
-  readonly parameterSharding: number;
-  readonly gradientSharding: number;
-  readonly optimizerStateSharding: number;
-}
+import type { Layout, Sharding } from "@internevo/plan";
+import type { JobShape, Stage } from "./stage.ts";
 
 /** b, n, a. */
 export interface Batching {

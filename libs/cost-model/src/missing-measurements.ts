@@ -1,6 +1,6 @@
 import type { Estimates, JobSpec, ModuleShape, Profile, SliceRequest, SliceShape } from "@internevo/domain";
+import { clusterRanks } from "@internevo/plan";
 import { requiredMeasurements, type RequiredMeasurements } from "./measurements.ts";
-import { clusterRanks } from "./space.ts";
 
 /**
  * Of what a profile must hold so that the plans of a job can be predicted from measurements, all or a part.

@@ -1,6 +1,6 @@
 import type { Collective, ModuleShape, Overlap, Placement, Profile } from "@internevo/domain";
+import { placementClass } from "@internevo/plan";
 import type { GroupPlace } from "./collectives.ts";
-import { placementClass } from "./mesh.ts";
 import { isProduct } from "./work.ts";
 import { Recorder, type Kept, type Warn } from "./warnings.ts";
 

@@ -1,16 +1,14 @@
 import { contextOf, headRanks, PRECISION_BYTES, type JobSpec, type Profile } from "@internevo/domain";
+import { nodesTouched, type Layout, type Sharding } from "@internevo/plan";
 import { CollectiveTimes, type GroupPlace } from "./collectives.ts";
 import { SliceTimes, type SliceTime } from "./layer-time.ts";
 import { ringElements, type LayerSlice } from "./layer.ts";
-import type { Sharding } from "./memory.ts";
-import { nodesTouched } from "./mesh.ts";
 import { ModuleTimes } from "./modules.ts";
 import { OverlapTimes } from "./overlap-times.ts";
 import { ringPlace } from "./ring-time.ts";
 import { shardTime, type ShardTime } from "./shard-time.ts";
 import { SliceCorrections } from "./slice-corrections.ts";
 import { SliceTable } from "./slice-table.ts";
-import type { Layout } from "./stage.ts";
 import { Recorder, type Kept } from "./warnings.ts";
 
 /** What the times of slices and shardings are read from. */

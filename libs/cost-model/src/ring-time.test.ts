@@ -1,10 +1,9 @@
 import { resolveJob, type JobSpec, type Plan, type Profile } from "@internevo/domain";
+import { placementOf, planOfJob } from "@internevo/plan";
 import { describe, expect, it } from "vitest";
 import { CollectiveTimes } from "./collectives.ts";
 import { CostModel } from "./cost-model.ts";
-import { planOfJob } from "./feasibility.ts";
 import { layerModules, ringElements } from "./layer.ts";
-import { placementOf } from "./mesh.ts";
 import { ModuleTimes } from "./modules.ts";
 import { ringPlace, ringSeconds } from "./ring-time.ts";
 import { shippedProfile } from "./shipped-profiles.ts";

@@ -1,12 +1,11 @@
 import { headSize, PRECISION_BYTES, type ByUnit, type ModuleShape, type Profile } from "@internevo/domain";
+import { nodesTouched, type Layout, type Sharding } from "@internevo/plan";
 import type { CollectiveTimes, GroupPlace } from "./collectives.ts";
 import { computePrecision, localKvHeads } from "./layer.ts";
 import { byUnit, sumOfUnits } from "./layer-units.ts";
-import type { Sharding } from "./memory.ts";
-import { nodesTouched } from "./mesh.ts";
 import type { ModuleTimes } from "./modules.ts";
 import type { OverlapTimes, Slowdown } from "./overlap-times.ts";
-import { fullestStages, unitParameters, up, type JobShape, type Layout } from "./stage.ts";
+import { fullestStages, unitParameters, up, type JobShape } from "./stage.ts";
 import { rooflineSeconds } from "./work.ts";
 
 /** Seconds of one collective for each kind of unit. */

@@ -8,9 +8,9 @@ import {
   type Profile,
   type SliceParts,
 } from "@internevo/domain";
+import { planOfJob } from "@internevo/plan";
 import { describe, expect, it } from "vitest";
 import { CostModel } from "./cost-model.ts";
-import { planOfJob } from "./feasibility.ts";
 import { requiredMeasurements } from "./measurements.ts";
 import { shippedProfile } from "./shipped-profiles.ts";
 import { layersOfSlice, partsOf, sliceShape } from "./slice-corrections.ts";

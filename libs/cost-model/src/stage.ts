@@ -4,18 +4,6 @@ import { sumOfUnits } from "./layer-units.ts";
 /** The next multiple. */
 export const up = (value: number, multiple: number): number => Math.ceil(value / multiple) * multiple;
 
-/** How the ranks are split before sharding: s_pp, s_dp, s_tp, s_sp. */
-export interface Layout {
-  readonly pipelineParallel: number;
-  readonly dataParallel: number;
-  readonly tensorParallel: number;
-  readonly sequenceParallel: number;
-  /** Beyond the paper: ranks of a ring; 1 where it is left out. */
-  readonly contextParallel?: number;
-  /** Beyond the paper: chunks of a stage; 1 where it is left out. */
-  readonly pipelineChunks?: number;
-}
-
 /**
  * Parameters of the units that are gathered, reduced and updated together, on one tensor rank, before
  * padding.

@@ -1,8 +1,8 @@
 import { resolveJob, worldSize, type ByUnit, type Plan, type Profile } from "@internevo/domain";
+import { planOfJob } from "@internevo/plan";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { CostModel } from "./cost-model.ts";
-import { planOfJob } from "./feasibility.ts";
 import { layerWaits, leastWaits, updateSeconds } from "./layer-step.ts";
 import { NO_SLOWDOWN } from "./overlap-times.ts";
 import { shippedProfile } from "./shipped-profiles.ts";

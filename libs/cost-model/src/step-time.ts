@@ -1,4 +1,5 @@
 import { recomputedLayers, type TimeBreakdown } from "@internevo/domain";
+import type { OverlapChoice } from "@internevo/plan";
 import {
   layerPart,
   layerWaits,
@@ -7,7 +8,6 @@ import {
   stagingOf,
   updateSeconds,
   type LayerWaits,
-  type OverlapChoice,
   type Part,
 } from "./layer-step.ts";
 import type { SliceTime } from "./layer-time.ts";

@@ -68,8 +68,9 @@ export const worldSize = (plan: Plan): number =>
   plan.pipelineParallel * plan.dataParallel * plan.sequenceParallel;
 
 /** R = N / (s_pp · s_tp): ranks that hold the same slice of the model. */
-export const replicaRanks = (plan: Plan): number =>
-  (plan.dataParallel * plan.sequenceParallel) / plan.tensorParallel;
+export const replicaRanks = (
+  plan: Pick<Plan, "dataParallel" | "sequenceParallel" | "tensorParallel">,
+): number => (plan.dataParallel * plan.sequenceParallel) / plan.tensorParallel;
 
 const factor = (description: string) => Type.Integer({ minimum: 1, maximum: 2 ** 31 - 1, description });
 

@@ -1,5 +1,5 @@
-import { planOfJob, type PlanOfJob } from "@internevo/cost-model";
 import { ProblemError, type JobFile } from "@internevo/domain";
+import { planOfJob, type PlanOfJob } from "@internevo/plan";
 import { expressDeepSpeed, writeDeepSpeed } from "./deepspeed.ts";
 import { importDeepSpeed } from "./deepspeed-import.ts";
 import {

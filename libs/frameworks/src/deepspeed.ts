@@ -1,5 +1,5 @@
-import type { PlanOfJob } from "@internevo/cost-model";
 import { contextOf, replicaRanks, ProblemError, type Plan } from "@internevo/domain";
+import type { PlanOfJob } from "@internevo/plan";
 import { commandText, type Argument } from "./command-line.ts";
 import {
   decoderArguments,

@@ -1,4 +1,3 @@
-import type { PlanOfJob } from "@internevo/cost-model";
 import {
   planValue,
   withoutDefaults,
@@ -8,6 +7,7 @@ import {
   type Precision,
   type JobSpec,
 } from "@internevo/domain";
+import type { PlanOfJob } from "@internevo/plan";
 
 /** Projects whose configurations are written and read. */
 export const FRAMEWORKS = ["internevo", "megatron", "deepspeed", "torchtitan"] as const;

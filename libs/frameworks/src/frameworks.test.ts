@@ -10,7 +10,8 @@ import {
   type JobSpec,
   type Plan,
 } from "@internevo/domain";
-import { CostModel, planFault, planOfJob, shippedProfile } from "@internevo/cost-model";
+import { CostModel, shippedProfile } from "@internevo/cost-model";
+import { planFault, planOfJob } from "@internevo/plan";
 import {
   predictWritten,
   exportConfiguration,

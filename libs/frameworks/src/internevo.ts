@@ -1,5 +1,5 @@
-import type { PlanOfJob } from "@internevo/cost-model";
 import { chunksOf, contextOf, headRanks, replicaRanks, type Plan } from "@internevo/domain";
+import type { PlanOfJob } from "@internevo/plan";
 import {
   stageLayers,
   type ExportedJob,

@@ -1,5 +1,6 @@
 import { chunksOf, contextOf, headRanks, ProblemError, replicaRanks, type Plan } from "@internevo/domain";
-import { divisors, pipelineStages, type PlanOfJob } from "@internevo/cost-model";
+import { pipelineStages } from "@internevo/cost-model";
+import { divisors, type PlanOfJob } from "@internevo/plan";
 import { commandText, type Argument, type Options } from "./command-line.ts";
 import {
   decoderArguments,

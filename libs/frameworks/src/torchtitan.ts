@@ -1,5 +1,5 @@
-import type { PlanOfJob } from "@internevo/cost-model";
 import { chunksOf, contextOf, ProblemError, replicaRanks, type Model, type Plan } from "@internevo/domain";
+import type { PlanOfJob } from "@internevo/plan";
 import { stringify } from "smol-toml";
 import {
   stageLayers,

@@ -1,5 +1,6 @@
-import { CostModel, type PlanOfJob } from "@internevo/cost-model";
+import { CostModel } from "@internevo/cost-model";
 import type { JobSpec, MemoryLines, Profile } from "@internevo/domain";
+import type { PlanOfJob } from "@internevo/plan";
 import type { ExportedConfiguration } from "./framework.ts";
 
 /**

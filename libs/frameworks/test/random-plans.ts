@@ -1,7 +1,7 @@
 // Random jobs with plans, for tests of what is exported and imported.
 import fc from "fast-check";
-import { planFault } from "@internevo/cost-model";
 import { resolveJob, type JobSpec, type Plan } from "@internevo/domain";
+import { planFault } from "@internevo/plan";
 
 /** LLaMA 7B on 128 GPUs, and what is written otherwise. */
 export const jobOf = (written: Record<string, unknown> = {}): JobSpec =>

@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { TrainerConfigSchema, type TrainerConfig, type TrainerEvent } from "@internevo/contracts";
-import { buildMesh } from "@internevo/cost-model";
 import { resolveJob, validate, type Data, type Plan } from "@internevo/domain";
 import { assertInitialWeights, prepareDataset, type TokenData } from "@internevo/data";
+import { buildMesh } from "@internevo/plan";
 import { launchRanks, trainerConfig, trainerIn, type LaunchOptions, type Trainer } from "../src/index.ts";
 import { writeInternevo, writeMegatron, writeOwn } from "../../data/test/data-writers.ts";
 

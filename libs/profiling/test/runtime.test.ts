@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TrainerConfig } from "@internevo/contracts";
-import { buildMesh } from "@internevo/cost-model";
+import { buildMesh } from "@internevo/plan";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { measureRuntime } from "../src/runtime.ts";
 import { launchRanks, trainerIn } from "@internevo/launcher";

@@ -11,14 +11,12 @@ import {
   type CostModel,
   type CostsOf,
   type LayerWaits,
-  type OverlapChoice,
-  type Sharding,
   type ShardTime,
   type SliceTime,
   type StepShape,
   type StepSize,
 } from "@internevo/cost-model";
-import { OVERLAPS, planOf, type LayoutSpace } from "./enumerate.ts";
+import { OVERLAPS, planOf, type LayoutSpace, type OverlapChoice, type Sharding } from "@internevo/plan";
 import type { ShardTable } from "./shard-table.ts";
 import type { Scored } from "./top.ts";
 

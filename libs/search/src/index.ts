@@ -1,4 +1,3 @@
-export * from "./enumerate.ts";
 export * from "./families.ts";
 export * from "./plan-job.ts";
 export * from "./search.ts";

@@ -1,14 +1,4 @@
-import {
-  atEndOfSpread,
-  CostModel,
-  hasSpread,
-  isRunnable,
-  placementOf,
-  planFault,
-  planOfJob,
-  totalSeconds,
-  type PlanOfJob,
-} from "@internevo/cost-model";
+import { atEndOfSpread, CostModel, hasSpread, totalSeconds } from "@internevo/cost-model";
 import {
   formatBytes,
   type Candidate,
@@ -18,6 +8,7 @@ import {
   type Prediction,
   type Profile,
 } from "@internevo/domain";
+import { isRunnable, placementOf, planFault, planOfJob, type PlanOfJob } from "@internevo/plan";
 import { countFamilies, search, type Ranked, type SearchOptions } from "./search.ts";
 import type { Scored } from "./top.ts";
 import { unmetConstraints } from "./unmet.ts";

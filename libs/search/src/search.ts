@@ -1,4 +1,4 @@
-import { leastSecondsOf, sequencesPerStep, sliceCosts, type CostModel } from "@internevo/cost-model";
+import { leastSecondsOf, sliceCosts, type CostModel } from "@internevo/cost-model";
 import {
   allowedBy,
   ProblemError,
@@ -7,7 +7,16 @@ import {
   type Plan,
   type RejectionReason,
 } from "@internevo/domain";
-import { familyOf, layoutsOf, OVERLAPS, planOf, shardingsOf, type LayoutSpace } from "./enumerate.ts";
+import {
+  familyOf,
+  layoutsOf,
+  OVERLAPS,
+  planOf,
+  sequencesPerStep,
+  shardingsOf,
+  takesTurns,
+  type LayoutSpace,
+} from "@internevo/plan";
 import { FamilySearch, ROUNDING, type Batch, type Choice, type Family, type Tally } from "./families.ts";
 import { shardTablesOf, type ShardTable } from "./shard-table.ts";
 import { compareScored, Top, type Scored } from "./top.ts";
@@ -240,7 +249,9 @@ function batchesOf(
       watch.step(0, 1);
       evaluated += below * chunks.length;
       const microBatches = sequencesPerStep(job) / layout.dataParallel / microBatchSize;
-      const possible = microBatches % layout.pipelineParallel === 0 ? chunks : chunks.filter((v) => v === 1);
+      const possible = takesTurns(microBatches, layout.pipelineParallel)
+        ? chunks
+        : chunks.filter((v) => v === 1);
       rejected["chunks-not-possible"] += below * (chunks.length - possible.length);
       // Plain and interleaved schedules are families of their own.
       for (const some of [possible.filter((v) => v === 1), possible.filter((v) => v > 1)]) {

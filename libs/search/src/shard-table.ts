@@ -1,14 +1,6 @@
-import type {
-  CostModel,
-  Layout,
-  OverlapChoice,
-  PricedSharding,
-  Sharding,
-  ShardTime,
-  StageBytes,
-} from "@internevo/cost-model";
+import type { CostModel, PricedSharding, ShardTime, StageBytes } from "@internevo/cost-model";
 import type { Profile } from "@internevo/domain";
-import { OVERLAPS, shardingsOf } from "./enumerate.ts";
+import { OVERLAPS, shardingsOf, type Layout, type OverlapChoice, type Sharding } from "@internevo/plan";
 
 /** 0: no layer of the stage is recomputed; 1: some; 2: all. */
 export type Recomputation = 0 | 1 | 2;

@@ -1,6 +1,5 @@
-import { clusterRanks } from "@internevo/cost-model";
 import type { JobSpec, PlanConstraints } from "@internevo/domain";
-import { layoutsOf, shardingsOf } from "./enumerate.ts";
+import { clusterRanks, layoutsOf, shardingsOf } from "@internevo/plan";
 
 /** Whether the space of a job has any plan, divided or not. */
 function hasAny(job: JobSpec): boolean {

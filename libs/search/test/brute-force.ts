@@ -1,5 +1,6 @@
-import { CostModel, planOfJob, totalSeconds } from "@internevo/cost-model";
+import { CostModel, totalSeconds } from "@internevo/cost-model";
 import type { JobSpec, Plan, Profile } from "@internevo/domain";
+import { planOfJob } from "@internevo/plan";
 
 /** A plan, predicted on its own. */
 export interface Judged {

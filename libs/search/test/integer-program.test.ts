@@ -1,5 +1,6 @@
-import { CostModel, planOfJob, shippedProfile, sumLines, totalSeconds } from "@internevo/cost-model";
+import { CostModel, shippedProfile, sumLines, totalSeconds } from "@internevo/cost-model";
 import { resolveJob, type JobSpec, type Plan } from "@internevo/domain";
+import { planOfJob } from "@internevo/plan";
 import loader from "highs";
 import { describe, expect, it } from "vitest";
 import { planJob } from "../src/index.ts";

@@ -6,9 +6,10 @@ import {
   type PlanningResult,
   type RejectionReason,
 } from "@internevo/domain";
+import { familyOf } from "@internevo/plan";
 import fc from "fast-check";
 import { describe, expect, it, vi } from "vitest";
-import { familyOf, planJob } from "../src/index.ts";
+import { planJob } from "../src/index.ts";
 import { bruteForce, type Judged } from "./brute-force.ts";
 import { jobCase, measured, smallJobCase } from "./cases.ts";
 

@@ -1,7 +1,6 @@
 export * from "./allocation-traces.ts";
 export * from "./caching-allocator.ts";
 export * from "./lanes.ts";
-export * from "./pipeline-schedule.ts";
 export * from "./shares.ts";
 export * from "./simulate.ts";
 export { StepClock, type PassSpan, type Span as ClockSpan } from "./step-clock.ts";

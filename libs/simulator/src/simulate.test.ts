@@ -1,13 +1,12 @@
 import fc from "fast-check";
-import { CostModel, NO_SLOWDOWN, pipelineStage, planOfJob, shippedProfile } from "@internevo/cost-model";
+import { CostModel, NO_SLOWDOWN, pipelineStage, shippedProfile } from "@internevo/cost-model";
 import { resolveJob, type Plan } from "@internevo/domain";
+import { pipelineSchedule, planOfJob, unitSchedule } from "@internevo/plan";
 import { describe, expect, it } from "vitest";
 import { runLanes, type Span, type Task } from "./lanes.ts";
-import { pipelineSchedule } from "./pipeline-schedule.ts";
 import { simulateStep } from "./simulate.ts";
 import { stepProgram } from "./step-program.ts";
 import type { ByModule, EndWork, LayerWork, StepWork } from "./step-work.ts";
-import { unitSchedule } from "./unit-schedule.ts";
 import { overlayTraces, toTrace } from "./timeline.ts";
 
 const end: EndWork = {

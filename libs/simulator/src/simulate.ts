@@ -1,15 +1,6 @@
-import {
-  groupGeometry,
-  nodesTouched,
-  partsOf,
-  unitParameters,
-  up,
-  updateSeconds,
-  type CostModel,
-  type GroupGeometry,
-  type PlanOfJob,
-} from "@internevo/cost-model";
+import { partsOf, unitParameters, up, updateSeconds, type CostModel } from "@internevo/cost-model";
 import { chunksOf, recomputedLayers } from "@internevo/domain";
+import { groupGeometry, nodesTouched, type GroupGeometry, type PlanOfJob } from "@internevo/plan";
 import { runLanes, type Span } from "./lanes.ts";
 import { stepProgram } from "./step-program.ts";
 import type { EndWork, Link, StepWork } from "./step-work.ts";

@@ -1,17 +1,17 @@
 import { ATTENTION_UNIT, UNIT_PRODUCTS, type Slowdown } from "@internevo/cost-model";
-import type { Task } from "./lanes.ts";
-import type { PipelineOperation } from "./pipeline-schedule.ts";
-import type { EndWork, StepWork } from "./step-work.ts";
 import {
   hasEmbedding,
   hasHead,
   layersOf,
   unitSchedule,
   type Gathering,
+  type PipelineOperation,
   type Reduction,
   type StageLayer,
   type Unit,
-} from "./unit-schedule.ts";
+} from "@internevo/plan";
+import type { Task } from "./lanes.ts";
+import type { EndWork, StepWork } from "./step-work.ts";
 
 const MODULES = UNIT_PRODUCTS.map((_, module) => module);
 const ON_LANE = { lane: "communication", exposed: true } as const;

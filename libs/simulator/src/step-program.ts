@@ -1,4 +1,4 @@
-import { pipelineSchedule, type PipelineOperation } from "./pipeline-schedule.ts";
+import { pipelineSchedule, type PipelineOperation } from "@internevo/plan";
 import { StageProgram } from "./stage-program.ts";
 import type { StepWork } from "./step-work.ts";
 import type { Task } from "./lanes.ts";

@@ -1,5 +1,6 @@
 import type { Slowdown } from "@internevo/cost-model";
-import type { ByUnit, Plan } from "@internevo/domain";
+import type { ByUnit } from "@internevo/domain";
+import type { ScheduledStep } from "@internevo/plan";
 
 /** Inside a node, or between nodes. */
 export type Link = "intra-node" | "inter-node";
@@ -55,17 +56,11 @@ export interface StepSlowdowns {
   readonly reduce: Slowdown;
 }
 
-export interface StepWork {
+export interface StepWork extends ScheduledStep {
   readonly layer: LayerWork;
   readonly embedding: EndWork;
   /** Forward and backward of the head are one piece of work: it counts as backward. */
   readonly head: EndWork;
-  /** Layers of each virtual stage, in order of the model. */
-  readonly layersOfVirtualStage: readonly number[];
-  /** Of each stage, the first so many of its layers are recomputed. */
-  readonly recomputedOfStage: readonly number[];
-  readonly stages: number;
-  readonly chunks: number;
   readonly microBatches: number;
   /** One message over a stage boundary. */
   readonly boundarySeconds: number;
@@ -89,5 +84,4 @@ export interface StepWork {
    */
   readonly sequenceLink: Link;
   readonly shardLink: Link;
-  readonly overlap: Pick<Plan, "forwardOverlap" | "backwardOverlap">;
 }

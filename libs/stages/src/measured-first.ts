@@ -1,6 +1,5 @@
 import type { ProfileRecord } from "@internevo/contracts";
 import {
-  clusterRanks,
   firstMeasurements,
   measurementCount,
   MOST_LISTED_RANKS,
@@ -8,6 +7,7 @@ import {
 } from "@internevo/cost-model";
 import { clusterKey, type JobSpec, type MeasuredFirst, type Profile } from "@internevo/domain";
 import { type Probe } from "@internevo/launcher";
+import { clusterRanks } from "@internevo/plan";
 import { programDigest } from "@internevo/profiling";
 import { PROBE_VERSION, THREADS_VERSION } from "@internevo/profiles";
 import { newestProfile, type Database } from "@internevo/store";

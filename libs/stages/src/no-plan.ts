@@ -1,4 +1,3 @@
-import { trainerFault } from "@internevo/cost-model";
 import {
   formatBytes,
   formatCounted,
@@ -10,6 +9,7 @@ import {
   type JobSpec,
   type PlanningResult,
 } from "@internevo/domain";
+import { trainerFault } from "@internevo/plan";
 
 /** What to say when nothing fits: what would, and which memory stands in the way. */
 export function noFeasiblePlan(spec: JobSpec, result: PlanningResult): Failure {

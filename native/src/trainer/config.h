@@ -129,8 +129,8 @@ Config parseConfig(const std::string& text);
 /// The same for a file. Errors: badConfig also when it cannot be read.
 Config loadConfig(const std::string& path);
 
-/// Whether the model can run under the plan, and the mesh is the plan's. Errors: Failure badConfig (sizes that do not
-/// divide, a mesh that is not the plan's), planUnsupported (what this executor does not do).
+/// Whether the model can run under the plan, and the mesh has the plan's shape. Errors: Failure badConfig (sizes that do not
+/// divide, a mesh without the plan's shape), planUnsupported (what this executor does not do).
 void validatePlan(const Config& config);
 /// The same without the mesh: model, sequence length and plan.
 void validateFactors(const Config& config);

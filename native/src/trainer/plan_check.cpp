@@ -1,6 +1,8 @@
-// Whether a model can run under a plan, and whether the mesh is the plan's.
+// Whether a model can run under a plan, and whether the mesh has the shape that the plan needs. Constraints have
+// their names and their order in libs/plan/src/legality.ts.
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "trainer/config.h"
 #include "trainer/failure.h"
@@ -15,10 +17,26 @@ namespace {
   throw Failure(Problem{code, field + " " + text + " " + message, field, text, remedy});
 }
 
+/// A plan that does not meet a constraint; the message begins with the constraint's name.
+[[noreturn]] void reject(const char* constraint, const std::string& field, std::int64_t value,
+                         const std::string& message, const std::string& remedy,
+                         StatusCode code = StatusCode::badConfig) {
+  const std::string text = std::to_string(value);
+  throw Failure(Problem{code, std::string(constraint) + ": " + field + " " + text + " " + message, field,
+                        text, remedy});
+}
+
 void requireDivides(const std::string& field, std::int64_t divisor, std::int64_t whole,
                     const std::string& ofWhat) {
   if (whole % divisor == 0) return;
   refuse(StatusCode::badConfig, field, divisor, "does not divide " + ofWhat + " " + std::to_string(whole),
+         "choose a divisor of " + std::to_string(whole));
+}
+
+void requireDivides(const char* constraint, const std::string& field, std::int64_t divisor,
+                    std::int64_t whole, const std::string& ofWhat) {
+  if (whole % divisor == 0) return;
+  reject(constraint, field, divisor, "does not divide " + ofWhat + " " + std::to_string(whole),
          "choose a divisor of " + std::to_string(whole));
 }
 
@@ -36,37 +54,42 @@ void checkModel(const ModelConfig& m) {
 void checkTensorParallel(const Config& c) {
   const std::int64_t tp = c.plan.tensorParallel, vocabulary = c.model.vocabularySize;
   if (tp == 1) return;
-  requireDivides("plan.tensorParallel", tp, c.model.ffnHiddenSize, "model.ffnHiddenSize");
+  requireDivides("tensor-not-divisible", "plan.tensorParallel", tp, c.model.ffnHiddenSize,
+                 "model.ffnHiddenSize");
   if ((tp - 1) * ((vocabulary + tp - 1) / tp) >= vocabulary) {
-    refuse(StatusCode::badConfig, "plan.tensorParallel", tp,
+    reject("tensor-not-divisible", "plan.tensorParallel", tp,
            "leaves the last rank no row of model.vocabularySize " + std::to_string(vocabulary),
            "use fewer tensor ranks or a larger vocabulary");
   }
 }
 
-void checkPipeline(const Config& c) {
+void checkStages(const Config& c) {
+  const std::int64_t pp = c.plan.pipelineParallel, layers = c.model.layers;
+  if (pp <= layers) return;
+  reject("more-stages-than-layers", "plan.pipelineParallel", pp,
+         "is more than model.layers " + std::to_string(layers), "use at most one stage a layer");
+}
+
+void checkChunks(const Config& c) {
   const PlanConfig& p = c.plan;
   const std::int64_t pp = p.pipelineParallel, chunks = p.pipelineChunks, layers = c.model.layers;
-  if (pp > layers) {
-    refuse(StatusCode::badConfig, "plan.pipelineParallel", pp,
-           "is more than model.layers " + std::to_string(layers), "use at most one stage a layer");
-  }
-  if (chunks > 1 && (pp == 1 || pp * chunks > layers || p.microBatches % pp != 0)) {
-    refuse(StatusCode::badConfig, "plan.pipelineChunks", chunks,
-           "needs more than one stage, a layer for each chunk of each, and microBatches in multiples of the "
-           "stages; there "
-           "are " +
-               std::to_string(pp) + " stages, " + std::to_string(layers) + " layers and " +
-               std::to_string(p.microBatches) + " micro-batches",
-           "use 1");
-  }
-  const std::int64_t most = (layers + pp - 1) / pp;
-  if (p.recomputeLayers > most || (p.recompute && p.recomputeLayers > 0)) {
-    refuse(StatusCode::badConfig, "plan.recomputeLayers", p.recomputeLayers,
-           p.recompute ? "is given although plan.recompute is true, which means all layers"
-                       : "is more than the " + std::to_string(most) + " layers of a stage",
-           p.recompute ? "use 0" : "use at most " + std::to_string(most) + ", or recompute");
-  }
+  if (chunks == 1 || (pp > 1 && pp * chunks <= layers && p.microBatches % pp == 0)) return;
+  reject("chunks-not-possible", "plan.pipelineChunks", chunks,
+         "needs more than one stage, a layer for each chunk of each, and microBatches in multiples of the "
+         "stages; there are " +
+             std::to_string(pp) + " stages, " + std::to_string(layers) + " layers and " +
+             std::to_string(p.microBatches) + " micro-batches",
+         "use 1");
+}
+
+void checkRecomputedLayers(const Config& c) {
+  const PlanConfig& p = c.plan;
+  const std::int64_t pp = p.pipelineParallel, most = (c.model.layers + pp - 1) / pp;
+  if (p.recomputeLayers == 0 || (!p.recompute && p.recomputeLayers <= most)) return;
+  reject("recompute-layers-not-possible", "plan.recomputeLayers", p.recomputeLayers,
+         p.recompute ? "is given although plan.recompute is true, which means all layers"
+                     : "is more than the " + std::to_string(most) + " layers of a stage",
+         p.recompute ? "use 0" : "use at most " + std::to_string(most) + ", or recompute");
 }
 
 /// Ring attention cuts the sequence into two chunks a ring rank; the heads are shared by the ranks beside them.
@@ -74,13 +97,14 @@ void checkContextParallel(const Config& c) {
   const PlanConfig& p = c.plan;
   if (p.contextParallel == 1) return;
   if (p.tensorParallel != 1) {
-    refuse(StatusCode::badConfig, "plan.contextParallel", p.contextParallel,
+    reject("context-not-possible", "plan.contextParallel", p.contextParallel,
            "needs tensorParallel 1; it is " + std::to_string(p.tensorParallel),
            "use contextParallel 1, or tensorParallel 1");
   }
-  requireDivides("plan.contextParallel", p.contextParallel, p.sequenceParallel, "plan.sequenceParallel");
+  requireDivides("context-not-possible", "plan.contextParallel", p.contextParallel, p.sequenceParallel,
+                 "plan.sequenceParallel");
   if (c.sequenceLengthTokens % (2 * p.contextParallel) != 0) {
-    refuse(StatusCode::badConfig, "plan.contextParallel", p.contextParallel,
+    reject("context-not-possible", "plan.contextParallel", p.contextParallel,
            "cuts a sequence into 2 x " + std::to_string(p.contextParallel) +
                " equal chunks, which do not divide sequenceLengthTokens " +
                std::to_string(c.sequenceLengthTokens),
@@ -97,7 +121,7 @@ void checkHeads(const Config& c) {
           ? ""
           : "/ contextParallel " + std::to_string(p.contextParallel) + " = " + std::to_string(ranks) + " ";
   if (heads % ranks != 0) {
-    refuse(StatusCode::badConfig, "plan.sequenceParallel", p.sequenceParallel,
+    reject("heads-not-divisible", "plan.sequenceParallel", p.sequenceParallel,
            sharing + "does not divide model.heads " + std::to_string(heads),
            "choose a divisor of " + std::to_string(heads) +
                (p.tensorParallel == 1
@@ -105,10 +129,10 @@ void checkHeads(const Config& c) {
                     : ""));
   }
   if (kv >= ranks ? kv % ranks != 0 : ranks % kv != 0) {
-    refuse(StatusCode::planUnsupported, "plan.sequenceParallel", p.sequenceParallel,
+    reject("heads-not-divisible", "plan.sequenceParallel", p.sequenceParallel,
            sharing + "and model.kvHeads " + std::to_string(kv) +
                " do not divide one another, so key/value heads can be neither split nor replicated evenly",
-           "choose a divisor or a multiple of model.kvHeads");
+           "choose a divisor or a multiple of model.kvHeads", StatusCode::planUnsupported);
   }
 }
 
@@ -124,70 +148,76 @@ void checkDevice(const Config& c) {
   }
 }
 
+void checkSharding(const PlanConfig& p) {
+  const int ranks = p.replicaRanks();
+  requireDivides("sharding-not-divisible", "plan.parameterSharding", p.parameterSharding, ranks,
+                 p.tensorParallel > 1 ? "dataParallel =" : "dataParallel x sequenceParallel =");
+  requireDivides("sharding-not-divisible", "plan.optimizerStateSharding", p.optimizerStateSharding,
+                 ranks / p.parameterSharding, "the replicas of a parameter shard,");
+  if (p.gradientSharding == 1 || p.gradientSharding == p.optimizerStateSharding) return;
+  reject("gradient-sharding-not-allowed", "plan.gradientSharding", p.gradientSharding,
+         "is neither 1 nor optimizerStateSharding " + std::to_string(p.optimizerStateSharding),
+         p.optimizerStateSharding == 1 ? std::string("use 1, or shard optimizer states as much")
+                                       : "use 1 or " + std::to_string(p.optimizerStateSharding));
+}
+
 void checkFactors(const Config& c) {
   const PlanConfig& p = c.plan;
   if (p.tensorParallel != 1 && p.tensorParallel != p.sequenceParallel) {
-    refuse(StatusCode::badConfig, "plan.tensorParallel", p.tensorParallel,
+    reject("tensor-sequence-mismatch", "plan.tensorParallel", p.tensorParallel,
            "is neither 1 nor sequenceParallel " + std::to_string(p.sequenceParallel),
            "use 1 (Ulysses) or " + std::to_string(p.sequenceParallel));
   }
-  requireDivides("plan.sequenceParallel", p.sequenceParallel, c.sequenceLengthTokens, "sequenceLengthTokens");
+  checkStages(c);
   checkContextParallel(c);
+  requireDivides("sequence-not-divisible", "plan.sequenceParallel", p.sequenceParallel,
+                 c.sequenceLengthTokens, "sequenceLengthTokens");
   checkHeads(c);
   checkTensorParallel(c);
-  checkPipeline(c);
-  const int ranks = p.replicaRanks();
-  requireDivides("plan.parameterSharding", p.parameterSharding, ranks,
-                 p.tensorParallel > 1 ? "dataParallel =" : "dataParallel x sequenceParallel =");
-  requireDivides("plan.optimizerStateSharding", p.optimizerStateSharding, ranks / p.parameterSharding,
-                 "the replicas of a parameter shard,");
-  if (p.gradientSharding != 1 && p.gradientSharding != p.optimizerStateSharding) {
-    refuse(StatusCode::badConfig, "plan.gradientSharding", p.gradientSharding,
-           "is neither 1 nor optimizerStateSharding " + std::to_string(p.optimizerStateSharding),
-           p.optimizerStateSharding == 1 ? std::string("use 1, or shard optimizer states as much")
-                                         : "use 1 or " + std::to_string(p.optimizerStateSharding));
-  }
+  checkChunks(c);
+  checkRecomputedLayers(c);
+  checkSharding(p);
 }
 
-/// The groups {block + offset + k·stride}: rank k of a group sits `stride` from the next.
-Groups expected(int worldSize, int size, int stride) {
-  Groups groups;
-  for (int block = 0; block < worldSize; block += size * stride) {
-    for (int offset = 0; offset < stride; ++offset) {
-      groups.emplace_back();
-      for (int k = 0; k < size; ++k) groups.back().push_back(block + offset + k * stride);
+/// Whether groups of so many ranks have every rank of the world once.
+bool arePartition(const Groups& groups, int worldSize, int size) {
+  std::vector<bool> seen(static_cast<std::size_t>(worldSize), false);
+  for (const std::vector<int>& group : groups) {
+    if (static_cast<int>(group.size()) != size) return false;
+    for (const int rank : group) {
+      if (rank < 0 || rank >= worldSize || seen[static_cast<std::size_t>(rank)]) return false;
+      seen[static_cast<std::size_t>(rank)] = true;
     }
   }
-  return groups;
+  return static_cast<int>(groups.size()) * size == worldSize;
 }
 
-void checkGroups(const char* name, const Groups& given, int worldSize, int size, int stride) {
-  if (given == expected(worldSize, size, stride)) return;
+void checkGroups(const char* name, const Groups& given, int worldSize, int size) {
+  if (arePartition(given, worldSize, size)) return;
   const std::string text = nlohmann::json(given).dump();
-  const std::string want = nlohmann::json(expected(worldSize, size, stride)).dump();
-  const auto cut = [](const std::string& s) { return s.size() > 200 ? s.substr(0, 200) + "..." : s; };
-  throw Failure(Problem{
-      StatusCode::badConfig,
-      std::string("mesh.") + name + " is not the plan's: it is " + cut(text) + " and must be " + cut(want),
-      std::string("mesh.") + name, nlohmann::json(cut(text)).dump(),
-      "give the mesh that the planner made for this plan"});
+  const std::string shown = text.size() > 200 ? text.substr(0, 200) + "..." : text;
+  throw Failure(Problem{StatusCode::badConfig,
+                        std::string("mesh.") + name + " must have each of the " + std::to_string(worldSize) +
+                            " ranks once, in groups of " + std::to_string(size) + "; it is " + shown,
+                        std::string("mesh.") + name, nlohmann::json(shown).dump(),
+                        "give the mesh that the planner made for this plan"});
 }
 
+/// Which ranks are in which group is the planner's: here only the shape is checked.
 void checkMesh(const PlanConfig& p, const MeshConfig& m) {
   const int world = p.worldSize();
   if (m.worldSize != world) {
-    refuse(StatusCode::badConfig, "mesh.worldSize", m.worldSize,
+    reject("ranks-not-divisible", "mesh.worldSize", m.worldSize,
            "is not pipelineParallel x dataParallel x sequenceParallel = " + std::to_string(world),
            "give the mesh that the planner made for this plan");
   }
-  const int tp = p.tensorParallel, sp = p.sequenceParallel, dp = p.dataParallel, ps = p.parameterSharding;
-  checkGroups("tensorParallel", m.tensorParallel, world, tp, 1);
-  checkGroups("sequenceParallel", m.sequenceParallel, world, sp, 1);
-  checkGroups("dataParallel", m.dataParallel, world, dp, sp);
-  checkGroups("pipelineParallel", m.pipelineParallel, world, p.pipelineParallel, dp * sp);
-  checkGroups("parameterSharding", m.parameterSharding, world, ps, tp);
-  checkGroups("optimizerStateSharding", m.optimizerStateSharding, world, p.optimizerStateSharding, tp * ps);
-  checkGroups("gradientReplicas", m.gradientReplicas, world, p.replicaRanks() / ps, tp * ps);
+  checkGroups("tensorParallel", m.tensorParallel, world, p.tensorParallel);
+  checkGroups("sequenceParallel", m.sequenceParallel, world, p.sequenceParallel);
+  checkGroups("dataParallel", m.dataParallel, world, p.dataParallel);
+  checkGroups("pipelineParallel", m.pipelineParallel, world, p.pipelineParallel);
+  checkGroups("parameterSharding", m.parameterSharding, world, p.parameterSharding);
+  checkGroups("optimizerStateSharding", m.optimizerStateSharding, world, p.optimizerStateSharding);
+  checkGroups("gradientReplicas", m.gradientReplicas, world, p.replicaRanks() / p.parameterSharding);
 }
 
 }  // namespace

@@ -86,7 +86,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"/plan/optimizerStateSharding", "4", "plan.optimizerStateSharding"},
         BadValue{"/plan/gradientSharding", "4", "plan.gradientSharding"},
         BadValue{"/mesh/worldSize", "8", "mesh.worldSize"},
-        BadValue{"/mesh/sequenceParallel", "[[0,2],[1,3]]", "mesh.sequenceParallel"},
+        BadValue{"/mesh/sequenceParallel", "[[0],[1],[2],[3]]", "mesh.sequenceParallel"},
+        BadValue{"/mesh/sequenceParallel", "[[0,1],[2,4]]", "mesh.sequenceParallel"},
+        BadValue{"/mesh/sequenceParallel", "[[0,1]]", "mesh.sequenceParallel"},
         BadValue{"/mesh/dataParallel", "[[0,1],[0,1]]", "mesh.dataParallel"},
         BadValue{"/mesh/gradientReplicas", "[[0]]", "mesh.gradientReplicas"},
         BadValue{"/mesh/parameterSharding", "\"all\"", "mesh.parameterSharding"},
@@ -164,31 +166,45 @@ Problem problemOfPlan(const std::function<void(Config&)>& change) {
 }
 
 struct BadPlan {
+  /// As the planner names it.
+  const char* constraint;
   const char* field;
   std::function<void(Config&)> change;
 };
 
 TEST(Plan, FactorsThatDoNotFitTheModelAreNamedWithARemedy) {
   const std::vector<BadPlan> plans = {
-      {"plan.tensorParallel", [](Config& c) { c.plan.tensorParallel = 2, c.plan.sequenceParallel = 4; }},
-      {"plan.tensorParallel",
+      {"tensor-sequence-mismatch", "plan.tensorParallel",
+       [](Config& c) { c.plan.tensorParallel = 2, c.plan.sequenceParallel = 4; }},
+      {"tensor-not-divisible", "plan.tensorParallel",
        [](Config& c) { c.plan.tensorParallel = c.plan.sequenceParallel = 4, c.model.ffnHiddenSize = 82; }},
-      {"plan.tensorParallel",
+      {"tensor-not-divisible", "plan.tensorParallel",
        [](Config& c) { c.plan.tensorParallel = c.plan.sequenceParallel = 4, c.model.vocabularySize = 5; }},
-      {"plan.sequenceParallel", [](Config& c) { c.plan.tensorParallel = c.plan.sequenceParallel = 8; }},
-      {"plan.pipelineParallel", [](Config& c) { c.plan.pipelineParallel = 6; }},
-      {"plan.pipelineChunks", [](Config& c) { c.plan.pipelineChunks = 2; }},
-      {"plan.pipelineChunks",
+      {"heads-not-divisible", "plan.sequenceParallel",
+       [](Config& c) { c.plan.tensorParallel = c.plan.sequenceParallel = 8; }},
+      {"more-stages-than-layers", "plan.pipelineParallel", [](Config& c) { c.plan.pipelineParallel = 6; }},
+      {"chunks-not-possible", "plan.pipelineChunks", [](Config& c) { c.plan.pipelineChunks = 2; }},
+      {"chunks-not-possible", "plan.pipelineChunks",
        [](Config& c) { c.plan.pipelineParallel = 2, c.plan.pipelineChunks = 2, c.plan.microBatches = 3; }},
-      {"plan.pipelineChunks",
+      {"chunks-not-possible", "plan.pipelineChunks",
        [](Config& c) { c.plan.pipelineParallel = 2, c.plan.pipelineChunks = 3, c.plan.microBatches = 2; }},
-      {"plan.recomputeLayers", [](Config& c) { c.plan.pipelineParallel = 2, c.plan.recomputeLayers = 4; }},
-      {"plan.recomputeLayers", [](Config& c) { c.plan.recompute = true, c.plan.recomputeLayers = 1; }},
+      {"recompute-layers-not-possible", "plan.recomputeLayers",
+       [](Config& c) { c.plan.pipelineParallel = 2, c.plan.recomputeLayers = 4; }},
+      {"recompute-layers-not-possible", "plan.recomputeLayers",
+       [](Config& c) { c.plan.recompute = true, c.plan.recomputeLayers = 1; }},
+      {"sequence-not-divisible", "plan.sequenceParallel",
+       [](Config& c) { c.sequenceLengthTokens = 25, c.plan.sequenceParallel = 2; }},
+      {"context-not-possible", "plan.contextParallel", [](Config& c) { c.plan.contextParallel = 4; }},
+      {"sharding-not-divisible", "plan.parameterSharding",
+       [](Config& c) { c.plan.dataParallel = 4, c.plan.parameterSharding = 3; }},
+      {"gradient-sharding-not-allowed", "plan.gradientSharding",
+       [](Config& c) { c.plan.gradientSharding = 4; }},
   };
   for (const BadPlan& bad : plans) {
     const Problem problem = problemOfPlan(bad.change);
     EXPECT_EQ(problem.code, StatusCode::badConfig) << bad.field;
     EXPECT_EQ(problem.field, bad.field) << problem.message;
+    EXPECT_EQ(problem.message.find(std::string(bad.constraint) + ": " + bad.field), 0u) << problem.message;
     EXPECT_FALSE(problem.valueJson.empty() || problem.remedy.empty()) << problem.message;
   }
   const auto good = [](Config& c) {
@@ -210,16 +226,32 @@ TEST(Plan, ChunksAndRecomputedLayersMayBeLeftOutAndAreReadWhenGiven) {
   EXPECT_EQ(problemOf(document.dump()).field, "plan.pipelineChunks");
 }
 
-TEST(Plan, MeshesOfStagesAndTensorRanksAreChecked) {
-  for (const char* list : {"tensorParallel", "pipelineParallel", "parameterSharding"}) {
-    Config c = smallConfig("d.tokens");
-    c.plan.pipelineParallel = 2, c.plan.tensorParallel = c.plan.sequenceParallel = 2, c.plan.dataParallel = 2;
-    c.plan.parameterSharding = 2;
-    c.mesh = meshOf(c.plan);
-    Json document = Json::parse(documentOf(c));
-    EXPECT_EQ(problemOf(document.dump()).code, StatusCode::ok);
-    std::swap(document["mesh"][list][0][1], document["mesh"][list][1][1]);
-    EXPECT_EQ(problemOf(document.dump()).field, std::string("mesh.") + list);
+TEST(Plan, MeshesHaveEveryRankOnceInGroupsOfThePlansSize) {
+  Config c = smallConfig("d.tokens");
+  c.plan.pipelineParallel = 2, c.plan.tensorParallel = c.plan.sequenceParallel = 2, c.plan.dataParallel = 2;
+  c.plan.parameterSharding = 2;
+  c.mesh = meshOf(c.plan);
+  const Json good = Json::parse(documentOf(c));
+  for (const char* list : {"tensorParallel", "sequenceParallel", "dataParallel", "pipelineParallel",
+                           "parameterSharding", "optimizerStateSharding", "gradientReplicas"}) {
+    const Json groups = good["mesh"][list];
+    const auto problemWith = [&](const Json& other) {
+      Json document = good;
+      document["mesh"][list] = other;
+      return problemOf(document.dump());
+    };
+    Json twice = groups, merged = groups, absent = groups, beyond = groups;
+    twice[0][0] = twice[1][0];
+    merged[0].insert(merged[0].end(), merged[1].begin(), merged[1].end());
+    merged.erase(1);
+    absent.erase(0);
+    beyond[0][0] = 8;
+    for (const Json& bad : {twice, merged, absent, beyond})
+      EXPECT_EQ(problemWith(bad).field, std::string("mesh.") + list) << bad;
+    // Which ranks are together is the planner's.
+    Json exchanged = groups;
+    std::swap(exchanged[0][0], exchanged[1][0]);
+    EXPECT_EQ(problemWith(exchanged).code, StatusCode::ok) << exchanged;
   }
 }
 

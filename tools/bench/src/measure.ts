@@ -1,7 +1,7 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { buildMesh, requiredMeasurements, type RequiredMeasurements } from "@internevo/cost-model";
+import { requiredMeasurements, type RequiredMeasurements } from "@internevo/cost-model";
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
 import {
   DEFAULT_MOST_OTHERS_PERCENT,
@@ -24,6 +24,7 @@ import {
   trainerConfig,
   trainerIn,
 } from "@internevo/launcher";
+import { buildMesh } from "@internevo/plan";
 import { measureProfile } from "@internevo/profiling";
 import { DEFAULT_MOST_SPREAD_PERCENT, type ProbeEffort } from "@internevo/profiles";
 import { parse } from "yaml";

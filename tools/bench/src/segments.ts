@@ -1,6 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { CostModel, partsOf, planOfJob, RECOMPUTED_UNITS, UNIT_PRODUCTS } from "@internevo/cost-model";
+import { CostModel, partsOf, RECOMPUTED_UNITS, UNIT_PRODUCTS } from "@internevo/cost-model";
 import {
   planLabel,
   quantile,
@@ -10,6 +10,7 @@ import {
   type Plan,
   type Profile,
 } from "@internevo/domain";
+import { planOfJob } from "@internevo/plan";
 import { readTimeline } from "@internevo/profiling";
 import { passSegment, SEGMENTS, stepParts, type Segment, type StepParts } from "@internevo/profiles";
 import { overlayTraces, simulateStep, toTrace, type MeasuredEvent } from "@internevo/simulator";

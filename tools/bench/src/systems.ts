@@ -1,5 +1,6 @@
 import type { Candidate, JobSpec, PlanConstraints, Profile } from "@internevo/domain";
-import { divisorsOf, planJob } from "@internevo/search";
+import { divisors } from "@internevo/plan";
+import { planJob } from "@internevo/search";
 
 /** Which plans a system can express, as in the paper (tables of its appendix "Details of E2E Evaluation"). */
 export interface System {
@@ -32,8 +33,8 @@ export const MEGATRON: System = {
   id: "megatron",
   name: "Megatron-style",
   spaces: (ranks) =>
-    divisorsOf(ranks).flatMap((tensorParallel) =>
-      divisorsOf(ranks / tensorParallel).flatMap((pipelineParallel) => {
+    divisors(ranks).flatMap((tensorParallel) =>
+      divisors(ranks / tensorParallel).flatMap((pipelineParallel) => {
         const dataParallel = ranks / tensorParallel / pipelineParallel;
         return inThePaper({
           tensorParallel,

@@ -3,10 +3,10 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { TrainerConfigSchema } from "@internevo/contracts";
-import { buildMesh, divisors } from "@internevo/cost-model";
 import { resolveJob, validate, type JobSpec, type Plan } from "@internevo/domain";
 import { encodeHeader } from "@internevo/data";
 import { trainerConfig, type Trainer } from "@internevo/launcher";
+import { buildMesh, divisors } from "@internevo/plan";
 import fc from "fast-check";
 
 const run = promisify(execFile);

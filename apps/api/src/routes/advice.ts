@@ -17,8 +17,8 @@ import {
   WhyNotSchema,
   type ClusterChoiceAnswer,
 } from "@internevo/contracts";
-import type { PlanOfJob } from "@internevo/cost-model";
 import { assertHeadroomOfAxis, planLabel, type Candidate, type Plan } from "@internevo/domain";
+import type { PlanOfJob } from "@internevo/plan";
 import { listTrials } from "@internevo/store";
 import type { TSchema } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";

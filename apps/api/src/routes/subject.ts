@@ -1,5 +1,4 @@
 import type { AdviceSubject, PlanChoice } from "@internevo/contracts";
-import { planOfJob, type PlanOfJob } from "@internevo/cost-model";
 import {
   HEADROOM_REMEDY,
   parsePlanLabel,
@@ -15,6 +14,7 @@ import {
   type Profile,
   type PlanningResult,
 } from "@internevo/domain";
+import { planOfJob, type PlanOfJob } from "@internevo/plan";
 import { getJob, type Database } from "@internevo/store";
 import type { Workers } from "../work/workers.ts";
 import { storedProfile } from "../profile-source.ts";

@@ -4,8 +4,8 @@ import {
   WorkloadCreateSchema,
   WorkloadPageSchema,
 } from "@internevo/contracts";
-import { assertTrainerRuns } from "@internevo/cost-model";
 import { ProblemError, resolveJob, WorkloadSchema, type Workload } from "@internevo/domain";
+import { assertTrainerRuns } from "@internevo/plan";
 import {
   createWorkload,
   deleteWorkload,

@@ -1,5 +1,5 @@
-import { assertTrainerRuns } from "@internevo/cost-model";
 import { DataSchema, ProblemError, resolveJob, validate, type Data, type JobSpec } from "@internevo/domain";
+import { assertTrainerRuns } from "@internevo/plan";
 import type { DataTask } from "./check-data.ts";
 import type { WeightsTask } from "./check-weights.ts";
 

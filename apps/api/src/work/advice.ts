@@ -7,7 +7,7 @@ import {
   whyNot,
   type Explanation,
 } from "@internevo/advisor";
-import { CostModel, sumLines, type PlanOfJob } from "@internevo/cost-model";
+import { CostModel, sumLines } from "@internevo/cost-model";
 import type {
   CheapestClusterRequest,
   ClusterChoiceAnswer,
@@ -36,6 +36,7 @@ import {
   predictWritten,
   type ImportedConfiguration,
 } from "@internevo/frameworks";
+import type { PlanOfJob } from "@internevo/plan";
 
 interface Subject {
   readonly spec: JobSpec;

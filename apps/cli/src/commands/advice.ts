@@ -10,7 +10,7 @@ import {
   whyNot,
   type SweepAxis,
 } from "@internevo/advisor";
-import { SHIPPED_PROFILES, type PlanOfJob } from "@internevo/cost-model";
+import { SHIPPED_PROFILES } from "@internevo/cost-model";
 import { assertWritable, writeWhole } from "../files.ts";
 import {
   assertHeadroomOfAxis,
@@ -23,6 +23,7 @@ import {
   type JobSpec,
   type Profile,
 } from "@internevo/domain";
+import type { PlanOfJob } from "@internevo/plan";
 import { Option, type Command } from "commander";
 import { clustersChart, paretoChart, sweepChart } from "../advice-chart.ts";
 import {

@@ -1,6 +1,5 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { EXECUTOR_PRECISIONS, planOfJob, type PlanOfJob } from "@internevo/cost-model";
 import {
   formatBytes,
   formatCounted,
@@ -14,6 +13,7 @@ import {
   type Plan,
   type Profile,
 } from "@internevo/domain";
+import { EXECUTOR_PRECISIONS, planOfJob, type PlanOfJob } from "@internevo/plan";
 import { StepClock } from "@internevo/simulator";
 import type { Command } from "commander";
 import { integerArgument } from "../arguments.ts";

@@ -1,4 +1,4 @@
-import { estimatedWith, planOfJob, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { estimatedWith, SHIPPED_PROFILES } from "@internevo/cost-model";
 import {
   resolveJob,
   shellWord,
@@ -7,6 +7,7 @@ import {
   type JobSpec,
   type PlanningResult,
 } from "@internevo/domain";
+import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import type { Command } from "commander";
 import { Option } from "commander";

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { CostModel, isRunnable, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { CostModel, SHIPPED_PROFILES } from "@internevo/cost-model";
 import {
   formatCounted,
   formatInteger,
@@ -15,6 +15,7 @@ import {
   type MeasuredTrace,
   type Plan,
 } from "@internevo/domain";
+import { isRunnable } from "@internevo/plan";
 import { overlayTraces, simulateStep, stageShares, toTrace, type StageShares } from "@internevo/simulator";
 import type { Command } from "commander";
 import type { Context } from "../context.ts";

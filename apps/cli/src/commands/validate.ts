@@ -1,5 +1,4 @@
 import { existsSync } from "node:fs";
-import { trainerFault } from "@internevo/cost-model";
 import {
   dataFiles,
   describeJob,
@@ -12,6 +11,7 @@ import {
   type JobSpec,
 } from "@internevo/domain";
 import { ApiConnectionError, ApiProblemError, type InternEvoClient } from "@internevo/client";
+import { trainerFault } from "@internevo/plan";
 import type { Command } from "commander";
 import { stringify } from "yaml";
 import type { Context } from "../context.ts";

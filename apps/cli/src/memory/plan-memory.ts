@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { trainerConfig, type MemoryMap, type TrainerEvent } from "@internevo/contracts";
-import { buildMesh, type PlanOfJob } from "@internevo/cost-model";
 import { ProblemError, type JobSpec } from "@internevo/domain";
+import { buildMesh, type PlanOfJob } from "@internevo/plan";
 
 type PlanEvent = Extract<TrainerEvent, { event: "plan" }>;
 export type PlannedMemory = PlanEvent & { readonly memoryMap: MemoryMap };

@@ -1,4 +1,4 @@
-import { CostModel, pipelineStages, sumLines, type PlanOfJob } from "@internevo/cost-model";
+import { CostModel, pipelineStages, sumLines } from "@internevo/cost-model";
 import {
   chunksOf,
   formatBytes,
@@ -10,6 +10,7 @@ import {
   type Profile,
 } from "@internevo/domain";
 import { unmeasuredProfile } from "@internevo/frameworks";
+import type { PlanOfJob } from "@internevo/plan";
 import { table, type Colors } from "../output.ts";
 
 /** What the planner counts for a rank of a stage. */

@@ -7,7 +7,6 @@ import {
   type TrainerConfig,
 } from "@internevo/contracts";
 import {
-  buildMesh,
   measurementCount,
   requiredMeasurements,
   unionOf,
@@ -27,6 +26,7 @@ import {
   type Candidate,
   type JobSpec,
 } from "@internevo/domain";
+import { buildMesh } from "@internevo/plan";
 import { Type, type Static } from "typebox";
 import { clusterRankCount, probeConfig, type ProbeEffort } from "./probe.ts";
 import { runtimeRun } from "./runtime.ts";

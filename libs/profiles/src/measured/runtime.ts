@@ -1,6 +1,6 @@
 import { NATIVE_PROTOCOL, type TrainerConfig } from "@internevo/contracts";
-import { buildMesh } from "@internevo/cost-model";
 import { usesGpus, type Cluster, type Plan } from "@internevo/domain";
+import { buildMesh } from "@internevo/plan";
 
 const MODEL: TrainerConfig["model"] = {
   hiddenSize: 16,

@@ -1,11 +1,5 @@
 import { NATIVE_PROTOCOL, type TrainerConfig } from "@internevo/contracts";
-import {
-  buildMesh,
-  layerModules,
-  rooflineSeconds,
-  UNIT_PRODUCTS,
-  type DevicePeak,
-} from "@internevo/cost-model";
+import { layerModules, rooflineSeconds, UNIT_PRODUCTS, type DevicePeak } from "@internevo/cost-model";
 import {
   disturbancesOf,
   formatCounted,
@@ -22,6 +16,7 @@ import {
   type SliceRequest,
   type SliceShape,
 } from "@internevo/domain";
+import { buildMesh } from "@internevo/plan";
 import { rankWaits } from "./rank-waits.ts";
 import { MEASURING_OPTIMIZER, type TokensOfRun } from "./runtime.ts";
 import { passesSeconds, passSegment, stepParts, type StepParts } from "./step-parts.ts";

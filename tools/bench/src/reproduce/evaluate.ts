@@ -1,5 +1,6 @@
-import { CostModel, planOfJob } from "@internevo/cost-model";
+import { CostModel } from "@internevo/cost-model";
 import type { JobSpec, Plan, PlanConstraints, Prediction, Profile } from "@internevo/domain";
+import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import {
   LENGTHS_K,

@@ -1,6 +1,7 @@
 import { largestSequence } from "@internevo/advisor";
-import { CostModel, planOfJob } from "@internevo/cost-model";
+import { CostModel } from "@internevo/cost-model";
 import type { Candidate, JobSpec, PlanConstraints, Prediction, Profile } from "@internevo/domain";
+import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import { paperJob, paperSpaces, SYSTEM_SPACES, type PaperModel, type SystemId } from "./paper.ts";
 

@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
-import { buildMesh } from "@internevo/cost-model";
 import {
   launchRanks,
   processesOfRun,
@@ -12,6 +11,7 @@ import {
   type Trainer,
 } from "@internevo/launcher";
 import type { Plan } from "@internevo/domain";
+import { buildMesh } from "@internevo/plan";
 import { PLANS, ranksOf, SEQUENCE_LENGTH_TOKENS, STEPS, type Setting } from "./settings.ts";
 
 export const NATIVE_DIRECTORY =

@@ -1,5 +1,5 @@
 import { openSync, writeSync } from "node:fs";
-import { planOfJob, shippedProfile } from "@internevo/cost-model";
+import { shippedProfile } from "@internevo/cost-model";
 import { planLabel, ProblemError, resolveJob, type JobSpec, type Plan } from "@internevo/domain";
 import {
   exportConfiguration,
@@ -8,6 +8,7 @@ import {
   importedJob,
   type Framework,
 } from "@internevo/frameworks";
+import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import { Coverage } from "./coverage.ts";
 import { Drawer, type Input } from "./inputs.ts";

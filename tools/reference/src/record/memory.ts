@@ -1,9 +1,9 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { planFault } from "@internevo/cost-model";
 import { planLabel } from "@internevo/domain";
 import type { Trainer } from "@internevo/launcher";
+import { planFault } from "@internevo/plan";
 import fc from "fast-check";
 import { anyCase, dryRun } from "../any-case.ts";
 import { keep, type Entry, type Section } from "./records.ts";

@@ -1,5 +1,5 @@
 import type { PipelineOperation } from "./pipeline-schedule.ts";
-import type { StepWork } from "./step-work.ts";
+import type { Plan } from "@internevo/domain";
 
 /**
  * A unit of the model: what is gathered and reduced as one. `module` counts in the order of the forward pass.
@@ -34,6 +34,21 @@ export interface StageLayer {
   readonly isRecomputed: boolean;
 }
 
+/** What the order of a step's gathers and reductions depends on. */
+export interface ScheduledStep {
+  /** Padded elements of each unit of a layer, in the order of the forward pass. */
+  readonly layer: { readonly elements: readonly number[] };
+  readonly embedding: { readonly elements: number };
+  readonly head: { readonly elements: number };
+  /** Layers of each virtual stage, in order of the model. */
+  readonly layersOfVirtualStage: readonly number[];
+  /** Of each stage, the first so many of its layers are recomputed. */
+  readonly recomputedOfStage: readonly number[];
+  readonly stages: number;
+  readonly chunks: number;
+  readonly overlap: Pick<Plan, "forwardOverlap" | "backwardOverlap">;
+}
+
 const FORWARD_GROUPS = {
   none: [[0], [1], [2], [3]],
   block: [
@@ -54,7 +69,7 @@ const BACKWARD_GROUPS = {
 const WHOLE = [[0, 1, 2, 3]] as const;
 
 /** The layers of a chunk of a stage, first to last. */
-export function layersOf(work: StepWork, stage: number, chunk: number): StageLayer[] {
+export function layersOf(work: ScheduledStep, stage: number, chunk: number): StageLayer[] {
   const { stages, layersOfVirtualStage } = work;
   const virtualStage = chunk * stages + stage;
   const first = layersOfVirtualStage.slice(0, virtualStage).reduce((sum, layers) => sum + layers, 0);
@@ -70,12 +85,12 @@ export function layersOf(work: StepWork, stage: number, chunk: number): StageLay
 export const hasEmbedding = (stage: number, { chunk }: Pick<PipelineOperation, "chunk">): boolean =>
   stage === 0 && chunk === 0;
 export const hasHead = (
-  { stages, chunks }: StepWork,
+  { stages, chunks }: ScheduledStep,
   stage: number,
   { chunk }: Pick<PipelineOperation, "chunk">,
 ): boolean => stage === stages - 1 && chunk === chunks - 1;
 
-const elementsOf = (work: StepWork, unit: Unit): number =>
+const elementsOf = (work: ScheduledStep, unit: Unit): number =>
   unit.kind === "layer" ? (work.layer.elements[unit.module] as number) : work[unit.kind].elements;
 
 /**
@@ -98,7 +113,7 @@ interface Group {
   readonly operation: PipelineOperation;
 }
 
-function gatherGroups(work: StepWork, stage: number, operations: readonly PipelineOperation[]): Group[] {
+function gatherGroups(work: ScheduledStep, stage: number, operations: readonly PipelineOperation[]): Group[] {
   const { forwardOverlap, backwardOverlap } = work.overlap;
   const groups: Group[] = [];
   for (const operation of operations) {
@@ -120,7 +135,11 @@ function gatherGroups(work: StepWork, stage: number, operations: readonly Pipeli
   return groups;
 }
 
-function reductionGroups(work: StepWork, stage: number, operations: readonly PipelineOperation[]): Unit[][] {
+function reductionGroups(
+  work: ScheduledStep,
+  stage: number,
+  operations: readonly PipelineOperation[],
+): Unit[][] {
   const groups: Unit[][] = [];
   for (const operation of operations) {
     if (operation.pass === "forward") continue;
@@ -145,7 +164,7 @@ const isSame = (a: Unit, b: Unit): boolean =>
  * pass whose memory is needed first.
  */
 export function unitSchedule(
-  work: StepWork,
+  work: ScheduledStep,
   stage: number,
   operations: readonly PipelineOperation[],
 ): { readonly gatherings: readonly Gathering[]; readonly reductions: readonly Reduction[] } {

@@ -6,6 +6,9 @@ export interface PipelineOperation {
   readonly chunk: number;
 }
 
+/** Whether micro-batches can take turns between the chunks of every stage. */
+export const takesTurns = (microBatches: number, stages: number): boolean => microBatches % stages === 0;
+
 /**
  * The k-th forward or backward of a stage: `stages` micro-batches through one chunk, then the same through
  * the next.
@@ -32,7 +35,7 @@ export function pipelineSchedule(
   microBatches: number,
   chunks = 1,
 ): PipelineOperation[] {
-  if (chunks > 1 && microBatches % stages !== 0)
+  if (chunks > 1 && !takesTurns(microBatches, stages))
     throw new RangeError(
       `microBatches ${microBatches}: interleaving needs a multiple of the ${stages} stages`,
     );

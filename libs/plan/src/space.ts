@@ -1,55 +1,27 @@
 import {
-  clusterRanks,
-  contextFault,
-  sequencesPerStep,
-  sequenceSplitFault,
-  tensorSplitFault,
-  type Layout,
-  type OverlapChoice,
-  type Sharding,
-} from "@internevo/cost-model";
-import {
   allowedBy,
   chunksOf,
   contextOf,
   MOST_OF_A_FACTOR,
   PLAN_FIELDS,
+  replicaRanks,
   type JobSpec,
   type Plan,
   type RejectionReason,
 } from "@internevo/domain";
+import { clusterRanks, divisors, divisorsAmong, sequencesPerStep } from "./factors.ts";
+import { layoutFault, type Layout, type Sharding } from "./legality.ts";
 
 const { choices: FORWARD } = PLAN_FIELDS.forwardOverlap.value;
 const { choices: BACKWARD } = PLAN_FIELDS.backwardOverlap.value;
+
+/** What the executor hides: the granularities of a plan. */
+export type OverlapChoice = Pick<Plan, "forwardOverlap" | "backwardOverlap">;
 
 /** Every granularity of both passes, in the order of the space. */
 export const OVERLAPS: readonly OverlapChoice[] = FORWARD.flatMap((forwardOverlap) =>
   BACKWARD.map((backwardOverlap) => ({ forwardOverlap, backwardOverlap })),
 );
-
-/** All divisors of a number from those of its multiple. */
-export const divisorsAmong = (candidates: readonly number[], value: number): number[] =>
-  candidates.filter((one) => one <= value && value % one === 0);
-
-/**
- * The divisors of a positive integer, ascending, from its prime factors: 2^50 sequences must not take longer
- * than 1,000.
- */
-export function divisorsOf(value: number): number[] {
-  let rest = value;
-  let list = [1];
-  for (let prime = 2; prime * prime <= rest; prime += prime === 2 ? 1 : 2) {
-    if (rest % prime !== 0) continue;
-    const powers = [1];
-    while (rest % prime === 0) {
-      rest /= prime;
-      powers.push((powers.at(-1) as number) * prime);
-    }
-    list = list.flatMap((one) => powers.map((power) => one * power));
-  }
-  if (rest > 1) list = list.flatMap((one) => [one, one * rest]);
-  return list.sort((a, b) => a - b);
-}
 
 /**
  * Every (s_ps, s_oss, s_gs) over R ranks: s_ps | R, s_oss | R / s_ps, s_gs ∈ {1, s_oss}; in the order of the
@@ -57,7 +29,7 @@ export function divisorsOf(value: number): number[] {
  */
 export function shardingsOf(ranks: number, job?: Pick<JobSpec, "plan">): Sharding[] {
   const list: Sharding[] = [];
-  const candidates = divisorsOf(ranks);
+  const candidates = divisors(ranks);
   for (const parameterSharding of candidates) {
     if (!allowedBy(job?.plan?.parameterSharding, parameterSharding)) continue;
     for (const optimizerStateSharding of divisorsAmong(candidates, ranks / parameterSharding)) {
@@ -112,8 +84,8 @@ export function* layoutsOf(job: JobSpec): Generator<LayoutSpace> {
   const sequences = sequencesPerStep(job);
   const { layers } = job.model;
   const asked = job.plan ?? {};
-  const factors = divisorsOf(ranks);
-  const sizes = divisorsOf(sequences);
+  const factors = divisors(ranks);
+  const sizes = divisors(sequences);
   for (const pipelineParallel of factors) {
     if (!allowedBy(asked.pipelineParallel, pipelineParallel)) continue;
     const most = Math.ceil(layers / pipelineParallel);
@@ -155,24 +127,14 @@ export function* layoutsOf(job: JobSpec): Generator<LayoutSpace> {
         };
         yield {
           layout,
-          replicas: (dataParallel * sequenceParallel) / tensorParallel,
+          replicas: replicaRanks(layout),
           microBatchSizes,
           ...shared,
-          fault: layoutFault(job, layout) ?? (divides ? null : "batch-not-divisible"),
+          fault: layoutFault(layout, job)?.reason ?? (divides ? null : "batch-not-divisible"),
         };
       }
     }
   }
-}
-
-/** The first constraint that no plan of a layout meets, in the order of `planFault`. */
-function layoutFault(job: JobSpec, layout: Layout): RejectionReason | null {
-  const { pipelineParallel, sequenceParallel, tensorParallel } = layout;
-  if (pipelineParallel > job.model.layers) return "more-stages-than-layers";
-  if (contextFault(job, layout) !== null) return "context-not-possible";
-  const split = sequenceSplitFault(job, sequenceParallel, contextOf(layout));
-  if (split !== null) return split;
-  return tensorSplitFault(job, tensorParallel) === null ? null : "tensor-not-divisible";
 }
 
 /** What a plan chooses below its layout, batch and sharding. */

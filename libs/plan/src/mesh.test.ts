@@ -8,7 +8,7 @@ import {
   placementClass,
   placementOf,
 } from "./mesh.ts";
-import { divisors } from "./space.ts";
+import { divisors } from "./factors.ts";
 
 const plan = (over: Partial<Plan>): Plan => ({
   microBatchSize: 1,

@@ -10,6 +10,7 @@ import {
   type PlacementPlan,
   type Plan,
 } from "@internevo/domain";
+import { meshFault } from "./legality.ts";
 
 /** The dimensions whose groups a mesh lists. */
 export const MESH_DIMENSIONS = [
@@ -82,39 +83,12 @@ function groupsOf(worldSize: number, { size, stride }: GroupGeometry): number[][
 
 /** @throws ProblemError `plan-invalid` when the factors of the plan do not divide as a mesh needs. */
 function assertMeshable(plan: Plan): void {
-  const refuse = (field: string, value: number, message: string, remedy: string): never => {
-    throw new ProblemError("plan-invalid", `the plan has no mesh: ${field} ${value} ${message}`, [
-      { field, value, message, remedy },
-    ]);
-  };
-  const {
-    tensorParallel: tp,
-    sequenceParallel: sp,
-    parameterSharding: ps,
-    optimizerStateSharding: oss,
-  } = plan;
-  if (tp !== 1 && tp !== sp)
-    refuse(
-      "tensorParallel",
-      tp,
-      `is neither 1 nor sequenceParallel ${sp}`,
-      "use tensorParallel = sequenceParallel, or 1",
-    );
-  const ranks = replicaRanks(plan);
-  if (ranks % ps !== 0)
-    refuse(
-      "parameterSharding",
-      ps,
-      `does not divide the ${ranks} ranks that hold the same slice`,
-      "choose a divisor",
-    );
-  if ((ranks / ps) % oss !== 0)
-    refuse(
-      "optimizerStateSharding",
-      oss,
-      `does not divide the ${ranks / ps} replicas of a shard`,
-      "choose a divisor",
-    );
+  const fault = meshFault(plan);
+  if (fault === null) return;
+  const { field, message, remedy } = fault;
+  throw new ProblemError("plan-invalid", `the plan has no mesh: ${message}`, [
+    { field, value: plan[field], message, remedy },
+  ]);
 }
 
 /**
