@@ -65,6 +65,11 @@ export interface WorkersOptions {
   readonly checkSeconds?: number;
   /** Where jobs may name data, and where weights. Default: anywhere. */
   readonly roots?: { readonly data: DataRoots; readonly weights: DataRoots };
+  /**
+   * Told of what happens to a thread when nobody waits for it: it ends, or answers work that was aborted just
+   * before. The searches go on with other threads.
+   */
+  readonly onThreadError?: (error: Error) => void;
   /** For tests: the module that checks data. */
   readonly checkEntry?: string;
 }
@@ -125,9 +130,10 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
     searchesOfOneToken = 16,
     idleThreadSeconds = 20,
     roots = { data: null, weights: null },
+    onThreadError = () => undefined,
   } = options;
-  const threads = (maxThreads = planThreads) =>
-    new Piscina({
+  const threads = (maxThreads = planThreads): Piscina => {
+    const pool = new Piscina({
       filename: PLAN_THREAD,
       minThreads: 0,
       maxThreads,
@@ -135,6 +141,10 @@ export function createWorkers(options: WorkersOptions = {}): Workers {
       idleTimeout: idleThreadSeconds * 1000,
       resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MEGABYTES },
     });
+    // Without a listener, such an event would end the process.
+    pool.on("error", onThreadError);
+    return pool;
+  };
   // One token leaves a thread to the others, whatever it asks for.
   const fair = (): Lane => ({
     pool: threads(),
