@@ -52,6 +52,8 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
       searchesOfOneToken: config.INTERNEVO_API_SEARCHES_OF_ONE_TOKEN,
       idleThreadSeconds: config.INTERNEVO_API_IDLE_THREAD_SECONDS,
       roots: { data: dataRoots, weights: weightsRoots(dataRoots, able.dataDirectory) },
+      onThreadError: (error) =>
+        service.log.warn({ err: error }, "a thread of searches failed while nobody waited for it"),
     });
     service.onShutdown(() => workers.close());
     const app = await buildApi({

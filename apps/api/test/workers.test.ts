@@ -6,6 +6,7 @@ import { findShippedProfile } from "@internevo/cost-model";
 import { resolveJob, type JobSpec } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { inTurns } from "../src/work/turns.ts";
 import { createWorkers, type Workers, type WorkersOptions } from "../src/work/workers.ts";
 
 let directory: string;
@@ -104,5 +105,30 @@ describe("a search", () => {
     // Begun again where it may take long, it answers what a search without a limit does.
     const expected = planJob(vast, profile, { top: 1 });
     for (const result of await Promise.all(long)) expect(result).toEqual(expected);
+  });
+});
+
+describe("work that is aborted as its answer arrives", () => {
+  it("ends, and neither the process nor the pool does", async () => {
+    const profile = findShippedProfile("a800-128");
+    if (!profile) throw new Error("the profile ships with the project");
+    const late: Error[] = [];
+    const pool = made({ planThreads: 2, onThreadError: (error) => late.push(error) });
+    const question = { kind: "sweep", axis: "nodes", value: 1.5, spec: spec("seven"), profile } as const;
+    const patience = AbortSignal.timeout(60_000);
+    expect(await outcome(pool.advise(question, patience))).toMatchObject({ code: "job-invalid" });
+    // One question is at work at a time. When the first is refused, its thread has the second one already,
+    // and answers before the refusal aborts it.
+    const refused = inTurns([1, 2], 2, patience, async (_item, signal) => {
+      try {
+        return await pool.advise(question, signal);
+      } catch (error) {
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
+        throw error;
+      }
+    });
+    expect(await outcome(refused)).toMatchObject({ code: "job-invalid" });
+    await expect.poll(() => late.length).toBe(1);
+    expect(await outcome(pool.advise(question, patience))).toMatchObject({ code: "job-invalid" });
   });
 });

@@ -65,6 +65,11 @@ export interface WorkersOptions {
   readonly checkSeconds?: number;
   /** Where jobs may name data, and where weights. Default: anywhere. */
   readonly roots?: { readonly data: DataRoots; readonly weights: DataRoots };
+  /**
+   * Told of what happens to a thread when nobody waits for it: it ends, or answers work that was aborted just
+   * before. The searches go on with other threads.
+   */
+  readonly onThreadError?: (error: Error) => void;
   /** For tests: the module that checks data. */
   readonly checkEntry?: string;
 }
@@ -165,7 +170,7 @@ class WorkerPools implements Workers {
   }
 
   #threads(maxThreads: number): Piscina {
-    return new Piscina({
+    const pool = new Piscina({
       filename: PLAN_THREAD,
       minThreads: 0,
       maxThreads,
@@ -173,6 +178,9 @@ class WorkerPools implements Workers {
       idleTimeout: (this.#options.idleThreadSeconds ?? 20) * 1000,
       resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MEGABYTES },
     });
+    // Without a listener, such an event would end the process.
+    pool.on("error", this.#options.onThreadError ?? (() => undefined));
+    return pool;
   }
 
   /** One token leaves a thread to the others, whatever it asks for. */
