@@ -18,7 +18,7 @@ import { assertProgram, trainerIn } from "@internevo/launcher";
 import { planJob } from "@internevo/search";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { jobCase } from "../../libs/search/test/cases.ts";
+import { jobCase } from "@internevo/test-kit/job-cases";
 import {
   anyCase,
   dryRun as dryRunIn,

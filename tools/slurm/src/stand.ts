@@ -18,7 +18,7 @@ import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { freePort } from "../../../libs/local-stack/src/ports.ts";
+import { freePort } from "@internevo/local-stack";
 
 /** Folders of this tool begin so; the number behind it is the owner's process. */
 const PREFIX = "internevo-slurm-";

@@ -1,9 +1,9 @@
+import { eventually } from "@internevo/test-kit";
 import { worldSize } from "@internevo/domain";
 import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { whyImpossible } from "../src/stand.ts";
 import { createJobWorld, stepEvent, upTo, type JobWorld } from "./job-world.ts";
-import { until } from "./slurm-world.ts";
 
 const impossible = whyImpossible();
 if (impossible !== undefined) console.warn(`The tests of lost nodes on Slurm are skipped: ${impossible}`);
@@ -85,15 +85,15 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster that loses n
       await jobs.killNode("n3");
       site.slowed.open("first", "second");
       // In this transaction, which would be ended, and the lock with it, were it idle for long.
-      await until(
+      await eventually(
         "the plan is being changed",
-        120,
         async () =>
           (
             await tx.execute(
               sql.raw("select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4711"),
             )
           ).rows.length > 0,
+        120,
         world.logs,
       );
       await service.kill();

@@ -17,7 +17,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { ProblemError, validate } from "@internevo/domain";
 import type { HostCluster } from "@internevo/launcher";
 import { Type, type Static } from "typebox";
-import { lockDirectory } from "../../../libs/local-stack/src/directory-lock.ts";
+import { lockDirectory } from "@internevo/local-stack";
 import { SettingsSchema, type Settings } from "./options.ts";
 import {
   HOLDER_MARKER,

@@ -1,9 +1,9 @@
+import { eventually } from "@internevo/test-kit";
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { Type } from "typebox";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { NativeErrorEventSchema } from "@internevo/contracts";
@@ -344,10 +344,11 @@ describe("a killed supervisor", () => {
     const { marker, kill } = await supervisor(`${HELLO}; sleep 60`);
     expect(processesOfRun(marker).length).toBeGreaterThanOrEqual(3);
     await kill();
-    const end = performance.now() + 10_000;
-    while (processesOfRun(marker).some((entry) => entry.command === "mpirun") && performance.now() < end)
-      await sleep(20);
-    expect(processesOfRun(marker).filter((entry) => entry.command === "mpirun")).toEqual([]);
+    await eventually(
+      "mpirun's end",
+      () => !processesOfRun(marker).some((entry) => entry.command === "mpirun"),
+      10,
+    );
   });
 
   it("is not ended by one that it has replaced, which starts nothing", async () => {
