@@ -70,7 +70,9 @@ async function measured(signal: AbortSignal): Promise<OverlapResult> {
       return list;
     }),
   );
-  const testbed = `${settings.nodes} nodes of ${settings.ranksPerNode} rank${settings.ranksPerNode === 1 ? "" : "s"}, links of ${formatBandwidth(settings.bandwidthBitsPerSecond)} each way`;
+  const testbed =
+    `${settings.nodes} nodes of ${settings.ranksPerNode} rank${settings.ranksPerNode === 1 ? "" : "s"}, ` +
+    `links of ${formatBandwidth(settings.bandwidthBitsPerSecond)} each way`;
   return {
     benchmark: "overlap",
     testbed,

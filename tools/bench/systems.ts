@@ -65,7 +65,9 @@ async function measured(signal: AbortSignal): Promise<SystemsResult> {
       }),
     ),
   );
-  const testbed = `${settings.nodes} nodes of ${settings.ranksPerNode} ranks, links of ${formatBandwidth(settings.bandwidthBitsPerSecond)} each way`;
+  const testbed =
+    `${settings.nodes} nodes of ${settings.ranksPerNode} ranks, links ` +
+    `of ${formatBandwidth(settings.bandwidthBitsPerSecond)} each way`;
   return {
     benchmark: "systems",
     testbed,

@@ -117,7 +117,8 @@ function* cases(): Generator<Case> {
 
 const profile = shippedProfile("a800-128");
 const describeCase = ({ job, plan }: Case) =>
-  `${worldSize(plan)} ranks, ${JSON.stringify(plan)}, ${JSON.stringify(job.model)}, S ${job.sequenceLengthTokens} ${job.precision}`;
+  `${worldSize(plan)} ranks, ${JSON.stringify(plan)}, ` +
+  `${JSON.stringify(job.model)}, S ${job.sequenceLengthTokens} ${job.precision}`;
 
 describe("the memory model of the executor", () => {
   const spread = [...cases()];

@@ -47,7 +47,10 @@ export function whyImpossible(): string | undefined {
     (program) => !SEARCH_PATH.some((directory) => directory !== "" && existsSync(join(directory, program))),
   );
   if (missing.length > 0)
-    return `${missing.join(", ")} cannot be found: install slurmctld, slurmd, slurm-client, slurm-wlm-basic-plugins and munge`;
+    return (
+      `${missing.join(", ")} cannot be found: install slurmctld, ` +
+      "slurmd, slurm-client, slurm-wlm-basic-plugins and munge"
+    );
   const tried = spawnSync(
     "unshare",
     [
@@ -150,7 +153,8 @@ function configurationOf(
     "JobRequeue=1",
     ...nodes.map(
       (node, index) =>
-        `NodeName=${node} NodeHostname=${node} NodeAddr=127.0.0.1 Port=${daemons[index]} CPUs=${cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket=${cpus} ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN`,
+        `NodeName=${node} NodeHostname=${node} NodeAddr=127.0.0.1 Port=${daemons[index]} CPUs=${cpus} ` +
+        `Boards=1 SocketsPerBoard=1 CoresPerSocket=${cpus} ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN`,
     ),
     `PartitionName=main Nodes=${nodes.join(",")} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO`,
   ].join("\n");

@@ -59,7 +59,8 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
     launches.length = 0;
     onTestFailed(() =>
       console.error(
-        `The launches of the test that failed:\n${launches.map((each) => JSON.stringify(each)).join("\n")}\n${site.slurm.logs()}`,
+        "The launches of the test that " +
+          `failed:\n${launches.map((each) => JSON.stringify(each)).join("\n")}\n${site.slurm.logs()}`,
       ),
     );
   });
@@ -163,7 +164,8 @@ int main(int argc, char** argv) {
     const held =
       'export OMPI_MCA_mpi_show_mca_params=all OMPI_MCA_mpi_show_mca_params_file=$here/settings; mkfifo $here/settings; (sleep 2; printf \'{"event":"let go"}\\n\'; exec cat $here/settings > /dev/null) &';
     const { outcome, events } = await launch(
-      `here=$(dirname $0); if [ ${RANK} = 0 ]; then ${held} fi; $here/init || exit 1; [ ${RANK} = 0 ] && { wait; ${DONE}; }; exit 0`,
+      `here=$(dirname $0); if [ ${RANK} = 0 ]; then ${held} fi; ` +
+        `$here/init || exit 1; [ ${RANK} = 0 ] && { wait; ${DONE}; }; exit 0`,
       { ranks: 3, ranksPerNode: 1 },
     );
     expect(outcome).toMatchObject({ status: "completed" });

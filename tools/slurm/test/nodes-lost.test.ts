@@ -62,12 +62,14 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster that loses n
     // Whoever changes the plan of a run waits for this lock.
     await db.execute(
       sql.raw(
-        "create function wait_for_test() returns trigger language plpgsql as $$ begin perform pg_advisory_xact_lock(4711); return new; end $$",
+        "create function wait_for_test() returns trigger language plpgsql " +
+          "as $$ begin perform pg_advisory_xact_lock(4711); return new; end $$",
       ),
     );
     await db.execute(
       sql.raw(
-        "create trigger waits_for_test before update on runs for each row when (new.candidate is distinct from old.candidate) execute function wait_for_test()",
+        "create trigger waits_for_test before update on runs for each row when " +
+          "(new.candidate is distinct from old.candidate) execute function wait_for_test()",
       ),
     );
     const work = { globalBatchTokens: 384, steps: 400, checkpointing };

@@ -87,7 +87,8 @@ export function whyImpossible(): string | undefined {
       "private",
       "sh",
       "-c",
-      "PATH=$PATH:/usr/sbin:/sbin; ip link add dev t0 type veth peer name t1 && tc qdisc add dev t0 root tbf rate 1gbit burst 64k latency 50ms",
+      "PATH=$PATH:/usr/sbin:/sbin; ip link add dev t0 type veth peer name " +
+        "t1 && tc qdisc add dev t0 root tbf rate 1gbit burst 64k latency 50ms",
     ],
     { encoding: "utf8" },
   );
