@@ -47,6 +47,8 @@ const seenByPeople = {
     "local-stack",
   ],
 };
+/** Sources that no product holds. */
+const testsOnly = ["\\.test\\.tsx?$", "^(libs|apps|tools)/[^/]+/test/", "^libs/test-kit/"];
 const pure = ["domain", "plan", "cost-model", "simulator", "search", "profiles", "advisor"];
 
 const libraryRules = Object.entries(layers).map(([name, allowed]) => ({
@@ -79,6 +81,12 @@ module.exports = {
       from: { path: `^apps/${name}/src/`, pathNot: "\\.test\\.tsx?$" },
       to: { path: "^libs/", pathNot: allowed.map((each) => `^libs/${each}/`) },
     })),
+    {
+      name: "only-tests-import-the-test-kit",
+      severity: "error",
+      from: { pathNot: testsOnly },
+      to: { path: "^libs/test-kit/" },
+    },
     { name: "no-cycles", severity: "error", from: {}, to: { circular: true } },
     { name: "no-unresolvable", severity: "error", from: {}, to: { couldNotResolve: true } },
   ],

@@ -8,7 +8,7 @@ export default defineConfig({
   test: {
     root: import.meta.dirname,
     include: [
-      "libs/{advisor,contracts,cost-model,domain,frameworks,plan,profiles,search,service-kit,simulator}/src/**/*.test.ts",
+      "libs/{advisor,contracts,cost-model,domain,frameworks,plan,profiles,search,service-kit,simulator,test-kit}/src/**/*.test.ts",
       "apps/*/src/**/*.test.ts",
       "tools/{bench,check,setup}/**/*.test.ts",
     ],

@@ -10,7 +10,7 @@ import { parseProfile } from "@internevo/cost-model";
 import { parsePlanLabel, type JobSpec } from "@internevo/domain";
 import { planFault } from "@internevo/plan";
 import { planJob } from "@internevo/search";
-import { bandwidthOf, formatBandwidth } from "../testbed/src/options.ts";
+import { bandwidthOf, formatBandwidth } from "@internevo/testbed/options";
 import { overallOf, undisturbedOf, writeAccuracyPage, type AccuracyResult } from "./src/accuracy-page.ts";
 import { measureAccuracy, type AccuracyRow } from "./src/measure-accuracy.ts";
 import { profileFor, readJob, repository, Stopped, withScratch } from "./src/measure.ts";

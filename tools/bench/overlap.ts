@@ -2,7 +2,7 @@
 // usage: npm run --silent bench -- overlap [--write docs/benchmarks] [--from RESULT.json]   more options below
 import { readFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
-import { bandwidthOf, formatBandwidth } from "../testbed/src/options.ts";
+import { bandwidthOf, formatBandwidth } from "@internevo/testbed/options";
 import { Stopped, withScratch } from "./src/measure.ts";
 import { measureOverlap, SHARDED, type OverlapRow } from "./src/measure-overlap.ts";
 import { interruptible, onTestbed } from "./src/on-testbed.ts";
@@ -70,7 +70,9 @@ async function measured(signal: AbortSignal): Promise<OverlapResult> {
       return list;
     }),
   );
-  const testbed = `${settings.nodes} nodes of ${settings.ranksPerNode} rank${settings.ranksPerNode === 1 ? "" : "s"}, links of ${formatBandwidth(settings.bandwidthBitsPerSecond)} each way`;
+  const testbed =
+    `${settings.nodes} nodes of ${settings.ranksPerNode} rank${settings.ranksPerNode === 1 ? "" : "s"}, ` +
+    `links of ${formatBandwidth(settings.bandwidthBitsPerSecond)} each way`;
   return {
     benchmark: "overlap",
     testbed,

@@ -97,7 +97,8 @@ if (!existsSync(JEMALLOC))
   );
 if (existsSync(BLAS) && realpathSync(BLAS).includes("/blas/"))
   throw new Error(
-    `${BLAS} is the reference BLAS, with which Debian's PyTorch is up to twenty times slower in float32: install the Debian package libopenblas0-pthread`,
+    `${BLAS} is the reference BLAS, with which Debian's PyTorch is up to twenty ` +
+      "times slower in float32: install the Debian package libopenblas0-pthread",
   );
 
 interface Setting {
@@ -257,7 +258,8 @@ for (const model of named(values.models, Object.keys(MODELS), "--models") as Mod
           own.push(await runOurs(model, precision));
           runs.push(await runPeer(python, model, setting));
           console.error(
-            `model ${model} ${precision}, PyTorch ${version}, ${setting.name}: ${secondsOf(runs).toFixed(3)} s a step; the trainer ${secondsOf(own).toFixed(3)}`,
+            `model ${model} ${precision}, PyTorch ${version}, ${setting.name}: ` +
+              `${secondsOf(runs).toFixed(3)} s a step; the trainer ${secondsOf(own).toFixed(3)}`,
           );
         }
       }

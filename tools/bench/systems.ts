@@ -2,7 +2,7 @@
 // usage: npm run --silent bench -- systems [--write docs/benchmarks] [--from RESULT.json]   more options below
 import { readFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
-import { bandwidthOf, formatBandwidth } from "../testbed/src/options.ts";
+import { bandwidthOf, formatBandwidth } from "@internevo/testbed/options";
 import { compareSystems } from "./src/compare-systems.ts";
 import { Stopped, withScratch } from "./src/measure.ts";
 import { interruptible, onTestbed } from "./src/on-testbed.ts";
@@ -65,7 +65,9 @@ async function measured(signal: AbortSignal): Promise<SystemsResult> {
       }),
     ),
   );
-  const testbed = `${settings.nodes} nodes of ${settings.ranksPerNode} ranks, links of ${formatBandwidth(settings.bandwidthBitsPerSecond)} each way`;
+  const testbed =
+    `${settings.nodes} nodes of ${settings.ranksPerNode} ranks, links ` +
+    `of ${formatBandwidth(settings.bandwidthBitsPerSecond)} each way`;
   return {
     benchmark: "systems",
     testbed,

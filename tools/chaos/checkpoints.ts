@@ -48,7 +48,8 @@ async function main(): Promise<number> {
     results.push(result);
     const good = result.violations.length === 0;
     console.error(
-      `${good ? "✓" : "✗"} ${number} ${scenario.kind}: ${scenario.setting.name}, ${scenario.plan} (${result.seconds.toFixed(1)} s): ${result.story.join("; ")}`,
+      `${good ? "✓" : "✗"} ${number} ${scenario.kind}: ${scenario.setting.name}, ` +
+        `${scenario.plan} (${result.seconds.toFixed(1)} s): ${result.story.join("; ")}`,
     );
     for (const violation of result.violations) console.error(`    ${violation}`);
     if (!good)
@@ -85,7 +86,8 @@ function enterNamespace(): Promise<number> {
     child.once("error", (error) =>
       fail(
         new Error(
-          `unshare cannot be started (${error.message}): disks that are full need it; without them: --kind killed,truncated,flipped`,
+          `unshare cannot be started (${error.message}): disks that are ` +
+            "full need it; without them: --kind killed,truncated,flipped",
         ),
       ),
     );

@@ -27,6 +27,18 @@ describe("declared dependencies", () => {
     ]);
   });
 
+  it("finds what reaches into another room by a path", () => {
+    const other = new Map([...manifests, ["libs/b/package.json", { name: "@x/b" }]]);
+    const reaching = (module: string, resolved: string) => [
+      { source: "libs/a/src/a.ts", dependencies: [{ module, resolved }] },
+    ];
+    expect(undeclared(reaching("../../b/src/b.ts", "libs/b/src/b.ts"), other)).toEqual([
+      "libs/a/package.json: libs/a/src/a.ts reaches into @x/b by ../../b/src/b.ts: import the package",
+    ]);
+    expect(undeclared(reaching("./c.ts", "libs/a/src/c.ts"), other)).toEqual([]);
+    expect(undeclared(reaching("../../../examples/a.yaml", "examples/a.yaml"), other)).toEqual([]);
+  });
+
   it("leaves what is for development to tests", () => {
     expect(undeclared(importing("libs/a/src/a.test.ts", "vitest", "fast-check"), manifests)).toEqual([]);
     expect(undeclared(importing("libs/a/src/a.ts", "vitest", "fast-check"), manifests)).toHaveLength(2);

@@ -15,7 +15,8 @@ export type Manifests = ReadonlyMap<string, Manifest>;
 
 export interface CruisedModule {
   readonly source: string;
-  readonly dependencies: readonly { readonly module: string }[];
+  /** What is written in the import, and the file that it means. */
+  readonly dependencies: readonly { readonly module: string; readonly resolved?: string }[];
 }
 
 /** `@scope/name/part` → `@scope/name`; undefined for what is no package. */
@@ -29,6 +30,9 @@ export function packageOf(specifier: string): string | undefined {
 /** Sources that no product holds: they may use what their room declares for development. */
 const isForTests = (source: string): boolean =>
   /\.test\.tsx?$|(^|\/)test\/|^tools\/|^libs\/test-kit\/|\.config\.ts$/.test(source);
+
+/** Tools that run without the packages of the workspace. */
+const RUNS_ALONE = /^tools\/(frameworks|setup|check)\//;
 
 /** The package.json of a source's room: the nearest above it. */
 function manifestOf(source: string, manifests: Manifests): readonly [string, Manifest] {
@@ -54,7 +58,7 @@ export function readManifests(sources: readonly string[]): Manifests {
 }
 
 /**
- * A line for each package that a room uses and does not declare. What the root declares for development is
+ * A line for each package that a room uses and does not declare, or reaches into by a path. What the root declares for development is
  * there for every test.
  */
 export function undeclared(modules: readonly CruisedModule[], manifests: Manifests): string[] {
@@ -69,7 +73,11 @@ export function undeclared(modules: readonly CruisedModule[], manifests: Manifes
       ...(test ? { ...manifest.devDependencies, ...root.devDependencies } : {}),
       [manifest.name ?? ""]: "itself",
     };
-    for (const { module } of dependencies) {
+    for (const { module, resolved } of dependencies) {
+      const [room, { name: other }] = manifestOf(resolved ?? source, manifests);
+      // What lies in no room, such as an example, has no package to import.
+      if (module.startsWith(".") && room !== path && room !== "package.json" && !RUNS_ALONE.test(source))
+        faults.add(`${path}: ${source} reaches into ${other} by ${module}: import the package`);
       const name = packageOf(module);
       if (name !== undefined && declared[name] === undefined)
         faults.add(

@@ -146,7 +146,8 @@ async function* readings(
   const status = await ended;
   if (status !== 0 || count !== folders.length)
     throw new EnvironmentError(
-      `the parser of ${name} ended with status ${String(status)} after ${count} of ${folders.length} plans:\n${said.trim()}`,
+      `the parser of ${name} ended with status ${String(status)} ` +
+        `after ${count} of ${folders.length} plans:\n${said.trim()}`,
     );
 }
 
@@ -249,7 +250,8 @@ async function main(): Promise<number> {
     .map((parser) => ("checkout" in parser ? { ...parser, checkout: resolve(parser.checkout) } : parser));
   if (parsers.length === 0)
     throw new EnvironmentError(
-      `--only ${String(options.only)} is no parser that is checked: give megatron or megatron-deepspeed with its checkout, torchtitan, or deepspeed`,
+      `--only ${String(options.only)} is no parser that is checked: give ` +
+        "megatron or megatron-deepspeed with its checkout, torchtitan, or deepspeed",
     );
   for (const { name, checkout } of parsers) if (checkout !== undefined) checkoutVersion(checkout, name);
   const python = options.python ?? pythonEnvironment();

@@ -51,7 +51,8 @@ export function pythonEnvironment(): string {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   const reach =
-    "Pip must reach a package index, and the disk must have 8 GB free; or give an interpreter that has the packages with --python";
+    "Pip must reach a package index, and the disk must have 8 GB " +
+    "free; or give an interpreter that has the packages with --python";
   step(
     "Making a Python environment in .tools/frameworks",
     "",

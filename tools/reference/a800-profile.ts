@@ -118,11 +118,14 @@ export function a800Profile(measured: Measurements): Profile {
         versions: {},
         command: "node tools/reference/a800-profile.ts",
         notes: [
-          "The source does not name its hardware; A800-80GB with NVSwitch and 4 x 200 Gb/s HDR a node is inferred from its constants and rates.",
+          "The source does not name its hardware; A800-80GB with NVSwitch and " +
+            "4 x 200 Gb/s HDR a node is inferred from its constants and rates.",
           "Collectives are means of 10 trials, not medians, and have outliers, for example reduce-scatter of 1 MiB over 4 ranks (400 us between 41 and 63) and all-gather of 512 KiB over 16 (275 us before 93). The loader smooths them.",
           "all-to-all over 128 ranks is far slower from 128 MiB to 1 GiB than beyond: congestion, kept as measured.",
-          "Linear layers: forward pass of square weights only. Attention: head size 128, as many key/value heads as heads.",
-          "peakFlopsPerSecond and memoryBandwidth are NVIDIA's data sheet of the A100-SXM4-80GB; the A800 differs in NVLink only.",
+          "Linear layers: forward pass of square weights only. " +
+            "Attention: head size 128, as many key/value heads as heads.",
+          "peakFlopsPerSecond and memoryBandwidth are NVIDIA's data " +
+            "sheet of the A100-SXM4-80GB; the A800 differs in NVLink only.",
           "runtimeBytes (device context, libraries, communicators) was not measured: 2 GiB is assumed.",
           "The slow-down by overlap is the middle of the paper's range of 1.25 to 1.35.",
         ],

@@ -19,7 +19,7 @@ import { divisors, isRunnable, planFault, planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { jobCase } from "../../libs/search/test/cases.ts";
+import { jobCase } from "@internevo/test-kit/job-cases";
 import {
   anyCase,
   dryRun as dryRunIn,
@@ -118,7 +118,8 @@ function* cases(): Generator<Case> {
 
 const profile = shippedProfile("a800-128");
 const describeCase = ({ job, plan }: Case) =>
-  `${worldSize(plan)} ranks, ${JSON.stringify(plan)}, ${JSON.stringify(job.model)}, S ${job.sequenceLengthTokens} ${job.precision}`;
+  `${worldSize(plan)} ranks, ${JSON.stringify(plan)}, ` +
+  `${JSON.stringify(job.model)}, S ${job.sequenceLengthTokens} ${job.precision}`;
 
 describe("the memory model of the executor", () => {
   const spread = [...cases()];

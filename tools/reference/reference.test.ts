@@ -1,3 +1,4 @@
+import { aPlan } from "@internevo/test-kit";
 import { readFileSync, readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { CostModel, shippedProfile } from "@internevo/cost-model";
@@ -46,20 +47,20 @@ const jobOf = (model: string, row: Row): JobSpec =>
     cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB", profile: "a800-128" },
   });
 
-const planOf = (row: Row): Plan => ({
-  microBatchSize: row.b,
-  microBatches: row.n,
-  recompute: row.a === 1,
-  pipelineParallel: row.pp,
-  dataParallel: row.dp,
-  tensorParallel: row.tp,
-  sequenceParallel: row.sp,
-  parameterSharding: row.ps,
-  gradientSharding: 1,
-  optimizerStateSharding: row.oss,
-  forwardOverlap: "inter-layer",
-  backwardOverlap: "intra-layer",
-});
+const planOf = (row: Row): Plan =>
+  aPlan({
+    microBatchSize: row.b,
+    microBatches: row.n,
+    recompute: row.a === 1,
+    pipelineParallel: row.pp,
+    dataParallel: row.dp,
+    tensorParallel: row.tp,
+    sequenceParallel: row.sp,
+    parameterSharding: row.ps,
+    optimizerStateSharding: row.oss,
+    forwardOverlap: "inter-layer",
+    backwardOverlap: "intra-layer",
+  });
 
 describe("the shipped profile", () => {
   it("is what the generator makes of the raw data", () => {

@@ -66,7 +66,8 @@ const settingsOf = (values: Values): Settings => ({
 
 const describe = ({ name, settings, burstBytes }: State): string =>
   `testbed ${name}: ${settings.nodes} nodes (${Array.from({ length: settings.nodes }, (_, node) => hostName(name, node)).join(", ")}) of ${settings.ranksPerNode} ranks; ` +
-  `links of ${formatBandwidth(settings.bandwidthBitsPerSecond)} each way (bursts of ${Math.round(burstBytes / 1024)} KiB), latency: ${formatLatency(settings.latencySeconds)}`;
+  `links of ${formatBandwidth(settings.bandwidthBitsPerSecond)} each way (bursts of ` +
+  `${Math.round(burstBytes / 1024)} KiB), latency: ${formatLatency(settings.latencySeconds)}`;
 
 /** Runs a command in the testbed's environment; signals reach it. @returns its exit code. */
 function runWith(name: string, [file = "", ...parameters]: readonly string[]): Promise<number> {

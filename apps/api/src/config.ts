@@ -78,7 +78,8 @@ export const ApiConfigSchema = Type.Object({
     Type.String({
       minLength: 1,
       description:
-        "where the services keep checkpoints, as this machine sees it: submission looks for room there, and jobs say where their files are",
+        "where the services keep checkpoints, as this machine sees it: " +
+        "submission looks for room there, and jobs say where their files are",
     }),
   ),
   INTERNEVO_DATA_ROOTS: nativeConfig.INTERNEVO_DATA_ROOTS,

@@ -70,7 +70,9 @@ export const createProfileSource =
           field: "job.cluster.profile",
           value: null,
           message: "is not given, and this cluster has not been measured",
-          remedy: `submit the job, which measures the cluster; or name a shipped profile: ${SHIPPED_PROFILES.join(", ")}`,
+          remedy:
+            "submit the job, which measures the cluster; or name " +
+            `a shipped profile: ${SHIPPED_PROFILES.join(", ")}`,
         },
       ],
     );

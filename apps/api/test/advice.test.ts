@@ -28,7 +28,7 @@ import {
   transitionJob,
   updateJob,
 } from "@internevo/store";
-import { exampleMeasurement } from "../../../libs/store/src/fixtures.ts";
+import { exampleMeasurement } from "@internevo/test-kit/fixtures";
 import { strFromU8, unzipSync } from "fflate";
 import type { TSchema } from "typebox";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";

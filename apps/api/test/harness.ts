@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Role } from "@internevo/contracts";
-import { createTestDatabase } from "@internevo/local-stack/test-stack";
+import { createTestDatabase } from "@internevo/test-kit/stack";
 import { createHealth } from "@internevo/service-kit";
 import { newToken, storeToken, type Database } from "@internevo/store";
 import { buildApi, type ApiOptions } from "../src/app.ts";

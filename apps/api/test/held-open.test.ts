@@ -1,3 +1,4 @@
+import { eventually } from "@internevo/test-kit";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { InternEvoClient } from "@internevo/client";
@@ -45,11 +46,7 @@ const following = (jobId: string, token = api.tokens.viewer): string =>
   `GET /api/v1/jobs/${jobId}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n\r\n`;
 const statusOf = (line: Line): number => Number(line.heard().split(" ")[1]);
 
-async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  for (const end = performance.now() + 30_000; performance.now() < end; await sleep(10))
-    if (await condition()) return;
-  throw new Error("it did not come true within 30 s");
-}
+const until = (condition: () => boolean | Promise<boolean>) => eventually("what the line says", condition);
 
 const whoami = async (): Promise<number> =>
   (await fetch(`http://127.0.0.1:${port}/api/v1/whoami`, { headers: { authorization: api.bearer.operator } }))

@@ -1,3 +1,4 @@
+import { eventually } from "@internevo/test-kit";
 import { createServer } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
@@ -41,18 +42,16 @@ describe("a process that falls behind", () => {
     try {
       const ask = () =>
         slow.app.inject({ url: "/api/v1/whoami", headers: { authorization: slow.bearer.viewer } });
-      const until = async (status: number, meanwhile: () => void) => {
-        for (
-          const end = performance.now() + 60_000;
-          performance.now() < end;
-          await new Promise((resolve) => setTimeout(resolve, 10))
-        ) {
-          meanwhile();
-          const reply = await ask();
-          if (reply.statusCode === status) return reply;
-        }
-        throw new Error(`no answer ${status} within 60 s`);
-      };
+      const until = (status: number, meanwhile: () => void) =>
+        eventually(
+          `an answer ${status}`,
+          async () => {
+            meanwhile();
+            const reply = await ask();
+            return reply.statusCode === status && reply;
+          },
+          60,
+        );
       const refused = await until(503, () => {
         for (const end = performance.now() + 600; performance.now() < end;);
       });

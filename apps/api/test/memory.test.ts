@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { InternEvoClient } from "@internevo/client";
 import { startLocalStack, type LocalStack } from "@internevo/local-stack";
-import { createTestDatabase, testStack, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { createTestDatabase, testStack, type TestDatabase } from "@internevo/test-kit/stack";
 import { afterAll, beforeAll, expect, it } from "vitest";
 
 let database: TestDatabase;

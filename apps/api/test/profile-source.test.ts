@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { shippedProfile } from "@internevo/cost-model";
 import { clusterKey, resolveJob } from "@internevo/domain";
-import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { storeGivenProfile, storeProfile } from "@internevo/store";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createProfileSource, profileOfName, storedProfile } from "../src/profile-source.ts";

@@ -1,6 +1,6 @@
+import { eventually } from "@internevo/test-kit";
 import { TextDecoderStream, type ReadableStream } from "node:stream/web";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
-import { setTimeout as sleep } from "node:timers/promises";
 import { allPages, ApiConnectionError, ApiProblemError, InternEvoClient } from "@internevo/client";
 import type { JobStreamEvent } from "@internevo/contracts";
 import { appendJobEvents, transitionJob } from "@internevo/store";
@@ -49,14 +49,6 @@ async function openStreams(): Promise<number> {
   const { body } = await api.app.inject("/metrics");
   return Number(/^internevo_http_open_streams\{[^}]*\} (\d+)$/m.exec(body)?.[1]);
 }
-async function until(condition: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 30_000;
-  while (!(await condition())) {
-    if (Date.now() > deadline) throw new Error("the condition did not come true within 30 s");
-    await sleep(20);
-  }
-}
-
 /** A line between client and API that breaks after so many bytes of answers, time and again. */
 async function breakingLine(bytesPerConnection: number): Promise<{ url: string; connections: () => number }> {
   const sockets = new Set<Socket>();
@@ -198,7 +190,7 @@ describe("a job's events", () => {
     expect(text).toMatch(/^retry: 1000\n\nid: \d+\nevent: state\ndata: \{/);
     expect(await openStreams()).toBe(1);
     gone.abort();
-    await until(async () => (await openStreams()) === 0);
+    await eventually("the end of every stream", async () => (await openStreams()) === 0);
   });
 
   it("end with an error for what does not pass", async () => {

@@ -92,7 +92,9 @@ export function paretoChart(job: JobSpec, front: readonly Candidate[]): string {
     }));
   return chartSvg({
     title: `${job.model.name}: time against memory`,
-    subtitle: `predicted; ${model(job)}, ${tokens(job.sequenceLengthTokens)} tokens a sequence; the Pareto-optimal plans`,
+    subtitle:
+      `predicted; ${model(job)}, ${tokens(job.sequenceLengthTokens)} ` +
+      "tokens a sequence; the Pareto-optimal plans",
     xLabel: "peak memory of the fullest GPU",
     formatX: gibibytes,
     logX: spansDecade(points[0]?.x ?? 1, points.at(-1)?.x ?? 1),

@@ -1,24 +1,12 @@
+import { aPlan } from "@internevo/test-kit";
 import type { Explanation } from "@internevo/advisor";
-import { frontSample, type Candidate, type Plan } from "@internevo/domain";
+import { frontSample, type Candidate } from "@internevo/domain";
 import picocolors from "picocolors";
 import { expect, it } from "vitest";
 import { explanationText, frontText } from "./advice-view.ts";
 
 const colors = picocolors.createColors(false);
-const plan: Plan = {
-  microBatchSize: 1,
-  microBatches: 4,
-  recompute: false,
-  pipelineParallel: 1,
-  dataParallel: 2,
-  tensorParallel: 1,
-  sequenceParallel: 1,
-  parameterSharding: 1,
-  gradientSharding: 1,
-  optimizerStateSharding: 1,
-  forwardOverlap: "none",
-  backwardOverlap: "none",
-};
+const plan = aPlan({ microBatches: 4, dataParallel: 2 });
 const candidate = (stepTimeSeconds: number, peakMemoryBytes: number) =>
   ({
     rank: 1,

@@ -64,7 +64,8 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
     );
   else if (standing !== null)
     sections.push(
-      `${colors.green("feasible")}: ${rankText(standing.rank, standing.of)}, ${predicted ? figures(predicted) : ""}, ${formatBytes(Math.abs(excessBytes ?? 0))} to spare`,
+      `${colors.green("feasible")}: ${rankText(standing.rank, standing.of)}, ` +
+        `${predicted ? figures(predicted) : ""}, ${formatBytes(Math.abs(excessBytes ?? 0))} to spare`,
     );
   if (notRunnableReason !== null) sections.push(`Fits in memory. ${withoutTrainer(notRunnableReason)}.`);
   if (memory.length > 0) {
@@ -77,7 +78,8 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
   }
   if (smallestChange !== null)
     sections.push(
-      `smallest change that makes it feasible: ${colors.bold(changesText(smallestChange.changes))}\n  ${planLabel(smallestChange.plan)}: ${figures(smallestChange.predicted)}`,
+      `smallest change that makes it feasible: ${colors.bold(changesText(smallestChange.changes))}\n ` +
+        ` ${planLabel(smallestChange.plan)}: ${figures(smallestChange.predicted)}`,
     );
   else if (binding !== null)
     sections.push("no plan of the job is feasible: give it more or larger GPUs, or a shorter sequence");
@@ -108,7 +110,8 @@ function matters(
 export function explanationText(answer: Explanation, colors: Colors): string {
   const { a, b, changes, time, memory, summary } = answer;
   const side = (name: string, { plan, predicted, fits }: Explanation["a"]): string =>
-    `${colors.bold(name)}  ${planLabel(plan)}: ${figures(predicted)}, ${perGpu(predicted)} tokens/GPU/s${fits ? "" : colors.red(", does not fit")}`;
+    `${colors.bold(name)}  ${planLabel(plan)}: ${figures(predicted)}, ` +
+    `${perGpu(predicted)} tokens/GPU/s${fits ? "" : colors.red(", does not fit")}`;
   const rows = (list: readonly Term[], title: string, format: (value: number) => string): string => {
     const differing = list.filter((term) => matters(term, list, format));
     const alike = list.filter((term) => !matters(term, list, format));
@@ -230,7 +233,8 @@ export function largestSequenceText(
 ): string {
   if (best === null) return `not even ${tokensText(next.sequenceLengthTokens)} fit: ${next.reason}`;
   return [
-    `longest sequence: ${colors.bold(tokensText(sequenceLengthTokens))}, ${planLabel(best.plan)}: ${figures(best.predicted)}`,
+    `longest sequence: ${colors.bold(tokensText(sequenceLengthTokens))}, ` +
+      `${planLabel(best.plan)}: ${figures(best.predicted)}`,
     `at ${tokensText(next.sequenceLengthTokens)}: ${next.reason}`,
     `its plan leaves ${formatBytes(limitBytes - best.predicted.peakMemoryBytes)} of the ${formatBytes(limitBytes)} free: ${keptBytes > 0 ? `that is beside the ${formatBytes(keptBytes)} that --headroom keeps free` : "no headroom is kept; --headroom 5% (or a size) keeps some of each GPU free"}`,
   ].join("\n");

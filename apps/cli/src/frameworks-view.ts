@@ -32,7 +32,8 @@ export const inexpressibleText = (all: readonly Inexpressible[]): string[] =>
   );
 
 const figures = ({ stepTimeSeconds, tokensPerGpuPerSecond, peakMemoryBytes, mfu }: Prediction): string =>
-  `${formatSeconds(stepTimeSeconds)} a step, ${formatRate(tokensPerGpuPerSecond)} tokens/GPU/s, ${formatBytes(peakMemoryBytes)} a GPU, ${formatPercent(mfu)} ${UTILISATION_WORDS.mfu}`;
+  `${formatSeconds(stepTimeSeconds)} a step, ${formatRate(tokensPerGpuPerSecond)} tokens/GPU/s, ` +
+  `${formatBytes(peakMemoryBytes)} a GPU, ${formatPercent(mfu)} ${UTILISATION_WORDS.mfu}`;
 
 /**
  * How the best plan's time is beside the one that was read; the latter's overlap may be one that is not
@@ -69,7 +70,8 @@ export function importText(
 ): string {
   const label = planLabel(imported.plan);
   const sections = [
-    `${colors.bold(label)}\n${describeJob(job)}; read ${launchWords(imported.launch, imported.launchOrigin)}, as of ${imported.version}`,
+    `${colors.bold(label)}\n${describeJob(job)}; read ` +
+      `${launchWords(imported.launch, imported.launchOrigin)}, as of ${imported.version}`,
   ];
   if (imported.warnings.length > 0)
     sections.push(

@@ -101,7 +101,8 @@ describe("readJobFile", () => {
     ]);
     const said = describeError(problem, false).replace(/\S+\.yaml/, "job.yaml");
     expect(said).toBe(
-      "internevo: job.yaml is neither YAML nor JSON\n  line 4 is indented one column too far:\n       seed: 3\n       ^\n    → begin it in column 1, as the line above it",
+      "internevo: job.yaml is neither YAML nor JSON\n  line 4 is indented one column too " +
+        "far:\n       seed: 3\n       ^\n    → begin it in column 1, as the line above it",
     );
   });
 

@@ -1,3 +1,4 @@
+import { eventually } from "@internevo/test-kit";
 import { spawn } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -72,8 +73,11 @@ describe("the program", () => {
         join(folder, "a.svg"),
       ]);
       // To start takes a second of the processor: with three it is in the search.
-      while (child.exitCode === null && processorSeconds(child.pid as number) < 3)
-        await new Promise((settle) => setTimeout(settle, 50));
+      await eventually(
+        "three seconds of the processor",
+        () => child.exitCode !== null || processorSeconds(child.pid as number) >= 3,
+        90,
+      );
       expect(child.exitCode).toBeNull();
       child.kill(name);
       const { code, signal } = await ended;

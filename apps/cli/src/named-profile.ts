@@ -39,7 +39,9 @@ async function storedProfile(
       error.code === "unavailable"
         ? "; stored ones were not looked at, since no API is given and no local stack runs"
         : ", nor one that is stored";
-    const offline = `${didYouMean(text, SHIPPED_PROFILES)}give a shipped profile (${SHIPPED_PROFILES.join(", ")}), the path of a profile file`;
+    const offline =
+      `${didYouMean(text, SHIPPED_PROFILES)}give a shipped profile ` +
+      `(${SHIPPED_PROFILES.join(", ")}), the path of a profile file`;
     throw new ProblemError(
       "profile-missing",
       `there is no profile ${text}`,

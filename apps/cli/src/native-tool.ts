@@ -71,7 +71,8 @@ export async function runCheckpointTool(run: ToolRun): Promise<Record<string, un
           value: run.path,
           message: "holds no such program",
           remedy:
-            "build the native programs with `npm run setup`, or point INTERNEVO_NATIVE_DIRECTORY to where they are installed",
+            "build the native programs with `npm run setup`, or point " +
+            "INTERNEVO_NATIVE_DIRECTORY to where they are installed",
         },
       ],
     );

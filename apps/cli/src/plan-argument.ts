@@ -154,9 +154,12 @@ function noPlan(job: JobSpec, { closest, counts, unmet }: PlanningResult): Probl
     {
       field: "cluster.memoryPerGpu",
       value: limit,
-      message: `the least that any plan needs is ${formatBytes(closest.peakMemoryBytes)}, of which ${termWords(line)} ${formatBytes(bytes)} (${planLabel(closest.plan)})`,
+      message:
+        `the least that any plan needs is ${formatBytes(closest.peakMemoryBytes)}, of ` +
+        `which ${termWords(line)} ${formatBytes(bytes)} (${planLabel(closest.plan)})`,
       remedy:
-        "give the job more or larger GPUs, or a shorter sequence; or another profile, where the runtime is what is too large",
+        "give the job more or larger GPUs, or a shorter sequence; " +
+        "or another profile, where the runtime is what is too large",
     },
   ]);
 }

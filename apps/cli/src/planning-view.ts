@@ -103,7 +103,10 @@ function tiesText(candidates: readonly Candidate[]): string | undefined {
 function memoryNote({ candidates, memoryModel }: PlanningResult): string | undefined {
   const runtime = candidates[0]?.predicted.memory["runtime"];
   if (memoryModel !== "executor" || runtime === undefined) return undefined;
-  return `Peak memory includes ${formatBytes(runtime)} of ${termWords("runtime")}, the program itself, as the profile has it. It leaves out ${termWords("checkpointStaging")}, which \`internevo memory\` shows.`;
+  return (
+    `Peak memory includes ${formatBytes(runtime)} of ${termWords("runtime")}, the program itself, as the ` +
+    `profile has it. It leaves out ${termWords("checkpointStaging")}, which \`internevo memory\` shows.`
+  );
 }
 
 function memoryText(memory: Readonly<Record<string, number>>, colors: Colors): string {
@@ -127,7 +130,8 @@ export function planningText(result: PlanningResult, colors: Colors): string {
   const { counts, candidates, runnableCandidates, located, closest, unmet } = result;
   const rejected = rejectionCounts(counts.rejected);
   const sections = [
-    `${colors.bold(result.job)}: profile ${result.profile}, memory model ${result.memoryModel}, ${formatBytes(result.memoryLimitBytes)} a GPU`,
+    `${colors.bold(result.job)}: profile ${result.profile}, memory model ` +
+      `${result.memoryModel}, ${formatBytes(result.memoryLimitBytes)} a GPU`,
     `${countsText(counts)}${rejected === "" ? "" : `; rejected: ${rejected}`}`,
   ];
   if (candidates.length > 0) sections.push(candidatesTable(candidates, colors));
@@ -150,7 +154,8 @@ export function planningText(result: PlanningResult, colors: Colors): string {
   }
   if (closest) {
     sections.push(
-      `no plan fits. The one that needs the least memory, ${planLabel(closest.plan)}, needs ${formatBytes(closest.peakMemoryBytes)}:\n${memoryText(closest.memory, colors)}`,
+      `no plan fits. The one that needs the least memory, ${planLabel(closest.plan)}, ` +
+        `needs ${formatBytes(closest.peakMemoryBytes)}:\n${memoryText(closest.memory, colors)}`,
     );
   } else if (counts.feasible === 0) {
     sections.push(unmet ?? "no plan divides the job over the cluster: see the reasons above");

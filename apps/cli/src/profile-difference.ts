@@ -31,7 +31,8 @@ function changes(
       title: "AT",
       below: true,
       value: ({ furthest }) =>
-        `${shortened(sizes(furthest.at), MOST_OF_NAME)}: ${format(furthest.beforeSeconds)} → ${format(furthest.afterSeconds)}`,
+        `${shortened(sizes(furthest.at), MOST_OF_NAME)}: ` +
+        `${format(furthest.beforeSeconds)} → ${format(furthest.afterSeconds)}`,
     },
     {
       title: "BEYOND SPREAD",

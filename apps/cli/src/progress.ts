@@ -122,7 +122,8 @@ class ProgressLines {
       const took = formatSeconds(measured.stepTimeSeconds);
       const predicted = formatSeconds(candidate.predicted.stepTimeSeconds);
       this.#output.note(
-        `  ✔ ${label}: ${took} a step (predicted ${predicted}), ${formatBytes(measured.peakMemoryBytes)}${formatRuns(measured)}`,
+        `  ✔ ${label}: ${took} a step (predicted ${predicted}), ` +
+          `${formatBytes(measured.peakMemoryBytes)}${formatRuns(measured)}`,
       );
     }
   }
@@ -130,7 +131,9 @@ class ProgressLines {
   #onStep(metric: StepMetric): void {
     const { step } = metric;
     const { steps } = this.#options;
-    const figures = `loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)} a step, ${formatRate(metric.tokensPerSecond)} tokens/s of all ranks`;
+    const figures =
+      `loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)} ` +
+      `a step, ${formatRate(metric.tokensPerSecond)} tokens/s of all ranks`;
     if (this.#output.isTerminal) this.#output.status(`  ${bar(step, steps)} ${figures}`);
     if (step < this.#nextStepLine && step !== steps) return;
     this.#nextStepLine = step + this.#every - (step % this.#every);

@@ -1,3 +1,4 @@
+import { aPlan } from "@internevo/test-kit";
 import {
   formatMoment,
   type Candidate,
@@ -12,20 +13,7 @@ import { describe, expect, it } from "vitest";
 import { jobsTable, jobText, noProposalsText, proposalsText, trialsTable, workloadsTable } from "./views.ts";
 
 const colors = picocolors.createColors(false);
-const plan: Plan = {
-  microBatchSize: 1,
-  microBatches: 4,
-  recompute: false,
-  pipelineParallel: 1,
-  dataParallel: 2,
-  tensorParallel: 1,
-  sequenceParallel: 1,
-  parameterSharding: 1,
-  gradientSharding: 1,
-  optimizerStateSharding: 1,
-  forwardOverlap: "none",
-  backwardOverlap: "none",
-};
+const plan = aPlan({ microBatches: 4, dataParallel: 2 });
 const candidate = (rank: number, over: Partial<Plan> = {}): Candidate =>
   ({
     rank,

@@ -246,7 +246,8 @@ function attemptPlans({ attempts, spec }: JobDetail): ReadonlyMap<number, string
       ? [
           [
             number,
-            `${worldSize(plan) / spec.cluster.gpusPerNode} of ${formatCounted(spec.cluster.nodes, "node")}, ${planLabel(plan)}`,
+            `${worldSize(plan) / spec.cluster.gpusPerNode} of ` +
+              `${formatCounted(spec.cluster.nodes, "node")}, ${planLabel(plan)}`,
           ] as const,
         ]
       : [],
@@ -263,7 +264,8 @@ function filesLines({ files, attempts, trials, spec }: JobDetail, colors: Colors
   if (files && attempts.length > 0 && spec.checkpointing !== null) {
     lines.push(
       `${colors.bold("checkpoints")}   ${files.checkpoints}`,
-      `${colors.bold("weights")}       internevo checkpoint export ${shellWord(files.checkpoints)} FOLDER  (the latest, as a Hugging Face folder)`,
+      `${colors.bold("weights")}       internevo checkpoint export ` +
+        `${shellWord(files.checkpoints)} FOLDER  (the latest, as a Hugging Face folder)`,
     );
   }
   if (files && spec.timeline && (trials.length > 0 || attempts.length > 0))
@@ -362,7 +364,8 @@ export function profileText(record: ProfileRecord, colors: Colors): string {
       ? `${colors.bold("given")}         first used ${when(record.createdAt)}`
       : `${colors.bold("measured")}      ${when(record.createdAt)}, fresh until ${when(record.freshUntil)}`,
     `${colors.bold("peak")}          ${(profile.device.peakFlopsPerSecondFp32 / 1e9).toFixed(0)} GFLOP/s fp32, ${(profile.device.peakFlopsPerSecondBf16 / 1e9).toFixed(0)} bf16, ${(profile.device.memoryBandwidthBytesPerSecond / 1e9).toFixed(1)} GB/s memory`,
-    `${colors.bold("modules")}       ${formatCounted(profile.modules.length, "shape")}; ${formatCounted(profile.overlaps.length, "overlap")}`,
+    `${colors.bold("modules")}       ${formatCounted(profile.modules.length, "shape")}; ` +
+      `${formatCounted(profile.overlaps.length, "overlap")}`,
     ...(record.discardedAt === null
       ? []
       : [

@@ -16,7 +16,7 @@ import {
   type Report,
   type Workload,
 } from "@internevo/domain";
-import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { planJob } from "@internevo/search";
 import {
   createProposal,

@@ -1,8 +1,8 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import type { TestDatabase } from "@internevo/local-stack/test-stack";
-import { testStack } from "@internevo/local-stack/test-stack";
+import type { TestDatabase } from "@internevo/test-kit/stack";
+import { testStack } from "@internevo/test-kit/stack";
 import { newToken } from "@internevo/store";
 
 export const BIN = fileURLToPath(new URL("../bin/internevo.mjs", import.meta.url));

@@ -5,7 +5,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { processStart } from "../../../libs/local-stack/src/proc.ts";
+import { processStart } from "@internevo/local-stack";
 import { DEFAULT_LOG_ROTATION, SERVICE_NAMES } from "@internevo/local-stack";
 import { BIN, run, start } from "./processes.ts";
 

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { createTestDatabase, testStack, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { createTestDatabase, testStack, type TestDatabase } from "@internevo/test-kit/stack";
 import { newToken, storeToken } from "@internevo/store";
 import { chromium, type Browser } from "playwright-core";
 

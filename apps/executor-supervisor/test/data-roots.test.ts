@@ -14,7 +14,7 @@ import { dataFiles, resolveJob, type Candidate, type JobSpec } from "@internevo/
 import { assertBelowRoots, dataRootsOf } from "@internevo/data";
 import { planJob } from "@internevo/search";
 import { createTrials, submitJob, transitionJob, updateJob } from "@internevo/store";
-import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
+import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 
 let world: World;
 let directory: string;

@@ -2,10 +2,10 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { getProfile, listTrials, storeGivenProfile } from "@internevo/store";
-import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
-import { planner } from "../../planner/src/index.ts";
-import { profiler } from "../../profiler/src/index.ts";
-import { trialRunner } from "../../trial-runner/src/index.ts";
+import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
+import { planner } from "@internevo/planner";
+import { profiler } from "@internevo/profiler";
+import { trialRunner } from "@internevo/trial-runner";
 import { executorSupervisor } from "../src/index.ts";
 
 const built = (name: string): string =>

@@ -2,9 +2,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { allSteps, findRun, listAttempts, listTrials } from "@internevo/store";
 import { checkpointDirectory } from "@internevo/stages";
 import { checkpointSteps } from "../src/checkpoints.ts";
-import { createBrake, type Brake } from "../../../libs/stages/test/brake.ts";
-import { PATIENCE } from "../../../libs/stages/test/patience.ts";
-import { createWorld, smallJob, type ServiceProcess, type World } from "../../../libs/stages/test/world.ts";
+import { createBrake, type Brake } from "@internevo/test-kit/brake";
+import { PATIENCE } from "@internevo/test-kit";
+import { createWorld, smallJob, type ServiceProcess, type World } from "@internevo/test-kit/world";
 
 let world: World;
 let brake: Brake;

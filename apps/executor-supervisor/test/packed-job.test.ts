@@ -1,3 +1,4 @@
+import { aPlan } from "@internevo/test-kit";
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -11,10 +12,10 @@ import { planJob } from "@internevo/search";
 import { checkpointDirectory, timelinePath } from "@internevo/stages";
 import { createTrials, listTrials, submitJob, transitionJob } from "@internevo/store";
 import { parse } from "yaml";
-import { createWorld, type World } from "../../../libs/stages/test/world.ts";
-import { planner } from "../../planner/src/index.ts";
-import { profiler } from "../../profiler/src/index.ts";
-import { trialRunner } from "../../trial-runner/src/index.ts";
+import { createWorld, type World } from "@internevo/test-kit/world";
+import { planner } from "@internevo/planner";
+import { profiler } from "@internevo/profiler";
+import { trialRunner } from "@internevo/trial-runner";
 import { executorSupervisor } from "../src/index.ts";
 
 const example = (name: string): string =>
@@ -64,21 +65,13 @@ async function trialling(written: Record<string, unknown>, plan: Plan): Promise<
   });
 }
 
-const ring: Plan = {
+const ring = aPlan({
   microBatchSize: 2,
   microBatches: 8,
-  recompute: false,
-  pipelineParallel: 1,
-  dataParallel: 1,
-  tensorParallel: 1,
   sequenceParallel: 2,
   contextParallel: 2,
   parameterSharding: 2,
-  gradientSharding: 1,
-  optimizerStateSharding: 1,
-  forwardOverlap: "none",
-  backwardOverlap: "none",
-};
+});
 
 describe("the example of packed documents", () => {
   let losses: number[] = [];

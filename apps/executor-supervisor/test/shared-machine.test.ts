@@ -4,10 +4,10 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import type { JobStreamEvent } from "@internevo/contracts";
 import { isTerminal } from "@internevo/domain";
 import { subscribeJobEvents } from "@internevo/store";
-import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
-import { planner } from "../../planner/src/index.ts";
-import { profiler } from "../../profiler/src/index.ts";
-import { trialRunner } from "../../trial-runner/src/index.ts";
+import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
+import { planner } from "@internevo/planner";
+import { profiler } from "@internevo/profiler";
+import { trialRunner } from "@internevo/trial-runner";
 import { executorSupervisor } from "../src/index.ts";
 
 let world: World;

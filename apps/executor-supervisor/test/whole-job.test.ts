@@ -2,10 +2,10 @@ import { readdir } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { checkpointDirectory } from "@internevo/stages";
 import { allSteps, findRun, listAttempts, listTrials, requestCancel } from "@internevo/store";
-import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
-import { planner } from "../../planner/src/index.ts";
-import { profiler } from "../../profiler/src/index.ts";
-import { trialRunner } from "../../trial-runner/src/index.ts";
+import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
+import { planner } from "@internevo/planner";
+import { profiler } from "@internevo/profiler";
+import { trialRunner } from "@internevo/trial-runner";
 import { executorSupervisor } from "../src/index.ts";
 
 let world: World;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { getJobDetail, getPlanning, listTrials } from "@internevo/store";
-import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
-import { profiler } from "../../profiler/src/index.ts";
+import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
+import { profiler } from "@internevo/profiler";
 import { planner } from "../src/index.ts";
 
 let world: World;

@@ -13,7 +13,7 @@ import { clusterKey } from "@internevo/domain";
 import { probeIn } from "@internevo/launcher";
 import { measuredFirst } from "@internevo/stages";
 import { discardProfile, getProfile, listProfiles, requestCancel } from "@internevo/store";
-import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
+import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 import { profiler } from "../src/index.ts";
 
 const measuring = {

@@ -44,7 +44,9 @@ export function comparePlans(
   if (predictedGain <= 0 || predictedGain < gainThreshold) {
     return {
       kind: "keep",
-      reason: `the best other plan gains ${formatSignedPercent(predictedGain)}, below the threshold of ${formatPercent(gainThreshold)}`,
+      reason:
+        `the best other plan gains ${formatSignedPercent(predictedGain)}, ` +
+        `below the threshold of ${formatPercent(gainThreshold)}`,
     };
   }
   return { kind: "better", current, proposed, predictedGain, differences };

@@ -1,3 +1,4 @@
+import { eventually } from "@internevo/test-kit";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { resolveJob } from "@internevo/domain";
 import { planJob } from "@internevo/search";
@@ -14,7 +15,7 @@ import {
   type Firing,
 } from "@internevo/store";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
+import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 import { replanner } from "../src/index.ts";
 
 let world: World;
@@ -53,13 +54,16 @@ const register = (name: string, over: Partial<Parameters<typeof createWorkload>[
     ...over,
   });
 
-async function ended(firingId: string): Promise<Firing> {
-  for (const end = performance.now() + 30_000; performance.now() < end; await sleep(50)) {
-    const firing = await getFiring(world.database.db, firingId);
-    if (firing && firing.state !== "pending") return firing;
-  }
-  throw new Error(`firing ${firingId} did not end\n${world.logs()}`);
-}
+const ended = (firingId: string): Promise<Firing> =>
+  eventually(
+    `the end of firing ${firingId}`,
+    async () => {
+      const firing = await getFiring(world.database.db, firingId);
+      return firing && firing.state !== "pending" && firing;
+    },
+    30,
+    world.logs,
+  );
 const runNow = async (workloadId: string) =>
   ended((await world.database.transaction((tx) => fireWorkloadNow(tx, workloadId))).id);
 const firings = (workloadId: string) =>
@@ -125,10 +129,10 @@ describe("replanner", () => {
   it("fires what is due once, although two of it look, and plans the next night", async () => {
     const due = new Date(Date.now() - 5000);
     const { id } = await register("due", { nextRunAt: due });
-    for (const end = performance.now() + 20_000; (await firings(id)).length === 0 && performance.now() < end;)
-      await sleep(50);
-    const [first] = await firings(id);
-    if (!first) throw new Error("nothing fired");
+    const [first] = await eventually("a firing", async () => {
+      const found = await firings(id);
+      return found.length > 0 && (found as [(typeof found)[number]]);
+    });
     expect(await ended(first.id)).toMatchObject({
       state: "succeeded",
       trigger: "schedule",
@@ -144,8 +148,7 @@ describe("replanner", () => {
 
   it("skips what is later than the catch-up window", async () => {
     const { id } = await register("late", { nextRunAt: new Date(Date.now() - 7_200_000) });
-    for (const end = performance.now() + 20_000; (await firings(id)).length === 0 && performance.now() < end;)
-      await sleep(50);
+    await eventually("a firing", async () => (await firings(id)).length > 0);
     expect(await firings(id)).toMatchObject([
       { state: "skipped", outcome: expect.stringContaining("beyond the catch-up window") },
     ]);

@@ -4,8 +4,8 @@ import { choiceOf, choiceWords, resolveJob, runsOf, type Candidate, type Plan } 
 import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import { createTrials, getJob, listTrials, requestCancel, submitJob, transitionJob } from "@internevo/store";
-import { createBrake, type Brake } from "../../../libs/stages/test/brake.ts";
-import { createWorld, smallJob, type World } from "../../../libs/stages/test/world.ts";
+import { createBrake, type Brake } from "@internevo/test-kit/brake";
+import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 import { trialRunner } from "../src/index.ts";
 
 let world: World;

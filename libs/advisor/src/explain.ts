@@ -111,7 +111,10 @@ function measuredSummary({ a, b }: NonNullable<Explanation["measured"]>): string
       ] as const,
   ) as [readonly [number, number], readonly [number, number]];
   const tie = runs[0][0] <= runs[1][1] && runs[1][0] <= runs[0][1] ? " Their runs overlap: it is a tie." : "";
-  return `Measured, ${one < two ? "A" : "B"} is ${percentage(Math.max(one, two) / Math.min(one, two) - 1)} faster (A and B took ${both}).${tie}`;
+  return (
+    `Measured, ${one < two ? "A" : "B"} is ` +
+    `${percentage(Math.max(one, two) / Math.min(one, two) - 1)} faster (A and B took ${both}).${tie}`
+  );
 }
 
 function summaryOf(

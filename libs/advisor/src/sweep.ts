@@ -58,7 +58,10 @@ function boundsOf(
 
 /** Why nothing fits, in people's units. */
 export function memoryReason(leastBytes: number, limitBytes: number): string {
-  return `every plan needs at least ${formatBytes(leastBytes)} a GPU, ${formatBytes(leastBytes - limitBytes)} more than the ${formatBytes(limitBytes)} it has`;
+  return (
+    `every plan needs at least ${formatBytes(leastBytes)} a GPU, ` +
+    `${formatBytes(leastBytes - limitBytes)} more than the ${formatBytes(limitBytes)} it has`
+  );
 }
 
 /**
@@ -152,7 +155,9 @@ export function sweep(
         best: null,
         tokensPerSecond: 0,
         feasible: 0,
-        reason: `globalBatchTokens ${globalBatchTokens} is not a multiple of sequenceLengthTokens ${sequenceLengthTokens}`,
+        reason:
+          `globalBatchTokens ${globalBatchTokens} is not a ` +
+          `multiple of sequenceLengthTokens ${sequenceLengthTokens}`,
       };
     }
     const result = searched(changed.job, changed.profile);

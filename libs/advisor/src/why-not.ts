@@ -113,7 +113,8 @@ function whyNotPlan(job: JobSpec, profile: Profile, plan: Plan): WhyNot {
   };
   if (fault !== null || excessBytes === null || excessBytes > 0) {
     const exceeded = (): string =>
-      `needs ${formatBytes(predicted?.peakMemoryBytes ?? 0)}, ${formatBytes(excessBytes ?? 0)} more than the ${formatBytes(limit)} of a GPU`;
+      `needs ${formatBytes(predicted?.peakMemoryBytes ?? 0)}, ` +
+      `${formatBytes(excessBytes ?? 0)} more than the ${formatBytes(limit)} of a GPU`;
     const binding =
       fault === null
         ? { reason: "memory-exceeded" as const, message: exceeded() }

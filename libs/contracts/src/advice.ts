@@ -50,7 +50,8 @@ const subject = {
   profile: Type.Optional(
     Line(500, {
       description:
-        "a shipped profile's name, or a stored one's id, name or cluster; without it the one that the job was planned with, or names, or the cluster's newest",
+        "a shipped profile's name, or a stored one's id, name or cluster; without " +
+        "it the one that the job was planned with, or names, or the cluster's newest",
     }),
   ),
   headroom: Type.Optional(HeadroomSchema),
@@ -98,7 +99,8 @@ export const WhyNotSchema = Type.Object({
   bestOf: Type.Optional(
     Type.String({
       description:
-        "where a part of a plan was asked for: that part; `plan` is the fastest that fits and has it, or where none fits the one that needs least memory",
+        "where a part of a plan was asked for: that part; `plan` is the fastest " +
+        "that fits and has it, or where none fits the one that needs least memory",
     }),
   ),
   binding: nullable(
@@ -125,7 +127,8 @@ export const WhyNotSchema = Type.Object({
       { rank: Type.Integer({ minimum: 1 }), of: Type.Integer({ minimum: 1 }), best: ChangeSchema },
       {
         description:
-          "where a feasible plan stands among the families of plans with the same ranks, shards, micro-batches and kind of schedule",
+          "where a feasible plan stands among the families of plans with " +
+          "the same ranks, shards, micro-batches and kind of schedule",
       },
     ),
   ),
@@ -163,7 +166,8 @@ export const ExplanationSchema = Type.Object({
   tie: nullable(
     Type.Boolean({
       description:
-        "whether the ranges of the two step times touch, so that only trials tell the plans apart; null where the profile says no spread",
+        "whether the ranges of the two step times touch, so that only " +
+        "trials tell the plans apart; null where the profile says no spread",
     }),
   ),
   measured: nullable(

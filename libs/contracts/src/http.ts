@@ -130,7 +130,8 @@ export const JobDetailSchema = Type.Object({
   ...JobSummarySchema.properties,
   lastEventId: Type.Integer({
     description:
-      "number of the newest event that this answer knows of: `Last-Event-ID` of a stream that goes on from here; 0 without events",
+      "number of the newest event that this answer knows of: " +
+      "`Last-Event-ID` of a stream that goes on from here; 0 without events",
   }),
   spec: JobSpecSchema,
   traceId: Type.String(),
@@ -155,7 +156,8 @@ export const JobDetailSchema = Type.Object({
       { checkpoints: Type.String(), timelines: Type.String() },
       {
         description:
-          "folders where the services keep what the job writes; absent where the API does not know their data directory",
+          "folders where the services keep what the job writes; " +
+          "absent where the API does not know their data directory",
       },
     ),
   ),
@@ -200,7 +202,8 @@ export const JobStreamEventSchema = Type.Object({
   at: Type.String(),
   data: Type.Record(Type.String(), Type.Unknown(), {
     description:
-      "state {from,to,reason}; progress {stage,message,done,total}; trial {trial: Trial}; step StepMetric; log {level,source,message}; report Report",
+      "state {from,to,reason}; progress {stage,message,done,total}; trial " +
+      "{trial: Trial}; step StepMetric; log {level,source,message}; report Report",
   }),
 });
 export type JobStreamEvent = Static<typeof JobStreamEventSchema>;
@@ -245,7 +248,8 @@ export const PlanRequestSchema = Type.Object(
     profile: Type.Optional(
       Line(500, {
         description:
-          "a shipped profile's name, or a stored one's id, name or cluster (then the newest of it), never a path; without it the cluster's newest stored profile",
+          "a shipped profile's name, or a stored one's id, name or cluster (then the " +
+          "newest of it), never a path; without it the cluster's newest stored profile",
       }),
     ),
     headroom: Type.Optional(HeadroomSchema),

@@ -1,3 +1,4 @@
+import { aPlan } from "@internevo/test-kit";
 import {
   NAMED_MODELS,
   resolveJob,
@@ -34,21 +35,17 @@ const jobOf = (over: Record<string, unknown> = {}): JobSpec =>
     ...over,
   });
 
-const planOf = (over: Partial<Plan> = {}): Plan => ({
-  microBatchSize: 2,
-  microBatches: 4,
-  recompute: false,
-  pipelineParallel: 1,
-  dataParallel: 128,
-  tensorParallel: 1,
-  sequenceParallel: 1,
-  parameterSharding: 4,
-  gradientSharding: 1,
-  optimizerStateSharding: 2,
-  forwardOverlap: "inter-layer",
-  backwardOverlap: "intra-layer",
-  ...over,
-});
+const planOf = (over: Partial<Plan> = {}): Plan =>
+  aPlan({
+    microBatchSize: 2,
+    microBatches: 4,
+    dataParallel: 128,
+    parameterSharding: 4,
+    optimizerStateSharding: 2,
+    forwardOverlap: "inter-layer",
+    backwardOverlap: "intra-layer",
+    ...over,
+  });
 
 describe("collective times", () => {
   const times = (gpusPerNode = 8) => new CollectiveTimes(profile, gpusPerNode, new Warnings().add);

@@ -1,3 +1,4 @@
+import { aPlan } from "@internevo/test-kit";
 import { resolveJob, type JobSpec, type Plan, type Profile } from "@internevo/domain";
 import { placementOf, planOfJob } from "@internevo/plan";
 import { describe, expect, it } from "vitest";
@@ -24,21 +25,15 @@ const job: JobSpec = resolveJob({
   precision: "bf16",
   cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
 });
-const planOf = (over: Partial<Plan> = {}): Plan => ({
-  microBatchSize: 1,
-  microBatches: 16,
-  recompute: false,
-  pipelineParallel: 1,
-  dataParallel: 4,
-  tensorParallel: 1,
-  sequenceParallel: 32,
-  parameterSharding: 8,
-  gradientSharding: 1,
-  optimizerStateSharding: 4,
-  forwardOverlap: "none",
-  backwardOverlap: "none",
-  ...over,
-});
+const planOf = (over: Partial<Plan> = {}): Plan =>
+  aPlan({
+    microBatches: 16,
+    dataParallel: 4,
+    sequenceParallel: 32,
+    parameterSharding: 8,
+    optimizerStateSharding: 4,
+    ...over,
+  });
 const slice = (contextParallel: number) => ({
   microBatchSize: 1,
   sequenceLengthTokens: 65_536,

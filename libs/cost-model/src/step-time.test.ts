@@ -1,3 +1,4 @@
+import { aPlan } from "@internevo/test-kit";
 import { resolveJob, worldSize, type ByUnit, type Plan, type Profile } from "@internevo/domain";
 import { planOfJob } from "@internevo/plan";
 import fc from "fast-check";
@@ -172,21 +173,8 @@ const job = resolveJob({
   precision: "bf16",
   cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
 });
-const planOf = (over: Partial<Plan> = {}): Plan => ({
-  microBatchSize: 1,
-  microBatches: 8,
-  recompute: false,
-  pipelineParallel: 1,
-  dataParallel: 128,
-  tensorParallel: 1,
-  sequenceParallel: 1,
-  parameterSharding: 32,
-  gradientSharding: 1,
-  optimizerStateSharding: 4,
-  forwardOverlap: "none",
-  backwardOverlap: "none",
-  ...over,
-});
+const planOf = (over: Partial<Plan> = {}): Plan =>
+  aPlan({ microBatches: 8, dataParallel: 128, parameterSharding: 32, optimizerStateSharding: 4, ...over });
 const free: Profile = { ...profile, overlaps: [{ op: "all-gather", groupSize: 2, slowdown: 1 }] };
 
 describe("overlap", () => {

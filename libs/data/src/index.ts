@@ -10,5 +10,5 @@ export {
 } from "./prepare.ts";
 export { assertKnowsDocuments, openSource, type TokenData } from "./source.ts";
 export { unigramEntropyNats } from "./token-counts.ts";
-export { encodeHeader, TOKEN_FILE, type TokenFileHeader } from "./token-file.ts";
+export { documentsByte, encodeHeader, TOKEN_FILE, type TokenFileHeader } from "./token-file.ts";
 export type { TokenSource } from "./token-source.ts";

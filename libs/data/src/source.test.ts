@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { ProblemError, type Data } from "@internevo/domain";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { writeInternevo, writeMegatron, writeOwn, type Documents } from "../test/data-writers.ts";
+import { writeInternevo, writeMegatron, writeOwn, type Documents } from "@internevo/test-kit/data-writers";
 import { assertFitsSequences, prepareDataset } from "./prepare.ts";
 import { assertKnowsDocuments, DocumentCounter, openSource, type TokenData } from "./source.ts";
 

@@ -1,3 +1,4 @@
+import { aPlan } from "@internevo/test-kit";
 import { describe, expect, it } from "vitest";
 import type { Measurement, TrialRun } from "./execution.ts";
 import type { Candidate } from "./planning.ts";
@@ -15,20 +16,7 @@ import {
   type Tried,
 } from "./trial-statistics.ts";
 
-const PLAN = {
-  microBatchSize: 1,
-  microBatches: 1,
-  recompute: false,
-  pipelineParallel: 1,
-  dataParallel: 1,
-  tensorParallel: 1,
-  sequenceParallel: 1,
-  parameterSharding: 1,
-  gradientSharding: 1,
-  optimizerStateSharding: 1,
-  forwardOverlap: "none",
-  backwardOverlap: "none",
-} as const;
+const PLAN = aPlan();
 const DISTURBED = ["here: others took 45% of the processor time"];
 
 /** One run; its steps lie as far apart as is said. */

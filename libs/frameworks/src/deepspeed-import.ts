@@ -28,8 +28,12 @@ const TABLE: OptionTable = {
   read: {
     ...optionNames(DECODER_OPTIONS),
     ...optionNames({
-      flag: "--deepspeed --no-pipeline-parallel --checkpoint-activations --deepspeed-activation-checkpointing --use-rotary-position-embeddings",
-      one: "--deepspeed_config --zero-stage --ds-sequence-parallel-size --num-key-value-heads --layernorm-epsilon --rotary-position-embeddings-theta --checkpoint-num-layers",
+      flag:
+        "--deepspeed --no-pipeline-parallel --checkpoint-activations " +
+        "--deepspeed-activation-checkpointing --use-rotary-position-embeddings",
+      one:
+        "--deepspeed_config --zero-stage --ds-sequence-parallel-size --num-key-value-heads " +
+        "--layernorm-epsilon --rotary-position-embeddings-theta --checkpoint-num-layers",
     }),
   },
   ignored: {
@@ -53,7 +57,8 @@ const TABLE: OptionTable = {
 };
 
 const JSON_READ =
-  "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps gradient_clipping zero_optimization bf16 fp16 data_types sequence_parallel_size";
+  "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps " +
+  "gradient_clipping zero_optimization bf16 fp16 data_types sequence_parallel_size";
 const JSON_IGNORED = `steps_per_print wall_clock_breakdown prescale_gradients zero_allow_untested_optimizer dump_state tensorboard wandb csv_monitor
   flops_profiler comms_logger communication_data_type activation_checkpointing optimizer scheduler checkpoint data_efficiency seq_parallel_communication_data_type`;
 const JSON_REFUSED = {

@@ -28,7 +28,8 @@ function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>, half
   const replicas = replicaRanks(plan);
   if (ps === 1 && oss === 1 && half) {
     reasons.optimizerStateSharding =
-      "without ZeRO, DeepSpeed keeps no float32 master copy of bf16 parameters, and adds up no gradients of 4 bytes: it is stage 1, which shards over all replicas";
+      "without ZeRO, DeepSpeed keeps no float32 master copy of bf16 parameters, and " +
+      "adds up no gradients of 4 bytes: it is stage 1, which shards over all replicas";
     return { parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: replicas };
   }
   if (ps === 1 && oss === 1) return { parameterSharding: 1, gradientSharding: 1, optimizerStateSharding: 1 };

@@ -405,24 +405,29 @@ describe("scripts as people write them", () => {
     ]);
     const alone = MEGATRON.replace("--tensor-model-parallel-size 2", "");
     expect(warned(alone)).toEqual([
-      "--sequence-parallel true has no effect: Megatron-LM switches it off with --tensor-model-parallel-size 1; leave it out, or give more tensor ranks",
+      "--sequence-parallel true has no effect: Megatron-LM switches it off with " +
+        "--tensor-model-parallel-size 1; leave it out, or give more tensor ranks",
     ]);
     const ring = `${alone.replace("--sequence-parallel", "")} --context-parallel-size 4`;
     expect(warned(ring)).toEqual([]);
     expect(warned(ring.replace("--seq-length 4096", "--seq-length 4092"))).toEqual([
-      "--seq-length 4092 is no multiple of twice --context-parallel-size, which is 8: Megatron-LM refuses it; give a multiple of 8",
+      "--seq-length 4092 is no multiple of twice --context-parallel-size, " +
+        "which is 8: Megatron-LM refuses it; give a multiple of 8",
     ]);
     const titan = (length: number): string =>
-      `[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = ${length}\nlocal_batch_size = 1\n[parallelism]\ncontext_parallel_degree = 4\n`;
+      `[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = ` +
+      `${length}\nlocal_batch_size = 1\n[parallelism]\ncontext_parallel_degree = 4\n`;
     expect(warned(titan(8192), "torchtitan")).toEqual([]);
     expect(warned(titan(8188), "torchtitan")).toEqual([
-      "training.seq_len 8188 is no multiple of the tensor degree times twice the context degree, which is 8: torchtitan refuses it; give a multiple of 8",
+      "training.seq_len 8188 is no multiple of the tensor degree times twice the " +
+        "context degree, which is 8: torchtitan refuses it; give a multiple of 8",
     ]);
   });
 
   it("say what is wrong, with a remedy: unknown, contradictory, impossible", () => {
     expect(faultsOf("megatron", megatron("--context-paralel-size 2"))).toEqual([
-      "--context-paralel-size: is not known → did you mean --context-parallel-size? else leave it out, if it changes neither time nor memory",
+      "--context-paralel-size: is not known → did you mean --context-parallel-size? " +
+        "else leave it out, if it changes neither time nor memory",
     ]);
     // As everywhere: what is spelt otherwise, and the beginning of a name.
     expect(faultsOf("megatron", megatron("--Num_Layers 2"))[0]).toMatch(/did you mean --num-layers\?/);
@@ -577,7 +582,9 @@ describe("Python and TOML", () => {
 
   const toml = (text: string): FrameworkFile => ({
     name: "t.toml",
-    text: `# torchrun --nnodes 2 --nproc-per-node 8\n[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 8192\nlocal_batch_size = 1\n${text}`,
+    text:
+      `# torchrun --nnodes 2 --nproc-per-node 8\n[model]\nname = "llama3"\nflavor ` +
+      `= "8B"\n[training]\nseq_len = 8192\nlocal_batch_size = 1\n${text}`,
   });
 
   it("takes torchtitan's defaults where a TOML leaves something out", () => {

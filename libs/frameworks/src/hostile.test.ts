@@ -35,7 +35,8 @@ const python = (text: string): FrameworkFile => ({ name: "c.py", text });
 const shell = (text: string): FrameworkFile => ({ name: "run.sh", text });
 const command = (more: string): FrameworkFile =>
   shell(
-    `torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 4 --hidden-size 1024 --num-attention-heads 8 --swiglu --vocab-size 1000 --seq-length 4096 --micro-batch-size 1 --bf16 ${more}\n`,
+    "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 4 --hidden-size 1024 --num-attention-heads " +
+      `8 --swiglu --vocab-size 1000 --seq-length 4096 --micro-batch-size 1 --bf16 ${more}\n`,
   );
 
 describe("what configurations must not do", () => {
@@ -94,7 +95,8 @@ describe("what configurations must not do", () => {
       refusal(
         "internevo",
         python(
-          `a = dict(x=1)\nb = a["${key}"]\nb["polluted"] = 1\na["${key}"]["polluted"] = 1\nc = dict(${key}=dict(polluted=1))\n`,
+          `a = dict(x=1)\nb = a["${key}"]\nb["polluted"] = ` +
+            `1\na["${key}"]["polluted"] = 1\nc = dict(${key}=dict(polluted=1))\n`,
         ),
       );
       expect(({} as Record<string, unknown>)["polluted"]).toBeUndefined();
@@ -163,7 +165,8 @@ describe("what configurations must not do", () => {
       refusal(
         "deepspeed",
         shell(
-          `deepspeed --num_gpus 8 pretrain_gpt.py --deepspeed_config ds.json ${command("").text.replace(/^.*?\.py /, "")}`,
+          "deepspeed --num_gpus 8 pretrain_gpt.py --deepspeed_config " +
+            `ds.json ${command("").text.replace(/^.*?\.py /, "")}`,
         ),
         { name: "ds.json", text: `{"zero_optimization": ${"[".repeat(50_000)}${"]".repeat(50_000)}}` },
       ),

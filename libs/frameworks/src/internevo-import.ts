@@ -21,7 +21,8 @@ import { Faults, quotient } from "./problems.ts";
 import { NeedsRun, pythonModule } from "./python.ts";
 
 const MODEL_READ =
-  "checkpoint num_chunks num_attention_heads num_kv_attention_heads hidden_size num_layers vocab_size mlp_ratio multiple_of no_bias norm_type layer_norm_epsilon rope_base dtype";
+  "checkpoint num_chunks num_attention_heads num_kv_attention_heads hidden_size num_layers " +
+  "vocab_size mlp_ratio multiple_of no_bias norm_type layer_norm_epsilon rope_base dtype";
 const MODEL_IGNORED = `embed_split_hidden embed_grad_scale parallel_output apply_post_layer_norm use_flash_attn qk_interleaved residual_in_fp32 use_swiglu mlp_layer_fusion
   dropout_selective_checkpoint use_scaled_init init_type embedding_init_std attn_wqkv_init_std attn_other_init_std ffn_uplayer_init_std ffn_other_init_std out_head_init_std
   attn_drop_rate drop_rate max_position_embeddings rotary_emb_fraction tp_mode sequence_parallel enable_qkv_fusion use_dynamic_ntk_rope`;

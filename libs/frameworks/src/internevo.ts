@@ -20,7 +20,8 @@ export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression 
       "parameters are sharded (parallel.weight) only without tensor parallelism (mode isp)";
     reasons.optimizerStateSharding = "takes the place of the sharding of parameters";
     reasons.gradientSharding =
-      "gradients stay whole on the ranks of parallel.zero1, and parallel.weight, which shards them, is only without tensor parallelism (mode isp)";
+      "gradients stay whole on the ranks of parallel.zero1, and parallel.weight, " +
+      "which shards them, is only without tensor parallelism (mode isp)";
   } else if (gs > 1) {
     reasons.gradientSharding =
       reasons.parameterSharding =

@@ -314,7 +314,8 @@ function sequenceOfOptions(options: Options, kvHeads: number, takenAs: TakenAs[]
     faults.add(
       "--context-parallel-size",
       sp,
-      `shares ${kvHeads} heads of keys and values by all-to-all over ${sp / context.ring} ranks, which Transformer Engine refuses`,
+      `shares ${kvHeads} heads of keys and values by all-to-all over ` +
+        `${sp / context.ring} ranks, which Transformer Engine refuses`,
       "use --cp-comm-type p2p, or ranks that divide them",
     );
   return { tp, pp, sp, context };

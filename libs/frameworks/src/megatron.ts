@@ -41,13 +41,15 @@ function sharding(
     reasons.gradientSharding =
       reasons.parameterSharding =
       reasons.optimizerStateSharding =
-        "gradients are sharded over the ranks that parameters and optimizer states are sharded over (--data-parallel-sharding-strategy optim_grads_params)";
+        "gradients are sharded over the ranks that parameters and optimizer states " +
+        "are sharded over (--data-parallel-sharding-strategy optim_grads_params)";
     return { parameterSharding: ps * oss, gradientSharding: 1, optimizerStateSharding: 1 };
   }
   const replicas = replicaRanks(plan) / ps;
   if (oss > 1 && oss < replicas)
     reasons.optimizerStateSharding =
-      "beyond the parameters' shards, optimizer states are sharded over all replicas (--outer-dp-sharding-strategy optim), or not at all";
+      "beyond the parameters' shards, optimizer states are sharded over " +
+      "all replicas (--outer-dp-sharding-strategy optim), or not at all";
   return { parameterSharding: ps, gradientSharding: 1, optimizerStateSharding: oss === 1 ? 1 : replicas };
 }
 
@@ -72,7 +74,9 @@ function ringOf(plan: PlanOfJob, { model, sequenceLengthTokens }: ExportedJob): 
       {
         field: "plan.sequenceParallel",
         value: sp,
-        message: `Megatron-LM deals a sequence to its context ranks in 2 x ${sp} chunks, which do not divide sequenceLengthTokens ${sequenceLengthTokens}`,
+        message:
+          `Megatron-LM deals a sequence to its context ranks in 2 x ${sp} chunks, ` +
+          `which do not divide sequenceLengthTokens ${sequenceLengthTokens}`,
         remedy:
           "export to deepspeed, choose a plan with other sequence ranks, or make the sequence a multiple of the chunks",
       },
@@ -89,7 +93,8 @@ export function expressMegatron(plan: PlanOfJob, job: ExportedJob): Expression {
   const reasons: Partial<Record<keyof Plan, string>> = {};
   const ring = ringOf(plan, job);
   reasons.contextParallel =
-    "ranks that share heads by all-to-all divide the heads of keys and values (Transformer Engine), the others are a ring";
+    "ranks that share heads by all-to-all divide the heads of " +
+    "keys and values (Transformer Engine), the others are a ring";
   const shards = sharding(plan, reasons);
   const { parameterSharding: ps, optimizerStateSharding: oss } = shards;
   const gathers = ps > 1 || oss > 1;

@@ -16,7 +16,9 @@ export class NeedsRun {
     const place = this.line === null ? "" : ` (line ${this.line})`;
     return {
       message: `needs the module to be run${place}`,
-      remedy: `write it${place === "" ? "" : " there"} as numbers, texts, dict(...) and variables of this file, without conditions, loops and calls`,
+      remedy:
+        `write it${place === "" ? "" : " there"} as numbers, texts, dict(...) ` +
+        "and variables of this file, without conditions, loops and calls",
     };
   }
 

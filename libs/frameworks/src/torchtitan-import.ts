@@ -27,7 +27,8 @@ import { overlapOf, torchtitanWidth } from "./torchtitan.ts";
 const READ = "model training parallelism optimizer lr_scheduler activation_checkpoint debug experimental";
 const IGNORED = "job profiling metrics checkpoint comm memory_estimation validation compile quantize";
 const TRAINING_READ =
-  "local_batch_size global_batch_size seq_len max_norm steps dtype mixed_precision_param mixed_precision_reduce enable_cpu_offload";
+  "local_batch_size global_batch_size seq_len max_norm steps dtype " +
+  "mixed_precision_param mixed_precision_reduce enable_cpu_offload";
 const TRAINING_IGNORED = "dataset dataset_path gc_freq gc_debug dataloader";
 const PARALLELISM_READ = `data_parallel_replicate_degree data_parallel_shard_degree fsdp_reshard_after_forward tensor_parallel_degree context_parallel_degree
   context_parallel_rotate_method pipeline_parallel_degree pipeline_parallel_schedule pipeline_parallel_microbatch_size pipeline_parallel_layers_per_stage
@@ -38,7 +39,8 @@ const PARALLELISM_REFUSED = {
   module_fqns_per_model_part: "deals modules over stages by hand; layers are planned evenly",
 };
 const CHECKPOINT_IGNORED =
-  "per_op_sac_force_recompute_mm_shapes_by_fqns early_stop preserve_rng_state determinism_check debug visualize_memory_budget_pareto";
+  "per_op_sac_force_recompute_mm_shapes_by_fqns early_stop " +
+  "preserve_rng_state determinism_check debug visualize_memory_budget_pareto";
 
 const llama3 = { n_kv_heads: 8, rope_theta: 500_000 };
 /** Flavors of llama3. */
@@ -70,7 +72,8 @@ function readModel(root: Fields, files: readonly FrameworkFile[]): Model {
       "model.flavor",
       flavor,
       `is not known: its sizes are in a module, not in the TOML`,
-      `use ${Object.keys(FLAVORS).join(", ")}, or put beside the TOML the module of experimental.custom_import, with args = TransformerModelArgs(dim=…, …)`,
+      `use ${Object.keys(FLAVORS).join(", ")}, or put beside the TOML the module ` +
+        "of experimental.custom_import, with args = TransformerModelArgs(dim=…, …)",
     );
   const args = new Fields(known, faults, custom?.name ?? `model.flavor ${flavor}`);
   args.rest(ARGS_READ, "max_seq_len depth_init attn_type attn_mask_type eos_id rope_scaling_args");
@@ -317,7 +320,9 @@ function torchtitanWarnings(sequenceLengthTokens: number, { tp, ring }: Degrees)
     {
       field: "training.seq_len",
       value: sequenceLengthTokens,
-      message: `is no multiple of the tensor degree times twice the context degree, which is ${divisor}: torchtitan refuses it`,
+      message:
+        "is no multiple of the tensor degree times twice the " +
+        `context degree, which is ${divisor}: torchtitan refuses it`,
       remedy: `give a multiple of ${divisor}`,
     },
   ];

@@ -85,9 +85,12 @@ export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression
         : {
             field: "plan.sequenceParallel",
             value: sp,
-            message: `torchtitan cuts a sequence into 2 x ${sp} chunks, which do not divide sequenceLengthTokens ${job.sequenceLengthTokens}`,
+            message:
+              `torchtitan cuts a sequence into 2 x ${sp} chunks, which do ` +
+              `not divide sequenceLengthTokens ${job.sequenceLengthTokens}`,
             remedy:
-              "export to another framework, choose a plan with other sequence ranks, or make the sequence a multiple of the chunks",
+              "export to another framework, choose a plan with other " +
+              "sequence ranks, or make the sequence a multiple of the chunks",
           },
     ]);
   }
@@ -257,7 +260,9 @@ export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFil
     activation_checkpoint: activationCheckpoint(plan, k, stageLayers(job.model, plan)),
     debug: { seed: job.seed },
   };
-  const start = `# CONFIG_FILE=<this file> torchrun --nnodes ${cluster.nodes} --nproc-per-node ${cluster.gpusPerNode} -m torchtitan.train --job.config_file <this file>\n`;
+  const start =
+    `# CONFIG_FILE=<this file> torchrun --nnodes ${cluster.nodes} --nproc-per-node ` +
+    `${cluster.gpusPerNode} -m torchtitan.train --job.config_file <this file>\n`;
   return [
     { name: "train.toml", text: `${start}${stringify(document)}\n` },
     { name: "internevo_flavor.py", text: flavorModule(job) },

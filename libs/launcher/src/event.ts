@@ -17,7 +17,9 @@ export function eventOf(
     return {
       failure: {
         code: "internal",
-        message: `line ${lineNumber} that ${program.name} wrote is no event of the protocol: ${(error as Error).message}: ${line.slice(0, 200)}`,
+        message:
+          `line ${lineNumber} that ${program.name} wrote is no event of ` +
+          `the protocol: ${(error as Error).message}: ${line.slice(0, 200)}`,
       },
     };
   }

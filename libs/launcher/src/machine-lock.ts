@@ -180,7 +180,10 @@ function wordsOf({ uid, holder }: FoundHolder): string {
     ? `another installation${holder ? ` (${holder.dataDirectory})` : ""}`
     : `another installation, of user ${uid},`;
   if (holder === undefined) return `${who} uses this machine`;
-  return `${who} ${holder.use === "measure" ? "measures" : "trains"} on this machine: process ${holder.pid}, since ${formatMoment(holder.since)}`;
+  return (
+    `${who} ${holder.use === "measure" ? "measures" : "trains"} on this ` +
+    `machine: process ${holder.pid}, since ${formatMoment(holder.since)}`
+  );
 }
 
 /**
@@ -227,7 +230,8 @@ export async function lockMachine(options: MachineLockOptions): Promise<MachineL
   } catch (error) {
     signal.throwIfAborted();
     onNotice(
-      `this machine cannot be locked (${(error as Error).message}): other installations on it may measure at the same time`,
+      `this machine cannot be locked (${(error as Error).message}): ` +
+        "other installations on it may measure at the same time",
     );
     return { release: () => {} };
   }

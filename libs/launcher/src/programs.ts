@@ -102,7 +102,8 @@ export async function assertProgram(program: {
           value: program.path,
           message: "holds no such program",
           remedy:
-            "build the native programs with `npm run setup`, or point INTERNEVO_NATIVE_DIRECTORY to where they are installed",
+            "build the native programs with `npm run setup`, or point " +
+            "INTERNEVO_NATIVE_DIRECTORY to where they are installed",
         },
       ],
       { cause: error },

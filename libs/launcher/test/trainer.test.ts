@@ -1,3 +1,4 @@
+import { aPlan } from "@internevo/test-kit";
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,7 +8,7 @@ import { resolveJob, validate, type Data, type Plan } from "@internevo/domain";
 import { assertInitialWeights, prepareDataset, type TokenData } from "@internevo/data";
 import { buildMesh } from "@internevo/plan";
 import { launchRanks, trainerConfig, trainerIn, type LaunchOptions, type Trainer } from "../src/index.ts";
-import { writeInternevo, writeMegatron, writeOwn } from "../../data/test/data-writers.ts";
+import { writeInternevo, writeMegatron, writeOwn } from "@internevo/test-kit/data-writers";
 
 let directory: string;
 beforeEach(async () => {
@@ -34,20 +35,7 @@ const spec = resolveJob({
   precision: "fp32",
   cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" },
 });
-const plan: Plan = {
-  microBatchSize: 1,
-  microBatches: 4,
-  recompute: false,
-  pipelineParallel: 1,
-  dataParallel: 2,
-  tensorParallel: 1,
-  sequenceParallel: 1,
-  parameterSharding: 2,
-  gradientSharding: 1,
-  optimizerStateSharding: 1,
-  forwardOverlap: "none",
-  backwardOverlap: "none",
-};
+const plan = aPlan({ microBatches: 4, dataParallel: 2, parameterSharding: 2 });
 
 async function configuration(over: Partial<TrainerConfig> = {}): Promise<TrainerConfig> {
   const dataset = await prepareDataset(

@@ -1,3 +1,4 @@
+import { eventually } from "@internevo/test-kit";
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import {
   chmodSync,
@@ -62,17 +63,6 @@ const processesIn = (directory: string): number[] => [
     .map(Number)
     .filter((pid) => pid !== process.pid && isAlive(pid) && commandContains(pid, directory)),
 ];
-async function eventually(
-  what: string,
-  check: () => Promise<boolean> | boolean,
-  seconds = 60,
-): Promise<void> {
-  const deadline = performance.now() + seconds * 1000;
-  while (!(await check())) {
-    if (performance.now() > deadline) throw new Error(`${what} did not happen within ${seconds} s`);
-    await new Promise((resolve) => setTimeout(resolve, 25));
-  }
-}
 const supervisor = (dataDirectory: string, ...more: string[]): Promise<ChildProcess> =>
   new Promise((resolve, reject) => {
     const child = spawn(

@@ -1,3 +1,4 @@
+import { aPlan } from "@internevo/test-kit";
 import type { Plan } from "@internevo/domain";
 import { describe, expect, it } from "vitest";
 import {
@@ -10,21 +11,7 @@ import {
 } from "./mesh.ts";
 import { divisors } from "./factors.ts";
 
-const plan = (over: Partial<Plan>): Plan => ({
-  microBatchSize: 1,
-  microBatches: 1,
-  recompute: false,
-  pipelineParallel: 1,
-  dataParallel: 1,
-  tensorParallel: 1,
-  sequenceParallel: 1,
-  parameterSharding: 1,
-  gradientSharding: 1,
-  optimizerStateSharding: 1,
-  forwardOverlap: "none",
-  backwardOverlap: "none",
-  ...over,
-});
+const plan = (over: Partial<Plan>): Plan => aPlan(over);
 
 /** Every way of laying out `ranks` ranks, both configurations. */
 function* layouts(ranks: number): Generator<Plan> {

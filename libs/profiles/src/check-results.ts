@@ -77,7 +77,8 @@ export function readCheckResults(
         const [first] = runs;
         if (first && (first.device !== run.device || first.build !== run.build)) {
           throw new Error(
-            `${name} is of ${run.device}, build ${run.build}; the files before it are of ${first.device}, build ${first.build}: give files of one build and one GPU`,
+            `${name} is of ${run.device}, build ${run.build}; the files before it are of ` +
+              `${first.device}, build ${first.build}: give files of one build and one GPU`,
           );
         }
         runs.push(run);

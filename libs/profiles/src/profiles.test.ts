@@ -13,14 +13,17 @@ function table({
   hosts = 2,
   named = true,
   rows = [
-    "     1048576         16384     float    none      -1    58.10   18.05   16.92      0    57.61   18.20   17.06      0",
-    "    67108864       1048576     float    none      -1   412.3  162.77  152.60      0    410.9  163.32  153.12      0",
+    "     1048576         16384     float    none      -1    " +
+      "58.10   18.05   16.92      0    57.61   18.20   17.06      0",
+    "    67108864       1048576     float    none      -1   " +
+      "412.3  162.77  152.60      0    410.9  163.32  153.12      0",
   ],
 } = {}): string {
   return [
     "# nccl-tests version 2.17.6 nccl-headers=22703 nccl-library=22703",
     ...(named ? [`# Collective test starting: ${program}_perf`] : []),
-    "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 67108864 step: 64(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1 graph: 0 unalign: 0",
+    "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 67108864 step: 64(factor) " +
+      "warmup iters: 1 iters: 20 agg iters: 1 validation: 1 graph: 0 unalign: 0",
     "#",
     "# Using devices",
     ...Array.from(
@@ -29,9 +32,12 @@ function table({
         `#  Rank ${String(rank).padStart(2)} Group  0 Pid ${String(100 + rank).padStart(6)} on node-${Math.floor((rank * hosts) / ranks)} device ${rank % 8} [0000:0${rank % 8}:00] NVIDIA H100 80GB HBM3`,
     ),
     "#",
-    "#                                                              out-of-place                       in-place          ",
-    "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong",
-    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)        ",
+    "#                                                         " +
+      "     out-of-place                       in-place          ",
+    "#       size         count      type   redop    root     " +
+      "time   algbw   busbw  #wrong     time   algbw   busbw  #wrong",
+    "#        (B)    (elements)                               " +
+      "(us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)        ",
     ...rows,
     "# Out of bounds values : 0 OK",
     "# Avg bus bandwidth    : 84.92",

@@ -1,3 +1,4 @@
+import { aPlan } from "@internevo/test-kit";
 import { CostModel, shippedProfile } from "@internevo/cost-model";
 import {
   comparePlans,
@@ -11,7 +12,7 @@ import fc from "fast-check";
 import { describe, expect, it, vi } from "vitest";
 import { planJob } from "../src/index.ts";
 import { bruteForce, type Judged } from "./brute-force.ts";
-import { jobCase, measured, smallJobCase } from "./cases.ts";
+import { jobCase, measured, smallJobCase } from "@internevo/test-kit/job-cases";
 
 const order = (a: Judged, b: Judged) =>
   a.seconds - b.seconds || a.bytes - b.bytes || comparePlans(a.plan, b.plan);
@@ -185,20 +186,15 @@ describe("on 128 GPUs", () => {
   });
 
   it("names the first constraint that a plan violates", () => {
-    const plan: Plan = {
+    const plan: Plan = aPlan({
       microBatchSize: 2,
       microBatches: 4,
-      recompute: false,
-      pipelineParallel: 1,
       dataParallel: 128,
-      tensorParallel: 1,
-      sequenceParallel: 1,
       parameterSharding: 4,
-      gradientSharding: 1,
       optimizerStateSharding: 2,
       forwardOverlap: profile.executor.forwardOverlap,
       backwardOverlap: profile.executor.backwardOverlap,
-    };
+    });
     const reasonOf = (over: Partial<Plan>) =>
       planJob(job, profile, { top: 1, locate: { ...plan, ...over } }).located?.reason ?? "none";
     expect(reasonOf({})).toBe("none");

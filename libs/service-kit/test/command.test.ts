@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { createTestBus, createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { createTestBus, createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import type { Bus } from "@internevo/bus";
 import type { Envelope } from "@internevo/contracts";
 import { resolveJob } from "@internevo/domain";
@@ -28,7 +28,8 @@ import {
 import type { CommandOptions } from "../src/command.ts";
 import type { WorkStoppedError } from "../src/lease-keeper.ts";
 import type { RunningService, Service } from "../src/service.ts";
-import { eventually, signalled, startTestService } from "./support.ts";
+import { eventually } from "@internevo/test-kit";
+import { signalled, startTestService } from "./support.ts";
 
 const spec = resolveJob({
   name: "tested",

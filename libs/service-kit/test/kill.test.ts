@@ -15,7 +15,7 @@ import {
   subscribeJobEvents,
   type Database,
 } from "@internevo/store";
-import { eventually } from "./support.ts";
+import { eventually } from "@internevo/test-kit";
 
 /**
  * Real servers and a real worker process of this file's own, each killed with -9 while a command is being

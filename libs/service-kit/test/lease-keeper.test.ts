@@ -1,4 +1,4 @@
-import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { acquireLease, releaseLease, type Fence } from "@internevo/store";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { keepLeases } from "../src/lease-keeper.ts";

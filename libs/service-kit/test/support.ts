@@ -1,6 +1,6 @@
 import { Writable } from "node:stream";
 import { Type } from "typebox";
-import { testStack, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { testStack, type TestDatabase } from "@internevo/test-kit/stack";
 import { startService, type RunningService, type Service } from "../src/service.ts";
 
 const silence = new Writable({ write: (_chunk, _encoding, done) => done() });
@@ -26,22 +26,6 @@ export const startTestService = (
       ...(process.env["SHOW_LOGS"] ? {} : { logDestination: silence }),
     },
   );
-
-/**
- * Looks again and again until something is true, because what happens is told by another process. @throws
- * after `seconds`.
- */
-export async function eventually(
-  what: string,
-  check: () => Promise<boolean> | boolean,
-  seconds = 90,
-): Promise<void> {
-  const deadline = performance.now() + seconds * 1000;
-  while (!(await check())) {
-    if (performance.now() > deadline) throw new Error(`${what} did not happen within ${seconds} s`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
 
 /** A promise that somebody else resolves. */
 export const signalled = <T = void>() => Promise.withResolvers<T>();

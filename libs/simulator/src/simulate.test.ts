@@ -1,3 +1,4 @@
+import { aPlan } from "@internevo/test-kit";
 import fc from "fast-check";
 import { CostModel, NO_SLOWDOWN, pipelineStage, shippedProfile } from "@internevo/cost-model";
 import { resolveJob, type Plan } from "@internevo/domain";
@@ -429,21 +430,8 @@ describe("a plan on the shipped profile", () => {
     cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
   });
   const profile = shippedProfile("a800-128");
-  const plan = (factors: Partial<Plan>): Plan => ({
-    microBatchSize: 1,
-    microBatches: 4,
-    recompute: false,
-    pipelineParallel: 1,
-    dataParallel: 128,
-    tensorParallel: 1,
-    sequenceParallel: 1,
-    parameterSharding: 1,
-    gradientSharding: 1,
-    optimizerStateSharding: 128,
-    forwardOverlap: "none",
-    backwardOverlap: "none",
-    ...factors,
-  });
+  const plan = (factors: Partial<Plan>): Plan =>
+    aPlan({ microBatches: 4, dataParallel: 128, optimizerStateSharding: 128, ...factors });
 
   it("equals the closed form where nothing overlaps and there is one stage", () => {
     const costs = new CostModel(job, profile);

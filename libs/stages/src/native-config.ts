@@ -29,13 +29,15 @@ export const nativeConfig = {
     default: "/tmp",
     minLength: 1,
     description:
-      "folder in which the installations of one machine see each other, so that they do not measure at the same time; the same for all of them",
+      "folder in which the installations of one machine see each other, so " +
+      "that they do not measure at the same time; the same for all of them",
   }),
   INTERNEVO_DATA_ROOTS: Type.Optional(
     Type.String({
       minLength: 1,
       description:
-        "folders, with : between them, below which jobs may name data and weights; default: wherever the service's user may read",
+        "folders, with : between them, below which jobs may name data " +
+        "and weights; default: wherever the service's user may read",
     }),
   ),
   INTERNEVO_MOST_OTHERS_PERCENT: Type.Number({
@@ -43,7 +45,8 @@ export const nativeConfig = {
     minimum: 0,
     maximum: 100,
     description:
-      "share of a host's processor time that other processes and machines may take while ranks measure; above it the measurement counts as disturbed",
+      "share of a host's processor time that other processes and machines may " +
+      "take while ranks measure; above it the measurement counts as disturbed",
   }),
   INTERNEVO_THREADS_PER_RANK: Type.Integer({
     default: 1,

@@ -23,9 +23,12 @@ export function noFeasiblePlan(spec: JobSpec, result: PlanningResult): Failure {
   if (!closest) {
     return {
       code: "no-feasible-plan",
-      message: `none of ${formatCounted(result.counts.evaluated, "plan")} divides as the job asks: ${rejectionCounts(result.counts.rejected)}`,
+      message:
+        `none of ${formatCounted(result.counts.evaluated, "plan")} divides ` +
+        `as the job asks: ${rejectionCounts(result.counts.rejected)}`,
       remedy:
-        "change globalBatchTokens, sequenceLengthTokens or model.heads so that they divide over the cluster's ranks, or use a different number of ranks",
+        "change globalBatchTokens, sequenceLengthTokens or model.heads so that " +
+        "they divide over the cluster's ranks, or use a different number of ranks",
     };
   }
   const [line, bytes] = Object.entries(closest.memory).sort(([, a], [, b]) => b - a)[0] ?? [

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
-import { exampleSpec } from "./fixtures.ts";
+import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
+import { exampleSpec } from "@internevo/test-kit/fixtures";
 import { subscribeJobEvents } from "./job-events.ts";
 import { appendJobEvent, submitJob, transitionJob } from "./jobs.ts";
 

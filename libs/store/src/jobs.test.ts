@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { validate } from "@internevo/domain";
 import { JobDetailSchema, JobSummarySchema } from "@internevo/contracts";
-import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import {
   exampleCandidate,
   exampleMeasurement,
   examplePlanning,
   exampleSpec,
   exampleStep,
-} from "./fixtures.ts";
+} from "@internevo/test-kit/fixtures";
 import { getJobDetail, listJobs } from "./job-reads.ts";
 import { listJobEvents } from "./job-events.ts";
 import {

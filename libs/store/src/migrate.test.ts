@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Profile } from "@internevo/domain";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import pg from "pg";
-import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { migrateDatabase } from "./migrate.ts";
 import { storeGivenProfile } from "./profiles.ts";
 import journal from "../drizzle/meta/_journal.json" with { type: "json" };

@@ -1,5 +1,5 @@
 import { resolveJob } from "@internevo/domain";
-import { createTestDatabase, type TestDatabase } from "@internevo/local-stack/test-stack";
+import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createWorkload, finishFiring, fireWorkloadNow, getWorkload } from "./workloads.ts";
 

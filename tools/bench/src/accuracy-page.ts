@@ -428,7 +428,8 @@ export async function writeAccuracyPage(directory: string, result: AccuracyResul
       : [
           "The machine's speed taken out: each run's time over that of the runs of other plans just before and behind it, each in parts of its plan's middle; plans run in turns and random order, so that what changes with the time of day meets all alike. Tables and pictures below show times as measured.",
         ]),
-    "The first run as prediction of the second says how much the machine itself moves from one run of a plan to the next.",
+    "The first run as prediction of the second says how much " +
+      "the machine itself moves from one run of a plan to the next.",
     "![Predicted and measured](images/accuracy-scatter.svg)",
     "![Errors](images/accuracy-errors.svg)",
     summaryTable(rows),

@@ -77,14 +77,18 @@ export function renderChart({ title, subtitle, legend = [], plot }: ChartOptions
   const text = (x: number, y: number, size: number, content: string, weight = "normal"): string =>
     `<text x="${x}" y="${y}" font-size="${size}" font-weight="${weight}">${escaped(content)}</text>`;
   return [
-    `<svg xmlns="http://www.w3.org/2000/svg" width="${total.width}" height="${total.height}" viewBox="0 0 ${total.width} ${total.height}" font-family="${FONT}" fill="black">`,
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${total.width}" height="${total.height}" ` +
+      `viewBox="0 0 ${total.width} ${total.height}" font-family="${FONT}" fill="black">`,
     `<title>${escaped(title)}</title>`,
     `<rect width="100%" height="100%" fill="white"/>`,
     text(MARGIN, MARGIN + TITLE_SIZE - 3, TITLE_SIZE, title, "bold"),
     text(MARGIN, MARGIN + TITLE_SIZE + 8 + TEXT_SIZE - 3, TEXT_SIZE, subtitle),
     ...entries.map(({ label, color, x, line }) => {
       const y = legendTop + line * (TEXT_SIZE + 9);
-      return `<rect x="${MARGIN + x}" y="${y}" width="14" height="14" fill="${color}"/>${text(MARGIN + x + 20, y + 12, TEXT_SIZE, label)}`;
+      return (
+        `<rect x="${MARGIN + x}" y="${y}" width="14" height="14" ` +
+        `fill="${color}"/>${text(MARGIN + x + 20, y + 12, TEXT_SIZE, label)}`
+      );
     }),
     svg.outerHTML.replaceAll("&nbsp;", "&#160;"),
     "</svg>\n",

@@ -137,7 +137,8 @@ async function compareOn(spec: JobSpec, profile: Profile, options: CompareOption
   const tryOnce = async ([label, { candidate, seconds }]: [string, Runs]): Promise<void> => {
     seconds.push(await stepsOf(spec, candidate, dataset, options));
     console.error(
-      `${spec.name}: ${label}: predicted ${(candidate.predicted.stepTimeSeconds * 1e3).toFixed(0)} ms, measured ${(median(seconds.at(-1) ?? []) * 1e3).toFixed(0)} ms`,
+      `${spec.name}: ${label}: predicted ${(candidate.predicted.stepTimeSeconds * 1e3).toFixed(0)} ` +
+        `ms, measured ${(median(seconds.at(-1) ?? []) * 1e3).toFixed(0)} ms`,
     );
   };
   for (const run of runs) await tryOnce(run);

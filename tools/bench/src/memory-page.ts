@@ -217,7 +217,8 @@ export async function writeMemoryPage(directory: string, result: MemoryResult): 
   const body = [
     circumstancesText(result.circumstances),
     "## Planned against a caching allocator",
-    `Beyond what is in use at once, planned memory takes ${shares((row) => row.plannedBytes)}, the caching allocator ${shares((row) => row.reservedBytes)} for the same requests in the same order.`,
+    `Beyond what is in use at once, planned memory takes ${shares((row) => row.plannedBytes)}, the ` +
+      `caching allocator ${shares((row) => row.reservedBytes)} for the same requests in the same order.`,
     "![Overhead](images/memory-overhead.svg)",
     table(
       [

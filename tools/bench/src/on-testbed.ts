@@ -1,9 +1,9 @@
 import { mkdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { lockDirectory } from "../../../libs/local-stack/src/directory-lock.ts";
-import type { Settings } from "../../testbed/src/options.ts";
-import { clustersFileOf, down, up, type State } from "../../testbed/src/testbed.ts";
+import { lockDirectory } from "@internevo/local-stack";
+import type { Settings } from "@internevo/testbed/options";
+import { clustersFileOf, down, up, type State } from "@internevo/testbed/testbed";
 import type { Place } from "./measure.ts";
 
 export interface OnTestbed extends Required<Place> {

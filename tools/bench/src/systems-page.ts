@@ -148,7 +148,8 @@ const ratioText = (ratio: number | null): string =>
 export async function writeSystemsPage(directory: string, result: SystemsResult): Promise<void> {
   const ratios = (pick: (row: Row) => number | null) => result.rows.flatMap((row) => pick(row) ?? []);
   const line = (name: string, list: readonly number[]): string =>
-    `against ${name} ${Math.min(...list).toFixed(2)}× to ${Math.max(...list).toFixed(2)}× in ${list.length} of ${result.rows.length} rows where such a plan fits`;
+    `against ${name} ${Math.min(...list).toFixed(2)}× to ${Math.max(...list).toFixed(2)}× ` +
+    `in ${list.length} of ${result.rows.length} rows where such a plan fits`;
   const rows = result.rows.map((row) => {
     const [ours, megatron, ulysses] = row.systems.map(({ winner }) => winner);
     const cell = (winner: typeof ours): string =>

@@ -18,7 +18,7 @@ import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { freePort } from "../../../libs/local-stack/src/ports.ts";
+import { freePort } from "@internevo/local-stack";
 
 /** Folders of this tool begin so; the number behind it is the owner's process. */
 const PREFIX = "internevo-slurm-";
@@ -47,7 +47,10 @@ export function whyImpossible(): string | undefined {
     (program) => !SEARCH_PATH.some((directory) => directory !== "" && existsSync(join(directory, program))),
   );
   if (missing.length > 0)
-    return `${missing.join(", ")} cannot be found: install slurmctld, slurmd, slurm-client, slurm-wlm-basic-plugins and munge`;
+    return (
+      `${missing.join(", ")} cannot be found: install slurmctld, ` +
+      "slurmd, slurm-client, slurm-wlm-basic-plugins and munge"
+    );
   const tried = spawnSync(
     "unshare",
     [
@@ -150,7 +153,8 @@ function configurationOf(
     "JobRequeue=1",
     ...nodes.map(
       (node, index) =>
-        `NodeName=${node} NodeHostname=${node} NodeAddr=127.0.0.1 Port=${daemons[index]} CPUs=${cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket=${cpus} ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN`,
+        `NodeName=${node} NodeHostname=${node} NodeAddr=127.0.0.1 Port=${daemons[index]} CPUs=${cpus} ` +
+        `Boards=1 SocketsPerBoard=1 CoresPerSocket=${cpus} ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN`,
     ),
     `PartitionName=main Nodes=${nodes.join(",")} Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO`,
   ].join("\n");

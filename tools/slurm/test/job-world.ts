@@ -1,14 +1,15 @@
+import { eventually } from "@internevo/test-kit";
 import { allSteps, findRun, listAttempts, requestCancel } from "@internevo/store";
 import type { JobStreamEvent } from "@internevo/contracts";
 import { isTerminal, type Attempt, type StepMetric } from "@internevo/domain";
-import { executorSupervisor } from "../../../apps/executor-supervisor/src/index.ts";
-import { planner } from "../../../apps/planner/src/index.ts";
-import { profiler } from "../../../apps/profiler/src/index.ts";
-import { trialRunner } from "../../../apps/trial-runner/src/index.ts";
+import { executorSupervisor } from "@internevo/executor-supervisor";
+import { planner } from "@internevo/planner";
+import { profiler } from "@internevo/profiler";
+import { trialRunner } from "@internevo/trial-runner";
 import type { RunningService } from "@internevo/service-kit";
-import { createWorld, smallJob, type ServiceProcess, type World } from "../../../libs/stages/test/world.ts";
+import { createWorld, smallJob, type ServiceProcess, type World } from "@internevo/test-kit/world";
 import type { SlurmOptions } from "../src/stand.ts";
-import { createSite, until, type Site } from "./slurm-world.ts";
+import { createSite, type Site } from "./slurm-world.ts";
 
 /** A Slurm cluster, and the services of all stages but training, which tests start and kill by themselves. */
 export interface JobWorld {
@@ -17,7 +18,7 @@ export interface JobWorld {
   readonly environment: Readonly<Record<string, string>>;
   /** A job whose plan is tried once, for a step, without measuring the cluster. */
   submit(cluster: Record<string, unknown>, over?: Record<string, unknown>): Promise<string>;
-  /** The executor's supervisor, until {@link tidy}. */
+  /** The executor's supervisor {@link tidy}. */
   supervise(): Promise<RunningService>;
   /** The same as a process of its own. */
   executor(): Promise<ServiceProcess>;
@@ -26,7 +27,7 @@ export interface JobWorld {
   runOf(
     jobId: string,
   ): Promise<{ readonly id: string; readonly steps: StepMetric[]; readonly attempts: Attempt[] }>;
-  /** Ends a node at once, until {@link tidy}. */
+  /** Ends a node at once {@link tidy}. */
   killNode(node: string): Promise<void>;
   /** Ends what a test has left, and waits until every node can take jobs. */
   tidy(): Promise<void>;
@@ -91,10 +92,10 @@ export async function createJobWorld(slurm: SlurmOptions = {}): Promise<JobWorld
     },
     async slurmJobs() {
       const ours = async () => (await site.jobs()).filter(({ name }) => name.startsWith("internevo-"));
-      await until(
+      await eventually(
         "Slurm has cleaned up",
-        60,
         async () => (await ours()).every(({ state }) => state !== "COMPLETING"),
+        60,
         site.slurm.logs,
       );
       return ours();
@@ -121,11 +122,11 @@ export async function createJobWorld(slurm: SlurmOptions = {}): Promise<JobWorld
       for (const end of supervisors.splice(0)) await end();
       for (const node of killed.splice(0)) await site.slurm.startNode(node);
       await site.slurm.slurm("scancel", "--user=root");
-      await until(
+      await eventually(
         "no job is left in Slurm",
-        60,
         async () =>
           (await site.jobs()).every(({ state }) => !["RUNNING", "PENDING", "COMPLETING"].includes(state)),
+        60,
         site.slurm.logs,
       );
       await site.slurm.untilUp(site.slurm.nodes.length);

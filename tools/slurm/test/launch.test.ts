@@ -1,3 +1,4 @@
+import { eventually } from "@internevo/test-kit";
 import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -13,9 +14,9 @@ import {
 } from "@internevo/launcher";
 import { Type, type TSchema } from "typebox";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { slurmTools } from "../../../libs/launcher/src/slurm/cli.ts";
+import { slurmTools } from "@internevo/launcher";
 import { whyImpossible } from "../src/stand.ts";
-import { createSite, linesOf, runsOn, until, type Site } from "./slurm-world.ts";
+import { createSite, linesOf, runsOn, type Site } from "./slurm-world.ts";
 
 const impossible = whyImpossible();
 if (impossible !== undefined) console.warn(`The tests of launches on Slurm are skipped: ${impossible}`);
@@ -58,17 +59,18 @@ describe.skipIf(impossible !== undefined)("a launch on Slurm", () => {
     launches.length = 0;
     onTestFailed(() =>
       console.error(
-        `The launches of the test that failed:\n${launches.map((each) => JSON.stringify(each)).join("\n")}\n${site.slurm.logs()}`,
+        "The launches of the test that " +
+          `failed:\n${launches.map((each) => JSON.stringify(each)).join("\n")}\n${site.slurm.logs()}`,
       ),
     );
   });
   afterEach(async () => {
     await site.slurm.slurm("scancel", "--user=root");
-    await until(
+    await eventually(
       "no job is left",
-      30,
       async () =>
         (await site.jobs()).every(({ state }) => !["RUNNING", "PENDING", "COMPLETING"].includes(state)),
+      30,
       site.slurm.logs,
     );
     rmSync(directory, { recursive: true, force: true });
@@ -162,7 +164,8 @@ int main(int argc, char** argv) {
     const held =
       'export OMPI_MCA_mpi_show_mca_params=all OMPI_MCA_mpi_show_mca_params_file=$here/settings; mkfifo $here/settings; (sleep 2; printf \'{"event":"let go"}\\n\'; exec cat $here/settings > /dev/null) &';
     const { outcome, events } = await launch(
-      `here=$(dirname $0); if [ ${RANK} = 0 ]; then ${held} fi; $here/init || exit 1; [ ${RANK} = 0 ] && { wait; ${DONE}; }; exit 0`,
+      `here=$(dirname $0); if [ ${RANK} = 0 ]; then ${held} fi; ` +
+        `$here/init || exit 1; [ ${RANK} = 0 ] && { wait; ${DONE}; }; exit 0`,
       { ranks: 3, ranksPerNode: 1 },
     );
     expect(outcome).toMatchObject({ status: "completed" });
@@ -266,10 +269,10 @@ int main(int argc, char** argv) {
       },
     });
     const id = Number(/job (\d+)/.exec(outcome.status === "failed" ? outcome.failure.message : "")?.[1]);
-    await until(
+    await eventually(
       "Slurm says that it failed",
-      30,
       async () => (await site.jobs()).find((job) => job.id === id)?.state === "FAILED",
+      30,
       site.slurm.logs,
     );
   }, 900_000);
@@ -359,7 +362,7 @@ int main(int argc, char** argv) {
   });
 
   describe("left by a supervisor", () => {
-    /** Runs the launch in a process of its own, until it says a word. */
+    /** Runs the launch in a process of its own it says a word. */
     async function supervisor(path: string, word: string): Promise<{ kill: () => Promise<void> }> {
       const script = join(directory, "supervisor.ts");
       writeFileSync(
@@ -389,10 +392,10 @@ int main(int argc, char** argv) {
     it("is found again with everything that it said, and is submitted once", async () => {
       const body = `${HELLO}; ${WAIT}; [ ${RANK} = 0 ] && ${DONE}; exit 0`;
       const first = await supervisor(program(body).path, "event");
-      await until(
+      await eventually(
         "it is noted what was told",
-        20,
         () => (readSlurmRecord(runDirectory())?.seenBytes ?? 0) > 0,
+        20,
       );
       await first.kill();
       go();
@@ -432,7 +435,11 @@ int main(int argc, char** argv) {
         const leave = await site.occupy();
         const ending = new AbortController();
         const launched = launch(body, { ranks: 2, killSignal: ending.signal });
-        await until("it is submitted", 20, () => typeof readSlurmRecord(runDirectory())?.jobId === "number");
+        await eventually(
+          "it is submitted",
+          () => typeof readSlurmRecord(runDirectory())?.jobId === "number",
+          20,
+        );
         const { marker, directory: submission, jobId } = readSlurmRecord(runDirectory()) as SlurmRecord;
         const late = await site.slurm.slurm(
           "sbatch",
@@ -465,13 +472,13 @@ int main(int argc, char** argv) {
         const { launched, leave, states } = await twice();
         await leave();
         let last = "";
-        await until(
+        await eventually(
           "one of the two has ended, and the other runs",
-          60,
           async () =>
             /^RUNNING,(CANCELLED|COMPLETED)$|^(CANCELLED|COMPLETED),RUNNING$/.test(
               (last = Object.values(await states()).join()),
             ),
+          60,
           () => last,
         );
         go();
@@ -484,11 +491,11 @@ int main(int argc, char** argv) {
         const { launched, leave, first, late, claim, states } = await twice();
         await site.slurm.slurm("scontrol", "hold", String(first));
         await leave();
-        await until("the late one has claimed the work", 60, () => linesOf(claim)[0] === String(late));
-        await until(
+        await eventually("the late one has claimed the work", () => linesOf(claim)[0] === String(late), 60);
+        await eventually(
           "the one that waits is cancelled",
-          30,
           async () => (await states())[first] === "CANCELLED",
+          30,
         );
         go();
         const { outcome, events } = await launched;
@@ -551,10 +558,10 @@ int main(int argc, char** argv) {
     // the nodes then refuse.
     const kill = async (): Promise<void> => {
       const { marker } = readSlurmRecord(runDirectory()) as SlurmRecord;
-      await until(
+      await eventually(
         "the controller has stored the job",
-        30,
         () => readFileSync(join(site.slurm.directory, "state", "job_state"), "latin1").includes(marker),
+        30,
         site.slurm.logs,
       );
       await site.slurm.killController();
@@ -564,29 +571,29 @@ int main(int argc, char** argv) {
       onEvent: () => void (killed ??= kill()),
       onQueue: () => void (told += 1),
     });
-    await until("the ranks have begun", 60, () => killed !== undefined);
+    await eventually("the ranks have begun", () => killed !== undefined, 60);
     await killed;
-    await until("Slurm is asked in vain", 30, isAsking);
+    await eventually("Slurm is asked in vain", isAsking, 30);
     await site.slurm.startController();
-    await until("the launch tells of its job", 60, () => told > 0, site.slurm.logs);
+    await eventually("the launch tells of its job", () => told > 0, 60, site.slurm.logs);
     go();
     const { outcome, queue } = await launched;
     expect(outcome).toMatchObject({ status: "completed" });
     expect(queue.length).toBeGreaterThan(0);
-    await until(
+    await eventually(
       "the controller answers",
-      60,
       () =>
         site.jobs().then(
           () => true,
           () => false,
         ),
+      60,
       site.slurm.logs,
     );
     const earlier = new Set((await site.jobs()).map(({ id }) => id));
     await site.slurm.killController();
     const submitted = launch(DONE, { ranks: 1, slurm });
-    await until("Slurm is asked in vain", 30, isAsking);
+    await eventually("Slurm is asked in vain", isAsking, 30);
     await site.slurm.startController();
     const second = (await submitted).outcome;
     expect(second.status, JSON.stringify(second)).toBe("completed");

@@ -1,9 +1,9 @@
+import { eventually } from "@internevo/test-kit";
 import { worldSize } from "@internevo/domain";
 import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { whyImpossible } from "../src/stand.ts";
 import { createJobWorld, stepEvent, upTo, type JobWorld } from "./job-world.ts";
-import { until } from "./slurm-world.ts";
 
 const impossible = whyImpossible();
 if (impossible !== undefined) console.warn(`The tests of lost nodes on Slurm are skipped: ${impossible}`);
@@ -62,12 +62,14 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster that loses n
     // Whoever changes the plan of a run waits for this lock.
     await db.execute(
       sql.raw(
-        "create function wait_for_test() returns trigger language plpgsql as $$ begin perform pg_advisory_xact_lock(4711); return new; end $$",
+        "create function wait_for_test() returns trigger language plpgsql " +
+          "as $$ begin perform pg_advisory_xact_lock(4711); return new; end $$",
       ),
     );
     await db.execute(
       sql.raw(
-        "create trigger waits_for_test before update on runs for each row when (new.candidate is distinct from old.candidate) execute function wait_for_test()",
+        "create trigger waits_for_test before update on runs for each row when " +
+          "(new.candidate is distinct from old.candidate) execute function wait_for_test()",
       ),
     );
     const work = { globalBatchTokens: 384, steps: 400, checkpointing };
@@ -85,15 +87,15 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster that loses n
       await jobs.killNode("n3");
       site.slowed.open("first", "second");
       // In this transaction, which would be ended, and the lock with it, were it idle for long.
-      await until(
+      await eventually(
         "the plan is being changed",
-        120,
         async () =>
           (
             await tx.execute(
               sql.raw("select 1 from pg_locks where locktype = 'advisory' and not granted and objid = 4711"),
             )
           ).rows.length > 0,
+        120,
         world.logs,
       );
       await service.kill();

@@ -1,11 +1,10 @@
+import { eventually } from "@internevo/test-kit";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import type { SlurmSettings } from "@internevo/launcher";
-import { jobsOf, type SlurmJob } from "../../../libs/launcher/src/slurm/control.ts";
-import { createBrake, type Brake } from "../../../libs/stages/test/brake.ts";
-import { PATIENCE } from "../../../libs/stages/test/patience.ts";
+import { jobsOf, type SlurmJob } from "@internevo/launcher";
+import { createBrake, type Brake } from "@internevo/test-kit/brake";
 import { startSlurm, type SlurmOptions, type SlurmStand } from "../src/stand.ts";
 
 export interface Site {
@@ -26,21 +25,6 @@ export interface Site {
 
 /** What every test asks of its site: quick looks, no more waiting than needed. */
 export const QUICK: SlurmSettings = { pollSeconds: 0.5, nodeLossSeconds: 3, saveSeconds: 20 };
-
-/**
- * Waits for a condition, on an idle machine for so many seconds at most. @throws Error that says what was
- * waited for.
- */
-export async function until(
-  what: string,
-  seconds: number,
-  holds: () => Promise<boolean> | boolean,
-  more: () => string = () => "",
-): Promise<void> {
-  for (const end = performance.now() + PATIENCE * seconds * 1000; !(await holds()); await sleep(50))
-    if (performance.now() > end)
-      throw new Error(`waited ${PATIENCE * seconds} s in vain until ${what}\n${more()}`);
-}
 
 /** Lines of a file; none where it is not there. */
 export function linesOf(path: string): string[] {
@@ -103,10 +87,10 @@ export async function createSite(
           "--wrap=sleep 600",
         ),
       );
-      await until(
+      await eventually(
         `job ${id} has all nodes`,
-        60,
         async () => (await jobs()).find((job) => job.id === id)?.state === "RUNNING",
+        60,
         slurm.logs,
       );
       return () => slurm.slurm("scancel", String(id));

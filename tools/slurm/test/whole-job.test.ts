@@ -1,12 +1,13 @@
+import { eventually } from "@internevo/test-kit";
 import { join } from "node:path";
 import { readSlurmRecord } from "@internevo/launcher";
 import { launchDirectory } from "@internevo/stages";
 import { isLeaseLive, jobLease, listTrials, requestCancel } from "@internevo/store";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { JOB_FILES } from "../../../libs/launcher/src/slurm/script.ts";
+import { JOB_FILES } from "@internevo/launcher";
 import { whyImpossible } from "../src/stand.ts";
 import { createJobWorld, progressOf, stepEvent, upTo, type JobWorld } from "./job-world.ts";
-import { linesOf, until } from "./slurm-world.ts";
+import { linesOf } from "./slurm-world.ts";
 
 const impossible = whyImpossible();
 if (impossible !== undefined) console.warn(`The tests of whole jobs on Slurm are skipped: ${impossible}`);
@@ -61,10 +62,10 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster", () => {
     await service.kill();
     // They go on with nobody who looks.
     site.held.open("first");
-    await until(
+    await eventually(
       "the ranks have gone on",
-      60,
       () => linesOf(join(submission, JOB_FILES.events)).length >= 2 * site.held.lines,
+      60,
     );
     expect(world.rankPids()).toEqual(ranks);
     expect((await jobs.runOf(id)).steps.length).toBeLessThan(site.held.lines);
@@ -90,15 +91,19 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster", () => {
     await world.untilEvent(id, stepEvent(3), 120);
     await service.kill();
     // The dead supervisor's lease has to end first: until then it counts as alive.
-    await until("the lease has ended", 30, async () => !(await isLeaseLive(world.database.db, jobLease(id))));
+    await eventually(
+      "the lease has ended",
+      async () => !(await isLeaseLive(world.database.db, jobLease(id))),
+      30,
+    );
     expect(await world.database.transaction((tx) => requestCancel(tx, id))).toBe("cancelled");
     expect(world.rankPids()).toHaveLength(2);
     await jobs.executor();
     await world.untilNoRanks(20);
-    await until(
+    await eventually(
       "Slurm says that it was cancelled",
-      20,
       async () => (await jobs.slurmJobs()).at(-1)?.state === "CANCELLED",
+      20,
     );
   }, 900_000);
 

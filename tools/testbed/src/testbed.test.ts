@@ -1,9 +1,9 @@
+import { eventually } from "@internevo/test-kit";
 import { execFileSync, spawn } from "node:child_process";
 import { existsSync, readlinkSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { NATIVE_PROTOCOL, type ProbeConfig, type ProbeEvent } from "@internevo/contracts";
 import { launchTarget, launchRanks, probeIn, type LaunchOutcome, type Probe } from "@internevo/launcher";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -55,14 +55,6 @@ const onNode = (testbed: string, node: number, command: string): string =>
     encoding: "utf8",
     timeout: 20_000,
   });
-
-async function until(what: string, isTrue: () => boolean, seconds = 10): Promise<void> {
-  const deadline = performance.now() + seconds * 1000;
-  while (!isTrue()) {
-    if (performance.now() > deadline) throw new Error(`after ${seconds} s still not: ${what}`);
-    await sleep(20);
-  }
-}
 
 /** Nothing of the testbed is left on this machine. */
 function expectGone(testbed: string, inside: readonly number[], nets: readonly string[]): void {
@@ -148,7 +140,7 @@ describe.skipIf(impossible !== undefined)("a testbed", () => {
     const { state } = await up(testbed, SLOW);
     const inside = processesInside(state.holder.pid);
     kill(state.holder.pid);
-    await until("all processes gone", () => alive(inside).length === 0);
+    await eventually("all processes gone", () => alive(inside).length === 0);
     expect(current(testbed)).toBeUndefined();
     expect((await up(testbed, SLOW)).built).toBe(true);
     await down(testbed);
@@ -163,7 +155,7 @@ describe.skipIf(impossible !== undefined)("a testbed", () => {
       { stdio: "ignore" },
     );
     const gone = new Promise((resolve) => child.once("exit", resolve));
-    await until("the holder is there", () => holderOf(testbed) !== undefined, 30);
+    await eventually("the holder is there", () => holderOf(testbed) !== undefined, 30);
     child.kill("SIGKILL");
     await gone;
     expect(current(testbed)).toBeUndefined();
@@ -270,10 +262,10 @@ describe.skipIf(impossible !== undefined)("ranks on a testbed", () => {
     const sleepers = (): number => Number(onNode(testbed, 0, "pgrep -cx sleep || true"));
     // Keepers sleep as well: one a node, and the holder's.
     const resting = sleepers();
-    await until("four ranks run", () => sleepers() === resting + 4, 30);
+    await eventually("four ranks run", () => sleepers() === resting + 4, 30);
     child.kill("SIGKILL");
     await gone;
-    await until(
+    await eventually(
       "the ranks and their daemons are gone",
       () => processesInside(state.holder.pid).sort().join() === before.join(),
       20,

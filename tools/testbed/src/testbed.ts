@@ -17,7 +17,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { ProblemError, validate } from "@internevo/domain";
 import type { HostCluster } from "@internevo/launcher";
 import { Type, type Static } from "typebox";
-import { lockDirectory } from "../../../libs/local-stack/src/directory-lock.ts";
+import { lockDirectory } from "@internevo/local-stack";
 import { SettingsSchema, type Settings } from "./options.ts";
 import {
   HOLDER_MARKER,
@@ -87,7 +87,8 @@ export function whyImpossible(): string | undefined {
       "private",
       "sh",
       "-c",
-      "PATH=$PATH:/usr/sbin:/sbin; ip link add dev t0 type veth peer name t1 && tc qdisc add dev t0 root tbf rate 1gbit burst 64k latency 50ms",
+      "PATH=$PATH:/usr/sbin:/sbin; ip link add dev t0 type veth peer name " +
+        "t1 && tc qdisc add dev t0 root tbf rate 1gbit burst 64k latency 50ms",
     ],
     { encoding: "utf8" },
   );

@@ -43,7 +43,8 @@ function answerOnSocket(
   const problem = new ProblemError(code, `the request ${message}`, [{ field: "(request)", message, remedy }]);
   const body = JSON.stringify({ ...problemDocument(problem, traceOf(undefined).traceId), status });
   socket.end(
-    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n${headers}Content-Type: ${PROBLEM_TYPE}; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n${headers}Content-Type: ${PROBLEM_TYPE}; ` +
+      `charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
   );
 }
 

@@ -14,7 +14,8 @@ export async function registerOpenApi(app: FastifyInstance, version: string): Pr
         title: "InternEvo",
         version,
         description:
-          "Plans, trials and trains long-sequence language models over hybrid parallelism and redundant sharding. Every error is a problem (RFC 9457) with a stable `code`.",
+          "Plans, trials and trains long-sequence language models over hybrid parallelism " +
+          "and redundant sharding. Every error is a problem (RFC 9457) with a stable `code`.",
         license: { name: "Apache-2.0", identifier: "Apache-2.0" },
       },
       components: {

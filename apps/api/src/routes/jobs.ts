@@ -383,7 +383,8 @@ function registerJobEvents(app: ApiInstance, options: JobRoutesOptions): void {
         tags: ["jobs"],
         summary: "A job's events as they happen (server-sent events); `Last-Event-ID` resumes",
         description:
-          "`event:` is the type, `id:` the event's number, `data:` a JobStreamEvent. The last message is `event: end`: the job has ended and nothing was left out.",
+          "`event:` is the type, `id:` the event's number, `data:` a JobStreamEvent. " +
+          "The last message is `event: end`: the job has ended and nothing was left out.",
         produces: ["text/event-stream"],
         headers: headers.stream,
         params: IdParams,

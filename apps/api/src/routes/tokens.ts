@@ -17,7 +17,8 @@ export function registerTokenRoutes(app: ApiInstance, options: { readonly databa
         tags,
         summary: "Create a token",
         description:
-          "`token` is shown in this answer only: its digest is stored, nothing else. For the same reason there is no `Idempotency-Key`; a repeated request finds the name taken (409).",
+          "`token` is shown in this answer only: its digest is stored, nothing else. For the same " +
+          "reason there is no `Idempotency-Key`; a repeated request finds the name taken (409).",
         body: TokenCreateSchema,
         response: answers({ 201: CreatedTokenSchema }),
       },

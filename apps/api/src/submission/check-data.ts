@@ -94,7 +94,8 @@ export async function checkData({
           value: path,
           message: "is a relative path, and the services do not know where your job file is",
           remedy:
-            "give the path from / on, on the machine where the services run; `internevo submit` completes paths from the job file's folder",
+            "give the path from / on, on the machine where the services run; " +
+            "`internevo submit` completes paths from the job file's folder",
         })),
     );
   }

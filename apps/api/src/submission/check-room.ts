@@ -44,7 +44,9 @@ export async function checkpointRoom(
 /** @throws ProblemError `job-invalid` when not even one checkpoint has room. */
 export function assertRoom(room: CheckpointRoom | undefined, directory: string): void {
   if (room === undefined || room.checkpointBytes <= room.freeBytes) return;
-  const message = `save ${formatBytes(room.checkpointBytes)} each, and ${directory} has ${formatBytes(room.freeBytes)} left`;
+  const message =
+    `save ${formatBytes(room.checkpointBytes)} each, and ` +
+    `${directory} has ${formatBytes(room.freeBytes)} left`;
   throw new ProblemError("job-invalid", `checkpoints ${message}`, [
     {
       field: "checkpointing",
@@ -67,7 +69,9 @@ export function roomWarnings(
     {
       field: "checkpointing.keepLast",
       value: checkpointing.keepLast,
-      message: `needs ${formatBytes(atOnce * room.checkpointBytes)} while the next checkpoint is written, and ${directory} has ${formatBytes(room.freeBytes)} left`,
+      message:
+        `needs ${formatBytes(atOnce * room.checkpointBytes)} while the next checkpoint ` +
+        `is written, and ${directory} has ${formatBytes(room.freeBytes)} left`,
       remedy: "keep fewer, or make room there",
     },
   ];

@@ -13,7 +13,9 @@ export function clusterWarnings(
       field: "cluster.gpusPerNode",
       value: cluster.gpusPerNode,
       message: `gives ${ranks} ranks, and this machine has ${cores} core${cores === 1 ? "" : "s"}`,
-      remedy: `use ${cores}: ranks that share a core make every step slower, and their times say little of a real cluster`,
+      remedy:
+        `use ${cores}: ranks that share a core make every step ` +
+        "slower, and their times say little of a real cluster",
     },
   ];
 }

@@ -364,7 +364,8 @@ function addWhyNot(program: Command, context: Context): void {
   program
     .command("why-not")
     .description(
-      "why a plan is not chosen: what rejects it, by how much, and the smallest change that makes it feasible; or what is better. Offline",
+      "why a plan is not chosen: what rejects it, by how much, and the " +
+        "smallest change that makes it feasible; or what is better. Offline",
     )
     .argument("<job>", "job file, YAML or JSON; - for standard input")
     .argument("<plan>", PLAN_HELP)
@@ -409,7 +410,8 @@ function addWhatIf(program: Command, context: Context): void {
   program
     .command("what-if")
     .description(
-      "the best plan under other circumstances: a sweep, the longest sequence, time against memory, the cheapest cluster. Offline",
+      "the best plan under other circumstances: a sweep, the longest " +
+        "sequence, time against memory, the cheapest cluster. Offline",
     )
     .argument("<job>", "job file, YAML or JSON; - for standard input")
     .addOption(profileOption())

@@ -79,7 +79,8 @@ function inspectionText(found: Inspection, colors: Colors): string {
       ([name, value]) => `${colors.bold(name.padEnd(24))} ${String(value)}`,
     );
     return [
-      `Hugging Face folder ${found.path}: ${found.parameters} parameters in ${found.fileCount} file${found.fileCount === 1 ? "" : "s"}`,
+      `Hugging Face folder ${found.path}: ${found.parameters} parameters ` +
+        `in ${found.fileCount} file${found.fileCount === 1 ? "" : "s"}`,
       ...lines,
     ].join("\n");
   }
@@ -112,7 +113,8 @@ function inspectionText(found: Inspection, colors: Colors): string {
     `${colors.bold("checkpoint")}    ${found.path}`,
     `${colors.bold("step")}          ${found.step}, ${found.dataPosition} sequences read`,
     `${colors.bold("saved under")}   ${planText(found.plan)}, ${found.precision}`,
-    `${colors.bold("holds")}         ${found.holds.join(", ")} of ${found.parameters} parameters, ${formatBytes(found.bytes)}`,
+    `${colors.bold("holds")}         ${found.holds.join(", ")} of ` +
+      `${found.parameters} parameters, ${formatBytes(found.bytes)}`,
     "",
   ];
   const files = table(

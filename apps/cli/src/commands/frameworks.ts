@@ -179,7 +179,8 @@ function addImport(program: Command, context: Context): void {
     )
     .argument(
       "<file>",
-      "arguments in a shell script (megatron, deepspeed), Python (internevo) or TOML (torchtitan); a file that it names is read beside it",
+      "arguments in a shell script (megatron, deepspeed), Python (internevo) " +
+        "or TOML (torchtitan); a file that it names is read beside it",
     )
     .addOption(frameworkOption())
     .option("--nodes <n>", "default: as the file says", integerArgument(1, 2 ** 20))

@@ -106,11 +106,17 @@ function logLine(event: JobStreamEvent): string {
       }
       case "trial": {
         const trial = event.data["trial"] as Trial;
-        return `#${trial.candidate.rank} ${planLabel(trial.candidate.plan)} ${lowered(TRIAL_STATE_WORDS[trial.state])}${resultOf(trial)}`;
+        return (
+          `#${trial.candidate.rank} ${planLabel(trial.candidate.plan)} ` +
+          `${lowered(TRIAL_STATE_WORDS[trial.state])}${resultOf(trial)}`
+        );
       }
       case "step": {
         const metric = event.data as unknown as StepMetric;
-        return `${metric.step} loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)}, ${formatRate(metric.tokensPerSecond)} tokens/s of all ranks`;
+        return (
+          `${metric.step} loss ${metric.loss.toFixed(4)}, ${formatSeconds(metric.stepTimeSeconds)}, ` +
+          `${formatRate(metric.tokensPerSecond)} tokens/s of all ranks`
+        );
       }
       case "log":
         return `${text(event.data["level"])} ${text(event.data["source"])}: ${text(event.data["message"])}`;

@@ -159,7 +159,8 @@ export function addMemory(program: Command, context: Context): void {
   program
     .command("memory")
     .description(
-      "where everything lies in a rank's memory, and when in a step it is in use: a table, and a picture. Offline for a job file",
+      "where everything lies in a rank's memory, and when in a step " +
+        "it is in use: a table, and a picture. Offline for a job file",
     )
     .argument(
       "<job>",
@@ -209,7 +210,9 @@ async function showMemory(text: string, options: MemoryOptions, context: Context
     totalAsPlannedBytes: totalBytes - checkpointStagingBytes,
   };
   const who = `${whoseMemory(plan.pipelineParallel, options.rank, map.stage)}${stage ? `: ${formatCounted(stage.layers, "layer")}` : ""}`;
-  const summary = `${formatBytes(map.arenaBytes)} planned by offset in ${formatCounted(map.pieces.length, "piece")}; ${who}`;
+  const summary =
+    `${formatBytes(map.arenaBytes)} planned by offset in ` +
+    `${formatCounted(map.pieces.length, "piece")}; ${who}`;
   const besides = `with ${formatBytes(programBytes)} of the program itself ${formatBytes(totalBytes)}; \`internevo plan\` counts that ${checkpointStagingBytes > 0 ? `without the ${formatBytes(checkpointStagingBytes)} of checkpoint staging, and ` : ""}with the program itself as the profile has it`;
   if (options.svg !== undefined) {
     const title = `${spec.model.name}, ${formatCounted(spec.sequenceLengthTokens, "token")}: memory of one rank`;

@@ -186,7 +186,8 @@ describe("internevo plan", () => {
     showPlanning(result, output, false);
     const lacking = (modules + collectives + overlaps + slices).toLocaleString("en-US");
     expect(written.stdout).toContain(
-      `Step times, token rates and MFU are partly estimated: profile a800-128 lacks ${lacking} of the ${all.toLocaleString("en-US")} measurements`,
+      "Step times, token rates and MFU are partly estimated: profile a800-128 " +
+        `lacks ${lacking} of the ${all.toLocaleString("en-US")} measurements`,
     );
     expect(written.stdout).toMatch(
       /^`internevo profile measure .*7b-4k\.yaml` measures them on the cluster itself\. Then plan with `--profile a100-128`\.$/m,

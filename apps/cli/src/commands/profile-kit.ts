@@ -176,7 +176,8 @@ export function addProfileKit(profile: Command, context: Context): void {
   profile
     .command("prepare")
     .description(
-      "write a kit for a node without services: what its probe and trainer must measure for these jobs, and plans to try; offline",
+      "write a kit for a node without services: what its probe and " +
+        "trainer must measure for these jobs, and plans to try; offline",
     )
     .argument("<jobs...>", "job files of one cluster of one node; plans are those of the first")
     .option("--profile <name or file>", "what plans are predicted with until then; default: the job's")

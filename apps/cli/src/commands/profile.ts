@@ -60,7 +60,8 @@ export function addProfile(program: Command, context: Context): void {
     )
     .argument(
       "<what>",
-      "a job file, whose shapes are measured; or a profile, by its id, the beginning of it, its name or its cluster's: what its newest job needed",
+      "a job file, whose shapes are measured; or a profile, by its id, the " +
+        "beginning of it, its name or its cluster's: what its newest job needed",
     )
     .action(async (what: string) => {
       const output = context.output();

@@ -88,12 +88,14 @@ function show(job: JobDetail, started: StartedStack, output: Output, seconds: nu
     for (const line of reportLines(job, output.colors)) output.data(line);
     output.data("");
     output.data(
-      "An error below zero: slower, or larger, than predicted. Kendall's τ compares the two orders of the plans: 1 the same, 0 unrelated.",
+      "An error below zero: slower, or larger, than predicted. Kendall's " +
+        "τ compares the two orders of the plans: 1 the same, 0 unrelated.",
     );
     output.data("Other work on this machine makes profile, trials and training differ.");
     output.data("");
     output.data(
-      `console       ${started.apiUrl}/jobs/${job.id}#token=${started.token} (signed in; while the stack runs: --keep-running, or \`internevo up\`)`,
+      `console       ${started.apiUrl}/jobs/${job.id}#token=${started.token} ` +
+        `(signed in; while the stack runs: --keep-running, or \`internevo up\`)`,
     );
   }
   output.note(`everything took ${formatSeconds(seconds)}; kept in ${started.dataDirectory}`);

@@ -102,7 +102,8 @@ function addRun(replan: Command, context: Context): void {
       context
         .output()
         .note(
-          `queued: what is stale is measured, then it is planned. See how it went with: internevo replan proposals ${callingName(workload)}`,
+          "queued: what is stale is measured, then it is planned. See how " +
+            `it went with: internevo replan proposals ${callingName(workload)}`,
         );
     });
 }

@@ -136,8 +136,12 @@ async function simulate(
         {
           field: "plan.microBatches",
           value: plan.microBatches,
-          message: `makes a timeline of about ${formatInteger(pieces)} pieces with ${formatCounted(job.model.layers, "layer")}; at most ${formatInteger(MOST_PIECES)} are drawn`,
-          remedy: `simulate a job of fewer tokens a step: at most ${formatCounted(Math.floor(MOST_PIECES / job.model.layers / 24), "micro-batch", "micro-batches")}`,
+          message:
+            `makes a timeline of about ${formatInteger(pieces)} pieces with ` +
+            `${formatCounted(job.model.layers, "layer")}; at most ${formatInteger(MOST_PIECES)} are drawn`,
+          remedy:
+            "simulate a job of fewer tokens a step: at most " +
+            `${formatCounted(Math.floor(MOST_PIECES / job.model.layers / 24), "micro-batch", "micro-batches")}`,
         },
       ],
     );
@@ -171,7 +175,8 @@ export function addSimulate(program: Command, context: Context): void {
   program
     .command("simulate")
     .description(
-      "a step of a plan event by event: what every stage computes, waits for and hides; its timeline for Perfetto, also over a measured one. Offline",
+      "a step of a plan event by event: what every stage computes, waits for " +
+        "and hides; its timeline for Perfetto, also over a measured one. Offline",
     )
     .argument("<job>", "job file, YAML or JSON; - for standard input")
     .argument("[plan]", PLAN_HELP, "1")

@@ -65,7 +65,8 @@ export function addUp(program: Command, context: Context): void {
     )
     .option(
       "--detach",
-      "return when it is ready, or tell where it is if it runs already; it runs on, also when the terminal is closed, until `internevo down`",
+      "return when it is ready, or tell where it is if it runs already; " +
+        "it runs on, also when the terminal is closed, until `internevo down`",
     )
     .addHelpText(
       "after",
@@ -82,7 +83,8 @@ At present: ${resolve(dataDirectoryOf(context))}`,
         if (running !== undefined) {
           showStack(running, output);
           output.note(
-            `it runs already, as process ${running.pid}; \`internevo status\` says how it is, \`internevo down --data-directory ${running.dataDirectory}\` stops it`,
+            `it runs already, as process ${running.pid}; \`internevo status\` says how ` +
+              `it is, \`internevo down --data-directory ${running.dataDirectory}\` stops it`,
           );
           return;
         }
@@ -93,7 +95,8 @@ At present: ${resolve(dataDirectoryOf(context))}`,
         });
         showStack({ apiUrl: info.apiUrl, token: info.apiToken, dataDirectory, pid: info.pid }, output);
         output.note(
-          `it runs on as process ${info.pid}; \`internevo down --data-directory ${dataDirectory}\` stops it; what it did is kept`,
+          `it runs on as process ${info.pid}; \`internevo down ` +
+            `--data-directory ${dataDirectory}\` stops it; what it did is kept`,
         );
         return;
       }

@@ -19,11 +19,13 @@ export function addStatus(program: Command, context: Context): void {
           output.document({ running: info !== undefined, ready: false, dataDirectory, services });
         else if (info === undefined)
           output.note(
-            `no local stack runs in ${dataDirectory}; start one with \`internevo up\`, or name another directory with --data-directory`,
+            `no local stack runs in ${dataDirectory}; start one with ` +
+              `\`internevo up\`, or name another directory with --data-directory`,
           );
         else
           output.note(
-            `the local stack in ${dataDirectory} is starting, as process ${info.pid}; its log is ${dataDirectory}/logs/up.log`,
+            `the local stack in ${dataDirectory} is starting, as ` +
+              `process ${info.pid}; its log is ${dataDirectory}/logs/up.log`,
           );
         return;
       }

@@ -48,7 +48,8 @@ export function addSubmit(program: Command, context: Context): void {
         progress.end();
         if (context.signal.aborted)
           output.note(
-            `job ${job.id} goes on. Follow it with: internevo logs -f ${job.id}\ncancel it with: internevo cancel ${job.id}`,
+            `job ${job.id} goes on. Follow it with: internevo logs ` +
+              `-f ${job.id}\ncancel it with: internevo cancel ${job.id}`,
           );
       }
       const ended = await client.getJob(job.id, { signal: context.signal });

@@ -38,7 +38,8 @@ export function absentHere({ data, initialWeights, ...spec }: JobSpec): string[]
     fault === null
       ? []
       : [
-          `${fault.field} (is ${printableJson(fault.value)}): the job can be planned, and \`internevo submit\` refuses it\n    → ${fault.remedy}`,
+          `${fault.field} (is ${printableJson(fault.value)}): the job can be ` +
+            `planned, and \`internevo submit\` refuses it\n    → ${fault.remedy}`,
         ];
   if (data === null)
     return [...planned, "data is missing: the job can be planned, and `internevo submit` refuses it"];
@@ -53,7 +54,8 @@ export function absentHere({ data, initialWeights, ...spec }: JobSpec): string[]
       .slice(0, MOST_ABSENT)
       .map(
         ({ path, field }) =>
-          `${field} (is ${printableJson(path)}): does not exist on this machine\n    → give a path that exists where the services run: \`internevo submit\` refuses the job otherwise`,
+          `${field} (is ${printableJson(path)}): does not exist on this machine\n    → give a ` +
+          `path that exists where the services run: \`internevo submit\` refuses the job otherwise`,
       ),
   ];
   return absent.length > MOST_ABSENT
@@ -119,7 +121,8 @@ export function addValidate(program: Command, context: Context): void {
   program
     .command("validate")
     .description(
-      "check a job file, and show the job with every default; where a stack is at hand, also whether it would take the job",
+      "check a job file, and show the job with every default; " +
+        "where a stack is at hand, also whether it would take the job",
     )
     .argument("<job>", "job file, YAML or JSON; - for standard input")
     .option("--offline", "check the file alone, and ask no stack")

@@ -126,7 +126,8 @@ interface Axes {
 }
 
 const box = ({ x, y }: Axes, from: number, to: number, offset: number, bytes: number): string =>
-  `x="${px(x(from))}" y="${px(y(offset))}" width="${px(x(to) - x(from))}" height="${px(y(offset + bytes) - y(offset))}"`;
+  `x="${px(x(from))}" y="${px(y(offset))}" width="${px(x(to) - x(from))}" ` +
+  `height="${px(y(offset + bytes) - y(offset))}"`;
 
 function regionsSvg({ line, regions }: Line, axes: Axes, asPath: boolean): string {
   const kind = looksOf(line);
@@ -134,7 +135,8 @@ function regionsSvg({ line, regions }: Line, axes: Axes, asPath: boolean): strin
     const parts = regions.flatMap(({ offset, bytes, spans }) =>
       spans.map(
         ({ from, to }) =>
-          `M${px(axes.x(from))} ${px(axes.y(offset))}H${px(axes.x(to))}V${px(axes.y(offset + bytes))}H${px(axes.x(from))}Z`,
+          `M${px(axes.x(from))} ` +
+          `${px(axes.y(offset))}H${px(axes.x(to))}V${px(axes.y(offset + bytes))}H${px(axes.x(from))}Z`,
       ),
     );
     return `<path class="${kind}" d="${parts.join("")}"/>`;
@@ -159,7 +161,10 @@ function passesSvg(passes: readonly PassSpan[], { update }: StepClock, { x }: Ax
       width >= label.length * CHARACTER + 4
         ? `<text class="middle number" x="${px((x(from) + x(to)) / 2)}" y="${top + 14}">${escape(label)}</text>`
         : "";
-    return `<g><title>${escape(title)}</title><rect class="${kind}" x="${px(x(from) + 0.5)}" y="${top}" width="${px(Math.max(0.5, width - 1))}" height="${height}" rx="3"/>${text}</g>`;
+    return (
+      `<g><title>${escape(title)}</title><rect class="${kind}" x="${px(x(from) + 0.5)}" ` +
+      `y="${top}" width="${px(Math.max(0.5, width - 1))}" height="${height}" rx="3"/>${text}</g>`
+    );
   };
   const shown = passes.filter((pass) => pass.shown);
   const cells = shown.map(({ from, to, pass, label }) =>
@@ -169,7 +174,8 @@ function passesSvg(passes: readonly PassSpan[], { update }: StepClock, { x }: Ax
   const [first] = hidden;
   if (first)
     cells.push(
-      `<g><title>${formatCounted(hidden.length, "more pass", "more passes")}</title><text class="middle dim" x="${px((x(first.from) + x(first.to)) / 2)}" y="${top + 14}">⋯</text></g>`,
+      `<g><title>${formatCounted(hidden.length, "more pass", "more passes")}</title><text ` +
+        `class="middle dim" x="${px((x(first.from) + x(first.to)) / 2)}" y="${top + 14}">⋯</text></g>`,
     );
   cells.push(cell(update.from, update.to, "forward", "update", "gradients are reduced, parameters updated"));
   return cells.join("");

@@ -46,7 +46,8 @@ export async function planMemory({
         value: program,
         message: "holds no such program",
         remedy:
-          "build the native programs with `npm run setup`, or point INTERNEVO_NATIVE_DIRECTORY to where they are installed",
+          "build the native programs with `npm run setup`, or point " +
+          "INTERNEVO_NATIVE_DIRECTORY to where they are installed",
       },
     ]);
   }

@@ -60,7 +60,9 @@ export const planJobConsumer =
         jobId: job.id,
         from: "planning",
         to: "trialling",
-        reason: `${formatCounted(counts.evaluated, "plan was", "plans were")} considered; ${formatCounted(tried.length, "is", "are")} tried`,
+        reason:
+          `${formatCounted(counts.evaluated, "plan was", "plans were")} ` +
+          `considered; ${formatCounted(tried.length, "is", "are")} tried`,
       });
     };
   };

@@ -26,7 +26,9 @@ function gpuFaults({ nodes, gpusPerNode }: Cluster, cuda: CudaHost): ProblemDeta
         field: "cluster.device",
         value: "cuda",
         message: "needs the CUDA backend, and the native programs here were built without it",
-        remedy: `build it with INTERNEVO_CUDA=1 in the environment of \`npm run setup\`, use device: cpu, ${PLANS_ONLY}`,
+        remedy:
+          "build it with INTERNEVO_CUDA=1 in the environment " +
+          `of \`npm run setup\`, use device: cpu, ${PLANS_ONLY}`,
       },
     ];
   }
@@ -36,7 +38,9 @@ function gpuFaults({ nodes, gpusPerNode }: Cluster, cuda: CudaHost): ProblemDeta
     {
       field: "cluster.gpusPerNode",
       value: gpusPerNode,
-      message: `gives ${ranks} ranks on GPUs, and this machine shows ${cuda.gpus} NVIDIA GPU${cuda.gpus === 1 ? "" : "s"}`,
+      message:
+        `gives ${ranks} ranks on GPUs, and this machine shows ` +
+        `${cuda.gpus} NVIDIA GPU${cuda.gpus === 1 ? "" : "s"}`,
       remedy: `${cuda.gpus === 0 ? `use device: cpu, or launcher: ${REMOTE_LAUNCHERS}` : `use ${cuda.gpus} at most, or launcher: ${REMOTE_LAUNCHERS}`}, ${PLANS_ONLY}`,
     },
   ];
@@ -66,7 +70,9 @@ function machineFaults(cluster: Cluster, here: LaunchCapabilities): ProblemDetai
     details.push({
       field: "cluster.memoryPerGpu",
       value: writeBytes(cluster.memoryPerGpuBytes),
-      message: `times ${ranks} ranks is ${formatBytes(ranks * cluster.memoryPerGpuBytes)}, and this machine has ${formatBytes(here.localMemoryBytes)}`,
+      message:
+        `times ${ranks} ranks is ${formatBytes(ranks * cluster.memoryPerGpuBytes)}, ` +
+        `and this machine has ${formatBytes(here.localMemoryBytes)}`,
       remedy: `use ${writeBytes(Math.floor(here.localMemoryBytes / ranks / MIB) * MIB)} or less`,
     });
   }

@@ -1,9 +1,9 @@
+import { eventually } from "@internevo/test-kit";
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { Type } from "typebox";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { NativeErrorEventSchema } from "@internevo/contracts";
@@ -37,7 +37,9 @@ afterEach(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-const HELLO = `printf '{"event":"hello","rank":%s,"pid":%s,"threads":"%s","secret":"%s"}\\n' $OMPI_COMM_WORLD_RANK $$ "$OMP_NUM_THREADS" "$DATABASE_URL$OPENBLAS_CORETYPE"`;
+const HELLO =
+  `printf '{"event":"hello","rank":%s,"pid":%s,"threads":"%s","secret":"%s"}\\n' ` +
+  `$OMPI_COMM_WORLD_RANK $$ "$OMP_NUM_THREADS" "$DATABASE_URL$OPENBLAS_CORETYPE"`;
 
 async function program(body: string): Promise<Program> {
   const path = join(directory, "program");
@@ -178,7 +180,8 @@ describe("launchRanks", () => {
   // Once its event was seen, rank 0 holds mpirun still, so that both ranks end and mpirun stays.
   const seen = (): string => join(directory, "seen");
   const stays = (event: string): string =>
-    `[ $OMPI_COMM_WORLD_RANK = 0 ] && echo '${event}'; while [ ! -e ${seen()} ]; do sleep 0.02; done; [ $OMPI_COMM_WORLD_RANK = 0 ] && kill -STOP $PPID; exit 0`;
+    `[ $OMPI_COMM_WORLD_RANK = 0 ] && echo '${event}'; while [ ! -e ${seen()} ]; ` +
+    "do sleep 0.02; done; [ $OMPI_COMM_WORLD_RANK = 0 ] && kill -STOP $PPID; exit 0";
   // A host whose shell leaves the launcher's session, as Open MPI's daemons do on theirs; its ranks outlast
   // all looks at that session.
   it("does not end a launcher whose ranks are on hosts", async () => {
@@ -344,10 +347,11 @@ describe("a killed supervisor", () => {
     const { marker, kill } = await supervisor(`${HELLO}; sleep 60`);
     expect(processesOfRun(marker).length).toBeGreaterThanOrEqual(3);
     await kill();
-    const end = performance.now() + 10_000;
-    while (processesOfRun(marker).some((entry) => entry.command === "mpirun") && performance.now() < end)
-      await sleep(20);
-    expect(processesOfRun(marker).filter((entry) => entry.command === "mpirun")).toEqual([]);
+    await eventually(
+      "mpirun's end",
+      () => !processesOfRun(marker).some((entry) => entry.command === "mpirun"),
+      10,
+    );
   });
 
   it("is not ended by one that it has replaced, which starts nothing", async () => {

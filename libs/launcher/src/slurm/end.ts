@@ -52,7 +52,8 @@ export const refused = (error: SlurmRefusalError): Failure => ({
   code: "not-started",
   message: `Slurm refuses the job: ${error.message}`,
   remedy:
-    "compare the job's nodes and ranks with what the partition has, and the cluster's slurm settings with what the site allows",
+    "compare the job's nodes and ranks with what the partition " +
+    "has, and the cluster's slurm settings with what the site allows",
 });
 
 /**
@@ -114,7 +115,9 @@ function slurmFailure({ job, words, stderrTail, begun }: Ended): Failure | undef
       if (!begun && job.nodes !== "")
         return {
           code: "rank-lost",
-          message: `${words} before its script began: its first node could not start it, and the log of slurmd there says why, or somebody cancelled it just then`,
+          message:
+            `${words} before its script began: its first node could not start it, ` +
+            "and the log of slurmd there says why, or somebody cancelled it just then",
         };
       return {
         code: "cancelled",

@@ -308,7 +308,9 @@ class Follower<P extends Program> {
     if (event.event === "started" && Array.isArray(hosts) && new Set(hosts).size !== this.#size.nodes) {
       return this.#fail({
         code: "internal",
-        message: `ranks were placed on ${new Set(hosts).size} nodes (${hosts.join(", ")}), and the mesh wants ${this.#size.nodes} of ${this.#size.ranksPerNode} ranks`,
+        message:
+          `ranks were placed on ${new Set(hosts).size} nodes (${hosts.join(", ")}), ` +
+          `and the mesh wants ${this.#size.nodes} of ${this.#size.ranksPerNode} ranks`,
         remedy: "see start and launchOptions of the cluster's slurm settings",
       });
     }

@@ -80,7 +80,9 @@ export class QueueWatch {
       return {
         failure: {
           code: "not-started",
-          message: `Slurm did not start job ${job.id} within ${formatSeconds(queueLimitSeconds)}: ${reasonWords(job.reason)}`,
+          message:
+            `Slurm did not start job ${job.id} within ` +
+            `${formatSeconds(queueLimitSeconds)}: ${reasonWords(job.reason)}`,
           remedy:
             "raise queueLimitSeconds of the cluster's slurm settings, or ask for fewer nodes or less time",
         },

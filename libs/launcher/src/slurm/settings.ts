@@ -51,7 +51,8 @@ export const SlurmSettingsSchema = Type.Object(
       60,
     ),
     saveSeconds: Seconds(
-      "how long before the time limit ranks are told to write a checkpoint and end; Slurm may be up to a minute early; default 120",
+      "how long before the time limit ranks are told to write a " +
+        "checkpoint and end; Slurm may be up to a minute early; default 120",
       1,
       86_400,
     ),
@@ -106,7 +107,8 @@ export const SlurmSettingsSchema = Type.Object(
       Type.Unsafe<string>({
         ...AbsolutePath,
         description:
-          "for scripts, events and logs of jobs, on a file system that all nodes share; default: below the data directory",
+          "for scripts, events and logs of jobs, on a file system " +
+          "that all nodes share; default: below the data directory",
       }),
     ),
     rest: Type.Optional(

@@ -293,7 +293,8 @@ describe("reasons", () => {
       undefined,
     ]);
     expect(queueWords({ ...job, startsAt: new Date("2999-01-02T03:04:05Z") })).toBe(
-      "waits in Slurm's queue as job 7: jobs of higher priority are before it; Slurm expects it to start at 2999-01-02 03:04 UTC",
+      "waits in Slurm's queue as job 7: jobs of higher priority are " +
+        "before it; Slurm expects it to start at 2999-01-02 03:04 UTC",
     );
     expect(queueWords({ ...job, startsAt: new Date(0) })).toBe(
       "waits in Slurm's queue as job 7: jobs of higher priority are before it",
@@ -460,7 +461,8 @@ describe("an end", () => {
         failure: {
           code: "rank-lost",
           message:
-            "Slurm job 7 is gone: Slurm does not know it any more, and it left no word (its accounting: Slurm accounting storage is disabled)",
+            "Slurm job 7 is gone: Slurm does not know it any more, and it left " +
+            "no word (its accounting: Slurm accounting storage is disabled)",
         },
       },
     ],

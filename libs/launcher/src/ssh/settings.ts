@@ -21,7 +21,8 @@ export const HostClusterSchema = Type.Object(
               minimum: 1,
               maximum: 1_000_000,
               description:
-                "cores that its ranks have for themselves: where they suffice, a rank keeps its core while it waits; default: not known",
+                "cores that its ranks have for themselves: where they suffice, " +
+                "a rank keeps its core while it waits; default: not known",
             }),
           ),
         },
@@ -49,7 +50,8 @@ export const HostClusterSchema = Type.Object(
         minItems: 1,
         maxItems: 100,
         description:
-          "command that becomes its arguments where the hosts can be reached (nsenter, ip netns exec); default: they can be reached from here",
+          "command that becomes its arguments where the hosts can be reached " +
+          "(nsenter, ip netns exec); default: they can be reached from here",
       }),
     ),
   },

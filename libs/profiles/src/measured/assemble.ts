@@ -68,7 +68,9 @@ function answersOf(results: CheckResults): Answers {
       throw refused("the files hold answers of two kits", {
         field: "files",
         value: line.file,
-        message: `${line.case} answers a kit of ${kit.madeAt}, and ${first?.case ?? ""} in ${first?.file ?? ""} one of ${about.madeAt}`,
+        message:
+          `${line.case} answers a kit of ${kit.madeAt}, and ` +
+          `${first?.case ?? ""} in ${first?.file ?? ""} one of ${about.madeAt}`,
         remedy: "give the files of one kit",
       });
     about ??= kit;
@@ -144,7 +146,8 @@ function notesOf(answers: Answers, slices: readonly AnsweredSlice[]): string[] {
   const missing = about.pieces.filter((id) => passed(answers, id) === undefined);
   const files = [...new Set([...answers.lines.values()].map(({ file }) => file))];
   return [
-    `assembled from ${files.map(printable).join(", ")}, which gpu-check wrote on a node without services; jobs ${about.jobs.map(printable).join(", ")}`,
+    `assembled from ${files.map(printable).join(", ")}, which gpu-check wrote ` +
+      `on a node without services; jobs ${about.jobs.map(printable).join(", ")}`,
     ...slices.filter(({ noRoom }) => noRoom === true).map(({ piece }) => noRoomNote(piece.request)),
     ...(missing.length === 0
       ? []

@@ -266,7 +266,8 @@ export function measuredSlice(
 export const noRoomNote = ({
   shape: { microBatchSize, sequenceLengthTokens, sequenceParallel },
 }: SliceRequest): string =>
-  `no room for a micro-batch of ${formatCounted(microBatchSize, "sequence")} of ${formatCounted(sequenceLengthTokens, "token")} over ${formatCounted(sequenceParallel, "rank")}`;
+  `no room for a micro-batch of ${formatCounted(microBatchSize, "sequence")} of ` +
+  `${formatCounted(sequenceLengthTokens, "token")} over ${formatCounted(sequenceParallel, "rank")}`;
 
 /**
  * The round whose time is in the middle, of an even number the faster of the two, with the spread of all:

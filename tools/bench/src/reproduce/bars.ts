@@ -76,7 +76,8 @@ export function accountFor(
     footprint.best.predicted.stepTimeSeconds;
   const accounted = footprint.behind <= CLOSE || footprint.behind - communication <= CLOSE;
   const parts = [
-    `${where(row)}: \`${planLabel(row.plan)}\` is rank ${row.rank ?? "–"}, ${percent(behind)} behind our best \`${planLabel(best.plan)}\` (${termsBetween(predicted, best.predicted)})`,
+    `${where(row)}: \`${planLabel(row.plan)}\` is rank ${row.rank ?? "–"}, ${percent(behind)} ` +
+      `behind our best \`${planLabel(best.plan)}\` (${termsBetween(predicted, best.predicted)})`,
     `that one fits in ${gigabytes(best.predicted.peakMemoryBytes)} because our executor keeps ${keptPerLayer(row, profile).toFixed(1)} bSH of a layer, not 34, and computes the loss in pieces: where 34 and whole logits are kept, the best is \`${planLabel(footprint.best.plan)}\`, and the paper's ${footprint.behind <= 0.0005 ? "as fast" : `${percent(footprint.behind)} behind`}`,
     ...(footprint.behind > CLOSE
       ? [
@@ -92,7 +93,8 @@ export function accountFor(
 
 const oursIsGood = (rows: readonly RowResult[], profile: Profile): Bar =>
   bar(
-    `every row of InternEvo's own is among our ${TOP} best or within ${percent(CLOSE)} of the best, in its ten dimensions`,
+    `every row of InternEvo's own is among our ${TOP} best or ` +
+      `within ${percent(CLOSE)} of the best, in its ten dimensions`,
     rows.filter(({ system }) => system === "internevo"),
     (row) => {
       if (row.rank !== null && row.behind !== null && (row.rank <= TOP || row.behind <= CLOSE)) return null;
@@ -112,7 +114,9 @@ const oursWins = (cases: readonly Case[]): Bar =>
       return ours.predicted.stepTimeSeconds <= other.predicted.stepTimeSeconds * (1 + 1e-9)
         ? null
         : {
-            missed: `${where(row)}: ${SYSTEM_NAMES[system]}'s \`${planLabel(other.plan)}\` takes ${other.predicted.stepTimeSeconds.toFixed(2)} s, ours ${ours.predicted.stepTimeSeconds.toFixed(2)} s`,
+            missed:
+              `${where(row)}: ${SYSTEM_NAMES[system]}'s \`${planLabel(other.plan)}\` takes ` +
+              `${other.predicted.stepTimeSeconds.toFixed(2)} s, ours ${ours.predicted.stepTimeSeconds.toFixed(2)} s`,
           };
     },
   );
@@ -126,7 +130,8 @@ const COMPARABLE = 0.01;
  */
 const oursWinsTables = (rows: readonly RowResult[]): Bar =>
   bar(
-    `in the paper's tables, InternEvo's row is faster than the others' rows, or comparable (within ${percent(COMPARABLE)})`,
+    "in the paper's tables, InternEvo's row is faster than the " +
+      `others' rows, or comparable (within ${percent(COMPARABLE)})`,
     rows.filter(({ system }) => system !== "internevo"),
     (row) => {
       const ours = rows.find(
@@ -166,11 +171,15 @@ function rises(name: string, cases: readonly Case[], system: "internevo" | "ulys
     const [a, b] = [choiceOf(from, system)?.predicted, choiceOf(to, system)?.predicted];
     if (!a || !b) return { missed: `${where(to)}: nothing fits` };
     if (b.mfuFullAttention >= a.mfuFullAttention - 0.001) return null;
-    const text = `${from.model} from ${from.lengthK}k to ${to.lengthK}k: ${percent(a.mfuFullAttention)} to ${percent(b.mfuFullAttention)}`;
+    const text =
+      `${from.model} from ${from.lengthK}k to ${to.lengthK}k: ` +
+      `${percent(a.mfuFullAttention)} to ${percent(b.mfuFullAttention)}`;
     // What it would be if these took the same share of the step as before.
     const share = jumping(a) / a.stepTimeSeconds;
     const held = b.mfuFullAttention * ((b.stepTimeSeconds / (b.stepTimeSeconds - jumping(b))) * (1 - share));
-    const seconds = `recomputation and all-to-all take ${jumping(b).toFixed(1)} of ${b.stepTimeSeconds.toFixed(1)} s, before ${jumping(a).toFixed(1)} of ${a.stepTimeSeconds.toFixed(1)} s`;
+    const seconds =
+      `recomputation and all-to-all take ${jumping(b).toFixed(1)} of ${b.stepTimeSeconds.toFixed(1)} ` +
+      `s, before ${jumping(a).toFixed(1)} of ${a.stepTimeSeconds.toFixed(1)} s`;
     return held >= a.mfuFullAttention - 0.001
       ? {
           exception: `${text}: ${seconds}; at the same share of the step MFU would be ${percent(held)}. The ranks that can share a sequence end with its heads, and all layers are recomputed or none: over the complete space it is ${percent(from.complete.predicted.mfuFullAttention)}, then ${percent(to.complete.predicted.mfuFullAttention)}`,
@@ -198,7 +207,9 @@ const ulyssesFalls = (rows: readonly RowResult[], profile: Profile): Bar => {
     const { time, stepTimeSeconds } = whole;
     const steps_ = row.batchTokens / STEP_TOKENS;
     return {
-      text: `${((time.parameterCommunicationSeconds + time.sequenceCommunicationSeconds) / steps_).toFixed(2)} s of communication in ${(stepTimeSeconds / steps_).toFixed(2)} s for 4M tokens`,
+      text:
+        `${((time.parameterCommunicationSeconds + time.sequenceCommunicationSeconds) / steps_).toFixed(2)} ` +
+        `s of communication in ${(stepTimeSeconds / steps_).toFixed(2)} s for 4M tokens`,
       whole: whole.mfuFullAttention,
       tokens: (row.plan.microBatchSize * row.lengthK) / row.plan.sequenceParallel,
       shown: row.predicted?.mfuFullAttention ?? 0,

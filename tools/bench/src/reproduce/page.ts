@@ -125,7 +125,8 @@ function barsText(bars: readonly Bar[]): string {
     );
   return [
     summary,
-    "An exception does not meet the bar, and numbers account for it; what is missed has no such account, and makes the command fail.",
+    "An exception does not meet the bar, and numbers account for it; " +
+      "what is missed has no such account, and makes the command fail.",
     ...details,
   ].join("\n\n");
 }
@@ -161,7 +162,10 @@ function scalabilityText(results: readonly ScalabilityResult[]): string {
       ]),
     ),
   );
-  return `${at}\n\nHow much further each goes, with one sequence for each data-parallel rank and one micro-batch:\n\n${further}`;
+  return (
+    `${at}\n\nHow much further each goes, with one sequence for ` +
+    `each data-parallel rank and one micro-batch:\n\n${further}`
+  );
 }
 
 /** The paper's case study: 7B at 256k. */
@@ -230,15 +234,20 @@ function disagreements({ rows, profile }: Reproduction): string {
   ) as RowResult;
   return [
     `- Activations: 34·bSH a layer; our executor keeps ${keptPerLayer(first, profile).toFixed(1)} with sequence parallelism. Norm outputs and the product of gate and up are computed again, which costs little; so larger micro-batches fit, and rank first.`,
-    `- Optimizer states: 6 bytes a parameter; a float32 master copy and two moments are 12. Ours are right for what is run; at 6 the paper's plans would fit more easily than they do.`,
+    "- Optimizer states: 6 bytes a parameter; a float32 master copy and two moments are 12. " +
+      "Ours are right for what is run; at 6 the paper's plans would fit more easily than they do.",
     `- Gradients: its runs kept 2 bytes, as all of this page does. 30B at 8k fits with 4 bytes too: ${gigabytes(fourBytes?.predicted?.peakMemoryBytes ?? 0)} GB (${fourBytes?.feasible === true ? "feasible" : "not feasible"}).`,
     "- Tensor parallelism: the paper counts one all-gather and one reduce-scatter a layer forward. Attention and MLP have one of each, so it is two, and inputs are gathered again in the backward pass: six all-gathers and four reduce-scatters in all, not three and two.",
-    "- All-to-all: the paper's 6·bSH and 2·bSH are whole tensors. The measured curves are over the bytes that one rank sends, so both are divided by s_sp; q, k and v travel apart.",
-    "- Overlap: the paper takes R · max of computation and communication, which slows a layer for communication that ended long before; ours is max + (R − 1) · min, the same for equal lengths.",
-    "- Embedding, head and loss, messages between stages and unequal stages are part of our times and not of the paper's.",
+    "- All-to-all: the paper's 6·bSH and 2·bSH are whole tensors. The measured curves are " +
+      "over the bytes that one rank sends, so both are divided by s_sp; q, k and v travel apart.",
+    "- Overlap: the paper takes R · max of computation and communication, which slows a layer for " +
+      "communication that ended long before; ours is max + (R − 1) · min, the same for equal lengths.",
+    "- Embedding, head and loss, messages between stages and " +
+      "unequal stages are part of our times and not of the paper's.",
     "- Ψ = 12H² + 2H has an MLP of two matrices; LLaMA's has three of 8/3 of the width, rounded up. Its inner width for 30B is 16384, which 48 tensor ranks cannot share, neither here nor in Megatron-LM: the paper's length of 960k with s_tp = 48 is none of these plans.",
     `- ${off.length} rows of the 7B table do not multiply to 4M tokens (${off.map(({ lengthK, system }) => `${lengthK}k ${SYSTEM_NAMES[system]}`).join(", ")}); they are predicted with the tokens that they have.`,
-    "- MFU: the paper counts attention over the whole square of a causal mask. Both are given; at long sequences the causal figure is little more than half.",
+    "- MFU: the paper counts attention over the whole square of a causal mask. " +
+      "Both are given; at long sequences the causal figure is little more than half.",
   ].join("\n");
 }
 
@@ -304,7 +313,8 @@ export function pageOf(
     "![MFU](images/reproduce-mfu.svg)",
     "![Ratio](images/reproduce-ratio.svg)",
     "![Peak memory](images/reproduce-peak.svg)",
-    "TGS are tokens per GPU and second; the last four columns hold the search to the paper's ten dimensions and to each system's plans.",
+    "TGS are tokens per GPU and second; the last four columns hold the " +
+      "search to the paper's ten dimensions and to each system's plans.",
     casesTable(cases),
     "## The paper's tables",
     "Rank and distance are among the plans of the paper's ten dimensions.",
@@ -318,7 +328,8 @@ export function pageOf(
     study.text,
     "![Case study](images/reproduce-case.svg)",
     "## Overlap, 13B",
-    "What overlap is worth for the best plan of the paper's dimensions (the paper measured 0.9% to 75.2%, with plans that need it more):",
+    "What overlap is worth for the best plan of the paper's dimensions " +
+      "(the paper measured 0.9% to 75.2%, with plans that need it more):",
     overlapTable(cases, profile),
     "## Largest sequence length",
     "![Largest sequence length](images/reproduce-longest.svg)",

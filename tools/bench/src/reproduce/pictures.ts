@@ -172,7 +172,8 @@ export function ratioChart(cases: readonly Case[], rows: readonly RowResult[]): 
   return renderChart({
     title: "How much faster InternEvo is",
     subtitle:
-      "predicted tokens a second over the other system's; rings: the rows of the paper's tables among themselves; the line is equal speed",
+      "predicted tokens a second over the other system's; rings: the rows " +
+      "of the paper's tables among themselves; the line is equal speed",
     legend: legend.slice(1).map(({ label, color }) => ({ label: `against ${label}`, color })),
     plot: {
       width: 1000,

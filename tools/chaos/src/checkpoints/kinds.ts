@@ -275,7 +275,8 @@ async function full(stage: Stage): Promise<void> {
     for (const error of made.errors) judge.refusal(error, NO_ROOM);
     stage.refusals += made.errors.length;
     story.push(
-      `disk full (${JSON.stringify(fullness)}): ${made.errors.length} checkpoints refused, run ${made.outcome.status}, newest checkpoint of step ${checkpointSteps(checkpoints).at(-1) ?? 0}`,
+      `disk full (${JSON.stringify(fullness)}): ${made.errors.length} checkpoints refused, run ` +
+        `${made.outcome.status}, newest checkpoint of step ${checkpointSteps(checkpoints).at(-1) ?? 0}`,
     );
     judge.expect(
       leftovers(checkpoints).length === 0,

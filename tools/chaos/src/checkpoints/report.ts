@@ -53,7 +53,8 @@ export function tableOf(results: readonly RunResult[]): string {
       `| ${kind} | ${runs} | ${bitwise} | ${otherPlan} | ${largestDifference === null ? "–" : largestDifference.toExponential(1)} | ${kills} | ${refusals} | ${longestEndSeconds === null ? "–" : longestEndSeconds.toFixed(1)} | ${wrong} |`,
   );
   return [
-    "| kind | runs | bitwise equal | equal under another plan | largest relative difference of a loss there | ranks killed | refusals on the way | longest from a kill to the end, s | broken promises |",
+    "| kind | runs | bitwise equal | equal under another plan | largest relative difference of a loss " +
+      "there | ranks killed | refusals on the way | longest from a kill to the end, s | broken promises |",
     "|---|---|---|---|---|---|---|---|---|",
     ...lines,
   ].join("\n");

@@ -28,7 +28,9 @@ export async function recordMemory(trainer: Trainer): Promise<Section> {
     const entries: Entry[] = [];
     for (const [index, one] of cases.slice(0, PLANS).entries()) {
       const { model, precision, sequenceLengthTokens, cluster } = one.job;
-      const key = `${index} ${cluster.device ?? "cpu"} ${precision} S${sequenceLengthTokens} ${planLabel(one.plan)} ${JSON.stringify(model)}`;
+      const key =
+        `${index} ${cluster.device ?? "cpu"} ${precision} ` +
+        `S${sequenceLengthTokens} ${planLabel(one.plan)} ${JSON.stringify(model)}`;
       entries.push({ key, answer: await dryRun(one, { trainer, directory }) });
     }
     return keep(entries);

@@ -97,7 +97,9 @@ export async function recordTraining(trainer: Trainer): Promise<Section> {
     try {
       const { model, precision, sequenceLengthTokens, data } = one.job;
       const packing = data !== null && data.packing === "documents" ? " packed" : "";
-      const key = `${index} ${worldSize(one.plan)} ranks ${precision} S${sequenceLengthTokens}${packing} ${planLabel(one.plan)} ${JSON.stringify(model)}`;
+      const key =
+        `${index} ${worldSize(one.plan)} ranks ${precision} ` +
+        `S${sequenceLengthTokens}${packing} ${planLabel(one.plan)} ${JSON.stringify(model)}`;
       entries.push({ key, answer: await train(one, trainer, directory) });
     } finally {
       await rm(directory, { recursive: true });

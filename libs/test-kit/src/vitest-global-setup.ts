@@ -4,9 +4,8 @@ import { join } from "node:path";
 import pg from "pg";
 import type { TestProject } from "vitest/node";
 import { migrateDatabase } from "@internevo/store";
-import { databaseUrlFor } from "./postgres.ts";
-import { startLocalStack, type LocalStack } from "./stack.ts";
-import type {} from "./test-stack.ts";
+import { databaseUrlFor, startLocalStack, type LocalStack } from "@internevo/local-stack";
+import type {} from "./stack.ts";
 
 const TEMPLATE = "internevo_template";
 

@@ -1,5 +1,5 @@
 import { writeFile } from "node:fs/promises";
-import { documentsByte, encodeHeader } from "../src/token-file.ts";
+import { documentsByte, encodeHeader } from "@internevo/data";
 
 /** Documents as lists of tokens, written in every format of tokens that the trainer reads. */
 export type Documents = readonly (readonly number[])[];

@@ -3,7 +3,7 @@ import pg from "pg";
 import { inject } from "vitest";
 import { connectBus, type Bus } from "@internevo/bus";
 import { openDatabase, type Database } from "@internevo/store";
-import { databaseUrlFor } from "./postgres.ts";
+import { databaseUrlFor } from "@internevo/local-stack";
 
 declare module "vitest" {
   interface ProvidedContext {

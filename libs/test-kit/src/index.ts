@@ -1,0 +1,3 @@
+export { aPlan } from "./a-plan.ts";
+export { eventually } from "./eventually.ts";
+export { PATIENCE } from "./patience.ts";
