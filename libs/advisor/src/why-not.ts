@@ -1,6 +1,7 @@
 import { CostModel } from "@internevo/cost-model";
 import {
   constraintsOf,
+  extensionsOf,
   formatBytes,
   isWholePlan,
   planPartLabel,
@@ -152,7 +153,8 @@ function whyNotPlan(job: JobSpec, profile: Profile, plan: Plan): WhyNot {
  * layers recomputed.
  */
 function* dividingPlans(job: JobSpec, like: Plan): Generator<Plan> {
-  const { forwardOverlap, backwardOverlap, contextParallel, pipelineChunks } = like;
+  const { forwardOverlap, backwardOverlap } = like;
+  const { recomputeLayers: _layers, ...extensions } = extensionsOf(like);
   const kept = { forwardOverlap, backwardOverlap };
   for (
     let recomputeLayers = 1;
@@ -171,17 +173,8 @@ function* dividingPlans(job: JobSpec, like: Plan): Generator<Plan> {
       for (const sharding of shardingsOf(replicas)) {
         for (const recompute of [false, true]) {
           yield { microBatchSize, microBatches, recompute, ...layout, ...sharding, ...kept };
-          if (contextParallel !== undefined || pipelineChunks !== undefined) {
-            yield {
-              microBatchSize,
-              microBatches,
-              recompute,
-              ...layout,
-              ...sharding,
-              ...kept,
-              ...(contextParallel === undefined ? {} : { contextParallel }),
-              ...(pipelineChunks === undefined ? {} : { pipelineChunks }),
-            };
+          if (Object.keys(extensions).length > 0) {
+            yield { microBatchSize, microBatches, recompute, ...layout, ...sharding, ...kept, ...extensions };
           }
         }
       }

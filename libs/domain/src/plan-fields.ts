@@ -231,6 +231,15 @@ export function withoutDefaults<Part extends SomePlan>(plan: Part): Part {
   return Object.fromEntries(kept.map(([field]) => [field, plan[field]])) as Part;
 }
 
+/** What a plan has beyond the paper's: the fields that it may leave out and does not. */
+export const extensionsOf = (plan: SomePlan): { readonly [Name in PlanExtension]?: PlanFieldValue<Name> } =>
+  Object.fromEntries(
+    PLAN_ROWS.filter(([field, row]) => row.optional === true && plan[field] !== undefined).map(([field]) => [
+      field,
+      plan[field],
+    ]),
+  );
+
 const byPlace = (place: "reading" | "deciding"): readonly PlanField[] =>
   PLAN_ROWS.filter(([, row]) => row[place] !== undefined)
     .sort(([, a], [, b]) => (a[place] as number) - (b[place] as number))

@@ -4,9 +4,13 @@ import {
   contextOf,
   MOST_OF_A_FACTOR,
   PLAN_FIELDS,
+  PLAN_ROWS,
+  planValue,
   replicaRanks,
   type JobSpec,
   type Plan,
+  type PlanConstraints,
+  type PlanExtension,
   type RejectionReason,
 } from "@internevo/domain";
 import { clusterRanks, divisors, divisorsAmong, sequencesPerStep } from "./factors.ts";
@@ -22,6 +26,31 @@ export type OverlapChoice = Pick<Plan, "forwardOverlap" | "backwardOverlap">;
 export const OVERLAPS: readonly OverlapChoice[] = FORWARD.flatMap((forwardOverlap) =>
   BACKWARD.map((backwardOverlap) => ({ forwardOverlap, backwardOverlap })),
 );
+
+const { recomputeLayers: NO_LAYERS, ...NOT_EXTENDED } = Object.fromEntries(
+  PLAN_ROWS.filter(([, { optional }]) => optional === true).map(([field, row]) => [field, row.default]),
+) as Readonly<Record<PlanExtension, number>>;
+
+/**
+ * The plans of the paper's ten dimensions, and any overlap: no rings, no chunks, and of the layers all are
+ * recomputed or none.
+ */
+export const PAPER_SPACES: readonly PlanConstraints[] = [
+  { recompute: true, ...NOT_EXTENDED },
+  { recomputeLayers: NO_LAYERS, ...NOT_EXTENDED },
+];
+
+const LAYOUT_FIELDS = [
+  "pipelineParallel",
+  "dataParallel",
+  "tensorParallel",
+  "sequenceParallel",
+  "contextParallel",
+] as const;
+
+/** Whether both split the ranks alike, however many chunks their stages have. */
+export const isSameLayout = (a: Layout, b: Layout): boolean =>
+  LAYOUT_FIELDS.every((field) => planValue(a, field) === planValue(b, field));
 
 /**
  * Every (s_ps, s_oss, s_gs) over R ranks: s_ps | R, s_oss | R / s_ps, s_gs ∈ {1, s_oss}; in the order of the

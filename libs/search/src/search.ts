@@ -1,6 +1,7 @@
 import { leastSecondsOf, sliceCosts, type CostModel } from "@internevo/cost-model";
 import {
   allowedBy,
+  chunksOf,
   ProblemError,
   REJECTION_REASONS,
   type JobSpec,
@@ -9,6 +10,7 @@ import {
 } from "@internevo/domain";
 import {
   familyOf,
+  isSameLayout,
   layoutsOf,
   OVERLAPS,
   planOf,
@@ -291,12 +293,7 @@ function batchOf(
 function tiesOf({ plan, seconds: best }: Scored, batches: readonly Batch[], families: FamilySearch): number {
   const batch = batches.find(({ space: { layout }, microBatchSize, chunks }) => {
     return (
-      chunks.includes(plan.pipelineChunks ?? 1) &&
-      microBatchSize === plan.microBatchSize &&
-      layout.pipelineParallel === plan.pipelineParallel &&
-      layout.sequenceParallel === plan.sequenceParallel &&
-      layout.tensorParallel === plan.tensorParallel &&
-      (layout.contextParallel ?? 1) === (plan.contextParallel ?? 1)
+      chunks.includes(chunksOf(plan)) && microBatchSize === plan.microBatchSize && isSameLayout(layout, plan)
     );
   }) as Batch;
   const index = batch.shards.list.findIndex(

@@ -1,5 +1,5 @@
 import type { Candidate, JobSpec, PlanConstraints, Profile } from "@internevo/domain";
-import { divisors } from "@internevo/plan";
+import { divisors, PAPER_SPACES } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 
 /** Which plans a system can express, as in the paper (tables of its appendix "Details of E2E Evaluation"). */
@@ -10,17 +10,9 @@ export interface System {
   readonly spaces: (ranks: number) => readonly PlanConstraints[];
 }
 
-/**
- * No rings, no chunks; of the layers all are recomputed or none. Overlap is as free as ours: more than those
- * systems have.
- */
+/** Overlap is as free as ours: more than those systems have. */
 const inThePaper = (space: PlanConstraints): PlanConstraints[] =>
-  [{ recompute: true }, { recomputeLayers: 0 }].map((recomputation) => ({
-    ...space,
-    ...recomputation,
-    contextParallel: 1,
-    pipelineChunks: 1,
-  }));
+  PAPER_SPACES.map((paper) => ({ ...space, ...paper }));
 
 export const INTERNEVO: System = { id: "internevo", name: "InternEvo", spaces: () => [{}] };
 

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { resolveJob, type JobSpec, type Plan, type PlanConstraints, type Precision } from "@internevo/domain";
+import { PAPER_SPACES } from "@internevo/plan";
 
 /**
  * The paper's evaluation: its models, lengths, cluster and tables (arXiv 2401.09149, section "Evaluation" and
@@ -47,9 +48,10 @@ export function paperJob(
 }
 
 /** The paper's ten dimensions: its overlap, no rings, no chunks, and of the layers all recomputed or none. */
-export const paperSpaces: readonly PlanConstraints[] = [{ recompute: true }, { recomputeLayers: 0 }].map(
-  (recomputation) => ({ ...recomputation, ...PAPER_OVERLAP, contextParallel: 1, pipelineChunks: 1 }),
-);
+export const paperSpaces: readonly PlanConstraints[] = PAPER_SPACES.map((space) => ({
+  ...space,
+  ...PAPER_OVERLAP,
+}));
 
 /** The plans of each system, as the paper's tables have them. */
 export const SYSTEM_SPACES: Readonly<
