@@ -225,6 +225,7 @@ const sizeOf = (model: ProgramModel, size: (typeof SIZES)[number]): number =>
  * on every rank whose query heads read it, so a rank always has at least one.
  */
 export function cutOf(count: number, cut: Cut, ranks: number): number {
+  if (ranks === 1) return count;
   switch (cut) {
     case "whole":
       return count;
