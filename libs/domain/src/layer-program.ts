@@ -283,6 +283,12 @@ export const tensorElements = (
   (rows === undefined ? 1 : dimensionSize(program, model, rows, ranks)) *
   dimensionSize(program, model, columns, ranks);
 
+/** How tensor ranks cut a tensor: as the one of its dimensions that they don't have as a whole. */
+export function tensorCut(program: LayerProgram, { rows, columns }: ProgramTensor): Cut {
+  const cuts = [rows, columns].flatMap((name) => (name === undefined ? [] : dimensionOf(program, name).cut));
+  return cuts.find((cut) => cut !== "whole") ?? "whole";
+}
+
 /** A number for each unit of a layer, in the order of its program. */
 export type ByUnit = readonly number[];
 
