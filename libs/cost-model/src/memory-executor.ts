@@ -8,6 +8,7 @@ import {
   usesGpus,
   type MemoryLines,
 } from "@internevo/domain";
+import sizes from "../../../native/src/executor_sizes/executor_sizes.json" with { type: "json" };
 import { keptBytes, layerRows, layerValues, workspaceBytes } from "./layer-memory.ts";
 import { sumOfUnits, UNIT_BLOCKS } from "./layer-units.ts";
 import { LOSS_STATISTICS_BYTES, lossChunkRows } from "./loss-chunk.ts";
@@ -26,23 +27,21 @@ const PRODUCT_SCRATCH_BYTES = 4_243_968;
 const GPU_PRODUCT_SCRATCH_BYTES = 32 * 2 ** 20;
 /** Of the recorder of a timeline: 40 bytes an event. */
 const TIMELINE_BYTES = 40 * 200_000;
-const SEGMENT_ELEMENTS = 262_144;
-const LEAST_SEGMENT_ELEMENTS = 16_384;
-const SEGMENT_BUDGET_ELEMENTS = 4_194_304;
-
 /** Buffers of the tree reductions over a group of g ranks. */
 function reductionBytes(group: number): number {
   if (group === 1) return 0;
-  let segment = SEGMENT_ELEMENTS;
-  while (segment > LEAST_SEGMENT_ELEMENTS && segment * group > SEGMENT_BUDGET_ELEMENTS) segment /= 2;
+  let segment = sizes.reductionSegmentBytes;
+  while (segment > sizes.leastReductionSegmentBytes && segment * group > sizes.reductionSegmentsBudgetBytes)
+    segment /= 2;
   return 2 * group * segment;
 }
 
 /** Scratch of blockwise attention over so many keys, floats per thread. */
 function attentionScratchFloats(keys: number, size: number): number {
-  const t = up(keys, 96);
-  const d = up(size, 32);
-  return t * (2 * size + d) + 2 * keys * size + 2 * 96 * 96 + 3 * 96 * size + 2 * 96 * d + 96;
+  const { attentionTile: tile, attentionPad } = sizes;
+  const t = up(keys, tile);
+  const d = up(size, attentionPad);
+  return t * (2 * size + d) + 2 * keys * size + 2 * tile * tile + 3 * tile * size + 2 * tile * d + tile;
 }
 
 /**
