@@ -1,8 +1,8 @@
-import type { ByUnit, Plan } from "@internevo/domain";
+import type { ByUnit, Pass, Plan } from "@internevo/domain";
 import type { OverlapChoice } from "@internevo/plan";
 import type { SliceTime } from "./layer-time.ts";
 import { ATTENTION_UNIT, sumOfUnits, UNIT_BLOCKS, UNIT_COUNT } from "./layer-units.ts";
-import { mixed, type Slowdown } from "./overlap-times.ts";
+import { mixed } from "./overlap-times.ts";
 import type { ShardTime, UnitTimes } from "./shard-time.ts";
 import { together } from "./together.ts";
 
@@ -42,10 +42,37 @@ function sumAt(values: ByUnit, places: readonly number[]): number {
   return sum;
 }
 
-/** The one of a circle of `count` that is so many steps further. */
-const around = (place: number, steps: number, count: number): number => (place + steps + count) % count;
+/**
+ * A group of units in use in a pass. Meanwhile the next one is gathered, and gradients of the former one are
+ * reduced.
+ */
+interface Turn {
+  readonly own: readonly number[];
+  readonly next: readonly number[];
+  readonly former: readonly number[];
+  /** Whether attention runs in its time. */
+  readonly attends: boolean;
+}
+
+/** Layers follow on each other, so the turns of a layer are a circle. */
+function turnsOf(groups: readonly (readonly number[])[], pass: Pass): readonly Turn[] {
+  const order = pass === "forward" ? groups : [...groups].reverse();
+  const at = (place: number): readonly number[] =>
+    order[(place + order.length) % order.length] as readonly number[];
+  return order.map((own, place) => ({
+    own,
+    next: at(place + 1),
+    former: at(place - 1),
+    attends: own.includes(ATTENTION_UNIT[pass]),
+  }));
+}
 
 const SINGLE_UNITS = Array.from({ length: UNIT_COUNT }, (_, place) => [place]);
+const turnsOfPass = (pass: Pass): Readonly<Record<"blocks" | "units", readonly Turn[]>> => ({
+  blocks: turnsOf(UNIT_BLOCKS, pass),
+  units: turnsOf(SINGLE_UNITS, pass),
+});
+const [FORWARD, BACKWARD] = [turnsOfPass("forward"), turnsOfPass("backward")];
 
 /** How much longer computation c takes with communication m beside it. */
 const added = (compute: number, communication: number, slowdown: number): number =>
@@ -65,9 +92,9 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
   const r = shard.reduceModules;
   const { forwardGather, backwardGather, scatter, reduce } = shard.slowdowns;
   const gathered = shard.gather.layer;
-  const moved = gathered + shard.scatter.layer;
-  const exposed = { parameters: moved, reduction: shard.reduce.layer };
-  if (moved === 0 && shard.reduce.layer === 0) {
+  const movedOfLayer = gathered + shard.scatter.layer;
+  const exposed = { parameters: movedOfLayer, reduction: shard.reduce.layer };
+  if (movedOfLayer === 0 && shard.reduce.layer === 0) {
     const nothing = { none: exposed, block: exposed, "intra-layer": exposed };
     return {
       forward: { none: 0, block: 0, "inter-layer": 0, "intra-layer": 0 },
@@ -82,7 +109,7 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
 
   /**
    * Computation of one group of the backward pass beside the gather of the next, and the reductions of the
-   * one before.
+   * one before. Collectives follow one another: R is the mean of theirs by how long each takes.
    */
   const beside = (
     compute: number,
@@ -91,33 +118,22 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
     scattered: number,
     reduced: number,
   ): Waited => {
-    const parameters = added(
-      compute,
-      gather + scattered,
-      meanOf(compute, attention, [backwardGather, gather], [scatter, scattered]),
-    );
+    const moved = gather + scattered;
+    const weighted =
+      mixed(backwardGather, attention, compute) * gather + mixed(scatter, attention, compute) * scattered;
+    const parameters = added(compute, moved, moved > 0 ? weighted / moved : 1);
     if (reduced === 0) return { parameters, reduction: 0 };
-    const all = added(
-      compute,
-      gather + scattered + reduced,
-      meanOf(compute, attention, [backwardGather, gather], [scatter, scattered], [reduce, reduced]),
-    );
-    return { parameters, reduction: Math.max(0, all - parameters) };
+    const seconds = moved + reduced;
+    const slowdown = seconds > 0 ? (weighted + mixed(reduce, attention, compute) * reduced) / seconds : 1;
+    return { parameters, reduction: Math.max(0, added(compute, seconds, slowdown) - parameters) };
   };
-  /**
-   * Groups of units from the end of the layer: beside each the next one is gathered, and the one before it
-   * is reduced.
-   */
-  const backwards = (groups: readonly (readonly number[])[]): Waited => {
+  const backwards = (turns: readonly Turn[]): Waited => {
     let parameters = 0;
     let reduction = 0;
-    for (let place = groups.length - 1; place >= 0; place -= 1) {
-      const own = groups[place] as readonly number[];
-      const next = groups[around(place, -1, groups.length)] as readonly number[];
-      const former = groups[around(place, 1, groups.length)] as readonly number[];
+    for (const { own, next, former, attends } of turns) {
       const one = beside(
         sumAt(b, own),
-        own.includes(ATTENTION_UNIT.backward) ? backwardAttention : 0,
+        attends ? backwardAttention : 0,
         sumAt(g, next),
         sumAt(s, former),
         sumAt(r, former),
@@ -127,25 +143,18 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
     }
     return { parameters, reduction };
   };
-  /** The same from its beginning, after what is waited for in any case. */
-  const forwards = (groups: readonly (readonly number[])[], wait: number): number => {
+  /** What is waited for after some wait in any case. */
+  const forwards = (turns: readonly Turn[], wait: number): number => {
     let seconds = wait;
-    for (let place = 0; place < groups.length; place += 1) {
-      const own = groups[place] as readonly number[];
+    for (const { own, next, attends } of turns) {
       const compute = sumAt(f, own);
-      const slowdown = own.includes(ATTENTION_UNIT.forward)
-        ? mixed(forwardGather, forwardAttention, compute)
-        : ofProducts;
-      seconds += added(
-        compute,
-        sumAt(g, groups[around(place, 1, groups.length)] as readonly number[]),
-        slowdown,
-      );
+      const slowdown = attends ? mixed(forwardGather, forwardAttention, compute) : ofProducts;
+      seconds += added(compute, sumAt(g, next), slowdown);
     }
     return seconds;
   };
-  const block = backwards(UNIT_BLOCKS);
-  const modules = backwards(SINGLE_UNITS);
+  const block = backwards(BACKWARD.blocks);
+  const modules = backwards(BACKWARD.units);
   const again = beside(
     slice.recomputeSeconds + sumOfUnits(b),
     backwardAttention,
@@ -157,7 +166,7 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
   // group ahead lets them differ by that.
   const [unitWait, layerWait] = [slice.unitWaits, slice.layerWaits];
   const meets = (waited: Waited, seconds: number): Waited =>
-    moved > 0
+    movedOfLayer > 0
       ? { ...waited, parameters: waited.parameters + seconds }
       : { ...waited, reduction: waited.reduction + seconds };
   const forwardWait = gathered > 0 ? layerWait * slice.forwardSeconds : 0;
@@ -166,9 +175,9 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
   return {
     forward: {
       none: gathered > 0 ? gathered + unitWait * slice.forwardSeconds : 0,
-      block: forwards(UNIT_BLOCKS, forwardWait),
+      block: forwards(FORWARD.blocks, forwardWait),
       "inter-layer": forwardWait + added(slice.forwardSeconds, gathered, whole),
-      "intra-layer": forwards(SINGLE_UNITS, forwardWait),
+      "intra-layer": forwards(FORWARD.units, forwardWait),
     },
     kept: {
       none: meets(exposed, unitWait * backwardSeconds),
@@ -203,24 +212,6 @@ export function leastWaits({ forward, kept, recomputed }: LayerWaits): LayerWait
     kept: of(kept),
     recomputed: of(recomputed),
   };
-}
-
-/**
- * R of several collectives after one another, by how long each takes, beside computation that is partly
- * attention.
- */
-function meanOf(
-  compute: number,
-  attention: number,
-  ...parts: readonly (readonly [Slowdown, number])[]
-): number {
-  let seconds = 0;
-  let weighted = 0;
-  for (const [slowdown, length] of parts) {
-    seconds += length;
-    weighted += mixed(slowdown, attention, compute) * length;
-  }
-  return seconds > 0 ? weighted / seconds : 1;
 }
 
 /**

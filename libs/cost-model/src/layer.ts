@@ -110,6 +110,42 @@ export function attentionTurn(
   };
 }
 
+/** Sizes of an operator on one of several tensor ranks. */
+interface OperatorSizes {
+  /** Of its parameters' columns, or of the dimension that it works on. */
+  readonly width: number;
+  /** Of all its parameters' rows. */
+  readonly outputs: number;
+  /** Of each dimension that it works on. */
+  readonly heads: readonly number[];
+}
+
+const knownSizes = new WeakMap<Model, Map<number, Map<ProgramOperator, OperatorSizes>>>();
+
+function operatorSizes(
+  program: LayerProgram,
+  operator: ProgramOperator,
+  model: Model,
+  tensorParallel: number,
+): OperatorSizes {
+  const ofModel = knownSizes.get(model) ?? new Map<number, Map<ProgramOperator, OperatorSizes>>();
+  knownSizes.set(model, ofModel);
+  const ofRanks = ofModel.get(tensorParallel) ?? new Map<ProgramOperator, OperatorSizes>();
+  ofModel.set(tensorParallel, ofRanks);
+  const known = ofRanks.get(operator);
+  if (known) return known;
+  const { parameters = [], on = [] } = operator;
+  const size = (dimension: string): number => dimensionSize(program, model, dimension, tensorParallel);
+  const tensors = program.tensors.filter(({ name }) => parameters.includes(name));
+  const made = {
+    width: size(tensors[0]?.columns ?? on[0] ?? "one"),
+    outputs: tensors.reduce((sum, tensor) => sum + size(tensor.rows ?? "one"), 0),
+    heads: on.map((dimension) => dimensionCount(program, model, dimension, tensorParallel)),
+  };
+  ofRanks.set(operator, made);
+  return made;
+}
+
 /** The modules that an operator of a layer runs in the forward pass, once each. */
 function operatorShapes(
   program: LayerProgram,
@@ -123,29 +159,18 @@ function operatorShapes(
   // width.
   const rows = operator.rows === "tokens" ? sliceRows(slice) : sliceRows(slice) * tp;
   const common = { pass: "forward", precision: computePrecision(precision) } as const;
-  const size = (dimension: string): number => dimensionSize(program, model, dimension, tp);
-  const tensors = program.tensors.filter(({ name }) => operator.parameters?.includes(name) === true);
-  const columns = size(tensors[0]?.columns ?? operator.on?.[0] ?? "one");
+  const { width, outputs, heads } = operatorSizes(program, operator, model, tp);
   switch (operator.kind) {
-    case "rmsnorm":
-      return [{ module: "rmsnorm", ...common, rows, width: columns }];
-    case "linear": {
-      const outputs = tensors.reduce((sum, tensor) => sum + size(tensor.rows ?? "one"), 0);
-      return [{ module: "linear", ...common, rows, inputs: columns, outputs }];
-    }
+    case "linear":
+      return [{ module: "linear", ...common, rows, inputs: width, outputs }];
     case "rope":
-      return (operator.on ?? []).map((dimension) => ({
-        module: "rope",
-        ...common,
-        rows,
-        heads: dimensionCount(program, model, dimension, tp),
-        headSize: headSize(model),
-      }));
+      return heads.map((own) => ({ module: "rope", ...common, rows, heads: own, headSize: headSize(model) }));
     case "attention":
       return [attentionTurn(model, slice, precision).attention];
+    case "rmsnorm":
     case "swiglu":
     case "residual-add":
-      return [{ module: operator.kind, ...common, rows, width: columns }];
+      return [{ module: operator.kind, ...common, rows, width }];
   }
 }
 

@@ -3,14 +3,14 @@ import {
   documentsOf,
   headRanks,
   headSize,
-  kvWidth,
   PRECISION_BYTES,
   recomputedLayers,
   usesGpus,
   type MemoryLines,
 } from "@internevo/domain";
 import type { Sharding } from "@internevo/plan";
-import { localKvHeads } from "./layer.ts";
+import sizes from "../../../native/src/executor_sizes/executor_sizes.json" with { type: "json" };
+import { keptBytes, layerRows, layerValues, workspaceBytes } from "./layer-memory.ts";
 import { sumOfUnits, UNIT_BLOCKS } from "./layer-units.ts";
 import { LOSS_STATISTICS_BYTES, lossChunkRows } from "./loss-chunk.ts";
 import type { Batching, MemoryContext, MemoryModel, ShardContext } from "./memory.ts";
@@ -28,23 +28,21 @@ const PRODUCT_SCRATCH_BYTES = 4_243_968;
 const GPU_PRODUCT_SCRATCH_BYTES = 32 * 2 ** 20;
 /** Of the recorder of a timeline: 40 bytes an event. */
 const TIMELINE_BYTES = 40 * 200_000;
-const SEGMENT_ELEMENTS = 262_144;
-const LEAST_SEGMENT_ELEMENTS = 16_384;
-const SEGMENT_BUDGET_ELEMENTS = 4_194_304;
-
 /** Buffers of the tree reductions over a group of g ranks. */
 function reductionBytes(group: number): number {
   if (group === 1) return 0;
-  let segment = SEGMENT_ELEMENTS;
-  while (segment > LEAST_SEGMENT_ELEMENTS && segment * group > SEGMENT_BUDGET_ELEMENTS) segment /= 2;
+  let segment = sizes.reductionSegmentBytes;
+  while (segment > sizes.leastReductionSegmentBytes && segment * group > sizes.reductionSegmentsBudgetBytes)
+    segment /= 2;
   return 2 * group * segment;
 }
 
 /** Scratch of blockwise attention over so many keys, floats per thread. */
 function attentionScratchFloats(keys: number, size: number): number {
-  const t = up(keys, 96);
-  const d = up(size, 32);
-  return t * (2 * size + d) + 2 * keys * size + 2 * 96 * 96 + 3 * 96 * size + 2 * 96 * d + 96;
+  const { attentionTile: tile, attentionPad } = sizes;
+  const t = up(keys, tile);
+  const d = up(size, attentionPad);
+  return t * (2 * size + d) + 2 * keys * size + 2 * tile * tile + 3 * tile * size + 2 * tile * d + tile;
 }
 
 /**
@@ -162,49 +160,25 @@ export const executorMemory: MemoryModel = {
   },
 
   layerBytes({ job: { model, sequenceLengthTokens: sequence, precision }, layout }, b): number {
-    const { tensorParallel: tp, sequenceParallel: sp } = layout;
-    const beta = PRECISION_BYTES[precision].activationBytes;
-    const d = headSize(model);
-    const heads = headRanks(layout);
-    const ownHeads = model.heads / heads;
-    const tokens = (b * sequence) / sp;
-    const rows = (b * sequence) / contextOf(layout);
-    const stream = al(tokens * model.hiddenSize * beta);
-    const qkv = al(rows * (ownHeads + 2 * localKvHeads(model.kvHeads, heads)) * d * beta);
-    const inner = al((tp > 1 ? rows : tokens) * 2 * Math.ceil(model.ffnHiddenSize / tp) * beta);
-    return (
-      qkv +
-      al(rows * ownHeads * d * beta) +
-      (tp === 1 && heads > 1 ? stream : 0) +
-      al(4 * ownHeads * rows) +
-      stream +
-      inner
-    );
+    return keptBytes(layerValues(model, precision, layout), layerRows(layout, sequence, b));
   },
 
   batchLines(context, stage, batching: Batching): MemoryLines {
+    const { layout } = context;
     const { model, sequenceLengthTokens: sequence, precision } = context.job;
-    const { pipelineParallel: pp, tensorParallel: tp, sequenceParallel: sp } = context.layout;
+    const { pipelineParallel: pp, tensorParallel: tp } = layout;
     const { microBatchSize: b, microBatches: n } = batching;
     const beta = PRECISION_BYTES[precision].activationBytes;
-    const h = model.hiddenSize;
+    const values = layerValues(model, precision, layout);
+    const { hidden: h, query, key } = values;
     const d = headSize(model);
-    const tokens = (b * sequence) / sp;
-    const ring = contextOf(context.layout);
-    const heads = headRanks(context.layout);
-    /** Rows inside attention. */
-    const rows = (b * sequence) / ring;
-    const blockRows = tp > 1 ? rows : tokens;
+    const ring = contextOf(layout);
+    const heads = headRanks(layout);
+    const own = layerRows(layout, sequence, b);
+    const { attention: rows, block: blockRows } = own;
     const ulysses = tp === 1 && heads > 1;
-    const ownHeads = model.heads / heads;
-    const ownKvHeads = localKvHeads(model.kvHeads, heads);
-    const stream = al(tokens * h * beta);
-    const attended = al(rows * ownHeads * d * beta);
-    const qkv = al(rows * (ownHeads + 2 * ownKvHeads) * d * beta);
-    const f = Math.ceil(model.ffnHiddenSize / tp);
-    const layerSet = executorMemory.layerBytes(context, b);
-    const mlpPart = 2 * al(blockRows * f * beta);
-    const attentionPart = qkv + (ulysses ? al(tokens * (h + 2 * kvWidth(model)) * beta) + attended : 0);
+    const stream = al(own.tokens * h * beta);
+    const layerSet = keptBytes(values, own);
     const documents = documentsOf(context.job.data);
     const onGpu = usesGpus(context.job.cluster);
     const lossRows = Math.min(lossChunkRows(onGpu), blockRows);
@@ -215,15 +189,15 @@ export const executorMemory: MemoryModel = {
     const lines: MemoryLines = {
       activations:
         (layers.all + (stage.hasHead ? 1 : 0)) * stream + (layers.kept + (recomputed > 0 ? 1 : 0)) * layerSet,
-      layerWorkspace: 3 * stream + al(4 * tokens) + Math.max(mlpPart, attentionPart),
+      layerWorkspace: workspaceBytes(values, own),
       attentionWorkspace: onGpu
-        ? gpuAttentionBytes(b, keys, ownHeads, ownKvHeads, d)
+        ? gpuAttentionBytes(b, keys, query / d, key / d, d)
         : 4 * context.threadsPerRank * up(attentionScratchFloats(keys, d), 16),
       logits:
         (stage.hasHead ? al(4 * Math.ceil(model.vocabularySize / tp) * lossRows) : 0) +
         (onGpu ? GPU_PRODUCT_SCRATCH_BYTES : PRODUCT_SCRATCH_BYTES * context.threadsPerRank),
-      allToAllStaging: ulysses ? 2 * attended : 0,
-      contextStaging: ring > 1 ? ringBytes(rows * 2 * ownKvHeads * d, rows * ownHeads * d, beta) : 0,
+      allToAllStaging: ulysses ? 2 * al(rows * query * beta) : 0,
+      contextStaging: ring > 1 ? ringBytes(rows * 2 * key, rows * query, beta) : 0,
       ropeTables: 2 * al(4 * sequence * (d / 2)),
       dataBuffers:
         (stage.isFirst || stage.isLast ? 2 * al(4 * blockRows) : 0) +

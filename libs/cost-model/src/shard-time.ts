@@ -1,7 +1,16 @@
-import { headSize, PRECISION_BYTES, type ByUnit, type ModuleShape, type Profile } from "@internevo/domain";
+import {
+  commonProgram,
+  holds,
+  PRECISION_BYTES,
+  tensorCut,
+  tensorElements,
+  type ByUnit,
+  type ModuleShape,
+  type Profile,
+} from "@internevo/domain";
 import { nodesTouched, type Layout, type Sharding } from "@internevo/plan";
 import type { CollectiveTimes, GroupPlace } from "./collectives.ts";
-import { computePrecision, localKvHeads } from "./layer.ts";
+import { computePrecision } from "./layer.ts";
 import { byUnit, sumOfUnits } from "./layer-units.ts";
 import type { ModuleTimes } from "./modules.ts";
 import type { OverlapTimes, Slowdown } from "./overlap-times.ts";
@@ -235,15 +244,18 @@ function sharedGradientSeconds(
   const { gradientBytes } = PRECISION_BYTES[precision];
   const layers = Math.ceil(model.layers / pp);
   const most = units.layer / shards;
+  const program = commonProgram(model);
+  const alike = program.tensors.filter((tensor) => holds(tensor, model));
   let seconds = 0;
-  if (tp > 1)
-    seconds +=
-      (shards === 1 ? 2 : 1) * layers * allReduce(gradientBytes * Math.min(model.hiddenSize, most), tp, 1);
-  const sharing = Math.floor(tp / model.kvHeads);
-  if (sharing > 1) {
-    const projection = localKvHeads(model.kvHeads, tp) * headSize(model) * model.hiddenSize;
-    seconds +=
-      (shards === 1 ? 2 : 1) * layers * allReduce(gradientBytes * Math.min(projection, most), sharing, 1);
+  for (const cut of ["whole", "shared"] as const) {
+    const ranks = cut === "whole" ? tp : Math.floor(tp / model.kvHeads);
+    const sizes = alike
+      .filter((tensor) => tensorCut(program, tensor) === cut)
+      .map((tensor) => Math.min(tensorElements(program, model, tensor, tp), most));
+    if (ranks <= 1 || sizes.length === 0) continue;
+    const messages = shards === 1 ? sizes : [Math.max(...sizes)];
+    const ofLayer = messages.map((size) => allReduce(gradientBytes * size, ranks, 1));
+    seconds += layers * ofLayer.reduce((sum, one) => sum + one, 0);
   }
   if (model.tiedEmbeddings && pp > 1)
     seconds += allReduce((gradientBytes * units.embedding) / shards, 2, (pp - 1) * dp * sp);

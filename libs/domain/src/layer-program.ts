@@ -225,6 +225,7 @@ const sizeOf = (model: ProgramModel, size: (typeof SIZES)[number]): number =>
  * on every rank whose query heads read it, so a rank always has at least one.
  */
 export function cutOf(count: number, cut: Cut, ranks: number): number {
+  if (ranks === 1) return count;
   switch (cut) {
     case "whole":
       return count;
@@ -281,6 +282,12 @@ export const tensorElements = (
 ): number =>
   (rows === undefined ? 1 : dimensionSize(program, model, rows, ranks)) *
   dimensionSize(program, model, columns, ranks);
+
+/** How tensor ranks cut a tensor: as the one of its dimensions that they don't have as a whole. */
+export function tensorCut(program: LayerProgram, { rows, columns }: ProgramTensor): Cut {
+  const cuts = [rows, columns].flatMap((name) => (name === undefined ? [] : dimensionOf(program, name).cut));
+  return cuts.find((cut) => cut !== "whole") ?? "whole";
+}
 
 /** A number for each unit of a layer, in the order of its program. */
 export type ByUnit = readonly number[];

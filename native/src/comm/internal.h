@@ -4,6 +4,7 @@
 #include <string>
 
 #include "comm/reduce.h"
+#include "executor_sizes/executor_sizes.h"
 #include "internevo/collectives.h"
 
 namespace internevo {
@@ -21,8 +22,9 @@ constexpr std::int64_t kMessageBytes = std::int64_t{1} << 30;
 
 /// Bytes of one rank's piece of a reduction that are in flight at one time.
 constexpr std::int64_t segmentBytes(int groupSize) {
-  std::int64_t bytes = std::int64_t{256} << 10;
-  while (bytes > (std::int64_t{16} << 10) && bytes * groupSize > (std::int64_t{4} << 20)) bytes /= 2;
+  std::int64_t bytes = sizes::reductionSegmentBytes;
+  while (bytes > sizes::leastReductionSegmentBytes && bytes * groupSize > sizes::reductionSegmentsBudgetBytes)
+    bytes /= 2;
   return bytes;
 }
 

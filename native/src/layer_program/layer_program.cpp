@@ -104,6 +104,14 @@ std::string labelOf(std::string label, const char* pass) {
   return at == std::string::npos ? label : label.replace(at, place.size(), pass);
 }
 
+std::optional<ProgramCollective> collectiveOf(const Json& each, const char* member) {
+  if (!each.contains(member)) return std::nullopt;
+  ProgramCollective one;
+  readCondition(each[member], &one);
+  one.collective = each[member].at("collective"), one.of = names(each[member], "of");
+  return one;
+}
+
 ProgramOperator operatorOfJson(const Json& each) {
   ProgramOperator one;
   one.name = each.at("name"), one.kind = each.at("kind"), one.unit = each.at("unit");
@@ -111,6 +119,7 @@ ProgramOperator operatorOfJson(const Json& each) {
   one.backwardLabel = labelOf(text(each, "label"), "backward");
   one.parameters = names(each, "parameters");
   one.reads = names(each, "reads"), one.writes = names(each, "writes");
+  one.before = collectiveOf(each, "before"), one.behind = collectiveOf(each, "behind");
   return one;
 }
 
@@ -193,6 +202,11 @@ void LayerProgram::check() const {
     for (const std::string& name : each.parameters) elementOf(tensors_, name, "tensor");
     for (const std::string& name : each.reads) value(name);
     for (const std::string& name : each.writes) value(name);
+    for (const auto& collective : {each.before, each.behind}) {
+      if (!collective) continue;
+      checkCondition(*collective, each.name);
+      for (const std::string& name : collective->of) dimension(name);
+    }
   }
 }
 
@@ -202,6 +216,13 @@ int LayerProgram::unitPlace(const std::string& name) const {
 
 const ProgramValue& LayerProgram::value(const std::string& name) const {
   return elementOf(values_, name, "value");
+}
+
+const ProgramValue& LayerProgram::presentValue(const std::string& name, const ProgramFlags& flags) const {
+  const ProgramValue& wanted = value(name);
+  if (holds(wanted, flags)) return wanted;
+  if (wanted.otherwise.empty()) refuse(name + " is not there under this plan");
+  return presentValue(wanted.otherwise, flags);
 }
 
 const ProgramOperator& LayerProgram::operatorOf(const std::string& name) const {

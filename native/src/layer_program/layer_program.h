@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,10 +51,17 @@ struct ProgramValue : ProgramCondition {
   std::vector<std::string> passes;
 };
 
+/// Around an operator in the forward pass; in the backward pass a gather becomes a scatter and the other way round.
+struct ProgramCollective : ProgramCondition {
+  std::string collective;       ///< all-gather, reduce-scatter, all-to-all
+  std::vector<std::string> of;  ///< a message for each of these dimensions; empty: one of the whole value
+};
+
 struct ProgramOperator {
   std::string name, kind, unit;
   std::string forwardLabel, backwardLabel;  ///< what timelines call it; empty: they don't name it
   std::vector<std::string> parameters, reads, writes;
+  std::optional<ProgramCollective> before, behind;
 };
 
 /// Flags that conditions name.
@@ -80,6 +88,9 @@ class LayerProgram {
   /// Place of a unit among those of a layer.
   int unitPlace(const std::string& name) const;
   const ProgramValue& value(const std::string& name) const;
+  /// The value of that name, or the one that it is otherwise. Errors: Failure internal where it is none.
+  const ProgramValue& presentValue(const std::string& name, const ProgramFlags& flags) const;
+  int valuePlace(const ProgramValue& value) const { return static_cast<int>(&value - values_.data()); }
   const ProgramOperator& operatorOf(const std::string& name) const;
 
   /// How many of `of` (heads, or elements) one of `ranks` has of a dimension, and its elements.

@@ -38,7 +38,10 @@ Json work(Phases phases, const char* last) {
 class Kept {
  public:
   Kept(const Config& config, const Layout& layout, const MemoryPlan& plan)
-      : layout_(layout), plan_(plan), recomputed_(config.plan.recomputedOf(layout.stageLayers())) {
+      : model_(config.model),
+        layout_(layout),
+        plan_(plan),
+        recomputed_(config.plan.recomputedOf(layout.stageLayers())) {
     std::vector<std::int64_t> again;
     for (std::size_t chunk = 0; chunk < plan.slots.size(); ++chunk) {
       const LayerRange& range = layout.chunks()[chunk];
@@ -50,7 +53,8 @@ class Kept {
     if (again.empty()) return;
     Json shared = work(kLayer);
     shared["layers"] = again;  // recomputed layers share one set, the first
-    addLayer(plan.layers.front(), [&](const char*, const char*) { return shared; });
+    addLayer(again.front(), plan.layers.front(),
+             [&](const std::string&, const std::string&) { return shared; });
   }
 
   const Json* find(const Piece& piece) const {
@@ -64,19 +68,17 @@ class Kept {
     if (piece.bytes > 0) byOffset_.emplace(piece.offset, lifetime);
   }
   template <typename LifetimeOf>
-  void addLayer(const LayerPieces& layer, const LifetimeOf& lifetimeOf) {
-    for (const Piece* piece : {&layer.qkv, &layer.attentionHeads, &layer.attentionTokens, &layer.logSumExp}) {
-      add(*piece, lifetimeOf(kForwardAttention, kBackwardAttention));
+  void addLayer(std::int64_t layer, const ValuePieces& pieces, const LifetimeOf& lifetimeOf) {
+    const auto& values = program(layer).values();
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      add(pieces[i], lifetimeOf("forward " + values[i].block, "backward " + values[i].block));
     }
-    // The sum of input and attention is made by the norm that the MLP begins with.
-    add(layer.middle, lifetimeOf(kForwardMlp, kBackwardMlp));
-    add(layer.gateUp, lifetimeOf(kForwardMlp, kBackwardMlp));
   }
   void addSlot(std::size_t chunk, std::size_t place, const LayerRange& range) {
     const SlotPieces& slot = plan_.slots[chunk][place];
     const bool embeds = layout_.hasEmbedding() && chunk == 0;
-    const auto kept = [&](std::int64_t from, const char* fromPhase, std::int64_t until,
-                          const char* untilPhase) {
+    const auto kept = [&](std::int64_t from, const std::string& fromPhase, std::int64_t until,
+                          const std::string& untilPhase) {
       return Json{{"kind", "kept"},
                   {"chunk", chunk},
                   {"place", place},
@@ -90,12 +92,16 @@ class Kept {
           i > 0 ? kept(layer - 1, kForwardMlp, layer, kBackwardAttention)
                 : kept(layer, embeds ? kEmbedding : kForwardAttention, layer, kBackwardAttention));
       if (isRecomputed(layer)) continue;
-      addLayer(plan_.layers[static_cast<std::size_t>(slot.layerSets[i])],
-               [&](const char* from, const char* until) { return kept(layer, from, layer, until); });
+      addLayer(
+          layer, plan_.layers[static_cast<std::size_t>(slot.layerSets[i])],
+          [&](const std::string& from, const std::string& until) { return kept(layer, from, layer, until); });
     }
     add(slot.output, kept(range.last - 1, kForwardMlp, range.last - 1, kHead));
   }
 
+  const LayerProgram& program(std::int64_t layer) const { return layerProgram(model_, layer); }
+
+  const ModelConfig& model_;
   const Layout& layout_;
   const MemoryPlan& plan_;
   const std::int64_t recomputed_;
@@ -113,7 +119,8 @@ Json lifetimeOf(const NamedPiece& named, const Config& config) {
     case MemoryLine::ropeTables:
     case MemoryLine::checkpointStaging: return {{"kind", "step"}};
     case MemoryLine::layerWorkspace:
-      if (named.name == "hiddenGradient") return work(kBackward);
+      if (layerProgram(config.model, 0).value(named.name).passes == Phases{"backward"})
+        return work(kBackward);
       return work({kForwardAttention, kForwardMlp, kHead, kBackwardMlp, kBackwardAttention});
     case MemoryLine::attentionWorkspace:
     case MemoryLine::allToAllStaging:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <numeric>
 
 #include "internevo/activity.h"
@@ -62,20 +63,16 @@ void planStates(const Config& c, const Layout& layout, Planner* take, MemoryPlan
   if (c.bf16()) plan->master = take->take(MemoryLine::optimizerStates, "master", owned * 4);
 }
 
-LayerPieces planLayer(const Config& c, const LocalShape& s, const std::string& owner, Planner* take) {
-  const std::int64_t width = bytesPerElement(c.precision);
-  const std::int64_t hidden = s.rows * c.model.hiddenSize * width;
-  const auto activation = [&](const char* name, std::int64_t bytes) {
-    return take->take(MemoryLine::activations, owner + "." + name, bytes);
-  };
-  LayerPieces layer;
-  layer.qkv = activation("qkv", s.headRows() * s.headQkvWidth() * width);
-  layer.attentionHeads = activation("attentionHeads", s.headRows() * s.heads * s.headSize * width);
-  if (c.plan.ulysses()) layer.attentionTokens = activation("attentionTokens", hidden);
-  layer.logSumExp = activation("logSumExp", s.headRows() * s.heads * 4);
-  layer.middle = activation("middle", hidden);
-  layer.gateUp = activation("gateUp", s.blockRows * 2 * s.ffnWidth * width);
-  return layer;
+ValuePieces planLayer(const Config& c, std::int64_t layer, const std::string& owner, Planner* take) {
+  const LayerProgram& program = layerProgram(c.model, layer);
+  ValuePieces pieces;
+  for (const ProgramValue& value : program.values()) {
+    pieces.emplace_back();
+    if (value.fate != Fate::kept || !holds(value, flagsOf(c.model, c.plan))) continue;
+    pieces.back() =
+        take->take(MemoryLine::activations, owner + "." + value.name, valueBytes(c, program, value));
+  }
+  return pieces;
 }
 
 void planActivations(const Config& c, const Layout& layout, const LocalShape& s, Planner* take,
@@ -85,7 +82,10 @@ void planActivations(const Config& c, const Layout& layout, const LocalShape& s,
   const std::int64_t recomputed = p.recomputedOf(layout.stageLayers());
   const auto operations =
       pipelineSchedule(layout.position().stage, p.pipelineParallel, p.microBatches, p.pipelineChunks);
-  if (recomputed > 0) plan->layers.push_back(planLayer(c, s, "recomputed layer", take));
+  // Recomputed layers, the first of the stage, share one set.
+  if (recomputed > 0) {
+    plan->layers.push_back(planLayer(c, layout.chunks().front().first, "recomputed layer", take));
+  }
   for (int chunk = 0; chunk < p.pipelineChunks; ++chunk) {
     const LayerRange& range = layout.chunks()[static_cast<std::size_t>(chunk)];
     plan->slots.emplace_back();
@@ -98,7 +98,7 @@ void planActivations(const Config& c, const Layout& layout, const LocalShape& s,
         pieces.layerSets.push_back(0);
         if (layout.placeInStage(layer) < recomputed) continue;
         pieces.layerSets.back() = static_cast<int>(plan->layers.size());
-        plan->layers.push_back(planLayer(c, s, owner, take));
+        plan->layers.push_back(planLayer(c, layer, owner, take));
       }
       const bool head = layout.hasHead() && chunk + 1 == p.pipelineChunks;
       if (head) {
@@ -110,30 +110,37 @@ void planActivations(const Config& c, const Layout& layout, const LocalShape& s,
   }
 }
 
-void planWorkspace(const Config& c, const LocalShape& s, Planner* take, MemoryPlan* plan) {
-  const std::int64_t width = bytesPerElement(c.precision);
-  const std::int64_t hidden = s.rows * c.model.hiddenSize * width, mlp = s.blockRows * s.ffnWidth * width;
-  const bool ulysses = c.plan.ulysses();
-  const std::int64_t qkv = s.headRows() * s.headQkvWidth() * width;
-  const std::int64_t qkvTokens = ulysses ? s.rows * (c.model.hiddenSize + 2 * c.model.kvWidth()) * width : 0;
-  const std::int64_t heads = ulysses ? s.headRows() * s.heads * s.headSize * width : 0;
-  WorkspacePieces& w = plan->workspace;
-  w.norm = take->take(MemoryLine::layerWorkspace, "norm", hidden);
-  w.hidden = take->take(MemoryLine::layerWorkspace, "hidden", hidden);
-  w.hiddenGradient = take->take(MemoryLine::layerWorkspace, "hiddenGradient", hidden);
-  w.inverseRms = take->take(MemoryLine::layerWorkspace, "inverseRms", s.rows * 4);
-  const Piece shared =
-      take->reserve(MemoryLine::layerWorkspace,
-                    std::max(2 * aligned(mlp), aligned(qkv) + aligned(qkvTokens) + aligned(heads)));
-  std::int64_t at = shared.offset;
-  w.mlp = take->overlay(MemoryLine::layerWorkspace, "mlp", &at, mlp, {"forward MLP", "backward MLP"});
-  w.mlpGradient = take->overlay(MemoryLine::layerWorkspace, "mlpGradient", &at, mlp, {"backward MLP"});
-  at = shared.offset;
-  w.qkvGradient = take->overlay(MemoryLine::layerWorkspace, "qkvGradient", &at, qkv, {"backward attention"});
-  w.qkvTokens = take->overlay(MemoryLine::layerWorkspace, "qkvTokens", &at, qkvTokens,
-                              {"forward attention", "backward attention"});
-  w.attentionGradientHeads =
-      take->overlay(MemoryLine::layerWorkspace, "attentionGradientHeads", &at, heads, {"backward attention"});
+/// Workspaces that every block of a layer uses are behind one another; those of one block lie where those of others do.
+void planWorkspace(const Config& c, Planner* take, MemoryPlan* plan) {
+  const LayerProgram& program = layerProgram(c.model, 0);
+  const auto isWorkspace = [&](const ProgramValue& value) {
+    return (value.fate == Fate::again || value.fate == Fate::workspace) &&
+           holds(value, flagsOf(c.model, c.plan));
+  };
+  const auto& values = program.values();
+  plan->workspace.resize(values.size());
+  std::map<std::string, std::int64_t> ofBlock;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!isWorkspace(values[i])) continue;
+    const std::int64_t bytes = valueBytes(c, program, values[i]);
+    if (values[i].block.empty()) {
+      plan->workspace[i] = take->take(MemoryLine::layerWorkspace, values[i].name, bytes);
+    } else {
+      ofBlock[values[i].block] += aligned(bytes);
+    }
+  }
+  std::int64_t largest = 0;
+  for (const auto& [block, bytes] : ofBlock) largest = std::max(largest, bytes);
+  const Piece shared = take->reserve(MemoryLine::layerWorkspace, largest);
+  std::map<std::string, std::int64_t> next;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!isWorkspace(values[i]) || values[i].block.empty()) continue;
+    std::vector<std::string> uses;
+    for (const std::string& pass : values[i].passes) uses.push_back(pass + " " + values[i].block);
+    std::int64_t& at = next.try_emplace(values[i].block, shared.offset).first->second;
+    plan->workspace[i] = take->overlay(MemoryLine::layerWorkspace, values[i].name, &at,
+                                       valueBytes(c, program, values[i]), std::move(uses));
+  }
 }
 
 void planReductions(const Config& c, const Layout& layout, Planner* take, MemoryPlan* plan) {
@@ -266,15 +273,29 @@ LocalShape localShape(const Config& c) {
   s.localSequence = s.sequence / c.plan.sequenceParallel;
   s.attentionSequence = s.sequence / c.plan.contextParallel;
   s.rows = s.batch * s.localSequence;
-  s.heads = ulyssesLocalHeads(c.model.heads, headRanks);
-  s.kvHeads = ulyssesLocalHeads(c.model.kvHeads, headRanks);
+  const LayerProgram& program = layerProgram(c.model, 0);
+  s.heads = program.count(c.model, "query", headRanks);
+  s.kvHeads = program.count(c.model, "key", headRanks);
   s.headSize = c.model.headSize();
-  const bool tensor = c.plan.tensorParallel > 1;
-  s.blockRows = tensor ? s.headRows() : s.rows;
-  s.queryWidth = tensor ? s.heads * s.headSize : c.model.hiddenSize;
-  s.kvWidth = tensor ? s.kvHeads * s.headSize : c.model.kvWidth();
-  s.ffnWidth = c.model.ffnHiddenSize / c.plan.tensorParallel;
+  s.blockRows = c.plan.tensorParallel > 1 ? s.headRows() : s.rows;
+  s.queryWidth = program.size(c.model, "query", c.plan.tensorParallel);
+  s.kvWidth = program.size(c.model, "key", c.plan.tensorParallel);
+  s.ffnWidth = program.size(c.model, "ffn", c.plan.tensorParallel);
   return s;
+}
+
+std::int64_t valueBytes(const Config& c, const LayerProgram& program, const ProgramValue& value) {
+  const LocalShape s = localShape(c);
+  const auto bytes = [&](std::int64_t rows, int ranks) {
+    return rows * program.width(c.model, value.width, ranks) *
+           bytesPerElement(value.float32 ? DataType::float32 : c.precision);
+  };
+  switch (value.rows) {
+    case RowsOf::tokens: return bytes(s.rows, 1);
+    case RowsOf::block: return bytes(s.blockRows, c.plan.tensorParallel);
+    case RowsOf::attention: break;
+  }
+  return bytes(s.headRows(), c.plan.headRanks());
 }
 
 RingAttentionShape ringShape(const Config& c) {
@@ -296,7 +317,7 @@ MemoryPlan planMemory(const Config& c, const Layout& layout, const BackendSizes&
   const LocalShape s = localShape(c);
   planStates(c, layout, &take, &plan);
   planActivations(c, layout, s, &take, &plan);
-  planWorkspace(c, s, &take, &plan);
+  planWorkspace(c, &take, &plan);
   plan.attentionWorkspace =
       take.take(MemoryLine::attentionWorkspace, "attentionWorkspace", attentionScratchBytes(c, s, backend));
   plan.headWorkspace =

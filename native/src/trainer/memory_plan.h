@@ -52,27 +52,14 @@ struct LocalShape {
   std::int64_t headQkvWidth() const { return (heads + 2 * kvHeads) * headSize; }
 };
 LocalShape localShape(const Config& config);
-/// Ring attention of this rank's heads; strides are those of LayerPieces.
+/// Ring attention of this rank's heads; strides are those of the values in attention.
 RingAttentionShape ringShape(const Config& config);
 
-/// What the backward pass of one layer needs.
-struct LayerPieces {
-  Piece qkv;              ///< [headRows, (heads + 2·kvHeads)·headSize], own heads
-  Piece attentionHeads;   ///< [headRows, heads·headSize], own heads
-  Piece attentionTokens;  ///< [rows, H], own tokens; empty without Ulysses (then attentionHeads is it)
-  Piece logSumExp;        ///< float32 [batch, heads, attentionSequence]
-  Piece middle;           ///< [rows, H]: residual stream between attention and MLP
-  Piece gateUp;           ///< [blockRows, 2·ffnWidth]
-};
+/// Values of a layer's program by their place in it; those that are elsewhere, or that the plan does not have, are empty.
+using ValuePieces = std::vector<Piece>;
 
-struct WorkspacePieces {
-  Piece norm, hidden, hiddenGradient;  ///< [rows, H]
-  Piece inverseRms;                    ///< float32 [rows]
-  Piece mlp, mlpGradient;              ///< [blockRows, ffnWidth]; share memory with the three below
-  Piece qkvGradient;                   ///< as LayerPieces::qkv
-  Piece qkvTokens;                     ///< [rows, H + 2·W], own tokens; Ulysses
-  Piece attentionGradientHeads;        ///< as LayerPieces::attentionHeads; Ulysses
-};
+/// Bytes of a value on this rank, where the plan has it.
+std::int64_t valueBytes(const Config& config, const LayerProgram& program, const ProgramValue& value);
 
 /// What a chunk keeps of one micro-batch between its forward and its backward pass.
 struct SlotPieces {
@@ -94,8 +81,8 @@ struct MemoryPlan {
 
   Piece parameters, gradients, firstMoment, secondMoment, master;
   std::vector<std::vector<SlotPieces>> slots;  ///< [chunk][micro-batch mod the most in flight]
-  std::vector<LayerPieces> layers;
-  WorkspacePieces workspace;
+  std::vector<ValuePieces> layers;             ///< what is kept of a layer for its backward pass
+  ValuePieces workspace;                       ///< of every layer; values of different blocks share memory
   Piece attentionWorkspace;
   Piece headWorkspace;        ///< logits and the scratch of every matrix product
   Piece gatherPool;           ///< slots of the pool, one behind the other

@@ -26,8 +26,17 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
   for (const LayerRange& range : layout.chunks()) {
     for (std::int64_t layer = range.first; layer < range.last; ++layer) {
       const auto at = [&](const char* name) { return layout.tensorPlace(layer, name); };
-      layerParameters_.push_back(
-          {at("attentionNorm"), at("wq"), at("wo"), at("mlpNorm"), at("gate"), at("down")});
+      const auto named = [&](const char* name) {
+        return &layerProgram(config.model, layer).operatorOf(name);
+      };
+      layerPlaces_.push_back({at("attentionNorm"),
+                              at("wq"),
+                              at("wo"),
+                              at("mlpNorm"),
+                              at("gate"),
+                              at("down"),
+                              {named("qkv"), named("attention"), named("attention output"),
+                               named("gate and up"), named("down")}});
     }
   }
   for (const auto& chunk : plan.slots) {
@@ -38,15 +47,26 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
       slots_.back().push_back(std::move(slot));
     }
   }
-  for (const LayerPieces& p : plan.layers) {
-    const View heads = view(p.attentionHeads);
-    layers_.push_back({view(p.qkv), heads, ulysses_ ? view(p.attentionTokens) : heads, float32(p.logSumExp),
-                       view(p.middle), view(p.gateUp)});
+  const LayerProgram& program = layerProgram(config.model, 0);
+  const auto value = [&](const ValuePieces& pieces, const char* name) {
+    const ProgramValue& wanted = program.presentValue(name, flagsOf(config.model, config.plan));
+    return viewOf(arena, pieces[static_cast<std::size_t>(program.valuePlace(wanted))],
+                  wanted.float32 ? DataType::float32 : type);
+  };
+  for (const ValuePieces& p : plan.layers) {
+    layers_.push_back({value(p, "qkv"), value(p, "attentionHeads"), value(p, "attentionTokens"),
+                       value(p, "logSumExp"), value(p, "middle"), value(p, "gateUp")});
   }
-  const WorkspacePieces& w = plan.workspace;
-  workspace_ = {view(w.norm),          view(w.hidden),    view(w.hiddenGradient),
-                float32(w.inverseRms), view(w.mlp),       view(w.mlpGradient),
-                view(w.qkvGradient),   view(w.qkvTokens), view(w.attentionGradientHeads)};
+  const auto work = [&](const char* name) { return value(plan.workspace, name); };
+  workspace_ = {work("norm"),
+                work("hidden"),
+                work("hiddenGradient"),
+                work("inverseRms"),
+                work("mlp"),
+                work("mlpGradient"),
+                work("qkvGradient"),
+                ulysses_ ? work("qkvTokens") : View{},
+                work("attentionGradientHeads")};
   cosines_ = float32(plan.cosines), sines_ = float32(plan.sines);
   const auto int32 = [&](const Piece& piece) { return viewOf(arena, piece, DataType::int32); };
   batch_ = {int32(plan.tokens), int32(plan.targets), int32(plan.positions), int32(plan.firstKeys),

@@ -21,7 +21,7 @@
 
 namespace internevo::trainer {
 
-/// Views of LayerPieces and WorkspacePieces.
+/// Views of a layer's values, by their names in its program.
 struct LayerViews {
   View qkv, attentionHeads, attentionTokens, logSumExp, middle, gateUp;
 };
@@ -30,9 +30,13 @@ struct WorkspaceViews {
       attentionGradientHeads;
 };
 
-/// Where the parameters of a layer's operators are. Of tensors that make one matrix, the first.
-struct LayerParameters {
+/// A layer as its program has it: where its operators' parameters are (of tensors that make one matrix, the first), and the
+/// operators that timelines name.
+struct LayerPlaces {
   TensorPlace attentionNorm, queryKeyValue, attentionOutput, mlpNorm, gateUp, down;
+  struct {
+    const ProgramOperator *queryKeyValue, *attention, *attentionOutput, *gateUp, *down;
+  } operators;
 };
 
 /// Errors of every call: Failure of the operator or collective that failed.
@@ -77,7 +81,7 @@ class Model {
   /// input [rows, H] -> saved activations and, unless `onlySaved`, output [rows, H]. With `onlySaved` the units that were
   /// taken are not given back: the backward pass goes on with them.
   void forwardLayer(std::int64_t layer, const LayerViews& saved, View input, View output, bool onlySaved);
-  void attentionForward(const LayerViews& saved, int unit);
+  void attentionForward(const LayerPlaces& at, const LayerViews& saved);
   void attend(const LayerViews& saved);
   /// gO: gradient of attentionHeads -> workspace.qkvGradient.
   void attendBackward(const LayerViews& saved, ConstView gO);
@@ -113,8 +117,11 @@ class Model {
     link_.advance();
     return {*groups_.activity, ActivityLane::compute, name, unit, groups_.microBatch};
   }
-  const LayerParameters& parametersOf(std::int64_t layer) const {
-    return layerParameters_[static_cast<std::size_t>(layout_.placeInStage(layer))];
+  const LayerPlaces& placesOf(std::int64_t layer) const {
+    return layerPlaces_[static_cast<std::size_t>(layout_.placeInStage(layer))];
+  }
+  Activity::Scope computing(const ProgramOperator* one, Pass pass, int unit) {
+    return computing((pass == Pass::forward ? one->forwardLabel : one->backwardLabel).c_str(), unit);
   }
   const LayerViews& layerSet(int index) const { return layers_[static_cast<std::size_t>(index)]; }
   LinearShape linear(std::int64_t inputs, std::int64_t outputs) const;
@@ -137,7 +144,7 @@ class Model {
   PipelineLink link_;
   std::vector<std::vector<Slot>> slots_;  ///< [chunk][micro-batch mod size]
   std::vector<LayerViews> layers_;
-  std::vector<LayerParameters> layerParameters_;  ///< by place in the stage
+  std::vector<LayerPlaces> layerPlaces_;  ///< by place in the stage
   WorkspaceViews workspace_;
   View cosines_, sines_, block_, headStatistics_;
   BatchViews batch_;

@@ -5,12 +5,12 @@
 
 namespace internevo::trainer {
 
-void Model::attentionForward(const LayerViews& saved, int unit) {
+void Model::attentionForward(const LayerPlaces& at, const LayerViews& saved) {
   const View ownTokens = ulysses_ ? workspace_.qkvTokens : saved.qkv;
   rotate(ownTokens, false);
   if (ulysses_) exchangeQkv(ownTokens, saved.qkv, true);
   {
-    const auto scope = computing("attention forward", unit);
+    const auto scope = computing(at.operators.attention, Pass::forward, at.queryKeyValue.unit);
     attend(saved);
   }
   if (ulysses_) exchange(config_.model.heads, saved.attentionHeads, 0, saved.attentionTokens, 0, false);
@@ -19,7 +19,7 @@ void Model::attentionForward(const LayerViews& saved, int unit) {
 void Model::forwardLayer(std::int64_t layer, const LayerViews& saved, View input, View output,
                          bool onlySaved) {
   const ModelConfig& m = config_.model;
-  const LayerParameters& at = parametersOf(layer);
+  const LayerPlaces& at = placesOf(layer);
   const NormShape norm{shape_.rows, m.hiddenSize};
   const auto epsilon = static_cast<float>(m.normEpsilon);
   const WorkspaceViews& w = workspace_;
@@ -32,18 +32,18 @@ void Model::forwardLayer(std::int64_t layer, const LayerViews& saved, View input
   require(backend_.rmsNormForward(norm, input, {}, unit.offset(at.attentionNorm.offset), epsilon, {}, w.norm,
                                   w.inverseRms));
   {
-    const auto scope = computing("linear forward qkv", qkvUnit);
+    const auto scope = computing(at.operators.queryKeyValue, Pass::forward, qkvUnit);
     require(backend_.linearForward(linear(m.hiddenSize, shape_.queryWidth + 2 * shape_.kvWidth),
                                    blockInput(w.norm), unit.offset(at.queryKeyValue.offset),
                                    ulysses_ ? w.qkvTokens : saved.qkv, matrixScratch()));
   }
   done(qkvUnit);
-  attentionForward(saved, qkvUnit);
+  attentionForward(at, saved);
 
   const int outputUnit = at.attentionOutput.unit;
   unit = parameters_.get(outputUnit);
   {
-    const auto scope = computing("linear forward attention output", outputUnit);
+    const auto scope = computing(at.operators.attentionOutput, Pass::forward, outputUnit);
     require(backend_.linearForward(linear(shape_.queryWidth, m.hiddenSize), saved.attentionTokens,
                                    unit.offset(at.attentionOutput.offset), blockOutput(w.hidden),
                                    matrixScratch()));
@@ -56,7 +56,7 @@ void Model::forwardLayer(std::int64_t layer, const LayerViews& saved, View input
   require(backend_.rmsNormForward(norm, w.hidden, input, unit.offset(at.mlpNorm.offset), epsilon,
                                   saved.middle, w.norm, w.inverseRms));
   {
-    const auto scope = computing("linear forward gate and up", gateUpUnit);
+    const auto scope = computing(at.operators.gateUp, Pass::forward, gateUpUnit);
     require(backend_.linearForward(linear(m.hiddenSize, 2 * shape_.ffnWidth), blockInput(w.norm),
                                    unit.offset(at.gateUp.offset), saved.gateUp, matrixScratch()));
   }
@@ -66,7 +66,7 @@ void Model::forwardLayer(std::int64_t layer, const LayerViews& saved, View input
   const int downUnit = at.down.unit;
   unit = parameters_.get(downUnit);
   {
-    const auto scope = computing("linear forward down", downUnit);
+    const auto scope = computing(at.operators.down, Pass::forward, downUnit);
     const SwigluShape swiglu{shape_.blockRows, shape_.ffnWidth, 2 * shape_.ffnWidth, 0};
     require(backend_.swigluForward(swiglu, saved.gateUp, saved.gateUp.offset(shape_.ffnWidth), w.mlp));
     require(backend_.linearForward(linear(shape_.ffnWidth, m.hiddenSize), w.mlp, unit.offset(at.down.offset),
@@ -89,7 +89,7 @@ void Model::backwardLayer(std::int64_t layer, const LayerViews& saved, View inpu
 
 void Model::mlpBackward(std::int64_t layer, const LayerViews& saved) {
   const ModelConfig& m = config_.model;
-  const LayerParameters& at = parametersOf(layer);
+  const LayerPlaces& at = placesOf(layer);
   const WorkspaceViews& w = workspace_;
   const NormShape norm{shape_.rows, m.hiddenSize};
   const SwigluShape swiglu{shape_.blockRows, shape_.ffnWidth, 2 * shape_.ffnWidth, 0};
@@ -101,7 +101,7 @@ void Model::mlpBackward(std::int64_t layer, const LayerViews& saved) {
   ConstView unit = parameters_.get(downUnit);
   View gradient = parameters_.gradient(downUnit);
   {
-    const auto scope = computing("linear backward down", downUnit);
+    const auto scope = computing(at.operators.down, Pass::backward, downUnit);
     require(backend_.swigluForward(swiglu, gate, up, w.mlp));
     const ConstView gOutput = blockInput(w.hiddenGradient);
     require(
@@ -117,7 +117,7 @@ void Model::mlpBackward(std::int64_t layer, const LayerViews& saved) {
   unit = parameters_.get(gateUpUnit);
   gradient = parameters_.gradient(gateUpUnit);
   {
-    const auto scope = computing("linear backward gate and up", gateUpUnit);
+    const auto scope = computing(at.operators.gateUp, Pass::backward, gateUpUnit);
     require(backend_.rmsNormForward(norm, saved.middle, {}, unit.offset(at.mlpNorm.offset),
                                     static_cast<float>(m.normEpsilon), {}, w.norm, w.inverseRms));
     require(backend_.linearGradWeight(gateUp, blockInput(w.norm), saved.gateUp,
@@ -135,7 +135,7 @@ void Model::mlpBackward(std::int64_t layer, const LayerViews& saved) {
 
 void Model::attentionBackward(std::int64_t layer, const LayerViews& saved, ConstView input) {
   const ModelConfig& m = config_.model;
-  const LayerParameters& at = parametersOf(layer);
+  const LayerPlaces& at = placesOf(layer);
   const WorkspaceViews& w = workspace_;
   const NormShape norm{shape_.rows, m.hiddenSize};
   const LinearShape output = linear(shape_.queryWidth, m.hiddenSize);
@@ -145,7 +145,7 @@ void Model::attentionBackward(std::int64_t layer, const LayerViews& saved, Const
   ConstView unit = parameters_.get(outputUnit);
   View gradient = parameters_.gradient(outputUnit);
   {
-    const auto scope = computing("linear backward attention output", outputUnit);
+    const auto scope = computing(at.operators.attentionOutput, Pass::backward, outputUnit);
     const ConstView gOutput = blockInput(w.hiddenGradient);
     require(backend_.linearGradWeight(output, saved.attentionTokens, gOutput,
                                       gradient.offset(at.attentionOutput.offset), matrixScratch()));
@@ -159,7 +159,7 @@ void Model::attentionBackward(std::int64_t layer, const LayerViews& saved, Const
   const int qkvUnit = at.queryKeyValue.unit;
   if (ulysses_) exchange(m.heads, w.hidden, 0, w.attentionGradientHeads, 0, true);
   {
-    const auto scope = computing("attention backward", qkvUnit);
+    const auto scope = computing(at.operators.attention, Pass::backward, qkvUnit);
     attendBackward(saved, ulysses_ ? w.attentionGradientHeads : w.hidden);
   }
   if (ulysses_) exchangeQkv(w.qkvTokens, w.qkvGradient, false);
@@ -169,7 +169,7 @@ void Model::attentionBackward(std::int64_t layer, const LayerViews& saved, Const
   unit = parameters_.get(qkvUnit);
   gradient = parameters_.gradient(qkvUnit);
   {
-    const auto scope = computing("linear backward qkv", qkvUnit);
+    const auto scope = computing(at.operators.queryKeyValue, Pass::backward, qkvUnit);
     require(backend_.rmsNormForward(norm, input, {}, unit.offset(at.attentionNorm.offset),
                                     static_cast<float>(m.normEpsilon), {}, w.norm, w.inverseRms));
     require(backend_.linearGradWeight(projection, blockInput(w.norm), ownTokens,

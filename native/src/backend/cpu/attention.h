@@ -6,15 +6,16 @@
 
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_bfloat16.h"
+#include "executor_sizes/executor_sizes.h"
 #include "internevo/backend.h"
 
 namespace internevo::cpu {
 
 /// Queries and keys are cut at multiples of kAttentionTile, so only the tiles on the diagonal and at the borders of
 /// documents are masked, and those that no query of a tile sees are never computed.
-constexpr std::int64_t kAttentionTile = 96;
+constexpr std::int64_t kAttentionTile = sizes::attentionTile;
 /// Packed columns are counted as if slivers were this wide, so that a plan's bytes do not depend on the build.
-constexpr std::int64_t kAttentionPad = 32;
+constexpr std::int64_t kAttentionPad = sizes::attentionPad;
 static_assert(kAttentionTile == kLeftStride && kAttentionTile % kTileRows == 0);
 static_assert(kAttentionTile % kTileColumns == 0 && kAttentionPad % kTileColumns == 0);
 
