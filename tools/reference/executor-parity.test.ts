@@ -78,6 +78,8 @@ function* cases(): Generator<Case> {
     { hiddenSize: 24, layers: 1, heads: 4, kvHeads: 1, ffnHiddenSize: 31, vocabularySize: 300 },
     { hiddenSize: 512, layers: 2, heads: 8, kvHeads: 4, vocabularySize: 300 },
     { hiddenSize: 1024, layers: 2, heads: 8, vocabularySize: 300 },
+    { hiddenSize: 1536, layers: 2, heads: 8, vocabularySize: 300 },
+    { hiddenSize: 768, layers: 2, heads: 8, kvHeads: 2, vocabularySize: 300 },
   ];
   let index = 0;
   for (const ranks of [1, 2, 4, 6, 8])
@@ -134,7 +136,7 @@ describe("the memory model of the executor", () => {
     ]) {
       expect(new Set(spread.map(({ plan }) => fieldOf(plan))).size).toBe(2);
     }
-    for (const size of [64, 128])
+    for (const size of [32, 64, 96, 128, 192])
       expect(
         spread.filter(({ job }) => usesGpus(job.cluster) && headSize(job.model) === size).length,
       ).toBeGreaterThan(20);
@@ -180,7 +182,7 @@ describe("the plan space of the executor", () => {
         contextOf(plan) > 1 && plan.pipelineParallel > 1 && job.data?.packing === "documents",
     );
     has(({ job }) => job.timeline !== undefined);
-    for (const size of [64, 128])
+    for (const size of [32, 64, 96, 128, 192])
       has(({ plan, job }) => usesGpus(job.cluster) && headSize(job.model) === size && contextOf(plan) > 1);
     has(({ plan, job }) => plan.tensorParallel > 1 && job.data?.packing === "documents");
     expect(new Set(refused.map(({ job, plan }) => planFault(plan, job)?.reason))).toEqual(

@@ -46,10 +46,11 @@ function attentionScratchFloats(keys: number, size: number): number {
 }
 
 /**
- * Heads that the GPU's tensor-core kernels of attention have, queries of their tiles, and the most room for
- * the float32 sums of the gradient of q.
+ * Heads that the GPU's tensor-core kernels of attention take: multiples of the step up to the largest. Then the
+ * columns and queries of their tiles, and the most room for the float32 sums of the gradient of q.
  */
-const GPU_TILED_HEADS: readonly number[] = [64, 128];
+const GPU_TILED_HEADS = { step: 8, largest: 256 };
+const GPU_TILE_COLUMNS = 64;
 const GPU_TILE_QUERIES = 64;
 const GPU_QUERY_SUMS_BYTES = 2 ** 30;
 const GPU_TICKET_BYTES = 256;
@@ -63,10 +64,11 @@ function gpuAttentionBytes(
   size: number,
 ): number {
   const sums = al(4 * b * heads * sequence);
-  if (!GPU_TILED_HEADS.includes(size) || heads % kvHeads !== 0) return sums;
+  const tiled = size % GPU_TILED_HEADS.step === 0 && size <= GPU_TILED_HEADS.largest;
+  if (!tiled || heads % kvHeads !== 0) return sums;
   const group = heads / kvHeads;
   const tiles = Math.ceil(sequence / GPU_TILE_QUERIES);
-  const pairBytes = group * tiles * GPU_TILE_QUERIES * size * 4;
+  const pairBytes = group * tiles * GPU_TILE_QUERIES * up(size, GPU_TILE_COLUMNS) * 4;
   const pairs = Math.min(Math.max(Math.floor(GPU_QUERY_SUMS_BYTES / pairBytes), 1), b * kvHeads);
   const counts = al(GPU_TICKET_BYTES + 12 * b * heads * tiles * GPU_TILE_QUERIES);
   return Math.max(sums, al(al(counts + 4 * pairs * group * tiles) + pairs * pairBytes));

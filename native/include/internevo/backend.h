@@ -66,6 +66,7 @@ struct AttentionShape {
   std::int64_t valueStride = 0;   ///< row stride of v and gV; 0 = kvHeads·headSize
   std::int64_t outputStride = 0;  ///< row stride of o and gO; 0 = heads·headSize
   ConstView firstKeys{};
+  std::int64_t window = 0;  ///< keys that a query sees at most, its own among them; 0: all before it
 };
 
 /// A piece of causal attention: `sequence` consecutive queries of each sequence against keySequence consecutive keys.

@@ -60,7 +60,7 @@ TEST(AttentionLayouts, AreThoseOfTheOperatorsViews) {
   }
 }
 
-TEST(AttentionOfALibrary, IsForWholeDocumentsOfBfloat16InHeadsOf64And128) {
+TEST(AttentionOfALibrary, IsForWholeDocumentsOfBfloat16InHeadsOfMultiplesOf8) {
   const AttentionShape shape{1, 64, 4, 2, 64, 512, 512, 512, 256, {}};
   alignas(16) std::uint16_t data[16];
   const View bf16{data, DataType::bfloat16};
@@ -72,7 +72,11 @@ TEST(AttentionOfALibrary, IsForWholeDocumentsOfBfloat16InHeadsOf64And128) {
   const std::int32_t firstKeys[64]{};
   EXPECT_TRUE(takes([](auto&) {}));
   EXPECT_TRUE(takes([](auto& a) { a.headSize = 128; }));
-  EXPECT_FALSE(takes([](auto& a) { a.headSize = 96; }));
+  EXPECT_TRUE(takes([](auto& a) { a.headSize = 96; }));
+  EXPECT_TRUE(takes([](auto& a) { a.headSize = 256; }));
+  EXPECT_TRUE(takes([](auto& a) { a.window = 10; }));
+  EXPECT_FALSE(takes([](auto& a) { a.headSize = 100; }));
+  EXPECT_FALSE(takes([](auto& a) { a.headSize = 264; }));
   EXPECT_FALSE(takes([](auto& a) { a.sequence = a.keySequence = a.queryBatchRows = a.keyBatchRows = 63; }));
   EXPECT_FALSE(takes([&](auto& a) { a.firstKeys = firstKeys; }));
   EXPECT_FALSE(takes([](auto& a) { a.ahead = 64; }));
@@ -267,6 +271,20 @@ TEST(AttentionTrial, GoesOnWithOursWhereTheScratchMemoryDoesNotDo) {
   EXPECT_NE(tried.said.find("backward ours (plain attention: it needs too many bytes)"), std::string::npos)
       << tried.said;
   expectServed(tried, 1, 0);
+}
+
+/// The library is told the window, and has ours' numbers in it: else its trial would refuse it.
+TEST(AttentionTrial, IsOfTheWindowToo) {
+  Tried tried;
+  tryIt(Flaw::none, true, &tried);
+  Layer layer;
+  layer.shape.window = 20;
+  testing::internal::CaptureStderr();
+  const Status status = tried.backend->prepareAttention(layer.shape, layer.operands(), kAlone);
+  const std::string said = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_NE(said.find("1 of keys, a window of 20: forward plain attention"), std::string::npos) << said;
+  EXPECT_NE(said.find("backward plain attention"), std::string::npos) << said;
 }
 
 TEST(AttentionTrial, IsNotMadeForWhatTheLibraryDoesNotTake) {

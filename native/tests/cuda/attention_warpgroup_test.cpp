@@ -32,7 +32,10 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(reference::Attention{1, 330, 2, 1, 64, {}}, reference::Attention{2, 257, 1, 1, 128, {}},
                     reference::Attention{1, 129, 4, 1, 64, {}},
                     reference::Attention{1, 400, 1, 1, 64, firstKeysOf({{130, 200, 1, 69}})},
-                    reference::Attention{1, 320, 2, 1, 128, firstKeysOf({{64, 192, 64}})}));
+                    reference::Attention{1, 320, 2, 1, 128, firstKeysOf({{64, 192, 64}})},
+                    // Narrower than the tiles: copies fill what is missing with zeros.
+                    reference::Attention{1, 200, 2, 1, 40, {}}, reference::Attention{1, 200, 2, 2, 80, {}},
+                    reference::Attention{1, 270, 2, 1, 96, firstKeysOf({{100, 170}})}));
 
 /// A few heads' sums at a time are the bits of all at once.
 TEST(AttentionWarpgroupSums, DoNotDependOnTheRoomForThem) {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "backend/cuda/sizes_attention.h"
+
 namespace internevo::cuda {
 
 AttentionLayouts layoutsOf(const AttentionProblem& p) {
@@ -21,12 +23,13 @@ float scaleOf(const AttentionProblem& p) { return 1.f / std::sqrt(static_cast<fl
 std::string nameOf(const AttentionProblem& p) {
   return std::to_string(p.batch) + " x " + std::to_string(p.sequence) + " tokens, " +
          std::to_string(p.heads) + " heads of " + std::to_string(p.headSize) + ", " +
-         std::to_string(p.kvHeads) + " of keys";
+         std::to_string(p.kvHeads) + " of keys" +
+         (p.window > 0 ? ", a window of " + std::to_string(p.window) : "");
 }
 
 bool libraryTakes(const AttentionArguments& a, std::initializer_list<ConstView> views) {
-  bool takes = (a.headSize == 64 || a.headSize == 128) && a.firstKeys == nullptr && a.ahead == 0 &&
-               a.keyPosition == 0 && a.sequence == a.keySequence && a.queryBatchRows == a.sequence &&
+  bool takes = hasTensorKernels(a.headSize) && a.firstKeys == nullptr && a.ahead == 0 && a.keyPosition == 0 &&
+               a.sequence == a.keySequence && a.queryBatchRows == a.sequence &&
                a.keyBatchRows == a.sequence && a.queryGradientStride == a.queryStride &&
                a.sequence >= kShortestForLibrary;
   for (const std::int64_t stride : {a.queryStride, a.keyStride, a.valueStride, a.outputStride})
@@ -38,8 +41,8 @@ bool libraryTakes(const AttentionArguments& a, std::initializer_list<ConstView> 
 }
 
 AttentionProblem problemOf(const AttentionArguments& a, bool deterministic) {
-  return {a.batch,       a.sequence,  a.heads,       a.kvHeads,      a.headSize,
-          a.queryStride, a.keyStride, a.valueStride, a.outputStride, deterministic};
+  return {a.batch,     a.sequence,    a.heads,        a.kvHeads,     a.headSize, a.queryStride,
+          a.keyStride, a.valueStride, a.outputStride, deterministic, a.window};
 }
 
 }  // namespace internevo::cuda

@@ -19,6 +19,7 @@ struct AttentionProblem {
   std::int64_t batch = 0, sequence = 0, heads = 0, kvHeads = 0, headSize = 0;
   std::int64_t queryStride = 0, keyStride = 0, valueStride = 0, outputStride = 0;
   bool deterministic = true;  ///< gradients have the same bits every time
+  std::int64_t window = 0;    ///< keys that a query sees at most, its own among them; 0: all before it
   auto operator<=>(const AttentionProblem&) const = default;
 };
 
@@ -41,7 +42,8 @@ std::string nameOf(const AttentionProblem& problem);
 /// Shorter sequences have nothing to win.
 constexpr std::int64_t kShortestForLibrary = 64;
 
-/// A whole, as one document, of bfloat16 with heads of 64 or 128 whose rows begin at multiples of 16 bytes.
+/// A whole, as one document, of bfloat16 with heads of hasTensorKernels (sizes_attention.h) whose rows begin at multiples of 16
+/// bytes. Which of these heads it takes is said by its release and the GPU.
 bool libraryTakes(const AttentionArguments& a, std::initializer_list<ConstView> views);
 AttentionProblem problemOf(const AttentionArguments& a, bool deterministic);
 

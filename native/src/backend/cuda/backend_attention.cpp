@@ -1,20 +1,17 @@
-// Attention: checks, and the choice of a kernel. bfloat16 with heads of 64 or 128 runs on matrix instructions, everything else
-// on the plain kernels. firstKeys is not checked here, where it stands on the device: its maker gives it.
+// Attention: checks, and the choice of a kernel. bfloat16 with heads of multiples of 8 runs on matrix instructions, everything
+// else on the plain kernels. firstKeys is not checked here, where it stands on the device: its maker gives it.
 #include <cmath>
 
 #include "backend/attention_shape.h"
 #include "backend/cuda/backend.h"
+#include "backend/cuda/backend_attention_warp.h"
 #include "backend/cuda/backend_attention_warpgroup.h"
-#include "backend/cuda/kernels/attention_backward.h"
-#include "backend/cuda/kernels/attention_forward.h"
 #include "backend/cuda/kernels/attention_plain.h"
 #include "backend/cuda/launch.h"
 
 namespace internevo::cuda {
 
 namespace {
-
-constexpr std::int64_t kLargestHead = 256;
 
 /// Resolves strides and makes the kernels' arguments of the shape.
 Status argumentsOf(const char* call, AttentionBlockShape* s, AttentionArguments* a) {
@@ -24,31 +21,24 @@ Status argumentsOf(const char* call, AttentionBlockShape* s, AttentionArguments*
                        "is " + std::to_string(s->headSize) + "; a GPU computes heads of at most " +
                            std::to_string(kLargestHead));
   }
+  if (s->window < 0) {
+    return badArgument(call, "window",
+                       "is " + std::to_string(s->window) + "; must be 0 (no window) or a number of keys");
+  }
   if (!s->firstKeys.empty()) {
     INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"firstKeys", s->firstKeys}}));
   }
-  *a = {s->batch,
-        s->sequence,
-        s->keySequence,
-        s->heads,
-        s->kvHeads,
-        s->headSize,
-        s->queryStride,
-        s->keyStride,
-        s->valueStride,
-        s->outputStride,
-        s->queryGradientStride,
-        s->queryBatchRows,
-        s->keyBatchRows,
-        s->queryPosition - s->keyPosition,
-        s->keyPosition,
-        s->firstKeys.as<std::int32_t>(),
-        1.f / std::sqrt(static_cast<float>(s->headSize))};
+  *a = {s->batch, s->sequence, s->keySequence, s->heads, s->kvHeads, s->headSize, s->queryStride,
+        s->keyStride, s->valueStride, s->outputStride, s->queryGradientStride, s->queryBatchRows,
+        s->keyBatchRows, s->queryPosition - s->keyPosition, s->keyPosition, s->firstKeys.as<std::int32_t>(),
+        1.f / std::sqrt(static_cast<float>(s->headSize)),
+        // One that holds every key before a query hides nothing.
+        s->window < s->queryPosition + s->sequence ? s->window : 0};
   return Status::success();
 }
 
 bool onMatrixInstructions(const AttentionArguments& a, std::initializer_list<ConstView> loaded) {
-  bool fits = a.headSize == 64 || a.headSize == 128;
+  bool fits = hasTensorKernels(a.headSize);
   for (const std::int64_t stride :
        {a.queryStride, a.keyStride, a.valueStride, a.outputStride, a.queryGradientStride}) {
     fits = fits && stride % 8 == 0;
@@ -71,15 +61,6 @@ struct Forward {
   Workspace scratch;
   const char* call;
 
-  template <int kHead, typename O>
-  Status tensor() const {
-    using Kernel = AttentionForwardKernel<kHead, O>;
-    const TileOrder order = forwardOrder(a, Kernel::kTile);
-    return launch(
-        queue, {order.items(), 1, 1, Kernel::kSharedBytes},
-        Kernel{a, q.as<Bfloat16>(), k.as<Bfloat16>(), v.as<Bfloat16>(), o.as<O>(), logSumExp, merge, order},
-        call);
-  }
   template <typename T, typename O, int kMaximumHead>
   Status plain() const {
     using Kernel = AttentionPlainKernel<T, O, kMaximumHead>;
@@ -97,8 +78,7 @@ struct Forward {
     if (onMatrixInstructions(a, {q, k, v})) {
       const WarpgroupAttention warpgroups{queue, memory, warpgroupBlocks, a, q, k, v, scratch, call};
       if (warpgroups.fits()) return warpgroups.forward(o, logSumExp, merge);
-      if (a.headSize == 64) return wide ? tensor<64, float>() : tensor<64, Bfloat16>();
-      return wide ? tensor<128, float>() : tensor<128, Bfloat16>();
+      return WarpAttention{queue, a, q, k, v, call}.forward(o, logSumExp, merge);
     }
     if (q.type == DataType::float32) return anyHead<float, float>();
     return wide ? anyHead<Bfloat16, float>() : anyHead<Bfloat16, Bfloat16>();
@@ -137,12 +117,6 @@ struct Backward {
         queue, {queries.items(), 1, 1, querySharedBytes},
         Queries{a, q.as<T>(), k.as<T>(), v.as<T>(), gO.as<T>(), logSumExp, delta, gQ.as<G>(), queries}, call);
   }
-  template <int kHead, typename G, bool kAdd>
-  Status tensor() const {
-    using Keys = AttentionKeyGradientKernel<kHead, G, kAdd>;
-    using Queries = AttentionQueryGradientKernel<kHead, G, kAdd>;
-    return both<Bfloat16, G, Keys, Queries>(Keys::kTile, Keys::kSharedBytes, Queries::kSharedBytes);
-  }
   template <typename T, typename G, bool kAdd, int kMaximumHead>
   Status plain() const {
     using Keys = AttentionPlainKeyGradientKernel<T, G, kAdd, kMaximumHead>;
@@ -161,8 +135,8 @@ struct Backward {
     if (onMatrixInstructions(a, {q, k, v, gO})) {
       const WarpgroupAttention warpgroups{queue, memory, warpgroupBlocks, a, q, k, v, scratch, call};
       if (warpgroups.fits()) return warpgroups.backward(o, gO, logSumExp, gQ, gK, gV, kAdd);
-      using G = std::conditional_t<kAdd, float, Bfloat16>;
-      return a.headSize == 64 ? tensor<64, G, kAdd>() : tensor<128, G, kAdd>();
+      INTERNEVO_RETURN_IF_ERROR(deltas<Bfloat16>());
+      return WarpAttention{queue, a, q, k, v, call}.backward(gO, logSumExp, delta, gQ, gK, gV, kAdd);
     }
     if (q.type == DataType::float32) return anyHead<float, float, kAdd>();
     return anyHead<Bfloat16, std::conditional_t<kAdd, float, Bfloat16>, kAdd>();

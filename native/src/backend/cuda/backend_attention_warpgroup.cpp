@@ -1,6 +1,7 @@
 #include "backend/cuda/backend_attention_warpgroup.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "backend/cuda/kernels/attention_backward_warpgroup.h"
 #include "backend/cuda/kernels/attention_forward_warpgroup.h"
@@ -9,6 +10,8 @@
 namespace internevo::cuda {
 
 namespace {
+
+static_assert(kWarpgroupHeads[0] == 64 && kWarpgroupHeads[1] == 128 && std::size(kWarpgroupHeads) == 2);
 
 constexpr std::int64_t kMostItems = std::int64_t{1} << 30;
 
@@ -116,7 +119,7 @@ bool WarpgroupAttention::fits() const {
 
 Status WarpgroupAttention::forward(View o, float* logSumExp, bool merge) const {
   const bool wide = o.type == DataType::float32;
-  if (a.headSize == 64) {
+  if (a.headSize <= kWarpgroupHeads[0]) {
     return wide ? startForward<64, float>(*this, o, logSumExp, merge)
                 : startForward<64, Bfloat16>(*this, o, logSumExp, merge);
   }
@@ -128,12 +131,12 @@ Status WarpgroupAttention::backward(ConstView o, ConstView gO, const float* logS
                                     View gV, bool add) const {
   if (add) {
     const Gradients<float> g{o, gO, logSumExp, gQ.as<float>(), gK.as<float>(), gV.as<float>()};
-    return a.headSize == 64 ? startBackward<64, float, true>(*this, g)
-                            : startBackward<128, float, true>(*this, g);
+    return a.headSize <= kWarpgroupHeads[0] ? startBackward<64, float, true>(*this, g)
+                                            : startBackward<128, float, true>(*this, g);
   }
   const Gradients<Bfloat16> g{o, gO, logSumExp, gQ.as<Bfloat16>(), gK.as<Bfloat16>(), gV.as<Bfloat16>()};
-  return a.headSize == 64 ? startBackward<64, Bfloat16, false>(*this, g)
-                          : startBackward<128, Bfloat16, false>(*this, g);
+  return a.headSize <= kWarpgroupHeads[0] ? startBackward<64, Bfloat16, false>(*this, g)
+                                          : startBackward<128, Bfloat16, false>(*this, g);
 }
 
 }  // namespace internevo::cuda

@@ -1,4 +1,4 @@
-// Attention on the kernels of sm_90a: bfloat16, heads of 64 and 128.
+// Attention on the kernels of sm_90a: bfloat16, heads of kWarpgroupHeads (sizes_attention.h) and smaller ones.
 #pragma once
 
 #include "backend/cuda/backend.h"

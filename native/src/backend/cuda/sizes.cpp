@@ -8,7 +8,7 @@ namespace internevo::cuda {
 
 std::int64_t Sizes::attentionWorkspaceBytes(const AttentionShape& s) const {
   const std::int64_t deltas = alignUp(4 * s.batch * s.heads * s.sequence, kAlignmentBytes);
-  if (!hasWarpgroupKernels(s.headSize) || s.kvHeads < 1 || s.heads % s.kvHeads != 0) return deltas;
+  if (!hasTensorKernels(s.headSize) || s.kvHeads < 1 || s.heads % s.kvHeads != 0) return deltas;
   return std::max(deltas, attentionScratch(s.batch, s.sequence, s.heads, s.kvHeads, s.headSize).bytes);
 }
 

@@ -18,8 +18,8 @@ std::int64_t normParts(const NormShape&);
 class Sizes : public BackendSizes {
  public:
   std::int64_t linearWorkspaceBytes() const override { return kMatrixWorkspaceBytes; }
-  /// Backward: Σ o·gO of every query and head, float32; with heads of 64 or 128 what the kernels of sm_90a need
-  /// (sizes_attention.h), whatever the GPU: a plan does not know it.
+  /// Backward: Σ o·gO of every query and head, float32; with heads of multiples of 8 what the kernels of sm_90a
+  /// need (sizes_attention.h), or would if heads were smaller, whatever the GPU: a plan does not know it.
   std::int64_t attentionWorkspaceBytes(const AttentionShape&) const override;
   std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape&) const override;
   /// Backward: float32 [normParts, width].

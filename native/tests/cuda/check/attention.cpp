@@ -49,6 +49,16 @@ class Attention {
     statistics = operands_.take(shape.batch * shape.heads * shape.sequence, DataType::float32);
     room = operands_.scratch(device.attentionWorkspaceBytes(shape));
   }
+  /// A window, or the first key of each query, from here on.
+  void see(std::int64_t window, const std::vector<std::int32_t>& firstKeys) {
+    shape_.window = window, shape_.firstKeys = {};
+    if (firstKeys.empty()) return;
+    const auto count = static_cast<std::int64_t>(firstKeys.size());
+    const View keys = operands_.take(count, DataType::int32);
+    if (operands_.status.ok())
+      operands_.status = device_.memory().upload(keys.data, firstKeys.data(), 4 * count);
+    shape_.firstKeys = keys;
+  }
   Status compute() {
     INTERNEVO_RETURN_IF_ERROR(operands_.status);
     INTERNEVO_RETURN_IF_ERROR(device_.attentionForward(shape_, q, k, v, o, statistics, room));
@@ -82,7 +92,7 @@ class Attention {
 
  private:
   Backend& device_;
-  const AttentionShape shape_;
+  AttentionShape shape_;
   const std::int64_t wide_, narrow_;
   Operands operands_;
 };
@@ -142,6 +152,30 @@ Outcome checkAttentionTwice(CaseRun& run, const std::string& kernels) {
     run.message =
         std::to_string(different) + " of " + std::to_string(kTimes - 1) + " repetitions gave other bits";
   return different == 0 ? Outcome::passed : Outcome::failed;
+}
+
+Outcome checkAttentionWindow(CaseRun& run, const std::string& kernels) {
+  const auto kind = open(kernels);
+  const AttentionShape shape =
+      run.small() ? AttentionShape{1, 300, 2, 1, 64} : AttentionShape{1, 8192, 16, 4, 128};
+  const std::int64_t window = run.small() ? 70 : 1000;
+  Attention attention(*kind, shape);
+  const auto results = [&](std::int64_t keys, const std::vector<std::int32_t>& firstKeys, Status* status) {
+    attention.see(keys, firstKeys);
+    if (status->ok()) *status = attention.compute();
+    return attention.results(status);
+  };
+  std::vector<std::int32_t> firstKeys;
+  for (std::int64_t row = 0; row < shape.sequence; ++row)
+    firstKeys.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(row + 1 - window, 0)));
+  Status status;
+  const std::vector<char> whole = results(0, {}, &status), byWindow = results(window, {}, &status),
+                          byKeys = results(0, firstKeys, &status);
+  run.result = {{"window", window}, {"comparedBytes", byKeys.size()}};
+  if (!status.ok()) return run.message = status.message(), Outcome::failed;
+  if (byWindow == whole) return run.message = "the window hides nothing", Outcome::failed;
+  if (byWindow != byKeys) return run.message = "other bits than by first keys", Outcome::failed;
+  return Outcome::passed;
 }
 
 /// What a run does before its first step: both tried on its operands, one chosen (stderr has the times).

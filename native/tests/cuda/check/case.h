@@ -102,6 +102,7 @@ Outcome checkAttentionKernels(CaseRun& run, const std::string& kernels, std::siz
 Outcome timeAttentionKernels(CaseRun& run, const std::string& kernels);
 /// The same call twice gives the same bits.
 Outcome checkAttentionTwice(CaseRun& run, const std::string& kernels);
+Outcome checkAttentionWindow(CaseRun& run, const std::string& kernels);
 Outcome checkAttentionChoice(CaseRun& run);
 Outcome checkAttentionAgainstTorch(CaseRun& run, const std::string& kernels);
 Outcome checkSanitizer(CaseRun& run, const std::string& tool);

@@ -1,4 +1,5 @@
 // The list: what runs, in the order of what it teaches, and how long it is planned to take on an H200.
+#include <algorithm>
 #include <cctype>
 
 #include "cuda/check/case.h"
@@ -51,7 +52,8 @@ void truth(bool small, List* list) {
   }
   for (const std::string kernels : kKernels) {
     for (std::size_t i = 0; i < operators.size(); ++i) {
-      if (!operators[i].ofTensorCores) continue;
+      const std::vector<std::string>& kinds = operators[i].kinds;
+      if (std::find(kinds.begin(), kinds.end(), kernels) == kinds.end()) continue;
       list->add("attention." + kernels + "." + slug(operators[i].name), 2.5,
                 operators[i].name + " by " + kernels + ": against the CPU and mma.sync",
                 [i, kernels](CaseRun& run) { return checkAttentionKernels(run, kernels, i); });
@@ -65,6 +67,10 @@ void truth(bool small, List* list) {
   for (const std::string kernels : kKernels) {
     list->add("twice." + kernels, 4, "attention twice: the same bits",
               [kernels](CaseRun& run) { return checkAttentionTwice(run, kernels); });
+  }
+  for (const std::string kernels : {"warp", "warpgroup"}) {
+    list->add("window." + kernels, 4, "attention in a window: the bits of the first keys that it means",
+              [kernels](CaseRun& run) { return checkAttentionWindow(run, kernels); });
   }
   for (const std::string kernels : kKernels) {
     list->add(

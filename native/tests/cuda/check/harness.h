@@ -30,8 +30,9 @@ struct Case {
   std::vector<Tensor> tensors;
   std::function<std::int64_t(const Backend&)> workspaceBytes;  ///< empty: none
   std::function<Status(Backend&, const std::vector<View>&, Workspace, ExactSum*)> run;
-  bool ofTensorCores = false;  ///< attention in sizes that each kind of kernels has of its own
-  bool exact = false;          ///< outputs are float32, and have the CPU's bits
+  std::vector<std::string>
+      kinds{};         ///< of attention's kernels that have this size of their own, by their names
+  bool exact = false;  ///< outputs are float32, and have the CPU's bits
 };
 
 /// The case with its numbers made once: a comparison asks for them several times.

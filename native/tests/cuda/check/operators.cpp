@@ -111,8 +111,10 @@ Values documents(std::int64_t batch, std::int64_t sequence, std::int64_t length)
   };
 }
 
+const std::vector<std::string> kAllKinds{"warp", "warpgroup", "cudnn"};
+
 Case attention(std::int64_t batch, std::int64_t sequence, std::int64_t heads, std::int64_t kvHeads,
-               std::int64_t headSize, std::int64_t documentLength) {
+               std::int64_t headSize, std::int64_t documentLength, const std::vector<std::string>& kinds) {
   const std::int64_t queries = batch * sequence * heads * headSize,
                      keys = batch * sequence * kvHeads * headSize;
   const AttentionShape shape{batch, sequence, heads, kvHeads, headSize};
@@ -130,7 +132,7 @@ Case attention(std::int64_t batch, std::int64_t sequence, std::int64_t heads, st
         INTERNEVO_RETURN_IF_ERROR(b.attentionForward(s, t[0], t[1], t[2], t[5], t[6], w));
         return b.attentionBackward(s, t[0], t[1], t[2], t[5], t[6], t[3], t[7], t[8], t[9], w);
       },
-      headSize == 64 || headSize == 128};
+      kinds};
 }
 
 /// Queries of the second half of a sequence against the first half of the keys, then, merged, against the second.
@@ -163,7 +165,7 @@ Case attentionPieces(std::int64_t sequence, std::int64_t heads, std::int64_t hea
             }
             return Status::success();
           },
-          headSize == 64 || headSize == 128};
+          kAllKinds};
 }
 
 Case swiglu(std::int64_t rows, std::int64_t width) {
@@ -279,10 +281,13 @@ std::vector<Case> operatorCases(bool small) {
                           norm(37, 96),
                           norm(5, 61),
                           rope(30, 3, 16),
-                          attention(2, 70, 2, 1, 64, 0),
-                          attention(1, 130, 2, 2, 128, 0),
-                          attention(1, 100, 2, 1, 64, 33),
-                          attention(2, 50, 2, 1, 24, 0),
+                          attention(2, 70, 2, 1, 64, 0, kAllKinds),
+                          attention(1, 130, 2, 2, 128, 0, kAllKinds),
+                          attention(1, 100, 2, 1, 64, 33, kAllKinds),
+                          attention(2, 50, 2, 1, 24, 0, {}),
+                          attention(1, 140, 2, 1, 80, 0, kAllKinds),
+                          attention(1, 140, 2, 1, 192, 0, {"cudnn"}),
+                          attention(1, 140, 2, 1, 256, 0, {"cudnn"}),
                           attentionPieces(140, 1, 64),
                           swiglu(19, 72),
                           swiglu(3, 31),
@@ -294,10 +299,11 @@ std::vector<Case> operatorCases(bool small) {
                           initialWeights(40, 51)};
   if (small) return cases;
   for (Case& each : std::vector<Case>{
-           linear(1024, 1536, 2048), norm(600, 4096), rope(700, 8, 128), attention(1, 1500, 8, 2, 128, 0),
-           attention(2, 1024, 4, 4, 64, 300), attention(1, 600, 4, 2, 96, 0), attentionPieces(1200, 4, 128),
-           swiglu(500, 11008), embedding(2048, 512, 1000), headLoss(700, 512, 32000, 256),
-           headSlices(300, 512, 8000), adamw(1 << 20, true), initialWeights(4096, 4096)}) {
+           linear(1024, 1536, 2048), norm(600, 4096), rope(700, 8, 128),
+           attention(1, 1500, 8, 2, 128, 0, kAllKinds), attention(2, 1024, 4, 4, 64, 300, kAllKinds),
+           attention(1, 600, 4, 2, 96, 0, kAllKinds), attentionPieces(1200, 4, 128), swiglu(500, 11008),
+           embedding(2048, 512, 1000), headLoss(700, 512, 32000, 256), headSlices(300, 512, 8000),
+           adamw(1 << 20, true), initialWeights(4096, 4096)}) {
     cases.push_back(std::move(each));
   }
   return cases;

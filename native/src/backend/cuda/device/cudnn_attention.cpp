@@ -115,6 +115,13 @@ class CudnnAttention final : public AttentionLibrary {
   }
 
  private:
+  /// Causal. A left bound is the number of keys that a query sees, its own among them.
+  template <typename Attributes>
+  static void setMask(const AttentionProblem& problem, Attributes* attributes) {
+    attributes->set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
+    if (problem.window > 0) attributes->set_diagonal_band_left_bound(static_cast<int>(problem.window));
+  }
+
   static Status describe(const AttentionProblem& problem, AttentionPass pass, fe::graph::Graph* graph) {
     const AttentionLayouts layouts = layoutsOf(problem);
     graph->set_io_data_type(fe::DataType_t::BFLOAT16)
@@ -141,27 +148,22 @@ class CudnnAttention final : public AttentionLibrary {
     };
     const auto q = input("q", layouts.q, kQ), k = input("k", layouts.k, kK), v = input("v", layouts.v, kV);
     if (pass == AttentionPass::forward) {
-      const auto [o, statistics] = graph->sdpa(q, k, v,
-                                               fe::graph::SDPA_attributes()
-                                                   .set_name("attention")
-                                                   .set_generate_stats(true)
-                                                   .set_attn_scale(scaleOf(problem))
-                                                   .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                                                   .set_diagonal_band_right_bound(0));
+      fe::graph::SDPA_attributes attributes;
+      attributes.set_name("attention").set_generate_stats(true).set_attn_scale(scaleOf(problem));
+      setMask(problem, &attributes);
+      const auto [o, statistics] = graph->sdpa(q, k, v, attributes);
       output(o, layouts.o, kO);
       output(statistics, layouts.logSumExp, kStatistics, fe::DataType_t::FLOAT);
       return Status::success();
     }
     const auto o = input("o", layouts.o, kO), gO = input("gO", layouts.o, kGO);
     const auto statistics = input("logSumExp", layouts.logSumExp, kStatistics, fe::DataType_t::FLOAT);
-    const auto [gQ, gK, gV] =
-        graph->sdpa_backward(q, k, v, o, gO, statistics,
-                             fe::graph::SDPA_backward_attributes()
-                                 .set_name("attention backward")
-                                 .set_attn_scale(scaleOf(problem))
-                                 .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                                 .set_diagonal_band_right_bound(0)
-                                 .set_deterministic_algorithm(problem.deterministic));
+    fe::graph::SDPA_backward_attributes attributes;
+    attributes.set_name("attention backward")
+        .set_attn_scale(scaleOf(problem))
+        .set_deterministic_algorithm(problem.deterministic);
+    setMask(problem, &attributes);
+    const auto [gQ, gK, gV] = graph->sdpa_backward(q, k, v, o, gO, statistics, attributes);
     output(gQ, layouts.q, kGQ), output(gK, layouts.k, kGK), output(gV, layouts.v, kGV);
     return Status::success();
   }

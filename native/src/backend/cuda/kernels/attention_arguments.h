@@ -15,18 +15,25 @@ struct AttentionArguments {
   std::int64_t ahead, keyPosition;  ///< ahead: position of query 0 minus that of key 0
   const std::int32_t* firstKeys;    ///< or null
   float scale;
+  std::int64_t window = 0;  ///< keys that a query sees at most, its own among them; 0: all before it
 
   /// Query `row` of a sequence sees the keys [low, high) of the block; none where low ≥ high.
   INTERNEVO_BOTH std::int64_t low(std::int64_t batchIndex, std::int64_t row) const {
-    if (firstKeys == nullptr) return 0;
-    const std::int64_t first = firstKeys[batchIndex * queryBatchRows + row] - keyPosition;
+    std::int64_t first = window > 0 ? ahead + row + 1 - window : 0;
+    if (firstKeys != nullptr) {
+      const std::int64_t document = firstKeys[batchIndex * queryBatchRows + row] - keyPosition;
+      first = document > first ? document : first;
+    }
     return first > 0 ? first : 0;
   }
+  /// Later queries may see no key of a tile that earlier ones see.
+  INTERNEVO_BOTH bool hasFirstKeys() const { return firstKeys != nullptr || window > 0; }
   INTERNEVO_BOTH std::int64_t high(std::int64_t row) const {
     const std::int64_t end = ahead + row + 1;
     return end < 0 ? 0 : smaller(end, keySequence);
   }
-  /// Tiles of `size` keys of which queries [first, first + rows) see anything: firstKeys does not fall, so the first query has
+  /// Tiles of `size` keys of which queries [first, first + rows) see anything: neither firstKeys nor the
+  /// begin of a window falls, so the first query has
   /// the lowest first key and the last query the highest end.
   INTERNEVO_BOTH std::int64_t beginTile(std::int64_t batchIndex, std::int64_t first,
                                         std::int64_t size) const {

@@ -51,6 +51,7 @@ struct AttentionStatisticsKernel {
       float sum = 0;
 #pragma unroll
       for (int i = 2 * lane; i < kHead; i += 2 * kWarp) {
+        if (i >= s.headSize) break;
         const std::int64_t at = s.output(b, valid ? row : 0, head) + i;
         const std::uint32_t left = *reinterpret_cast<const std::uint32_t*>(o + at);
         const std::uint32_t right = *reinterpret_cast<const std::uint32_t*>(gO + at);
@@ -114,7 +115,7 @@ struct AttentionQuerySumsKernel {
       const int column = which / Sums::kGroups * (kHead / 2) + which % Sums::kGroups * 8 + t.x() % 4 * 2;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        if (row + 8 * half >= s.sequence) continue;
+        if (row + 8 * half >= s.sequence || column >= s.headSize) continue;
         G* const target = gQ + s.queryGradient(b, row + 8 * half, head) + column;
         storePair<kAdd>(target, value.v[2 * half] * s.scale, value.v[2 * half + 1] * s.scale);
       }

@@ -91,7 +91,7 @@ struct AttentionBackwardWarpgroupKernel {
     const std::int64_t key = std::int64_t{item.keyTile} * kKeys;
     item.begin = static_cast<int>(s.beginQueryTile(key, kQueries));
     item.end = s.high(s.sequence - 1) > key ? tiles : 0;
-    if (s.firstKeys == nullptr) return item;
+    if (!s.hasFirstKeys()) return item;
     int low = item.begin, high = item.end;  // the first tile that is past these keys: first keys do not fall
     while (low < high) {
       const int middle = (low + high) / 2;
@@ -324,6 +324,7 @@ struct AttentionBackwardWarpgroupKernel {
       G* const valueTarget = gV + s.value(item.b, row, item.kvHead) + t.x() % 4 * 2;
 #pragma unroll
       for (int n = 0; n < kHead / 8; ++n) {
+        if (8 * n >= s.headSize) break;
         storePair<kAdd>(keyTarget + 8 * n, gKeys[n][2 * half] * s.scale, gKeys[n][2 * half + 1] * s.scale);
         storePair<kAdd>(valueTarget + 8 * n, gValues[n][2 * half], gValues[n][2 * half + 1]);
       }

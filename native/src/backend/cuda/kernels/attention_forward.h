@@ -5,12 +5,13 @@
 
 namespace internevo::cuda {
 
-/// 64 queries of one head a block, 16 a warp; keys in tiles of 64. The next tile of keys is on its way while a tile's
+/// 64 queries of one head a block, 16 a warp; keys in tiles of 64, of the widest heads 32.
+/// The next tile of keys is on its way while a tile's
 /// probabilities are multiplied with its values, and those values while the scores are computed.
 template <int kHead, typename O>
 struct AttentionForwardKernel {
-  static constexpr int kThreads = 128, kTile = 64;
-  static constexpr int kSharedBytes = 3 * Tile<kHead>::bytes(kTile);
+  static constexpr int kThreads = 128, kTile = 64, kKeys = kStreamedRows<kHead>;
+  static constexpr int kSharedBytes = Tile<kHead>::bytes(kTile) + 2 * Tile<kHead>::bytes(kKeys);
   AttentionArguments s;
   const Bfloat16* q;
   const Bfloat16* k;
@@ -34,34 +35,37 @@ struct AttentionForwardKernel {
     const std::int64_t head = place.head % s.heads, b = place.head / s.heads,
                        kvHead = head / (s.heads / s.kvHeads);
     auto* const memory = reinterpret_cast<Bfloat16*>(t.shared());
-    const Tile<kHead> queries{memory}, keys{memory + kTile * kHead}, values{memory + 2 * kTile * kHead};
+    const Tile<kHead> queries{memory}, keys{memory + kTile * kHead}, values{memory + (kTile + kKeys) * kHead};
     const Bfloat16 *const keySource = k + s.key(b, 0, kvHead), *const valueSource = v + s.value(b, 0, kvHead);
-    const std::int64_t begin = s.beginTile(b, first, kTile), end = s.endTile(first, kTile, kTile);
+    const std::int64_t begin = s.beginTile(b, first, kKeys), end = s.endTile(first, kTile, kKeys);
 
-    loadTile<kHead, kTile, kThreads>(t, q + s.query(b, 0, head), s.queryStride, first, s.sequence, queries);
+    loadTile<kHead, kTile, kThreads>(t, q + s.query(b, 0, head), s.queryStride, first, s.sequence, s.headSize,
+                                     queries);
     if (begin < end)
-      loadTile<kHead, kTile, kThreads>(t, keySource, s.keyStride, begin * kTile, s.keySequence, keys);
+      loadTile<kHead, kKeys, kThreads>(t, keySource, s.keyStride, begin * kKeys, s.keySequence, s.headSize,
+                                       keys);
     t.commitCopies();
     Rows rows = rowsOf(t, b, first);
     float sums[kHead / 8][4];
     clearFragments(sums);
     for (std::int64_t tile = begin; tile < end; ++tile) {
-      const std::int64_t key = tile * kTile;
-      loadTile<kHead, kTile, kThreads>(t, valueSource, s.valueStride, key, s.keySequence, values);
+      const std::int64_t key = tile * kKeys;
+      loadTile<kHead, kKeys, kThreads>(t, valueSource, s.valueStride, key, s.keySequence, s.headSize, values);
       t.commitCopies();
       t.template waitCopies<1>();
       t.sync();
-      float scores[kTile / 8][4];
+      float scores[kKeys / 8][4];
       clearFragments(scores);
-      multiplyByRows<kHead, kTile>(t, queries, 16 * (t.x() / kWarp), keys, scores);
+      multiplyByRows<kHead, kKeys>(t, queries, 16 * (t.x() / kWarp), keys, scores);
       t.sync();
       if (tile + 1 < end)
-        loadTile<kHead, kTile, kThreads>(t, keySource, s.keyStride, key + kTile, s.keySequence, keys);
+        loadTile<kHead, kKeys, kThreads>(t, keySource, s.keyStride, key + kKeys, s.keySequence, s.headSize,
+                                         keys);
       t.commitCopies();
       softmax(t, key, rows, scores, sums);
       t.template waitCopies<1>();
       t.sync();
-      multiplyResults<kHead, kTile>(t, scores, values, sums);
+      multiplyResults<kHead, kKeys, kHead>(t, scores, values, 0, sums);
       t.sync();
     }
     t.template waitCopies<0>();
@@ -82,9 +86,9 @@ struct AttentionForwardKernel {
     return rows;
   }
 
-  /// Scores [16, 64] -> exp(scale · (score − largest)); rescales what was summed under a smaller largest.
+  /// Scores [16, kKeys] -> exp(scale · (score − largest)); rescales what was summed under a smaller largest.
   template <class Thread>
-  INTERNEVO_DEVICE void softmax(Thread& t, std::int64_t key, Rows& rows, float (&scores)[kTile / 8][4],
+  INTERNEVO_DEVICE void softmax(Thread& t, std::int64_t key, Rows& rows, float (&scores)[kKeys / 8][4],
                                 float (&sums)[kHead / 8][4]) const {
     const int column = t.x() % 4 * 2;
     const float factor = s.scale * kLog2E;
@@ -93,7 +97,7 @@ struct AttentionForwardKernel {
       const std::int64_t low = rows.low[half] - key, high = rows.high[half] - key;
       float top = rows.largest[half];
 #pragma unroll
-      for (int n = 0; n < kTile / 8; ++n) {
+      for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           const int at = 8 * n + column + j;
@@ -109,7 +113,7 @@ struct AttentionForwardKernel {
       rows.largest[half] = top;
       float total = rows.total[half] * rescale;
 #pragma unroll
-      for (int n = 0; n < kTile / 8; ++n) {
+      for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           float& score = scores[n][2 * half + j];
@@ -143,6 +147,7 @@ struct AttentionForwardKernel {
       O* const target = o + s.output(b, rows.row[half], head) + t.x() % 4 * 2;
 #pragma unroll
       for (int n = 0; n < kHead / 8; ++n) {
+        if (8 * n >= s.headSize) break;
         float pair[2] = {sums[n][2 * half] * m.factor, sums[n][2 * half + 1] * m.factor};
         if (m.keep != 0.f) {
           for (int j = 0; j < 2; ++j) pair[j] = fmaf(toFloat(target[8 * n + j]), m.keep, pair[j]);

@@ -8,7 +8,8 @@
 
 namespace internevo::cuda {
 
-/// 128 queries of one head a tile, 64 a warpgroup; keys in tiles of 128.
+/// 128 queries of one head a tile, 64 a warpgroup; keys in tiles of 128. Columns behind a head smaller than kHead are zeros: the
+/// copies fill them.
 template <int kHead, typename O>
 struct AttentionForwardWarpgroupKernel {
   static constexpr int kWarpgroups = 2, kThreads = kWarpgroup * (1 + kWarpgroups), kWarps = 4 * kWarpgroups;
@@ -293,6 +294,7 @@ struct AttentionForwardWarpgroupKernel {
       O* const target = o + s.output(item.b, row, item.head) + t.x() % 4 * 2;
 #pragma unroll
       for (int n = 0; n < kHead / 8; ++n) {
+        if (8 * n >= s.headSize) break;
         float pair[2] = {sums[n][2 * half] * m.factor, sums[n][2 * half + 1] * m.factor};
         if (m.keep != 0.f) {
           for (int j = 0; j < 2; ++j) pair[j] = fmaf(toFloat(target[8 * n + j]), m.keep, pair[j]);

@@ -1,5 +1,5 @@
 // Attention without matrix instructions: any head size up to 256, any type. float32 runs here; bfloat16 only where
-// attention_tensor.h has no kernel for the head's size. Tiles of 32 queries and 32 keys; four threads a row.
+// attention_tensor.h does not take the head's size or where rows do not begin at multiples of 16 bytes. Tiles of 32 queries and 32 keys; four threads a row.
 #pragma once
 
 #include "backend/cuda/kernels/attention_arguments.h"

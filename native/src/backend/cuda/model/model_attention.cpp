@@ -31,12 +31,14 @@ struct Tensor {
 struct Plain {
   const AttentionLayouts layouts;
   const double scale;
+  const std::int64_t window;
   Tensor q, k, v, o, gO, gQ, gK, gV;
   float* const logSumExp;
 
   Plain(const AttentionProblem& p, const LibraryAttention& x)
       : layouts(layoutsOf(p)),
         scale(scaleOf(p)),
+        window(p.window),
         q(layouts.q, x.q),
         k(layouts.k, x.k),
         v(layouts.v, x.v),
@@ -48,6 +50,9 @@ struct Plain {
         logSumExp(x.logSumExp.as<float>()) {}
 
   std::int64_t extent(int i) const { return layouts.q.extent[static_cast<std::size_t>(i)]; }
+  std::int64_t firstKey(std::int64_t row) const {
+    return window == 0 ? 0 : std::max<std::int64_t>(row + 1 - window, 0);
+  }
   std::int64_t headOfKeys(std::int64_t h) const { return h / (extent(1) / layouts.k.extent[1]); }
   float& statistic(std::int64_t b, std::int64_t h, std::int64_t row) const {
     const auto& s = layouts.logSumExp.stride;
@@ -61,14 +66,15 @@ struct Plain {
 
   void forward(std::int64_t b, std::int64_t h, std::int64_t row) const {
     std::vector<double> p;
-    for (std::int64_t key = 0; key <= row; ++key) p.push_back(score(b, h, row, key));
+    const std::int64_t first = firstKey(row);
+    for (std::int64_t key = first; key <= row; ++key) p.push_back(score(b, h, row, key));
     const double largest = *std::max_element(p.begin(), p.end());
     double total = 0;
     for (double& each : p) total += each = std::exp(each - largest);
     for (std::int64_t i = 0; i < extent(3); ++i) {
       double sum = 0;
-      for (std::int64_t key = 0; key <= row; ++key)
-        sum += p[static_cast<std::size_t>(key)] * v.get(b, headOfKeys(h), key, i);
+      for (std::int64_t key = first; key <= row; ++key)
+        sum += p[static_cast<std::size_t>(key - first)] * v.get(b, headOfKeys(h), key, i);
       o.set(b, h, row, i, sum / total);
     }
     statistic(b, h, row) = static_cast<float>(largest + std::log(total));
@@ -83,7 +89,7 @@ struct Plain {
         std::vector<double> sumQ(static_cast<std::size_t>(size));
         double delta = 0;
         for (std::int64_t i = 0; i < size; ++i) delta += o.get(b, h, row, i) * gO.get(b, h, row, i);
-        for (std::int64_t key = 0; key <= row; ++key) {
+        for (std::int64_t key = firstKey(row); key <= row; ++key) {
           const double p = std::exp(score(b, h, row, key) - static_cast<double>(statistic(b, h, row)));
           double gP = 0;
           for (std::int64_t i = 0; i < size; ++i) gP += gO.get(b, h, row, i) * v.get(b, keys, key, i);
