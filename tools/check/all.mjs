@@ -18,6 +18,7 @@ const steps = [
   ["lint", ...nx("workspace:lint")],
   ["types", ...nx("workspace:typecheck")],
   ["module boundaries", ...nx("workspace:boundaries")],
+  ["docs", ...nx("workspace:docs")],
   ["native core", ...nx("native:test")],
   // Set-up has compiled and linked it; here it is opened where no GPU is, and its program runs on the model
   // of one.
