@@ -63,14 +63,31 @@ void planStates(const Config& c, const Layout& layout, Planner* take, MemoryPlan
   if (c.bf16()) plan->master = take->take(MemoryLine::optimizerStates, "master", owned * 4);
 }
 
-ValuePieces planLayer(const Config& c, std::int64_t layer, const std::string& owner, Planner* take) {
+/// Bytes of a value on this rank, where the plan has it.
+std::int64_t valueBytes(const Config& c, const LocalShape& s, const LayerProgram& program,
+                        const ProgramValue& value) {
+  const auto bytes = [&](std::int64_t rows, int ranks) {
+    return rows * program.width(c.model, value.width, ranks) *
+           bytesPerElement(value.float32 ? DataType::float32 : c.precision);
+  };
+  switch (value.rows) {
+    case RowsOf::tokens: return bytes(s.rows, 1);
+    case RowsOf::block: return bytes(s.blockRows, c.plan.tensorParallel);
+    case RowsOf::attention: break;
+  }
+  return bytes(s.headRows(), c.plan.headRanks());
+}
+
+ValuePieces planLayer(const Config& c, const LocalShape& s, std::int64_t layer, const std::string& owner,
+                      Planner* take) {
   const LayerProgram& program = layerProgram(c.model, layer);
+  const ProgramFlags flags = flagsOf(c.model, c.plan);
   ValuePieces pieces;
   for (const ProgramValue& value : program.values()) {
     pieces.emplace_back();
-    if (value.fate != Fate::kept || !holds(value, flagsOf(c.model, c.plan))) continue;
+    if (value.fate != Fate::kept || !holds(value, flags)) continue;
     pieces.back() =
-        take->take(MemoryLine::activations, owner + "." + value.name, valueBytes(c, program, value));
+        take->take(MemoryLine::activations, owner + "." + value.name, valueBytes(c, s, program, value));
   }
   return pieces;
 }
@@ -84,7 +101,7 @@ void planActivations(const Config& c, const Layout& layout, const LocalShape& s,
       pipelineSchedule(layout.position().stage, p.pipelineParallel, p.microBatches, p.pipelineChunks);
   // Recomputed layers, the first of the stage, share one set.
   if (recomputed > 0) {
-    plan->layers.push_back(planLayer(c, layout.chunks().front().first, "recomputed layer", take));
+    plan->layers.push_back(planLayer(c, s, layout.chunks().front().first, "recomputed layer", take));
   }
   for (int chunk = 0; chunk < p.pipelineChunks; ++chunk) {
     const LayerRange& range = layout.chunks()[static_cast<std::size_t>(chunk)];
@@ -98,7 +115,7 @@ void planActivations(const Config& c, const Layout& layout, const LocalShape& s,
         pieces.layerSets.push_back(0);
         if (layout.placeInStage(layer) < recomputed) continue;
         pieces.layerSets.back() = static_cast<int>(plan->layers.size());
-        plan->layers.push_back(planLayer(c, layer, owner, take));
+        plan->layers.push_back(planLayer(c, s, layer, owner, take));
       }
       const bool head = layout.hasHead() && chunk + 1 == p.pipelineChunks;
       if (head) {
@@ -111,7 +128,7 @@ void planActivations(const Config& c, const Layout& layout, const LocalShape& s,
 }
 
 /// Workspaces that every block of a layer uses are behind one another; those of one block lie where those of others do.
-void planWorkspace(const Config& c, Planner* take, MemoryPlan* plan) {
+void planWorkspace(const Config& c, const LocalShape& s, Planner* take, MemoryPlan* plan) {
   const LayerProgram& program = layerProgram(c.model, 0);
   const auto isWorkspace = [&](const ProgramValue& value) {
     return (value.fate == Fate::again || value.fate == Fate::workspace) &&
@@ -122,7 +139,7 @@ void planWorkspace(const Config& c, Planner* take, MemoryPlan* plan) {
   std::map<std::string, std::int64_t> ofBlock;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!isWorkspace(values[i])) continue;
-    const std::int64_t bytes = valueBytes(c, program, values[i]);
+    const std::int64_t bytes = valueBytes(c, s, program, values[i]);
     if (values[i].block.empty()) {
       plan->workspace[i] = take->take(MemoryLine::layerWorkspace, values[i].name, bytes);
     } else {
@@ -139,7 +156,7 @@ void planWorkspace(const Config& c, Planner* take, MemoryPlan* plan) {
     for (const std::string& pass : values[i].passes) uses.push_back(pass + " " + values[i].block);
     std::int64_t& at = next.try_emplace(values[i].block, shared.offset).first->second;
     plan->workspace[i] = take->overlay(MemoryLine::layerWorkspace, values[i].name, &at,
-                                       valueBytes(c, program, values[i]), std::move(uses));
+                                       valueBytes(c, s, program, values[i]), std::move(uses));
   }
 }
 
@@ -284,20 +301,6 @@ LocalShape localShape(const Config& c) {
   return s;
 }
 
-std::int64_t valueBytes(const Config& c, const LayerProgram& program, const ProgramValue& value) {
-  const LocalShape s = localShape(c);
-  const auto bytes = [&](std::int64_t rows, int ranks) {
-    return rows * program.width(c.model, value.width, ranks) *
-           bytesPerElement(value.float32 ? DataType::float32 : c.precision);
-  };
-  switch (value.rows) {
-    case RowsOf::tokens: return bytes(s.rows, 1);
-    case RowsOf::block: return bytes(s.blockRows, c.plan.tensorParallel);
-    case RowsOf::attention: break;
-  }
-  return bytes(s.headRows(), c.plan.headRanks());
-}
-
 RingAttentionShape ringShape(const Config& c) {
   const LocalShape s = localShape(c);
   RingAttentionShape ring;
@@ -317,7 +320,7 @@ MemoryPlan planMemory(const Config& c, const Layout& layout, const BackendSizes&
   const LocalShape s = localShape(c);
   planStates(c, layout, &take, &plan);
   planActivations(c, layout, s, &take, &plan);
-  planWorkspace(c, &take, &plan);
+  planWorkspace(c, s, &take, &plan);
   plan.attentionWorkspace =
       take.take(MemoryLine::attentionWorkspace, "attentionWorkspace", attentionScratchBytes(c, s, backend));
   plan.headWorkspace =

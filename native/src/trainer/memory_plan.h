@@ -58,9 +58,6 @@ RingAttentionShape ringShape(const Config& config);
 /// Values of a layer's program by their place in it; those that are elsewhere, or that the plan does not have, are empty.
 using ValuePieces = std::vector<Piece>;
 
-/// Bytes of a value on this rank, where the plan has it.
-std::int64_t valueBytes(const Config& config, const LayerProgram& program, const ProgramValue& value);
-
 /// What a chunk keeps of one micro-batch between its forward and its backward pass.
 struct SlotPieces {
   std::vector<Piece> inputs;   ///< of each layer of the chunk; [rows, H]
