@@ -1,5 +1,5 @@
 import { ProblemError } from "@internevo/domain";
-import type { SyntaxNode } from "@lezer/common";
+import type { NodeType, SyntaxNode } from "@lezer/common";
 import { parser } from "@lezer/python";
 import { Expressions } from "./python-expressions.ts";
 import { POWERFUL } from "./python-names.ts";
@@ -21,7 +21,8 @@ class Evaluator extends Expressions {
     const tree = parser.parse(this.text);
     const broken = tree.cursor();
     do {
-      if (broken.type.isError) {
+      // The parser gives up on what is nested some thousand levels deep, and its tree then lacks types.
+      if ((broken.type as NodeType | undefined)?.isError ?? true) {
         const line = this.lineOf(broken.from);
         throw new ProblemError("bad-request", `line ${line} is not Python`, [
           {
