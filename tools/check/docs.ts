@@ -20,7 +20,6 @@ const LEAST_WORDS = 3;
 /** Pages that were written before the rule on sentences. None is to be added; a page that keeps the rule leaves. */
 export const NOT_YET_REWRITTEN: readonly string[] = [
   "docs/api.md",
-  "docs/architecture.md",
   "docs/benchmarks/accuracy-cpu.md",
   "docs/benchmarks/exactness.md",
   "docs/benchmarks/memory.md",
