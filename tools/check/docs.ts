@@ -19,7 +19,6 @@ const LEAST_WORDS = 3;
 
 /** Pages that were written before the rule on sentences. None is to be added; a page that keeps the rule leaves. */
 export const NOT_YET_REWRITTEN: readonly string[] = [
-  "docs/api.md",
   "docs/benchmarks/accuracy-cpu.md",
   "docs/benchmarks/exactness.md",
   "docs/benchmarks/memory.md",
@@ -29,8 +28,6 @@ export const NOT_YET_REWRITTEN: readonly string[] = [
   "docs/benchmarks/search.md",
   "docs/benchmarks/systems.md",
   "docs/benchmarks/trainer-cpu.md",
-  "docs/cli.md",
-  "docs/frameworks.md",
   "docs/slurm.md",
   "native/MEMORY.md",
   "native/README.md",
