@@ -69,8 +69,10 @@ TEST(Processor, UpdatesAndSumsHaveTheSameBitsInEveryVariant) {
         second(DataType::float32, Values(kElements, 0.25));
     AdamwSettings settings;
     settings.step = 3;
-    ASSERT_TRUE(backend->adamw(kElements, settings, weights.view(), master.view(), gradient.view(),
-                               first.view(), second.view()).ok());
+    ASSERT_TRUE(backend
+                    ->adamw(kElements, settings, weights.view(), master.view(), gradient.view(), first.view(),
+                            second.view())
+                    .ok());
     ExactSum norm;
     ASSERT_TRUE(backend->squaredNorm(kElements, gradient.view(), &norm).ok());
     const Buffer a(DataType::bfloat16, filled(5)), b(DataType::bfloat16, filled(6)),

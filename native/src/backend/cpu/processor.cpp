@@ -49,8 +49,7 @@ Status chooseVariant(const std::string& wished, const Variant** result) {
     }
     names += (names.empty() ? "" : ", ") + std::string(each->name);
   }
-  return {StatusCode::badConfig, "INTERNEVO_CPU is \"" + wished +
-                                     "\", and this processor runs " + names +
+  return {StatusCode::badConfig, "INTERNEVO_CPU is \"" + wished + "\", and this processor runs " + names +
                                      ": set it to one of these, or unset it to take the first"};
 }
 

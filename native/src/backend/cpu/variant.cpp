@@ -1,6 +1,6 @@
 // The one thing of a compilation that others see.
-#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/bfloat16_tiles.h"
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/processor.h"
 #include "comm/reduce.h"
 
