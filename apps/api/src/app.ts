@@ -133,7 +133,7 @@ function createServer(
     clientErrorHandler: answerClientError,
     http: { requireHostHeader: false, ...httpTimeouts(timeouts) },
     ...(options.logger ? { loggerInstance: options.logger } : {}),
-  }).withTypeProvider<TypeBoxTypeProvider>() as ApiInstance;
+  }).withTypeProvider<TypeBoxTypeProvider>();
 }
 
 /** Everything below the prefix of the API. */
