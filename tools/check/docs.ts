@@ -28,9 +28,6 @@ export const NOT_YET_REWRITTEN: readonly string[] = [
   "docs/benchmarks/search.md",
   "docs/benchmarks/systems.md",
   "docs/benchmarks/trainer-cpu.md",
-  "docs/slurm.md",
-  "native/MEMORY.md",
-  "native/README.md",
   "native/src/backend/cuda/README.md",
 ];
 
