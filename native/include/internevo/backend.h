@@ -39,6 +39,12 @@ struct LinearShape {
   std::int64_t outputStride = 0;  ///< row stride of y and gY; 0 = outputs
 };
 
+/// A row of `outputs` biases, and a matrix that it belongs to.
+struct BiasShape {
+  std::int64_t rows = 0, outputs = 0;
+  std::int64_t outputStride = 0;  ///< row stride of y and gY; 0 = outputs
+};
+
 struct NormShape {
   std::int64_t rows = 0, width = 0;
 };
@@ -138,7 +144,7 @@ class BackendSizes {
   virtual std::int64_t attentionWorkspaceBytes(const AttentionShape&) const = 0;
   /// Larger of forward and backward of a piece.
   virtual std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape&) const = 0;
-  /// Backward. Never more than linearWorkspaceBytes, whose memory the trainer gives.
+  /// Backward, and the gradient of biases. Never more than linearWorkspaceBytes, whose memory the trainer gives.
   virtual std::int64_t normWorkspaceBytes(const NormShape&) const = 0;
   /// Rows of which the head's logits exist at one time, as the trainer asks for them: the chunkRows of a HeadLossShape.
   virtual std::int64_t lossChunkRows() const = 0;
@@ -187,6 +193,12 @@ class Backend : public BackendSizes {
   /// G-W: gW[outputs, inputs] (float32) += gYᵀ · x. The sum over rows runs in blocks of kSumBlockRows rows, in
   /// order, so calls over consecutive multiples of that many rows give the bits of one call.
   virtual Status linearGradWeight(const LinearShape&, ConstView x, ConstView gY, View gW, Workspace) = 0;
+
+  /// y[row] += bias in every row, in place. bias [outputs] has the type of y. Backward keeps nothing.
+  virtual Status biasAdd(const BiasShape&, ConstView bias, View y) = 0;
+  /// gBias float32 [outputs] += the sum of gY over the rows, in an order that depends on the shape alone, as the gradient of a
+  /// norm's gain is summed. gY itself is the gradient that goes on. Workspace: normWorkspaceBytes of {rows, outputs}.
+  virtual Status biasGradient(const BiasShape&, ConstView gY, View gBias, Workspace) = 0;
 
   // ---- RMSNorm -----------------------------------------------------------------------------------------------
   /// h = x + residual (or x when residual is empty), stored in `sum` when that is not empty;

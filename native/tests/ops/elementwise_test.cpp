@@ -1,4 +1,4 @@
-// RMSNorm, rotary positions, SwiGLU, addition and conversion.
+// RMSNorm, rotary positions, SwiGLU, addition, biases and conversion.
 #include "backend/cpu/reference/reference.h"
 #include "ops/support.h"
 
@@ -187,6 +187,90 @@ TEST(Rope, OffsetIsThePlaceInTheSequence) {
   ASSERT_TRUE(backend->ropeForward({4, 1, size, 0, 4, 4}, c.view(), s.view(), half.view()).ok());
   const Values all = whole.values();
   EXPECT_EQ(Values(all.begin() + 4 * size, all.end()), half.values());
+}
+
+/// Rows of y are `stride` apart: what is between them stays as it is.
+struct Bias {
+  std::int64_t rows, width, stride;
+  Tuple inputs, outputs;
+  std::vector<bool> accumulated{false, true};
+
+  Bias(std::int64_t r, std::int64_t w, std::int64_t s)
+      : rows(r),
+        width(w),
+        stride(s),
+        inputs{randomValues(r * s, 1), randomValues(w, 2)},
+        outputs{Values(r * s)} {}
+
+  template <typename T>
+  void forward(const std::vector<std::vector<T>>& in, std::vector<std::vector<T>>& out) const {
+    out[0] = in[0];
+    reference::biasAdd(rows, width, stride, in[1].data(), out[0].data());
+  }
+  template <typename T>
+  void backward(const std::vector<std::vector<T>>&, const std::vector<std::vector<T>>&,
+                const std::vector<std::vector<T>>& gOut, std::vector<std::vector<T>>& gIn) const {
+    gIn[0] = gOut[0];
+    reference::biasGradient(rows, width, stride, gOut[0].data(), gIn[1].data());
+  }
+  Status run(Backend& backend, std::vector<Buffer>& in, std::vector<Buffer>& out, std::vector<Buffer>& gOut,
+             std::vector<Buffer>& gIn) const {
+    INTERNEVO_RETURN_IF_ERROR(backend.convert(rows * stride, in[0].view(), out[0].view()));
+    INTERNEVO_RETURN_IF_ERROR(backend.convert(rows * stride, gOut[0].view(), gIn[0].view()));
+    const BiasShape shape{rows, width, stride};
+    INTERNEVO_RETURN_IF_ERROR(backend.biasAdd(shape, in[1].view(), out[0].view()));
+    const Buffer scratch(backend.normWorkspaceBytes({rows, width}));
+    return backend.biasGradient(shape, gOut[0].view(), gIn[1].view(), scratch.workspace());
+  }
+};
+
+TEST(Bias, OddSizesAndStrides) {
+  for (const std::int64_t width : {1, 7, 43}) {
+    for (const std::int64_t stride : {width, width + 5}) expectAll(Bias(9, width, stride));
+  }
+}
+TEST(Bias, WholePieces) { expectAll(Bias(13, 200, 208)); }
+TEST(Bias, OfMoreRowsThanSums) {
+  const Bias op(601, 16, 16);
+  expectKernelIsReference(op), expectBfloat16IsAsGoodAsPlain(op), expectBitsIndependentOfThreads(op);
+}
+
+TEST(Bias, GradientIsAddedToWhatIsThere) {
+  const Values gY = roundedTo(randomValues(2 * 3, 1), DataType::float32);
+  const Buffer gradient(DataType::float32, gY), sum(DataType::float32, {1, 2, 3});
+  const auto backend = createTestBackend(1);
+  const Buffer scratch(backend->normWorkspaceBytes({2, 3}));
+  ASSERT_TRUE(backend->biasGradient({2, 3}, gradient.view(), sum.view(), scratch.workspace()).ok());
+  ASSERT_TRUE(backend->settle().ok());
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_NEAR(sum.values()[i], static_cast<double>(i + 1) + gY[i] + gY[3 + i], 1e-6);
+}
+
+/// A plan that calls with more rows at a time gets the same sum.
+TEST(Bias, CallsOverConsecutiveRowsGiveTheBitsOfOne) {
+  INTERNEVO_HOST_ONLY();
+  const std::int64_t rows = 300, width = 21, cut = 77;
+  const Buffer gY(DataType::bfloat16, randomValues(rows * width, 1));
+  const Buffer whole(DataType::float32, Values(width)), parts(DataType::float32, Values(width));
+  const auto backend = createTestBackend(1);
+  ASSERT_TRUE(backend->biasGradient({rows, width}, gY.view(), whole.view(), {}).ok());
+  ASSERT_TRUE(backend->biasGradient({cut, width}, gY.view(), parts.view(), {}).ok());
+  ASSERT_TRUE(
+      backend->biasGradient({rows - cut, width}, gY.view().offset(cut * width), parts.view(), {}).ok());
+  EXPECT_EQ(whole.values(), parts.values());
+}
+
+TEST(Bias, RefusesRowsThatOverlapAndOtherTypes) {
+  const Buffer y(DataType::float32, Values(64)), narrow(DataType::bfloat16, Values(8));
+  const auto backend = createTestBackend(1);
+  const Status overlap = backend->biasAdd({2, 8, 7}, y.view(), y.view());
+  EXPECT_EQ(overlap.code(), StatusCode::badConfig);
+  EXPECT_NE(overlap.message().find("outputStride is 7; must be 0 or at least 8"), std::string::npos)
+      << overlap.message();
+  const Status mixed = backend->biasAdd({2, 8}, narrow.view(), y.view());
+  EXPECT_NE(mixed.message().find("y must have the type of bias"), std::string::npos) << mixed.message();
+  const Status sum = backend->biasGradient({2, 8}, y.view(), narrow.view(), y.workspace());
+  EXPECT_NE(sum.message().find("gBias must be float32"), std::string::npos) << sum.message();
 }
 
 struct Swiglu {

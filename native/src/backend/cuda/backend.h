@@ -79,6 +79,8 @@ class CudaBackend final : public Backend {
   Status linearGradInput(const LinearShape&, ConstView gY, ConstView w, View gX, bool accumulate,
                          Workspace) override;
   Status linearGradWeight(const LinearShape&, ConstView x, ConstView gY, View gW, Workspace) override;
+  Status biasAdd(const BiasShape&, ConstView bias, View y) override;
+  Status biasGradient(const BiasShape&, ConstView gY, View gBias, Workspace) override;
 
   Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain, float epsilon,
                         View sum, View y, View inverseRms) override;

@@ -7,6 +7,20 @@
 
 namespace internevo::cuda {
 
+namespace {
+
+std::int64_t blocksOf(std::int64_t columns, std::int64_t each) { return (columns + each - 1) / each; }
+
+/// sum[width] += Σ of parts[count, width].
+Status addParts(const Queue& queue, std::int64_t count, std::int64_t width, const float* parts, View sum,
+                const char* call) {
+  using Kernel = GainGradientKernel;
+  return launch(queue, {blocksOf(width, Kernel::kColumns), 1, 1, Kernel::kSharedBytes},
+                Kernel{count, width, parts, sum.as<float>()}, call);
+}
+
+}  // namespace
+
 Status CudaBackend::rmsNormForward(const NormShape& s, ConstView x, ConstView residual, ConstView gain,
                                    float epsilon, View sum, View y, View inverseRms) {
   constexpr const char* kCall = "rmsNormForward";
@@ -50,9 +64,28 @@ Status CudaBackend::rmsNormBackward(const NormShape& s, ConstView h, ConstView g
                     kCall);
     });
   }));
-  using Gain = GainGradientKernel;
-  return launch(queue(), {(s.width + Gain::kColumns - 1) / Gain::kColumns, 1, 1, Gain::kSharedBytes},
-                Gain{count, s.width, parts, gGain.as<float>()}, kCall);
+  return addParts(queue(), count, s.width, parts, gGain, kCall);
+}
+
+Status CudaBackend::biasGradient(const BiasShape& given, ConstView gY, View gBias, Workspace workspace) {
+  constexpr const char* kCall = "biasGradient";
+  BiasShape s = given;
+  INTERNEVO_RETURN_IF_ERROR(prepareBias(kCall, &s));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gY", gY}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gBias", gBias}}));
+  INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, normWorkspaceBytes({s.rows, s.outputs})));
+  const std::int64_t count = normParts({s.rows, s.outputs});
+  auto* const parts = static_cast<float*>(workspace.data);
+  INTERNEVO_RETURN_IF_ERROR(withElementType(gY.type, [&](auto tag) {
+    using T = decltype(tag);
+    return withPieces({s.outputs, s.outputStride}, {gY.data, parts}, [&](auto piece) {
+      constexpr int N = decltype(piece)::value;
+      using Kernel = ColumnSumsKernel<N, T>;
+      return launch(queue(), {blocksOf(s.outputs, N * Kernel::kThreads), count},
+                    Kernel{s.rows, s.outputs, s.outputStride, count, gY.as<T>(), parts}, kCall);
+    });
+  }));
+  return addParts(queue(), count, s.outputs, parts, gBias, kCall);
 }
 
 // ---- embedding -----------------------------------------------------------------------------------------------------

@@ -86,6 +86,21 @@ Case norm(std::int64_t rows, std::int64_t width) {
       }};
 }
 
+/// Rows with a gap between them, as the keys of a packed q|k|v have it.
+Case bias(std::int64_t rows, std::int64_t outputs, std::int64_t stride) {
+  const BiasShape s{rows, outputs, stride};
+  return {sized("bias and its gradient", {rows, outputs, stride}),
+          {in("bias", normal(outputs, 1)), in("gY", normal(rows * stride, 2)),
+           out("y", normal(rows * stride, 3)), gradient("gBias", outputs)},
+          [=](const Backend& b) {
+            return b.normWorkspaceBytes({rows, outputs});
+          },
+          [=](Backend& b, const Views& t, Workspace w, ExactSum*) {
+            INTERNEVO_RETURN_IF_ERROR(b.biasAdd(s, t[0], t[2]));
+            return b.biasGradient(s, t[1], t[3], w);
+          }};
+}
+
 Case rope(std::int64_t rows, std::int64_t heads, std::int64_t headSize) {
   const std::int64_t half = rows * headSize / 2;
   return {sized("rope and back", {rows, heads, headSize}),
@@ -291,7 +306,9 @@ std::vector<Case> operatorCases(bool small) {
                           headSlices(9, 24, 50),
                           adamw(1000, true),
                           adamw(1003, false),
-                          initialWeights(40, 51)};
+                          initialWeights(40, 51),
+                          bias(37, 96, 112),
+                          bias(5, 61, 61)};
   if (small) return cases;
   for (Case& each : std::vector<Case>{
            linear(1024, 1536, 2048), norm(600, 4096), rope(700, 8, 128), attention(1, 1500, 8, 2, 128, 0),
@@ -300,6 +317,7 @@ std::vector<Case> operatorCases(bool small) {
            headSlices(300, 512, 8000), adamw(1 << 20, true), initialWeights(4096, 4096)}) {
     cases.push_back(std::move(each));
   }
+  cases.push_back(bias(3000, 4096, 6144));
   return cases;
 }
 

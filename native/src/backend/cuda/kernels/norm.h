@@ -121,6 +121,28 @@ struct NormGradientKernel {
   }
 };
 
+/// parts[part][column] = Σ of gY over the rows part, part + count, …. Blocks are [columns, parts]; a thread has N columns.
+template <int N, typename T>
+struct ColumnSumsKernel {
+  static constexpr int kThreads = 128;
+  std::int64_t rows, width, stride, count;
+  const T* gY;
+  float* parts;  ///< [count, width]
+
+  template <class Thread>
+  INTERNEVO_DEVICE void operator()(Thread& t) const {
+    const std::int64_t column = (t.blockX() * kThreads + t.x()) * N, part = t.blockY();
+    if (column >= width) return;
+    float sums[N] = {};
+    for (std::int64_t row = part; row < rows; row += count) {
+      float values[N];
+      loadPiece<N>(gY + row * stride + column, values);
+      for (int i = 0; i < N; ++i) sums[i] += values[i];
+    }
+    storePiece<N>(parts + part * width + column, sums);
+  }
+};
+
 /// gGain[width] += Σ over parts. Thread (lane, turn) adds parts turn, turn + kTurns, … of its column; those sums are added in order,
 /// so the bits depend on the shape only.
 struct GainGradientKernel {
