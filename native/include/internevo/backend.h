@@ -49,6 +49,13 @@ struct NormShape {
   std::int64_t rows = 0, width = 0;
 };
 
+/// Heads that stand side by side at the start of a row, such as the queries or the keys of a packed q|k|v.
+struct HeadNormShape {
+  std::int64_t rows = 0, heads = 0, headSize = 0;
+  std::int64_t inputStride = 0;   ///< row stride of x; 0 = heads·headSize
+  std::int64_t outputStride = 0;  ///< row stride of y, gY and gX; 0 = heads·headSize
+};
+
 /// Positions are positionOffset + (row mod sequence): the offset is where this rank's part of the sequence begins.
 /// With `positions` (int32 [rows], e.g. counted from the start of each row's document) they are those instead: each
 /// in [0, sequence), the tables hold `sequence` positions and positionOffset is 0.
@@ -211,6 +218,19 @@ class Backend : public BackendSizes {
   /// depends on the shape alone.
   virtual Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms,
                                  ConstView gY, ConstView gSum, View gH, View gGain, Workspace) = 0;
+
+  /// RMS norm of each head by itself: y = x / sqrt(mean(x²) + epsilon) · gain over the headSize elements of a head. x and y
+  /// [rows, heads, headSize], gain [headSize] for all heads; inverseRms float32 [rows, heads]. y may be x, with equal strides.
+  ///
+  /// Backward needs x as it was before the norm, and inverseRms. Keep x alone, in the place where y would be kept: the same call
+  /// with the same x makes y, which attention's backward needs, and inverseRms again, both in workspaces and with the same bits.
+  /// So the norm costs no kept memory. In place is for a layer whose x is made again before its backward pass.
+  virtual Status headNormForward(const HeadNormShape&, ConstView x, ConstView gain, float epsilon, View y,
+                                 View inverseRms) = 0;
+  /// gX = gradient at x; may be gY, and no other. gGain float32 [headSize] += over rows and heads, in an order that depends on the
+  /// shape alone. Workspace: normWorkspaceBytes of {rows · heads, headSize}.
+  virtual Status headNormBackward(const HeadNormShape&, ConstView x, ConstView gain, ConstView inverseRms,
+                                  ConstView gY, View gX, View gGain, Workspace) = 0;
 
   /// y[elements] = a + b. y may alias either.
   virtual Status add(std::int64_t elements, ConstView a, ConstView b, View y) = 0;

@@ -89,4 +89,12 @@ inline Status prepareBias(const char* call, BiasShape* s) {
   return resolveStride(call, "outputStride", s->outputs, &s->outputStride);
 }
 
+/// The same for the norm of heads.
+inline Status prepareHeadNorm(const char* call, HeadNormShape* s) {
+  INTERNEVO_RETURN_IF_ERROR(
+      requirePositive(call, {{"rows", s->rows}, {"heads", s->heads}, {"headSize", s->headSize}}));
+  INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "inputStride", s->heads * s->headSize, &s->inputStride));
+  return resolveStride(call, "outputStride", s->heads * s->headSize, &s->outputStride);
+}
+
 }  // namespace internevo

@@ -86,6 +86,10 @@ class CudaBackend final : public Backend {
                         View sum, View y, View inverseRms) override;
   Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY,
                          ConstView gSum, View gH, View gGain, Workspace) override;
+  Status headNormForward(const HeadNormShape&, ConstView x, ConstView gain, float epsilon, View y,
+                         View inverseRms) override;
+  Status headNormBackward(const HeadNormShape&, ConstView x, ConstView gain, ConstView inverseRms,
+                          ConstView gY, View gX, View gGain, Workspace) override;
   Status add(std::int64_t elements, ConstView a, ConstView b, View y) override;
 
   Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines,
