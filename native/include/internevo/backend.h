@@ -39,8 +39,21 @@ struct LinearShape {
   std::int64_t outputStride = 0;  ///< row stride of y and gY; 0 = outputs
 };
 
+/// A row of `outputs` biases, and a matrix that it belongs to.
+struct BiasShape {
+  std::int64_t rows = 0, outputs = 0;
+  std::int64_t outputStride = 0;  ///< row stride of y and gY; 0 = outputs
+};
+
 struct NormShape {
   std::int64_t rows = 0, width = 0;
+};
+
+/// Heads that stand side by side at the start of a row, such as the queries or the keys of a packed q|k|v.
+struct HeadNormShape {
+  std::int64_t rows = 0, heads = 0, headSize = 0;
+  std::int64_t inputStride = 0;   ///< row stride of x; 0 = heads·headSize
+  std::int64_t outputStride = 0;  ///< row stride of y, gY and gX; 0 = heads·headSize
 };
 
 /// Positions are positionOffset + (row mod sequence): the offset is where this rank's part of the sequence begins.
@@ -139,7 +152,7 @@ class BackendSizes {
   virtual std::int64_t attentionWorkspaceBytes(const AttentionShape&) const = 0;
   /// Larger of forward and backward of a piece.
   virtual std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape&) const = 0;
-  /// Backward. Never more than linearWorkspaceBytes, whose memory the trainer gives.
+  /// Backward, and the gradient of biases. Never more than linearWorkspaceBytes, whose memory the trainer gives.
   virtual std::int64_t normWorkspaceBytes(const NormShape&) const = 0;
   /// Rows of which the head's logits exist at one time, as the trainer asks for them: the chunkRows of a HeadLossShape.
   virtual std::int64_t lossChunkRows() const = 0;
@@ -189,6 +202,12 @@ class Backend : public BackendSizes {
   /// order, so calls over consecutive multiples of that many rows give the bits of one call.
   virtual Status linearGradWeight(const LinearShape&, ConstView x, ConstView gY, View gW, Workspace) = 0;
 
+  /// y[row] += bias in every row, in place. bias [outputs] has the type of y. Backward keeps nothing.
+  virtual Status biasAdd(const BiasShape&, ConstView bias, View y) = 0;
+  /// gBias float32 [outputs] += the sum of gY over the rows, in an order that depends on the shape alone, as the gradient of a
+  /// norm's gain is summed. gY itself is the gradient that goes on. Workspace: normWorkspaceBytes of {rows, outputs}.
+  virtual Status biasGradient(const BiasShape&, ConstView gY, View gBias, Workspace) = 0;
+
   // ---- RMSNorm -----------------------------------------------------------------------------------------------
   /// h = x + residual (or x when residual is empty), stored in `sum` when that is not empty;
   /// y[row] = h / sqrt(mean(h²) + epsilon) · gain. All [rows, width]; gain [width]; inverseRms float32 [rows].
@@ -200,6 +219,19 @@ class Backend : public BackendSizes {
   /// depends on the shape alone.
   virtual Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms,
                                  ConstView gY, ConstView gSum, View gH, View gGain, Workspace) = 0;
+
+  /// RMS norm of each head by itself: y = x / sqrt(mean(x²) + epsilon) · gain over the headSize elements of a head. x and y
+  /// [rows, heads, headSize], gain [headSize] for all heads; inverseRms float32 [rows, heads]. y may be x, with equal strides.
+  ///
+  /// Backward needs x as it was before the norm, and inverseRms. Keep x alone, in the place where y would be kept: the same call
+  /// with the same x makes y, which attention's backward needs, and inverseRms again, both in workspaces and with the same bits.
+  /// So the norm costs no kept memory. In place is for a layer whose x is made again before its backward pass.
+  virtual Status headNormForward(const HeadNormShape&, ConstView x, ConstView gain, float epsilon, View y,
+                                 View inverseRms) = 0;
+  /// gX = gradient at x; may be gY, and no other. gGain float32 [headSize] += over rows and heads, in an order that depends on the
+  /// shape alone. Workspace: normWorkspaceBytes of {rows · heads, headSize}.
+  virtual Status headNormBackward(const HeadNormShape&, ConstView x, ConstView gain, ConstView inverseRms,
+                                  ConstView gY, View gX, View gGain, Workspace) = 0;
 
   /// y[elements] = a + b. y may alias either.
   virtual Status add(std::int64_t elements, ConstView a, ConstView b, View y) = 0;

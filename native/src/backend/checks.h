@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "internevo/backend.h"
 #include "internevo/status.h"
 #include "internevo/tensor.h"
 
@@ -80,6 +81,20 @@ inline Status resolveStride(const char* call, const char* name, std::int64_t den
                        "is " + std::to_string(*stride) + "; must be 0 or at least " + std::to_string(dense));
   }
   return Status::success();
+}
+
+/// Replaces a stride left at 0, and checks what both calls for biases are given.
+inline Status prepareBias(const char* call, BiasShape* s) {
+  INTERNEVO_RETURN_IF_ERROR(requirePositive(call, {{"rows", s->rows}, {"outputs", s->outputs}}));
+  return resolveStride(call, "outputStride", s->outputs, &s->outputStride);
+}
+
+/// The same for the norm of heads.
+inline Status prepareHeadNorm(const char* call, HeadNormShape* s) {
+  INTERNEVO_RETURN_IF_ERROR(
+      requirePositive(call, {{"rows", s->rows}, {"heads", s->heads}, {"headSize", s->headSize}}));
+  INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "inputStride", s->heads * s->headSize, &s->inputStride));
+  return resolveStride(call, "outputStride", s->heads * s->headSize, &s->outputStride);
 }
 
 }  // namespace internevo

@@ -98,5 +98,22 @@ TEST(Attention, RefusesHeadsThatDoNotDivide) {
   EXPECT_NE(status.message().find("heads is 3"), std::string::npos) << status.message();
 }
 
+/// A window that is not applied would be a wrong result.
+TEST(Attention, WindowsAreRefusedWhereTheyAreNotApplied) {
+  INTERNEVO_HOST_ONLY();
+  const auto backend = createTestBackend(1);
+  AttentionShape shape{1, 4, 1, 1, 8};
+  const Buffer x(DataType::float32, Values(32)), state(DataType::float32, Values(4));
+  const Buffer scratch(backend->attentionWorkspaceBytes(shape));
+  for (const auto& [window, said] :
+       {std::pair<std::int64_t, std::string>{2, "window is 2"}, {-1, "window must not be negative"}}) {
+    shape.window = window;
+    const Status status = backend->attentionForward(shape, x.view(), x.view(), x.view(), x.view(),
+                                                    state.view(), scratch.workspace());
+    EXPECT_EQ(status.code(), StatusCode::badConfig);
+    EXPECT_NE(status.message().find(said), std::string::npos) << status.message();
+  }
+}
+
 }  // namespace
 }  // namespace internevo::test

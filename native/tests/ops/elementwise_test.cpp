@@ -1,4 +1,4 @@
-// RMSNorm, rotary positions, SwiGLU, addition and conversion.
+// RMSNorm, rotary positions, SwiGLU, addition, biases and conversion.
 #include "backend/cpu/reference/reference.h"
 #include "ops/support.h"
 
@@ -86,6 +86,131 @@ TEST(RmsNorm, WithoutResidualEqualsResidualOfZero) {
       backend->rmsNormForward({rows, width}, x.view(), {}, gain.view(), 1e-5f, {}, b.view(), r.view()).ok());
   EXPECT_EQ(a.values(), b.values());
   EXPECT_EQ(sum.values(), x.values());
+}
+
+/// Heads at the start of rows that hold more: x in one packed matrix, y and the gradients in another.
+struct HeadNorm {
+  HeadNormShape s;
+  Tuple inputs, outputs;
+  std::vector<bool> accumulated{false, true};
+
+  explicit HeadNorm(HeadNormShape shape)
+      : s(shape),
+        inputs{randomValues(shape.rows * shape.heads * shape.headSize, 1), randomValues(shape.headSize, 2)},
+        outputs{Values(shape.rows * shape.heads * shape.headSize)} {}
+
+  template <typename T>
+  void forward(const std::vector<std::vector<T>>& in, std::vector<std::vector<T>>& out) const {
+    reference::rmsNormForward(s.rows * s.heads, s.headSize, in[0].data(), in[1].data(),
+                              static_cast<T>(kEpsilon), out[0].data());
+  }
+  template <typename T>
+  void backward(const std::vector<std::vector<T>>& in, const std::vector<std::vector<T>>&,
+                const std::vector<std::vector<T>>& gOut, std::vector<std::vector<T>>& gIn) const {
+    reference::rmsNormBackward(s.rows * s.heads, s.headSize, in[0].data(), in[1].data(),
+                               static_cast<T>(kEpsilon), gOut[0].data(), gIn[0].data(), gIn[1].data());
+  }
+  /// The gradient in place of gY, as a packed gradient has it.
+  Status run(Backend& backend, std::vector<Buffer>& in, std::vector<Buffer>& out, std::vector<Buffer>& gOut,
+             std::vector<Buffer>& gIn) const {
+    const std::int64_t width = s.heads * s.headSize;
+    const std::int64_t inputStride = s.inputStride == 0 ? width : s.inputStride,
+                       outputStride = s.outputStride == 0 ? width : s.outputStride;
+    const DataType type = in[0].view().type;
+    const Buffer x(type, Values(s.rows * inputStride, 3.)), y(type, Values(s.rows * outputStride, 5.)),
+        gradient(type, Values(s.rows * outputStride, 7.)),
+        inverseRms(DataType::float32, Values(s.rows * s.heads));
+    const auto copy = [&](View from, std::int64_t fromStride, View to, std::int64_t toStride) {
+      return backend.convertRows(s.rows, width, from, fromStride, to, toStride);
+    };
+    INTERNEVO_RETURN_IF_ERROR(copy(in[0].view(), width, x.view(), inputStride));
+    INTERNEVO_RETURN_IF_ERROR(copy(gOut[0].view(), width, gradient.view(), outputStride));
+    INTERNEVO_RETURN_IF_ERROR(backend.headNormForward(s, x.view(), in[1].view(), static_cast<float>(kEpsilon),
+                                                      y.view(), inverseRms.view()));
+    const Buffer scratch(backend.normWorkspaceBytes({s.rows * s.heads, s.headSize}));
+    INTERNEVO_RETURN_IF_ERROR(backend.headNormBackward(s, x.view(), in[1].view(), inverseRms.view(),
+                                                       gradient.view(), gradient.view(), gIn[1].view(),
+                                                       scratch.workspace()));
+    INTERNEVO_RETURN_IF_ERROR(copy(y.view(), outputStride, out[0].view(), width));
+    INTERNEVO_RETURN_IF_ERROR(copy(gradient.view(), outputStride, gIn[0].view(), width));
+    INTERNEVO_RETURN_IF_ERROR(backend.settle());
+    expectGapsUntouched(x, inputStride, 3.), expectGapsUntouched(y, outputStride, 5.),
+        expectGapsUntouched(gradient, outputStride, 7.);
+    return Status::success();
+  }
+  void expectGapsUntouched(const Buffer& matrix, std::int64_t stride, double filling) const {
+    const Values values = matrix.values();
+    for (std::int64_t i = 0; i < s.rows * stride; ++i) {
+      if (i % stride >= s.heads * s.headSize) {
+        ASSERT_EQ(values[i], filling) << "element " << i;
+      }
+    }
+  }
+};
+
+TEST(HeadNorm, OddSizesAndStrides) {
+  expectAll(HeadNorm({9, 3, 10}));
+  expectAll(HeadNorm({7, 2, 5, 17, 10}));
+  expectAll(HeadNorm({1, 1, 3, 3, 8}));
+}
+/// Queries and keys of 4 heads and 2 key/value heads in rows of 8 heads.
+TEST(HeadNorm, OfAPackedMatrix) {
+  expectAll(HeadNorm({11, 4, 32, 256, 256}));
+  expectAll(HeadNorm({11, 2, 128, 1024, 256}));
+}
+TEST(HeadNorm, OfMoreHeadsThanSumsOfTheGain) {
+  const HeadNorm op({700, 3, 16, 48, 56});
+  expectKernelIsReference(op), expectBfloat16IsAsGoodAsPlain(op), expectBitsIndependentOfThreads(op);
+}
+
+/// What the backward pass makes again is what the forward pass had: in place or not, and whatever the strides.
+TEST(HeadNorm, InPlaceAndAgainGiveTheSameBits) {
+  const std::int64_t rows = 6, heads = 3, size = 24, stride = 100;
+  for (const DataType type : {DataType::float32, DataType::bfloat16}) {
+    const Values x = randomValues(rows * stride, 1);
+    const Buffer kept(type, x), inPlace(type, x), gain(type, randomValues(size, 2)),
+        y(type, Values(rows * heads * size));
+    const Buffer first(DataType::float32, Values(rows * heads)),
+        again(DataType::float32, Values(rows * heads));
+    const auto backend = createTestBackend(1);
+    ASSERT_TRUE(backend
+                    ->headNormForward({rows, heads, size, stride, stride}, inPlace.view(), gain.view(), 1e-6f,
+                                      inPlace.view(), first.view())
+                    .ok());
+    ASSERT_TRUE(backend
+                    ->headNormForward({rows, heads, size, stride, 0}, kept.view(), gain.view(), 1e-6f,
+                                      y.view(), again.view())
+                    .ok());
+    ASSERT_TRUE(backend->settle().ok());
+    EXPECT_EQ(first.values(), again.values());
+    const Values packed = inPlace.values(), dense = y.values(), before = kept.values();
+    for (std::int64_t i = 0; i < rows * stride; ++i) {
+      const std::int64_t row = i / stride, column = i % stride;
+      ASSERT_EQ(packed[i], column < heads * size ? dense[row * heads * size + column] : before[i]) << i;
+    }
+  }
+}
+
+TEST(HeadNorm, ScratchIsThatOfTheProducts) {
+  const auto backend = createTestBackend(1);
+  EXPECT_LE(backend->normWorkspaceBytes({std::int64_t{1} << 26, 128}), backend->linearWorkspaceBytes());
+}
+
+TEST(HeadNorm, RefusesWhatDoesNotFit) {
+  const Buffer x(DataType::float32, Values(64)), y(DataType::float32, Values(64)),
+      sums(DataType::float32, Values(64));
+  const auto backend = createTestBackend(1);
+  const auto forward = [&](const HeadNormShape& shape, View to) {
+    return backend->headNormForward(shape, x.view(), x.view(), 1e-6f, to, sums.view());
+  };
+  const Status overlap = forward({2, 2, 8, 15}, y.view());
+  EXPECT_NE(overlap.message().find("inputStride is 15; must be 0 or at least 16"), std::string::npos)
+      << overlap.message();
+  EXPECT_NE(forward({2, 0, 8}, y.view()).message().find("heads is 0; must be positive"), std::string::npos);
+  EXPECT_NE(forward({2, 2, 8, 16, 20}, x.view()).message().find("must be equal"), std::string::npos);
+  const Status alias = backend->headNormBackward({2, 2, 8}, x.view(), y.view(), sums.view(), y.view(),
+                                                 x.view(), sums.view(), y.workspace());
+  EXPECT_NE(alias.message().find("gX may alias only gY"), std::string::npos) << alias.message();
 }
 
 struct Rope {
@@ -187,6 +312,90 @@ TEST(Rope, OffsetIsThePlaceInTheSequence) {
   ASSERT_TRUE(backend->ropeForward({4, 1, size, 0, 4, 4}, c.view(), s.view(), half.view()).ok());
   const Values all = whole.values();
   EXPECT_EQ(Values(all.begin() + 4 * size, all.end()), half.values());
+}
+
+/// Rows of y are `stride` apart: what is between them stays as it is.
+struct Bias {
+  std::int64_t rows, width, stride;
+  Tuple inputs, outputs;
+  std::vector<bool> accumulated{false, true};
+
+  Bias(std::int64_t r, std::int64_t w, std::int64_t s)
+      : rows(r),
+        width(w),
+        stride(s),
+        inputs{randomValues(r * s, 1), randomValues(w, 2)},
+        outputs{Values(r * s)} {}
+
+  template <typename T>
+  void forward(const std::vector<std::vector<T>>& in, std::vector<std::vector<T>>& out) const {
+    out[0] = in[0];
+    reference::biasAdd(rows, width, stride, in[1].data(), out[0].data());
+  }
+  template <typename T>
+  void backward(const std::vector<std::vector<T>>&, const std::vector<std::vector<T>>&,
+                const std::vector<std::vector<T>>& gOut, std::vector<std::vector<T>>& gIn) const {
+    gIn[0] = gOut[0];
+    reference::biasGradient(rows, width, stride, gOut[0].data(), gIn[1].data());
+  }
+  Status run(Backend& backend, std::vector<Buffer>& in, std::vector<Buffer>& out, std::vector<Buffer>& gOut,
+             std::vector<Buffer>& gIn) const {
+    INTERNEVO_RETURN_IF_ERROR(backend.convert(rows * stride, in[0].view(), out[0].view()));
+    INTERNEVO_RETURN_IF_ERROR(backend.convert(rows * stride, gOut[0].view(), gIn[0].view()));
+    const BiasShape shape{rows, width, stride};
+    INTERNEVO_RETURN_IF_ERROR(backend.biasAdd(shape, in[1].view(), out[0].view()));
+    const Buffer scratch(backend.normWorkspaceBytes({rows, width}));
+    return backend.biasGradient(shape, gOut[0].view(), gIn[1].view(), scratch.workspace());
+  }
+};
+
+TEST(Bias, OddSizesAndStrides) {
+  for (const std::int64_t width : {1, 7, 43}) {
+    for (const std::int64_t stride : {width, width + 5}) expectAll(Bias(9, width, stride));
+  }
+}
+TEST(Bias, WholePieces) { expectAll(Bias(13, 200, 208)); }
+TEST(Bias, OfMoreRowsThanSums) {
+  const Bias op(601, 16, 16);
+  expectKernelIsReference(op), expectBfloat16IsAsGoodAsPlain(op), expectBitsIndependentOfThreads(op);
+}
+
+TEST(Bias, GradientIsAddedToWhatIsThere) {
+  const Values gY = roundedTo(randomValues(2 * 3, 1), DataType::float32);
+  const Buffer gradient(DataType::float32, gY), sum(DataType::float32, {1, 2, 3});
+  const auto backend = createTestBackend(1);
+  const Buffer scratch(backend->normWorkspaceBytes({2, 3}));
+  ASSERT_TRUE(backend->biasGradient({2, 3}, gradient.view(), sum.view(), scratch.workspace()).ok());
+  ASSERT_TRUE(backend->settle().ok());
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_NEAR(sum.values()[i], static_cast<double>(i + 1) + gY[i] + gY[3 + i], 1e-6);
+}
+
+/// A plan that calls with more rows at a time gets the same sum.
+TEST(Bias, CallsOverConsecutiveRowsGiveTheBitsOfOne) {
+  INTERNEVO_HOST_ONLY();
+  const std::int64_t rows = 300, width = 21, cut = 77;
+  const Buffer gY(DataType::bfloat16, randomValues(rows * width, 1));
+  const Buffer whole(DataType::float32, Values(width)), parts(DataType::float32, Values(width));
+  const auto backend = createTestBackend(1);
+  ASSERT_TRUE(backend->biasGradient({rows, width}, gY.view(), whole.view(), {}).ok());
+  ASSERT_TRUE(backend->biasGradient({cut, width}, gY.view(), parts.view(), {}).ok());
+  ASSERT_TRUE(
+      backend->biasGradient({rows - cut, width}, gY.view().offset(cut * width), parts.view(), {}).ok());
+  EXPECT_EQ(whole.values(), parts.values());
+}
+
+TEST(Bias, RefusesRowsThatOverlapAndOtherTypes) {
+  const Buffer y(DataType::float32, Values(64)), narrow(DataType::bfloat16, Values(8));
+  const auto backend = createTestBackend(1);
+  const Status overlap = backend->biasAdd({2, 8, 7}, y.view(), y.view());
+  EXPECT_EQ(overlap.code(), StatusCode::badConfig);
+  EXPECT_NE(overlap.message().find("outputStride is 7; must be 0 or at least 8"), std::string::npos)
+      << overlap.message();
+  const Status mixed = backend->biasAdd({2, 8}, narrow.view(), y.view());
+  EXPECT_NE(mixed.message().find("y must have the type of bias"), std::string::npos) << mixed.message();
+  const Status sum = backend->biasGradient({2, 8}, y.view(), narrow.view(), y.workspace());
+  EXPECT_NE(sum.message().find("gBias must be float32"), std::string::npos) << sum.message();
 }
 
 struct Swiglu {

@@ -20,11 +20,17 @@ class CpuBackend final : public Backend {
   Status linearGradInput(const LinearShape&, ConstView gY, ConstView w, View gX, bool accumulate,
                          Workspace) override;
   Status linearGradWeight(const LinearShape&, ConstView x, ConstView gY, View gW, Workspace) override;
+  Status biasAdd(const BiasShape&, ConstView bias, View y) override;
+  Status biasGradient(const BiasShape&, ConstView gY, View gBias, Workspace) override;
 
   Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain, float epsilon,
                         View sum, View y, View inverseRms) override;
   Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms, ConstView gY,
                          ConstView gSum, View gH, View gGain, Workspace) override;
+  Status headNormForward(const HeadNormShape&, ConstView x, ConstView gain, float epsilon, View y,
+                         View inverseRms) override;
+  Status headNormBackward(const HeadNormShape&, ConstView x, ConstView gain, ConstView inverseRms,
+                          ConstView gY, View gX, View gGain, Workspace) override;
   Status add(std::int64_t elements, ConstView a, ConstView b, View y) override;
 
   Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines,

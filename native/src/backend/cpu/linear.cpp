@@ -1,6 +1,7 @@
 #include "backend/cpu/checks.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/parallel.h"
 
 namespace internevo::cpu {
 
@@ -51,6 +52,47 @@ Status CpuBackend::linearGradWeight(const LinearShape& given, ConstView x, Const
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, linearWorkspaceBytes()));
   gemm({s.outputs, s.inputs, s.rows, gY, 1, s.outputStride, x, s.inputStride, 1, gW, s.inputs, true},
        threads_, workspace.data);
+  return Status::success();
+}
+
+Status CpuBackend::biasAdd(const BiasShape& given, ConstView bias, View y) {
+  constexpr const char* kCall = "biasAdd";
+  BiasShape s = given;
+  INTERNEVO_RETURN_IF_ERROR(prepareBias(kCall, &s));
+  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"bias", bias}, {"y", y}}));
+  withElementType(y.type, [&](auto tag) {
+    using T = decltype(tag);
+    parallelRanges(threads_, s.rows, 16, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        T* const target = y.as<T>() + row * s.outputStride;
+        forVectors(s.outputs, [&](std::int64_t i, std::int64_t count) {
+          storeUpTo(target + i, loadUpTo(target + i, count) + loadUpTo(bias.as<T>() + i, count), count);
+        });
+      }
+    });
+  });
+  return Status::success();
+}
+
+Status CpuBackend::biasGradient(const BiasShape& given, ConstView gY, View gBias, Workspace) {
+  constexpr const char* kCall = "biasGradient";
+  BiasShape s = given;
+  INTERNEVO_RETURN_IF_ERROR(prepareBias(kCall, &s));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gY", gY}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gBias", gBias}}));
+  withElementType(gY.type, [&](auto tag) {
+    using T = decltype(tag);
+    // Rows in order; threads take columns, so that the order never changes.
+    parallelRanges(threads_, s.outputs, 64, [&](std::int64_t begin, std::int64_t end, int) {
+      float* const target = gBias.as<float>() + begin;
+      for (std::int64_t row = 0; row < s.rows; ++row) {
+        const T* const source = gY.as<T>() + row * s.outputStride + begin;
+        forVectors(end - begin, [&](std::int64_t i, std::int64_t count) {
+          storeUpTo(target + i, loadUpTo(target + i, count) + loadUpTo(source + i, count), count);
+        });
+      }
+    });
+  });
   return Status::success();
 }
 

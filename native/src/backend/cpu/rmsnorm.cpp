@@ -50,6 +50,16 @@ void gradRow(std::int64_t width, const T* h, const T* gain, float inverseRms, co
   });
 }
 
+/// gGain += gY · h · inverseRms, one row of it.
+template <typename T>
+void addGainTerms(std::int64_t width, const T* h, float inverseRms, const T* gY, float* gGain) {
+  const Vec scale = broadcast(inverseRms);
+  forVectors(width, [&](std::int64_t i, std::int64_t count) {
+    const Vec term = loadUpTo(gY + i, count) * (loadUpTo(h + i, count) * scale);
+    storeUpTo(gGain + i, loadUpTo(gGain + i, count) + term, count);
+  });
+}
+
 }  // namespace
 
 Status CpuBackend::rmsNormForward(const NormShape& s, ConstView x, ConstView residual, ConstView gain,
@@ -93,14 +103,8 @@ Status CpuBackend::rmsNormBackward(const NormShape& s, ConstView h, ConstView ga
     // The gain's gradient sums over rows in order; threads take columns, so that the order never changes.
     parallelRanges(threads_, s.width, 64, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t row = 0; row < s.rows; ++row) {
-        const Vec scale = broadcast(r[row]);
-        const T* const gYRow = gY.as<T>() + row * s.width + begin;
-        const T* const hRow = h.as<T>() + row * s.width + begin;
-        float* const target = gGain.as<float>() + begin;
-        forVectors(end - begin, [&](std::int64_t i, std::int64_t count) {
-          const Vec term = loadUpTo(gYRow + i, count) * (loadUpTo(hRow + i, count) * scale);
-          storeUpTo(target + i, loadUpTo(target + i, count) + term, count);
-        });
+        const std::int64_t at = row * s.width + begin;
+        addGainTerms(end - begin, h.as<T>() + at, r[row], gY.as<T>() + at, gGain.as<float>() + begin);
       }
     });
     parallelRanges(threads_, s.rows, 16, [&](std::int64_t begin, std::int64_t end, int) {
@@ -108,6 +112,67 @@ Status CpuBackend::rmsNormBackward(const NormShape& s, ConstView h, ConstView ga
         const std::int64_t at = row * s.width;
         gradRow(s.width, h.as<T>() + at, gain.as<T>(), r[row], gY.as<T>() + at,
                 gSum.empty() ? nullptr : gSum.as<T>() + at, gH.as<T>() + at);
+      }
+    });
+  });
+  return Status::success();
+}
+
+Status CpuBackend::headNormForward(const HeadNormShape& given, ConstView x, ConstView gain, float epsilon,
+                                   View y, View inverseRms) {
+  constexpr const char* kCall = "headNormForward";
+  HeadNormShape s = given;
+  INTERNEVO_RETURN_IF_ERROR(prepareHeadNorm(kCall, &s));
+  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"x", x}, {"gain", gain}, {"y", y}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"inverseRms", inverseRms}}));
+  if (y.data == x.data && s.inputStride != s.outputStride) {
+    return badArgument(kCall, "y", "is x, so inputStride and outputStride must be equal");
+  }
+  withElementType(x.type, [&](auto tag) {
+    using T = decltype(tag);
+    parallelRanges(threads_, s.rows, 16, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t at = begin * s.heads; at < end * s.heads; ++at) {
+        const std::int64_t row = at / s.heads, head = at % s.heads * s.headSize;
+        const T* const source = x.as<T>() + row * s.inputStride + head;
+        const float r = sumRow<T>(s.headSize, source, nullptr, nullptr, epsilon);
+        inverseRms.as<float>()[at] = r;
+        normRow(s.headSize, source, gain.as<T>(), r, y.as<T>() + row * s.outputStride + head);
+      }
+    });
+  });
+  return Status::success();
+}
+
+Status CpuBackend::headNormBackward(const HeadNormShape& given, ConstView x, ConstView gain,
+                                    ConstView inverseRms, ConstView gY, View gX, View gGain, Workspace) {
+  constexpr const char* kCall = "headNormBackward";
+  HeadNormShape s = given;
+  INTERNEVO_RETURN_IF_ERROR(prepareHeadNorm(kCall, &s));
+  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"x", x}, {"gain", gain}, {"gY", gY}, {"gX", gX}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"inverseRms", inverseRms}, {"gGain", gGain}}));
+  if (gX.data == x.data) return badArgument(kCall, "gX", "may alias only gY");
+  const float* const r = inverseRms.as<float>();
+  withElementType(x.type, [&](auto tag) {
+    using T = decltype(tag);
+    const auto input = [&](std::int64_t row, std::int64_t head) {
+      return x.as<T>() + row * s.inputStride + head * s.headSize;
+    };
+    const auto gradient = [&](std::int64_t row, std::int64_t head) {
+      return gY.as<T>() + row * s.outputStride + head * s.headSize;
+    };
+    // Rows in order, and a row's heads in order; threads take columns, so that the order never changes.
+    parallelRanges(threads_, s.headSize, 16, [&](std::int64_t begin, std::int64_t end, int) {
+      float* const target = gGain.as<float>() + begin;
+      for (std::int64_t at = 0; at < s.rows * s.heads; ++at) {
+        const std::int64_t row = at / s.heads, head = at % s.heads;
+        addGainTerms(end - begin, input(row, head) + begin, r[at], gradient(row, head) + begin, target);
+      }
+    });
+    parallelRanges(threads_, s.rows, 16, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t at = begin * s.heads; at < end * s.heads; ++at) {
+        const std::int64_t row = at / s.heads, head = at % s.heads;
+        gradRow<T>(s.headSize, input(row, head), gain.as<T>(), r[at], gradient(row, head), nullptr,
+                   gX.as<T>() + row * s.outputStride + head * s.headSize);
       }
     });
   });

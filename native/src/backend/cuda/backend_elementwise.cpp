@@ -100,6 +100,28 @@ Status CudaBackend::convertRows(std::int64_t rows, std::int64_t width, ConstView
   });
 }
 
+Status CudaBackend::biasAdd(const BiasShape& given, ConstView bias, View y) {
+  constexpr const char* kCall = "biasAdd";
+  BiasShape s = given;
+  INTERNEVO_RETURN_IF_ERROR(prepareBias(kCall, &s));
+  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"bias", bias}, {"y", y}}));
+  return withElementType(y.type, [&](auto tag) {
+    using T = decltype(tag);
+    return withPieces({s.outputs, s.outputStride}, {bias.data, y.data}, [&](auto piece) {
+      constexpr int N = decltype(piece)::value;
+      const std::int64_t pieces = s.rows * (s.outputs / N);
+      return withIndex(pieces, [&](auto index) {
+        using Index = decltype(index);
+        using Kernel = BiasKernel<N, T, Index>;
+        return launch(queue(), {blocksFor(pieces, Kernel::kThreads)},
+                      Kernel{static_cast<Index>(pieces), static_cast<Index>(s.outputs / N), s.outputStride,
+                             bias.as<T>(), y.as<T>()},
+                      kCall);
+      });
+    });
+  });
+}
+
 Status CudaBackend::swigluForward(const SwigluShape& given, ConstView gate, ConstView up, View y) {
   constexpr const char* kCall = "swigluForward";
   SwigluShape s = given;

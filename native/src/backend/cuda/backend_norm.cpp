@@ -7,6 +7,20 @@
 
 namespace internevo::cuda {
 
+namespace {
+
+std::int64_t blocksOf(std::int64_t columns, std::int64_t each) { return (columns + each - 1) / each; }
+
+/// sum[width] += Σ of parts[count, width].
+Status addParts(const Queue& queue, std::int64_t count, std::int64_t width, const float* parts, View sum,
+                const char* call) {
+  using Kernel = GainGradientKernel;
+  return launch(queue, {blocksOf(width, Kernel::kColumns), 1, 1, Kernel::kSharedBytes},
+                Kernel{count, width, parts, sum.as<float>()}, call);
+}
+
+}  // namespace
+
 Status CudaBackend::rmsNormForward(const NormShape& s, ConstView x, ConstView residual, ConstView gain,
                                    float epsilon, View sum, View y, View inverseRms) {
   constexpr const char* kCall = "rmsNormForward";
@@ -50,9 +64,95 @@ Status CudaBackend::rmsNormBackward(const NormShape& s, ConstView h, ConstView g
                     kCall);
     });
   }));
-  using Gain = GainGradientKernel;
-  return launch(queue(), {(s.width + Gain::kColumns - 1) / Gain::kColumns, 1, 1, Gain::kSharedBytes},
-                Gain{count, s.width, parts, gGain.as<float>()}, kCall);
+  return addParts(queue(), count, s.width, parts, gGain, kCall);
+}
+
+namespace {
+
+Status requireNormedHead(const char* call, const HeadNormShape& s) {
+  if (s.headSize <= kLargestNormedHead) return Status::success();
+  return badArgument(call, "headSize",
+                     "is " + std::to_string(s.headSize) + "; a GPU normalises heads of at most " +
+                         std::to_string(kLargestNormedHead));
+}
+
+HeadPlaces placesOf(const HeadNormShape& s) {
+  return {s.rows * s.heads, s.heads, s.headSize, s.inputStride, s.outputStride};
+}
+
+}  // namespace
+
+Status CudaBackend::headNormForward(const HeadNormShape& given, ConstView x, ConstView gain, float epsilon,
+                                    View y, View inverseRms) {
+  constexpr const char* kCall = "headNormForward";
+  HeadNormShape s = given;
+  INTERNEVO_RETURN_IF_ERROR(prepareHeadNorm(kCall, &s));
+  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"x", x}, {"gain", gain}, {"y", y}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"inverseRms", inverseRms}}));
+  if (y.data == x.data && s.inputStride != s.outputStride) {
+    return badArgument(kCall, "y", "is x, so inputStride and outputStride must be equal");
+  }
+  INTERNEVO_RETURN_IF_ERROR(requireNormedHead(kCall, s));
+  return withElementType(x.type, [&](auto tag) {
+    using T = decltype(tag);
+    return withPieces(
+        {s.headSize, s.inputStride, s.outputStride}, {x.data, gain.data, y.data}, [&](auto piece) {
+          using Kernel = HeadNormKernel<decltype(piece)::value, T>;
+          return launch(
+              queue(), {blocksFor(s.rows * s.heads, Kernel::kWarps)},
+              Kernel{placesOf(s), x.as<T>(), gain.as<T>(), epsilon, y.as<T>(), inverseRms.as<float>()},
+              kCall);
+        });
+  });
+}
+
+Status CudaBackend::headNormBackward(const HeadNormShape& given, ConstView x, ConstView gain,
+                                     ConstView inverseRms, ConstView gY, View gX, View gGain,
+                                     Workspace workspace) {
+  constexpr const char* kCall = "headNormBackward";
+  HeadNormShape s = given;
+  INTERNEVO_RETURN_IF_ERROR(prepareHeadNorm(kCall, &s));
+  INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"x", x}, {"gain", gain}, {"gY", gY}, {"gX", gX}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"inverseRms", inverseRms}, {"gGain", gGain}}));
+  if (gX.data == x.data) return badArgument(kCall, "gX", "may alias only gY");
+  INTERNEVO_RETURN_IF_ERROR(requireNormedHead(kCall, s));
+  const NormShape heads{s.rows * s.heads, s.headSize};
+  INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, normWorkspaceBytes(heads)));
+  const std::int64_t count = normParts(heads);
+  auto* const parts = static_cast<float*>(workspace.data);
+  INTERNEVO_RETURN_IF_ERROR(withElementType(x.type, [&](auto tag) {
+    using T = decltype(tag);
+    return withPieces({s.headSize, s.inputStride, s.outputStride},
+                      {x.data, gain.data, gY.data, gX.data, parts}, [&](auto piece) {
+                        using Kernel = HeadNormGradientKernel<decltype(piece)::value, T>;
+                        return launch(queue(), {count, 1, 1, Kernel::sharedBytes(s.headSize)},
+                                      Kernel{placesOf(s), x.as<T>(), gain.as<T>(), inverseRms.as<float>(),
+                                             gY.as<T>(), gX.as<T>(), parts},
+                                      kCall);
+                      });
+  }));
+  return addParts(queue(), count, s.headSize, parts, gGain, kCall);
+}
+
+Status CudaBackend::biasGradient(const BiasShape& given, ConstView gY, View gBias, Workspace workspace) {
+  constexpr const char* kCall = "biasGradient";
+  BiasShape s = given;
+  INTERNEVO_RETURN_IF_ERROR(prepareBias(kCall, &s));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gY", gY}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gBias", gBias}}));
+  INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, normWorkspaceBytes({s.rows, s.outputs})));
+  const std::int64_t count = normParts({s.rows, s.outputs});
+  auto* const parts = static_cast<float*>(workspace.data);
+  INTERNEVO_RETURN_IF_ERROR(withElementType(gY.type, [&](auto tag) {
+    using T = decltype(tag);
+    return withPieces({s.outputs, s.outputStride}, {gY.data, parts}, [&](auto piece) {
+      constexpr int N = decltype(piece)::value;
+      using Kernel = ColumnSumsKernel<N, T>;
+      return launch(queue(), {blocksOf(s.outputs, N * Kernel::kThreads), count},
+                    Kernel{s.rows, s.outputs, s.outputStride, count, gY.as<T>(), parts}, kCall);
+    });
+  }));
+  return addParts(queue(), count, s.outputs, parts, gBias, kCall);
 }
 
 // ---- embedding -----------------------------------------------------------------------------------------------------

@@ -86,6 +86,37 @@ Case norm(std::int64_t rows, std::int64_t width) {
       }};
 }
 
+/// Heads at the start of rows of `stride`; the gradient takes the place of gY.
+Case headNorm(std::int64_t rows, std::int64_t heads, std::int64_t headSize, std::int64_t stride) {
+  const HeadNormShape s{rows, heads, headSize, stride, stride};
+  return {sized("norm of heads, backward", {rows, heads, headSize, stride}),
+          {in("x", normal(rows * stride, 1)), in("gain", normal(headSize, 2)), out("y", zeros(rows * stride)),
+           out("inverseRms", zeros(rows * heads), Kind::float32), out("gX", normal(rows * stride, 3)),
+           gradient("gGain", headSize)},
+          [=](const Backend& b) {
+            return b.normWorkspaceBytes({rows * heads, headSize});
+          },
+          [=](Backend& b, const Views& t, Workspace w, ExactSum*) {
+            INTERNEVO_RETURN_IF_ERROR(b.headNormForward(s, t[0], t[1], 1e-6f, t[2], t[3]));
+            return b.headNormBackward(s, t[0], t[1], t[3], t[4], t[4], t[5], w);
+          }};
+}
+
+/// Rows with a gap between them, as the keys of a packed q|k|v have it.
+Case bias(std::int64_t rows, std::int64_t outputs, std::int64_t stride) {
+  const BiasShape s{rows, outputs, stride};
+  return {sized("bias and its gradient", {rows, outputs, stride}),
+          {in("bias", normal(outputs, 1)), in("gY", normal(rows * stride, 2)),
+           out("y", normal(rows * stride, 3)), gradient("gBias", outputs)},
+          [=](const Backend& b) {
+            return b.normWorkspaceBytes({rows, outputs});
+          },
+          [=](Backend& b, const Views& t, Workspace w, ExactSum*) {
+            INTERNEVO_RETURN_IF_ERROR(b.biasAdd(s, t[0], t[2]));
+            return b.biasGradient(s, t[1], t[3], w);
+          }};
+}
+
 Case rope(std::int64_t rows, std::int64_t heads, std::int64_t headSize) {
   const std::int64_t half = rows * headSize / 2;
   return {sized("rope and back", {rows, heads, headSize}),
@@ -296,7 +327,11 @@ std::vector<Case> operatorCases(bool small) {
                           headSlices(9, 24, 50),
                           adamw(1000, true),
                           adamw(1003, false),
-                          initialWeights(40, 51)};
+                          initialWeights(40, 51),
+                          bias(37, 96, 112),
+                          bias(5, 61, 61),
+                          headNorm(30, 3, 64, 320),
+                          headNorm(7, 2, 21, 50)};
   if (small) return cases;
   for (Case& each : std::vector<Case>{
            linear(1024, 1536, 2048), norm(600, 4096), rope(700, 8, 128),
@@ -306,6 +341,8 @@ std::vector<Case> operatorCases(bool small) {
            adamw(1 << 20, true), initialWeights(4096, 4096)}) {
     cases.push_back(std::move(each));
   }
+  cases.push_back(bias(3000, 4096, 6144));
+  cases.push_back(headNorm(2000, 32, 128, 6144));
   return cases;
 }
 

@@ -42,6 +42,21 @@ void linearGradWeight(Index rows, Index inputs, Index outputs, const T* x, const
   }
 }
 
+/// y[rows, outputs], rows `stride` apart.
+template <typename T>
+void biasAdd(Index rows, Index outputs, Index stride, const T* bias, T* y) {
+  for (Index r = 0; r < rows; ++r) {
+    for (Index o = 0; o < outputs; ++o) y[r * stride + o] += bias[o];
+  }
+}
+
+template <typename T>
+void biasGradient(Index rows, Index outputs, Index stride, const T* gY, T* gBias) {
+  for (Index r = 0; r < rows; ++r) {
+    for (Index o = 0; o < outputs; ++o) gBias[o] += gY[r * stride + o];
+  }
+}
+
 template <typename T>
 T inverseRms(Index width, const T* h, T epsilon) {
   T squares = 0;

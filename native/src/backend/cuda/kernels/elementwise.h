@@ -84,6 +84,29 @@ struct ConvertRowsKernel {
   }
 };
 
+/// y += bias, rows of pieces `stride` elements apart.
+template <int N, typename T, typename Index>
+struct BiasKernel {
+  static constexpr int kThreads = 256;
+  Index pieces, piecesOfRow;
+  std::int64_t stride;
+  const T* bias;
+  T* y;
+
+  template <class Thread>
+  INTERNEVO_DEVICE void operator()(Thread& t) const {
+    const auto step = static_cast<Index>(t.gridX() * kThreads);
+    for (Index p = static_cast<Index>(t.blockX() * kThreads + t.x()); p < pieces; p += step) {
+      const RowPlace<Index> place = rowPlace(p, piecesOfRow);
+      const std::int64_t row = place.row, column = std::int64_t{place.rest} * N;
+      float values[N], b[N];
+      loadPiece<N>(y + row * stride + column, values), loadPiece<N>(bias + column, b);
+      for (int i = 0; i < N; ++i) values[i] += b[i];
+      storePiece<N>(y + row * stride + column, values);
+    }
+  }
+};
+
 INTERNEVO_DEVICE float sigmoid(float x) { return 1.f / (1.f + expf(-x)); }
 
 /// y = gate · sigmoid(gate) · up over [rows, width].
