@@ -26,6 +26,7 @@
 #include "internevo/lane.h"
 #include "internevo/memory_space.h"
 #include "internevo/moments.h"
+#include "internevo/rope.h"
 #include "internevo/status.h"
 #include "internevo/stopwatch.h"
 #include "internevo/tensor.h"
@@ -65,6 +66,7 @@ struct RopeShape {
   std::int64_t sequence = 0;        ///< tokens of one sequence on this rank
   std::int64_t positionOffset = 0;  ///< position of row 0
   ConstView positions{};
+  std::int64_t rotarySize = 0;  ///< elements at the start of a head that turn; 0 = headSize
 };
 
 /// Query head h reads key/value head h / (heads / kvHeads). Row = batchIndex·sequence + position.
@@ -237,13 +239,18 @@ class Backend : public BackendSizes {
   virtual Status add(std::int64_t elements, ConstView a, ConstView b, View y) = 0;
 
   // ---- rotary positions --------------------------------------------------------------------------------------
-  /// Fills cosines and sines, float32 [positions, headSize / 2]: angle = position · theta^(−2i / headSize).
-  virtual Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines,
-                           View sines) = 0;
-  /// Rotates the pairs (i, i + headSize/2) of every head of x [rows, heads, headSize] in place (the convention of
-  /// the Hugging Face LLaMA weights). Tables hold at least positionOffset + sequence positions.
+  /// Fills cosines and sines, float32 [positions, pairs]: angle = position · inverse[pair], times the attention factor.
+  virtual Status ropeTable(std::int64_t positions, const RopeFrequencies&, View cosines, View sines) = 0;
+  /// Those of a model without scaling, whose heads turn whole: angle = position · theta^(−2i / headSize).
+  Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines, View sines) {
+    RopeFrequencies frequencies;
+    INTERNEVO_RETURN_IF_ERROR(ropeFrequencies({headSize, theta}, &frequencies));
+    return ropeTable(positions, frequencies, cosines, sines);
+  }
+  /// Rotates the pairs (i, i + rotarySize/2) of every head of x [rows, heads, headSize] in place (the convention of
+  /// the Hugging Face LLaMA weights). Tables hold at least positionOffset + sequence positions of rotarySize/2 pairs.
   virtual Status ropeForward(const RopeShape&, ConstView cosines, ConstView sines, View x) = 0;
-  /// The transpose: rotates the gradient back, in place.
+  /// The transpose: takes the gradient back, in place. It is the inverse too, unless the tables have an attention factor.
   virtual Status ropeBackward(const RopeShape&, ConstView cosines, ConstView sines, View gX) = 0;
 
   // ---- attention ---------------------------------------------------------------------------------------------

@@ -97,4 +97,31 @@ inline Status prepareHeadNorm(const char* call, HeadNormShape* s) {
   return resolveStride(call, "outputStride", s->heads * s->headSize, &s->outputStride);
 }
 
+/// Replaces what is left at 0, and checks sizes of a rotation.
+inline Status prepareRope(const char* call, RopeShape* s) {
+  INTERNEVO_RETURN_IF_ERROR(requirePositive(
+      call, {{"rows", s->rows}, {"heads", s->heads}, {"headSize", s->headSize}, {"sequence", s->sequence}}));
+  INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "stride", s->heads * s->headSize, &s->stride));
+  const char* const named = s->rotarySize == 0 ? "headSize" : "rotarySize";
+  if (s->rotarySize == 0) s->rotarySize = s->headSize;
+  if (s->rotarySize % 2 != 0) return badArgument(call, named, "is odd; rotary positions need pairs");
+  if (s->rotarySize < 0 || s->rotarySize > s->headSize) {
+    return badArgument(call, named,
+                       "is " + std::to_string(s->rotarySize) + "; must be 0 or at most headSize " +
+                           std::to_string(s->headSize));
+  }
+  if (s->positionOffset < 0) return badArgument(call, "positionOffset", "must not be negative");
+  if (s->positions.empty()) return Status::success();
+  INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"positions", s->positions}}));
+  if (s->positionOffset == 0) return Status::success();
+  return badArgument(call, "positionOffset", "must be 0 where positions are given");
+}
+
+inline Status checkRopeTable(const char* call, std::int64_t positions, const RopeFrequencies& frequencies,
+                             View cosines, View sines) {
+  INTERNEVO_RETURN_IF_ERROR(
+      requirePositive(call, {{"positions", positions}, {"frequencies", frequencies.pairs()}}));
+  return requireFloat32(call, {{"cosines", cosines}, {"sines", sines}});
+}
+
 }  // namespace internevo

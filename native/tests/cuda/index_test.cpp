@@ -57,7 +57,7 @@ std::vector<Values> withIndexOf() {
              "c"),
       launch(queue, grid,
              cuda::RopeKernel<1, float, Index>{index(kRows * heads * half), index(heads), index(half),
-                                               index(20), 2 * half, kStride, 3, nullptr, all(cosines),
+                                               index(20), 2 * half, half, kStride, 3, nullptr, all(cosines),
                                                all(sines), all(x), 1.f, &errors},
              "d")};
   for (const Status& status : ran) EXPECT_TRUE(status.ok()) << status.message();

@@ -213,44 +213,160 @@ TEST(HeadNorm, RefusesWhatDoesNotFit) {
   EXPECT_NE(alias.message().find("gX may alias only gY"), std::string::npos) << alias.message();
 }
 
+RopeFrequencies frequenciesOf(const RopeFields& fields) {
+  RopeFrequencies result;
+  const Status status = ropeFrequencies(fields, &result);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return result;
+}
+
 struct Rope {
-  std::int64_t rows, heads, size, sequence, offset;
+  std::int64_t rows, heads, sequence, offset;
+  RopeFields fields;
   Tuple inputs, outputs;
   std::vector<bool> accumulated{false};
 
-  Rope(std::int64_t r, std::int64_t h, std::int64_t d, std::int64_t s, std::int64_t o)
+  Rope(std::int64_t r, std::int64_t h, const RopeFields& f, std::int64_t s, std::int64_t o)
       : rows(r),
         heads(h),
-        size(d),
         sequence(s),
         offset(o),
-        inputs{randomValues(r * h * d, 1)},
-        outputs{Values(r * h * d)} {}
+        fields(f),
+        inputs{randomValues(r * h * f.headSize, 1)},
+        outputs{Values(r * h * f.headSize)} {}
 
   template <typename T>
   void forward(const std::vector<std::vector<T>>& in, std::vector<std::vector<T>>& out) const {
     out[0] = in[0];
-    reference::rope(rows, heads, size, sequence, offset, 10000.0, 1, out[0].data());
+    reference::rope(rows, heads, fields.headSize, sequence, offset, frequenciesOf(fields), 1, out[0].data());
   }
   template <typename T>
   void backward(const std::vector<std::vector<T>>&, const std::vector<std::vector<T>>&,
                 const std::vector<std::vector<T>>& gOut, std::vector<std::vector<T>>& gIn) const {
     gIn[0] = gOut[0];
-    reference::rope(rows, heads, size, sequence, offset, 10000.0, -1, gIn[0].data());
+    reference::rope(rows, heads, fields.headSize, sequence, offset, frequenciesOf(fields), -1, gIn[0].data());
   }
   Status run(Backend& backend, std::vector<Buffer>& in, std::vector<Buffer>& out, std::vector<Buffer>& gOut,
              std::vector<Buffer>& gIn) const {
-    const std::int64_t positions = offset + sequence, elements = rows * heads * size;
-    const Buffer cosines(DataType::float32, Values(positions * size / 2)),
-        sines(DataType::float32, Values(positions * size / 2));
-    INTERNEVO_RETURN_IF_ERROR(backend.ropeTable(positions, size, 10000.0, cosines.view(), sines.view()));
+    const RopeFrequencies frequencies = frequenciesOf(fields);
+    const std::int64_t positions = offset + sequence, elements = rows * heads * fields.headSize;
+    const Buffer cosines(DataType::float32, Values(positions * frequencies.pairs())),
+        sines(DataType::float32, Values(positions * frequencies.pairs()));
+    INTERNEVO_RETURN_IF_ERROR(backend.ropeTable(positions, frequencies, cosines.view(), sines.view()));
     INTERNEVO_RETURN_IF_ERROR(backend.convert(elements, in[0].view(), out[0].view()));
     INTERNEVO_RETURN_IF_ERROR(backend.convert(elements, gOut[0].view(), gIn[0].view()));
-    const RopeShape shape{rows, heads, size, 0, sequence, offset};
+    const RopeShape shape{rows, heads, fields.headSize, 0, sequence, offset, {}, fields.rotarySize};
     INTERNEVO_RETURN_IF_ERROR(backend.ropeForward(shape, cosines.view(), sines.view(), out[0].view()));
     return backend.ropeBackward(shape, cosines.view(), sines.view(), gIn[0].view());
   }
 };
+
+RopeScaling llama31() { return {RopeScalingKind::llama3, 8, 8192}; }
+RopeScaling yarn(double factor, double originalPositions) {
+  return {RopeScalingKind::yarn, factor, originalPositions};
+}
+
+void expectPairs(const RopeFields& fields, const std::vector<std::pair<std::size_t, double>>& expected) {
+  const RopeFrequencies frequencies = frequenciesOf(fields);
+  for (const auto& [pair, value] : expected)
+    EXPECT_NEAR(frequencies.inverse[pair], value, 1e-13 * value) << "pair " << pair;
+}
+
+// The numbers come from another program, in Python, that follows transformers' definitions step by step in float64.
+TEST(RopeFrequencies, OfLlama31) {
+  expectPairs({128, 500000, 0, llama31()}, {{0, 1.0},
+                                            {28, 0.0032114459947525913},
+                                            {29, 0.002166570763503359},
+                                            {33, 0.00031269375038406517},
+                                            {34, 0.00017850781276799638},
+                                            {35, 9.556212353964683e-05},
+                                            {63, 3.068925988914511e-07}});
+}
+TEST(RopeFrequencies, OfYarn) {
+  expectPairs({128, 1e6, 0, yarn(4, 32768)}, {{0, 1.0},
+                                              {23, 0.006978305848598663},
+                                              {24, 0.005375321490790102},
+                                              {30, 0.0010643609812470017},
+                                              {39, 6.490394320837028e-05},
+                                              {40, 4.445698525097307e-05},
+                                              {63, 3.102344401879299e-07}});
+  RopeScaling exact = yarn(32, 4096);
+  exact.truncate = false;
+  expectPairs({64, 150000, 0, exact}, {{8, 0.050813274815461475},
+                                       {9, 0.03170569618466377},
+                                       {12, 0.006794959489732219},
+                                       {17, 0.00012931870124506317},
+                                       {18, 3.8308812373753384e-05}});
+}
+TEST(RopeFrequencies, AttentionFactorOfYarn) {
+  RopeScaling s = yarn(40, 4096);
+  EXPECT_DOUBLE_EQ(frequenciesOf({64, 10000, 0, s}).attentionFactor, 1.3688879454113936);
+  s.mscale = 0.707, s.mscaleAllDimensions = 1;
+  EXPECT_DOUBLE_EQ(frequenciesOf({64, 10000, 0, s}).attentionFactor, 0.9210423553163399);
+  s.attentionFactor = 1.25;
+  EXPECT_EQ(frequenciesOf({64, 10000, 0, s}).attentionFactor, 1.25);
+  EXPECT_EQ(frequenciesOf({64, 10000, 0, yarn(1, 4096)}).attentionFactor, 1);
+  EXPECT_EQ(frequenciesOf({64, 10000, 0, llama31()}).attentionFactor, 1);
+}
+TEST(RopeFrequencies, LinearDividesAll) {
+  const RopeFrequencies plain = frequenciesOf({48, 10000}),
+                        linear = frequenciesOf({48, 10000, 0, {RopeScalingKind::linear, 4}});
+  for (std::size_t i = 0; i < 24; ++i) EXPECT_EQ(linear.inverse[i], plain.inverse[i] / 4);
+}
+/// Whatever the sizes, a scaled pair turns no faster than without scaling and no slower than stretched by the whole factor.
+TEST(RopeFrequencies, AreBetweenThoseOfBothEnds) {
+  for (const std::int64_t size : {2, 10, 80, 128}) {
+    for (const double theta : {100., 10000., 1e6}) {
+      const RopeFrequencies plain = frequenciesOf({size, theta});
+      for (const RopeScaling& s : {llama31(), yarn(16, 4096), yarn(2, 40)}) {
+        const RopeFrequencies scaled = frequenciesOf({size, theta, 0, s});
+        for (std::size_t i = 0; i < plain.inverse.size(); ++i) {
+          EXPECT_LE(scaled.inverse[i], plain.inverse[i] * (1 + 1e-15));
+          EXPECT_GE(scaled.inverse[i], plain.inverse[i] / s.factor * (1 - 1e-15));
+        }
+      }
+    }
+  }
+}
+TEST(RopeFrequencies, RefusesWhatIsNoScaling) {
+  const auto message = [](const RopeFields& fields) {
+    RopeFrequencies result;
+    const Status status = ropeFrequencies(fields, &result);
+    EXPECT_EQ(status.code(), StatusCode::badConfig);
+    return status.message();
+  };
+  EXPECT_EQ(message({7}), "rotary positions: headSize is 7; must be even, as rotary positions turn pairs");
+  EXPECT_EQ(message({8, 10000, 10}), "rotary positions: rotarySize is 10; must be at most headSize, 8");
+  EXPECT_EQ(message({8, 0}), "rotary positions: theta is 0; must be positive");
+  EXPECT_EQ(message({8, 10000, 0, {RopeScalingKind::linear, 0.5}}),
+            "rotary positions: factor is 0.5; must be at least 1, so that sequences get longer");
+  EXPECT_NE(message({8, 10000, 0, {RopeScalingKind::llama3, 8}}).find("originalPositions is 0; must be"),
+            std::string::npos);
+  RopeScaling s = llama31();
+  s.highFrequencyFactor = 1;
+  EXPECT_NE(message({8, 10000, 0, s}).find("highFrequencyFactor is 1; must be larger"), std::string::npos);
+  s = yarn(2, 4096), s.betaFast = 0.5;
+  EXPECT_NE(message({8, 10000, 0, s}).find("betaFast is 0.5; must be at least betaSlow"), std::string::npos);
+}
+
+TEST(Rope, Scaled) {
+  expectAll(Rope(10, 3, {12, 10000, 0, llama31()}, 5, 20));
+  expectAll(Rope(10, 3, {12, 10000, 0, yarn(4, 64)}, 5, 20));
+}
+TEST(Rope, OfAPartOfAHead) {
+  expectAll(Rope(10, 3, {12, 10000, 6}, 5, 20));
+  expectAll(Rope(10, 2, {64, 10000, 32, yarn(4, 64)}, 5, 20));
+  expectAll(Rope(10, 2, {36, 10000, 16}, 5, 20));
+}
+TEST(Rope, RefusesAPartThatIsNotOfTheHead) {
+  const Buffer x(DataType::float32, Values(64));
+  const auto backend = createTestBackend(1);
+  const Status odd = backend->ropeForward({2, 1, 8, 0, 2, 0, {}, 3}, x.view(), x.view(), x.view());
+  EXPECT_NE(odd.message().find("rotarySize is odd"), std::string::npos) << odd.message();
+  const Status wide = backend->ropeForward({2, 1, 8, 0, 2, 0, {}, 10}, x.view(), x.view(), x.view());
+  EXPECT_NE(wide.message().find("rotarySize is 10; must be 0 or at most headSize 8"), std::string::npos)
+      << wide.message();
+}
 
 TEST(Rope, PositionsOfEachRowAreThoseOfTheTable) {
   const std::int64_t sequence = 9, heads = 3, size = 12, rows = 7;
@@ -267,7 +383,8 @@ TEST(Rope, PositionsOfEachRowAreThoseOfTheTable) {
                                          : backend->ropeBackward(shape, c.view(), s.view(), rotated.view());
     ASSERT_TRUE(status.ok()) << status.message();
     Values expected = roundedTo(x, DataType::float32);
-    reference::rope(rows, heads, size, sequence, 0, 10000.0, direction, expected.data(), positions.data());
+    reference::rope(rows, heads, size, sequence, 0, frequenciesOf({size}), direction, expected.data(),
+                    positions.data());
     EXPECT_LE(rmsError(rotated.values(), expected), 1e-7);
   }
   // Counted upwards they are the bits of a call without them.
@@ -296,8 +413,8 @@ TEST(Rope, RefusesPositionsOutsideTheTable) {
   }
 }
 
-TEST(Rope, TwoSequencesWithOffset) { expectAll(Rope(10, 3, 12, 5, 20)); }
-TEST(Rope, WideHead) { expectAll(Rope(6, 2, 64, 6, 0)); }
+TEST(Rope, TwoSequencesWithOffset) { expectAll(Rope(10, 3, {12}, 5, 20)); }
+TEST(Rope, WideHead) { expectAll(Rope(6, 2, {64}, 6, 0)); }
 
 TEST(Rope, OffsetIsThePlaceInTheSequence) {
   const std::int64_t sequence = 8, size = 16;

@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "backend/cpu/checks.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/parallel.h"
@@ -22,18 +20,11 @@ void rotateHead(std::int64_t half, const float* cosines, const float* sines, flo
 
 Status rotate(const char* call, RopeShape s, ConstView cosines, ConstView sines, View x, float direction,
               int threads) {
-  INTERNEVO_RETURN_IF_ERROR(requirePositive(
-      call, {{"rows", s.rows}, {"heads", s.heads}, {"headSize", s.headSize}, {"sequence", s.sequence}}));
-  INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "stride", s.heads * s.headSize, &s.stride));
+  INTERNEVO_RETURN_IF_ERROR(prepareRope(call, &s));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(call, {{"cosines", cosines}, {"sines", sines}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloats(call, {{"x", x}}));
-  if (s.headSize % 2 != 0) return badArgument(call, "headSize", "is odd; rotary positions need pairs");
-  if (s.positionOffset < 0) return badArgument(call, "positionOffset", "must not be negative");
   const std::int32_t* const positions = s.positions.as<std::int32_t>();
   if (positions != nullptr) {
-    INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"positions", s.positions}}));
-    if (s.positionOffset != 0)
-      return badArgument(call, "positionOffset", "must be 0 where positions are given");
     for (std::int64_t row = 0; row < s.rows; ++row) {
       if (positions[row] < 0 || positions[row] >= s.sequence) {
         return badArgument(call, "positions",
@@ -42,7 +33,7 @@ Status rotate(const char* call, RopeShape s, ConstView cosines, ConstView sines,
       }
     }
   }
-  const std::int64_t half = s.headSize / 2;
+  const std::int64_t half = s.rotarySize / 2;
   withElementType(x.type, [&](auto tag) {
     using T = decltype(tag);
     parallelRanges(threads, s.rows, 16, [&](std::int64_t begin, std::int64_t end, int) {
@@ -63,21 +54,12 @@ Status rotate(const char* call, RopeShape s, ConstView cosines, ConstView sines,
 
 }  // namespace
 
-Status CpuBackend::ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines,
+Status CpuBackend::ropeTable(std::int64_t positions, const RopeFrequencies& frequencies, View cosines,
                              View sines) {
-  constexpr const char* kCall = "ropeTable";
-  INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"positions", positions}, {"headSize", headSize}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"cosines", cosines}, {"sines", sines}}));
-  if (headSize % 2 != 0) return badArgument(kCall, "headSize", "is odd; rotary positions need pairs");
-  if (!(theta > 0)) return badArgument(kCall, "theta", "must be positive");
-  const std::int64_t half = headSize / 2;
+  INTERNEVO_RETURN_IF_ERROR(checkRopeTable("ropeTable", positions, frequencies, cosines, sines));
+  const std::int64_t pairs = frequencies.pairs();
   for (std::int64_t position = 0; position < positions; ++position) {
-    for (std::int64_t i = 0; i < half; ++i) {
-      const double frequency = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(headSize));
-      const double angle = static_cast<double>(position) * frequency;
-      cosines.as<float>()[position * half + i] = static_cast<float>(std::cos(angle));
-      sines.as<float>()[position * half + i] = static_cast<float>(std::sin(angle));
-    }
+    frequencies.row(position, cosines.as<float>() + position * pairs, sines.as<float>() + position * pairs);
   }
   return Status::success();
 }

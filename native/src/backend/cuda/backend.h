@@ -92,8 +92,8 @@ class CudaBackend final : public Backend {
                           ConstView gY, View gX, View gGain, Workspace) override;
   Status add(std::int64_t elements, ConstView a, ConstView b, View y) override;
 
-  Status ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines,
-                   View sines) override;
+  using Backend::ropeTable;
+  Status ropeTable(std::int64_t positions, const RopeFrequencies&, View cosines, View sines) override;
   Status ropeForward(const RopeShape&, ConstView cosines, ConstView sines, View x) override;
   Status ropeBackward(const RopeShape&, ConstView cosines, ConstView sines, View gX) override;
 

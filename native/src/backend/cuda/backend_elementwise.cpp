@@ -1,7 +1,5 @@
 // Addition, conversion, SwiGLU and rotary positions.
 #include <algorithm>
-#include <cmath>
-#include <string>
 #include <vector>
 
 #include "backend/checks.h"
@@ -174,60 +172,44 @@ Status CudaBackend::swigluBackward(const SwigluShape& given, ConstView gate, Con
 // ---- rotary positions ----------------------------------------------------------------------------------------------
 
 /// On the host in float64, as the CPU backend has it, so that both rotate by the same bits.
-Status CudaBackend::ropeTable(std::int64_t positions, std::int64_t headSize, double theta, View cosines,
+Status CudaBackend::ropeTable(std::int64_t positions, const RopeFrequencies& frequencies, View cosines,
                               View sines) {
-  constexpr const char* kCall = "ropeTable";
-  INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"positions", positions}, {"headSize", headSize}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"cosines", cosines}, {"sines", sines}}));
-  if (headSize % 2 != 0) return badArgument(kCall, "headSize", "is odd; rotary positions need pairs");
-  if (!(theta > 0)) return badArgument(kCall, "theta", "must be positive");
-  const std::int64_t half = headSize / 2, block = 1024;
-  std::vector<float> c(static_cast<std::size_t>(half * block)), s(c.size());
+  INTERNEVO_RETURN_IF_ERROR(checkRopeTable("ropeTable", positions, frequencies, cosines, sines));
+  const std::int64_t pairs = frequencies.pairs(), block = 1024;
+  std::vector<float> c(static_cast<std::size_t>(pairs * block)), s(c.size());
   for (std::int64_t first = 0; first < positions; first += block) {
     const std::int64_t count = smaller(block, positions - first);
-    for (std::int64_t at = 0; at < count * half; ++at) {
-      const double frequency =
-          std::pow(theta, -2.0 * static_cast<double>(at % half) / static_cast<double>(headSize));
-      const double angle = static_cast<double>(first + at / half) * frequency;
-      c[static_cast<std::size_t>(at)] = static_cast<float>(std::cos(angle));
-      s[static_cast<std::size_t>(at)] = static_cast<float>(std::sin(angle));
-    }
-    INTERNEVO_RETURN_IF_ERROR(memory().upload(cosines.offset(first * half).data, c.data(), 4 * count * half));
-    INTERNEVO_RETURN_IF_ERROR(memory().upload(sines.offset(first * half).data, s.data(), 4 * count * half));
+    for (std::int64_t i = 0; i < count; ++i)
+      frequencies.row(first + i, c.data() + i * pairs, s.data() + i * pairs);
+    INTERNEVO_RETURN_IF_ERROR(
+        memory().upload(cosines.offset(first * pairs).data, c.data(), 4 * count * pairs));
+    INTERNEVO_RETURN_IF_ERROR(memory().upload(sines.offset(first * pairs).data, s.data(), 4 * count * pairs));
   }
   return Status::success();
 }
 
 Status CudaBackend::rotate(const char* call, RopeShape s, ConstView cosines, ConstView sines, View x,
                            float direction) {
-  INTERNEVO_RETURN_IF_ERROR(requirePositive(
-      call, {{"rows", s.rows}, {"heads", s.heads}, {"headSize", s.headSize}, {"sequence", s.sequence}}));
-  INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "stride", s.heads * s.headSize, &s.stride));
+  INTERNEVO_RETURN_IF_ERROR(prepareRope(call, &s));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(call, {{"cosines", cosines}, {"sines", sines}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloats(call, {{"x", x}}));
-  if (s.headSize % 2 != 0) return badArgument(call, "headSize", "is odd; rotary positions need pairs");
-  if (s.positionOffset < 0) return badArgument(call, "positionOffset", "must not be negative");
-  if (!s.positions.empty()) {
-    INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"positions", s.positions}}));
-    if (s.positionOffset != 0)
-      return badArgument(call, "positionOffset", "must be 0 where positions are given");
-  }
   return withElementType(x.type, [&](auto tag) {
     using T = decltype(tag);
-    return withPieces({s.headSize / 2, s.stride}, {x.data, cosines.data, sines.data}, [&](auto piece) {
-      constexpr int N = decltype(piece)::value;
-      const std::int64_t piecesOfHead = s.headSize / 2 / N, pieces = s.rows * s.heads * piecesOfHead;
-      return withIndex(std::max(pieces, s.sequence), [&](auto index) {
-        using Index = decltype(index);
-        using Kernel = RopeKernel<N, T, Index>;
-        return launch(queue(), {blocksFor(pieces, Kernel::kThreads)},
-                      Kernel{static_cast<Index>(pieces), static_cast<Index>(s.heads),
-                             static_cast<Index>(piecesOfHead), static_cast<Index>(s.sequence), s.headSize,
-                             s.stride, s.positionOffset, s.positions.as<std::int32_t>(), cosines.as<float>(),
-                             sines.as<float>(), x.as<T>(), direction, errors()},
-                      call);
-      });
-    });
+    return withPieces(
+        {s.rotarySize / 2, s.headSize, s.stride}, {x.data, cosines.data, sines.data}, [&](auto piece) {
+          constexpr int N = decltype(piece)::value;
+          const std::int64_t piecesOfHead = s.rotarySize / 2 / N, pieces = s.rows * s.heads * piecesOfHead;
+          return withIndex(std::max(pieces, s.sequence), [&](auto index) {
+            using Index = decltype(index);
+            using Kernel = RopeKernel<N, T, Index>;
+            return launch(queue(), {blocksFor(pieces, Kernel::kThreads)},
+                          Kernel{static_cast<Index>(pieces), static_cast<Index>(s.heads),
+                                 static_cast<Index>(piecesOfHead), static_cast<Index>(s.sequence), s.headSize,
+                                 s.rotarySize / 2, s.stride, s.positionOffset, s.positions.as<std::int32_t>(),
+                                 cosines.as<float>(), sines.as<float>(), x.as<T>(), direction, errors()},
+                          call);
+          });
+        });
   });
 }
 

@@ -131,6 +131,24 @@ Case rope(std::int64_t rows, std::int64_t heads, std::int64_t headSize) {
           }};
 }
 
+/// The first half of each head, with the frequencies of YaRN.
+Case scaledRope(std::int64_t rows, std::int64_t heads, std::int64_t headSize) {
+  const std::int64_t tables = rows * headSize / 4;
+  return {sized("scaled rope of half a head, and back", {rows, heads, headSize}),
+          {out("x", normal(rows * heads * headSize, 1)), out("gX", normal(rows * heads * headSize, 2)),
+           out("cosines", zeros(tables), Kind::float32), out("sines", zeros(tables), Kind::float32)},
+          {},
+          [=](Backend& b, const Views& t, Workspace, ExactSum*) {
+            const RopeFields fields{headSize, 10000, headSize / 2, {RopeScalingKind::yarn, 4, 4096}};
+            const RopeShape s{rows, heads, headSize, 0, rows, 0, {}, fields.rotarySize};
+            RopeFrequencies frequencies;
+            INTERNEVO_RETURN_IF_ERROR(ropeFrequencies(fields, &frequencies));
+            INTERNEVO_RETURN_IF_ERROR(b.ropeTable(rows, frequencies, t[2], t[3]));
+            INTERNEVO_RETURN_IF_ERROR(b.ropeForward(s, t[2], t[3], t[0]));
+            return b.ropeBackward(s, t[2], t[3], t[1]);
+          }};
+}
+
 /// First positions of documents of `length` tokens; 0: one document.
 Values documents(std::int64_t batch, std::int64_t sequence, std::int64_t length) {
   return [=] {
@@ -331,7 +349,8 @@ std::vector<Case> operatorCases(bool small) {
                           bias(37, 96, 112),
                           bias(5, 61, 61),
                           headNorm(30, 3, 64, 320),
-                          headNorm(7, 2, 21, 50)};
+                          headNorm(7, 2, 21, 50),
+                          scaledRope(30, 3, 32)};
   if (small) return cases;
   for (Case& each : std::vector<Case>{
            linear(1024, 1536, 2048), norm(600, 4096), rope(700, 8, 128),
@@ -343,6 +362,7 @@ std::vector<Case> operatorCases(bool small) {
   }
   cases.push_back(bias(3000, 4096, 6144));
   cases.push_back(headNorm(2000, 32, 128, 6144));
+  cases.push_back(scaledRope(700, 8, 128));
   return cases;
 }
 

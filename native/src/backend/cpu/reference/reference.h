@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "internevo/rope.h"
+
 namespace internevo::reference {
 
 using Index = std::int64_t;
@@ -88,23 +90,23 @@ void rmsNormBackward(Index rows, Index width, const T* h, const T* gain, T epsil
   }
 }
 
-/// direction 1 rotates forward, −1 back. In place on x[rows, heads, headSize]. A row's position is positions[row], or
-/// offset + row mod sequence where there are none.
+/// direction 1 rotates forward, −1 takes a gradient back. In place on x[rows, heads, headSize], of whose heads the first
+/// 2 · pairs elements turn. A row's position is positions[row], or offset + row mod sequence where there are none.
 template <typename T>
-void rope(Index rows, Index heads, Index headSize, Index sequence, Index offset, double theta, int direction,
-          T* x, const std::int32_t* positions = nullptr) {
-  const Index half = headSize / 2;
+void rope(Index rows, Index heads, Index headSize, Index sequence, Index offset,
+          const RopeFrequencies& frequencies, int direction, T* x, const std::int32_t* positions = nullptr) {
+  const Index pairs = frequencies.pairs();
   for (Index r = 0; r < rows; ++r) {
     for (Index h = 0; h < heads; ++h) {
-      for (Index i = 0; i < half; ++i) {
+      for (Index i = 0; i < pairs; ++i) {
         const Index position = positions != nullptr ? positions[r] : offset + r % sequence;
-        const double angle = static_cast<double>(position) *
-                             std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(headSize));
-        const T c = static_cast<T>(std::cos(angle)), s = static_cast<T>(direction * std::sin(angle));
+        const double angle = static_cast<double>(position) * frequencies.inverse[static_cast<std::size_t>(i)];
+        const T c = static_cast<T>(std::cos(angle) * frequencies.attentionFactor),
+                s = static_cast<T>(direction * std::sin(angle) * frequencies.attentionFactor);
         T* const a = x + (r * heads + h) * headSize + i;
-        const T first = a[0], second = a[half];
+        const T first = a[0], second = a[pairs];
         a[0] = first * c - second * s;
-        a[half] = second * c + first * s;
+        a[pairs] = second * c + first * s;
       }
     }
   }

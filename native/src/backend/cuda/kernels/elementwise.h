@@ -163,14 +163,14 @@ struct SwigluGradientKernel {
   }
 };
 
-/// Rotates the pairs (i, i + headSize / 2) of x [rows, heads, headSize]; a piece is N pairs. direction −1: back.
+/// Rotates the pairs (i, i + half) of x [rows, heads, headSize], i < half; a piece is N pairs. direction −1: back.
 template <int N, typename T, typename Index>
 struct RopeKernel {
   static constexpr int kThreads = 256;
   Index pieces, heads, piecesOfHead, sequence;
-  std::int64_t headSize, stride, positionOffset;
+  std::int64_t headSize, half, stride, positionOffset;
   const std::int32_t* positions;  ///< or null
-  const float* cosines;           ///< [positions, headSize / 2]
+  const float* cosines;           ///< [positions, half]
   const float* sines;
   T* x;
   float direction;
@@ -178,7 +178,6 @@ struct RopeKernel {
 
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
-    const std::int64_t half = headSize / 2;
     const auto step = static_cast<Index>(t.gridX() * kThreads);
     for (Index p = static_cast<Index>(t.blockX() * kThreads + t.x()); p < pieces; p += step) {
       const RowPlace<Index> ofHead = rowPlace(p, piecesOfHead), ofRow = rowPlace(ofHead.row, heads);
