@@ -99,7 +99,7 @@ export const anyCase: fc.Arbitrary<Case> = fc
   .record({
     heads: fc.constantFrom(1, 2, 3, 4, 6, 8),
     kvFactor: fc.constantFrom(1, 2, 4),
-    headHalf: fc.oneof(factor(5), fc.constantFrom(32, 64)),
+    headHalf: fc.oneof(factor(5), { arbitrary: fc.constantFrom(16, 32, 48, 64, 96), weight: 3 }),
     device: fc.constantFrom("cpu", "cuda"),
     layers: factor(7),
     ffn: fc.oneof(
