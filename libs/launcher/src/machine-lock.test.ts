@@ -43,8 +43,8 @@ function installation(name: string, use: MachineUse, user?: number) {
        const say = (what) => (text) => console.log(what + " " + text);
        const lock = await lockMachine({ directory: ${JSON.stringify(directory)}, dataDirectory: ${JSON.stringify(name)}, use: ${JSON.stringify(use)},
          signal: new AbortController().signal, onWait: say("waits"), onNotice: say("notice") });
-       console.log("has it");
        process.on("SIGTERM", () => { lock.release(); process.exit(); });
+       console.log("has it");
        setInterval(() => {}, 1000);`,
     ],
     { stdio: ["ignore", "pipe", "inherit"], ...(user === undefined ? {} : { uid: user, gid: user }) },
