@@ -100,7 +100,7 @@ describe("a profile of a node without services", () => {
     const alone = await cli("profile", "assemble", file("alone.jsonl"));
     expect(alone.status).toBe(2);
     expect(alone.stderr).toMatch(
-      /alone\.jsonl\.d\/slice\.1-round-1\.json does not exist[\s\S]*bring the folder .*alone\.jsonl\.d with it/,
+      /alone\.jsonl\.d\/slice\.\d-round-1\.json does not exist[\s\S]*bring the folder .*alone\.jsonl\.d with it/,
     );
     writeFileSync(file("other.jsonl"), "not what the check writes\n");
     expect((await cli("profile", "assemble", file("other.jsonl"))).stderr).toMatch(

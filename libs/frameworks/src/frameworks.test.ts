@@ -619,7 +619,7 @@ describe("Python and TOML", () => {
     );
     expect(faultsOf("torchtitan", { name: "t.toml", text: "[x" })[0]).toMatch(/^t.toml: /);
     expect(faultsOf("torchtitan", { name: "t.toml", text: '[model]\nflavor = "8B"' })[0]).toMatch(
-      /^\(ranks\): are not said in the file → give --nodes/,
+      /^\(ranks\): are not said in the file → give nodes and gpusPerNode/,
     );
   });
 });
