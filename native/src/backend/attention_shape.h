@@ -20,7 +20,10 @@ inline Status prepareAttention(const char* call, AttentionBlockShape* s) {
         "is " + std::to_string(s->heads) + "; must be a multiple of kvHeads " + std::to_string(s->kvHeads));
   }
   if (s->queryPosition < 0) return badArgument(call, "queryPosition", "must not be negative");
-  if (s->window < 0) return badArgument(call, "window", "must not be negative");
+  if (s->window < 0) {
+    return badArgument(call, "window",
+                       "is " + std::to_string(s->window) + "; must be 0 (no window) or a number of keys");
+  }
   if (s->keyPosition < 0) return badArgument(call, "keyPosition", "must not be negative");
   INTERNEVO_RETURN_IF_ERROR(resolveStride(call, "queryStride", s->heads * s->headSize, &s->queryStride));
   if (s->queryGradientStride == 0) s->queryGradientStride = s->queryStride;

@@ -21,10 +21,6 @@ Status argumentsOf(const char* call, AttentionBlockShape* s, AttentionArguments*
                        "is " + std::to_string(s->headSize) + "; a GPU computes heads of at most " +
                            std::to_string(kLargestHead));
   }
-  if (s->window < 0) {
-    return badArgument(call, "window",
-                       "is " + std::to_string(s->window) + "; must be 0 (no window) or a number of keys");
-  }
   if (!s->firstKeys.empty()) {
     INTERNEVO_RETURN_IF_ERROR(requireType(call, DataType::int32, "int32", {{"firstKeys", s->firstKeys}}));
   }
