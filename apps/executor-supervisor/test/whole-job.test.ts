@@ -2,10 +2,12 @@ import { readdir } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { checkpointDirectory } from "@internevo/stages";
 import { allSteps, findRun, listAttempts, listTrials, requestCancel } from "@internevo/store";
+import { eventually } from "@internevo/test-kit";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 import { planner } from "@internevo/planner";
 import { profiler } from "@internevo/profiler";
 import { trialRunner } from "@internevo/trial-runner";
+import { checkpointSteps } from "../src/checkpoints.ts";
 import { executorSupervisor } from "../src/index.ts";
 
 let world: World;
@@ -78,6 +80,11 @@ describe("a job through all services", () => {
     await world.untilState(undisturbed, "succeeded", 200);
     const id = await world.submit(smallJob(job));
     await world.untilEvent(id, stepEvent(45), 120);
+    // It is written beside the steps, and may be in place many of them later.
+    await eventually(
+      "the checkpoint of step 40",
+      async () => ((await checkpointSteps(checkpointDirectory(world.dataDirectory, id))).at(-1) ?? 0) >= 40,
+    );
     const [, second] = world.rankPids();
     process.kill(second as number, "SIGKILL");
     await world.untilState(id, "succeeded", 200);
