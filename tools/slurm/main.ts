@@ -1,5 +1,5 @@
 // A Slurm cluster on this machine for as long as a command runs: `npm run slurm -- run [--nodes 3]
-// [--cpus-per-node 4] -- COMMAND ...`; see docs/slurm.md.
+// [--cpus-per-node 4] -- COMMAND ...`; see docs/how-to/run-on-slurm.md.
 import { spawn } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-// A cluster on one machine: `npm run testbed -- up|down|status|run|probe|demo`; see docs/testbed.md.
+// A cluster on one machine: `npm run testbed -- up|down|status|run|probe|demo`; see docs/how-to/use-the-testbed.md.
 import { spawn } from "node:child_process";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";

@@ -2,7 +2,7 @@ import { nativeConfig } from "@internevo/stages";
 import { Type } from "typebox";
 import { DEFAULT_LIMITS } from "./http/limits.ts";
 
-/** Beyond what every service reads; see docs/api.md. */
+/** Beyond what every service reads; see docs/reference/api.md. */
 export const ApiConfigSchema = Type.Object({
   INTERNEVO_API_HOST: Type.String({ default: "127.0.0.1", description: "address to listen on" }),
   INTERNEVO_API_PORT: Type.Integer({

@@ -2,7 +2,7 @@ import { ApiConnectionError, ApiProblemError, UnexpectedAnswerError } from "@int
 import { ProblemError, type JobState, type ProblemCode } from "@internevo/domain";
 import { CommanderError } from "commander";
 
-/** What the program's status says; `docs/cli.md` lists it. */
+/** What the program's status says; `docs/reference/cli.md` lists it. */
 export const EXIT = {
   ok: 0,
   /** It was tried and failed: a job that failed, an error inside. */

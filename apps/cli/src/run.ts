@@ -97,7 +97,7 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
 
 /**
  * Runs one command line.
- * @returns the exit status; see docs/cli.md.
+ * @returns the exit status; see docs/reference/cli.md.
  */
 export async function run(args: readonly string[], streams: OutputStreams): Promise<ExitCode> {
   const stop = new AbortController();

@@ -1,7 +1,7 @@
 import { formatSeconds } from "./units.ts";
 
 /*
- * How the command line and the console write figures. The rule, once for both (docs/cli.md, "How figures are written"):
+ * How the command line and the console write figures. The rule, once for both (docs/reference/cli.md, "How figures are written"):
  *
  * - Integers have a comma between thousands: 38,572,704.
  * - Percentages have one decimal and no space: 47.6%. A share that exists is never written as none: < 0.1%.
