@@ -22,6 +22,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobCase } from "@internevo/test-kit/job-cases";
 import {
   anyCase,
+  anyCaseWithFields,
   dryRun as dryRunIn,
   withoutRuntime,
   type Case,
@@ -42,6 +43,9 @@ beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "internevo-parity-"));
 });
 afterAll(async () => rm(directory, { recursive: true, force: true }));
+
+/** Whether the executor that is built knows what models may have beyond LLaMA. */
+const EXECUTOR_KNOWS_MODEL_FIELDS = false;
 
 const jobOf = (
   model: Record<string, unknown>,
@@ -152,6 +156,35 @@ describe("the memory model of the executor", () => {
         ),
         describeCase(one),
       ).toEqual(fullest);
+    }
+  }, 200_000);
+});
+
+describe.runIf(EXECUTOR_KNOWS_MODEL_FIELDS)("the memory of models with more than LLaMA has", () => {
+  it("is what the executor plans, on every stage", async () => {
+    const feasible = fc
+      .sample(anyCaseWithFields, { numRuns: 8000, seed: 20_240_118 })
+      .filter(({ job, plan }) => planFault(plan, job) === null && isRunnable(plan, job).runnable);
+    for (const field of [
+      "headSize",
+      "queryKeyNorm",
+      "queryKeyValueBias",
+      "slidingWindowTokens",
+      "ropeScaling",
+    ] as const) {
+      const own = feasible.filter(({ job }) => job.model[field] !== undefined);
+      expect(own.filter(({ plan }) => plan.tensorParallel > 1).length, field).toBeGreaterThan(3);
+      expect(own.filter(({ plan }) => headRanks(plan) > 1).length, field).toBeGreaterThan(3);
+      expect(own.filter(({ plan }) => contextOf(plan) > 1).length, field).toBeGreaterThan(3);
+    }
+    for (const one of feasible.slice(0, 300)) {
+      const { refusal, stages } = await dryRun(one);
+      expect(refusal, describeCase(one)).toBeNull();
+      const model = new CostModel(one.job, profile);
+      expect(
+        model.stageMemory(planOfJob(one.plan, model.job)).map(withoutRuntime),
+        describeCase(one),
+      ).toEqual(stages);
     }
   }, 200_000);
 });

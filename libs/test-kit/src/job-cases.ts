@@ -249,6 +249,7 @@ export const measured = (jobs: fc.Arbitrary<JobSpec>): fc.Arbitrary<readonly [Jo
   fc.tuple(jobs, profileCase, fc.option(slices, { nil: undefined })).map(([job, profile, list]) => {
     if (list === undefined) return [job, profile];
     const { hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize } = job.model;
+    const { headSize, queryKeyNorm, queryKeyValueBias, slidingWindowTokens } = job.model;
     const widths = {
       precision: job.precision === "fp32" ? ("fp32" as const) : ("bf16" as const),
       hiddenSize,
@@ -256,6 +257,10 @@ export const measured = (jobs: fc.Arbitrary<JobSpec>): fc.Arbitrary<readonly [Jo
       kvHeads,
       ffnHiddenSize,
       vocabularySize,
+      ...(headSize === undefined ? {} : { headSize }),
+      ...(queryKeyNorm === undefined ? {} : { queryKeyNorm }),
+      ...(queryKeyValueBias === undefined ? {} : { queryKeyValueBias }),
+      ...(slidingWindowTokens === undefined ? {} : { slidingWindowTokens }),
       sequenceLengthTokens: job.sequenceLengthTokens,
     };
     const own = list.map(
