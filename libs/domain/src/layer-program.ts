@@ -136,45 +136,82 @@ const fail = ({ name }: LayerProgram, what: string): never => {
   throw new Error(`layer program ${name}: ${what}`);
 };
 
+const namesOf = (list: readonly { readonly name: string }[]): string[] => list.map(({ name }) => name);
+
+/** Checks of members of one program. */
+interface ProgramChecks {
+  readonly oneOf: (where: string, member: string, value: unknown, known: readonly string[]) => void;
+  readonly allOf: (
+    where: string,
+    member: string,
+    list: readonly string[] | undefined,
+    known: readonly string[],
+  ) => void;
+  readonly conditions: (where: string, part: Conditional, flags?: readonly string[]) => void;
+}
+
+function checksOf(program: LayerProgram): ProgramChecks {
+  const oneOf: ProgramChecks["oneOf"] = (where, member, value, known) => {
+    if (value !== undefined && !known.includes(value as string))
+      fail(program, `${where} has ${member} ${JSON.stringify(value)}; use one of ${known.join(", ")}`);
+  };
+  return {
+    oneOf,
+    allOf: (where, member, list = [], known) => list.forEach((value) => oneOf(where, member, value, known)),
+    conditions(where, { when, unless }, flags = FLAGS) {
+      oneOf(where, "when", when, flags);
+      oneOf(where, "unless", unless, flags);
+    },
+  };
+}
+
+/** Whether an operator is there depends on the model alone; its collectives may depend on the plan too. */
+function checkOperators(program: LayerProgram, { oneOf, allOf, conditions }: ProgramChecks): void {
+  const [units, values, dimensions] = [program.units, program.values, program.dimensions].map(namesOf) as [
+    string[],
+    string[],
+    string[],
+  ];
+  for (const operator of program.operators) {
+    const where = `operator ${operator.name}`;
+    oneOf(where, "kind", operator.kind, KINDS);
+    oneOf(where, "unit", operator.unit, units);
+    oneOf(where, "backwardUnit", operator.backwardUnit, units);
+    oneOf(where, "rows", operator.rows, ROWS);
+    oneOf(where, "within", operator.within, namesOf(program.operators));
+    allOf(where, "parameters", operator.parameters, namesOf(program.tensors));
+    allOf(where, "on", operator.on, dimensions);
+    allOf(where, "reads", operator.reads, values);
+    allOf(where, "writes", operator.writes, values);
+    conditions(where, operator, MODEL_FLAGS);
+    for (const collective of [operator.before, operator.behind]) {
+      if (collective === undefined) continue;
+      oneOf(where, "collective", collective.collective, COLLECTIVES);
+      allOf(where, "of", collective.of, dimensions);
+      conditions(where, collective);
+    }
+  }
+}
+
 /**
  * Checks that a program names only what it has.
  * @throws Error that names the member.
  */
 export function checkedProgram(program: LayerProgram): LayerProgram {
-  const oneOf = (where: string, member: string, value: unknown, known: readonly string[]): void => {
-    if (value !== undefined && !known.includes(value as string))
-      fail(program, `${where} has ${member} ${JSON.stringify(value)}; use one of ${known.join(", ")}`);
-  };
-  const allOf = (
-    where: string,
-    member: string,
-    list: readonly string[] = [],
-    known: readonly string[],
-  ): void => list.forEach((value) => oneOf(where, member, value, known));
-  const names = (list: readonly { readonly name: string }[]): string[] => list.map(({ name }) => name);
+  const checks = checksOf(program);
+  const { oneOf, allOf, conditions } = checks;
   const distinct = (where: string, list: readonly string[]): void => {
     const twice = list.find((name, at) => list.indexOf(name) < at);
     if (twice !== undefined) fail(program, `${where} ${twice} stands there twice; rename one`);
   };
-  const conditions = (
-    where: string,
-    { when, unless }: Conditional,
-    flags: readonly string[] = FLAGS,
-  ): void => {
-    oneOf(where, "when", when, flags);
-    oneOf(where, "unless", unless, flags);
-  };
-  const [dimensions, units, values] = [
-    names(program.dimensions),
-    names(program.units),
-    names(program.values),
-  ];
+  const dimensions = namesOf(program.dimensions);
+  const values = namesOf(program.values);
   const blocks = program.units.flatMap(({ block }) => block ?? []);
   distinct("dimension", dimensions);
-  distinct("unit", units);
-  distinct("tensor", names(program.tensors));
+  distinct("unit", namesOf(program.units));
+  distinct("tensor", namesOf(program.tensors));
   distinct("value", values);
-  distinct("operator", names(program.operators));
+  distinct("operator", namesOf(program.operators));
   for (const { name, of, times, cut } of program.dimensions) {
     oneOf(`dimension ${name}`, "of", of, SIZES);
     oneOf(`dimension ${name}`, "times", times, SIZES);
@@ -183,7 +220,7 @@ export function checkedProgram(program: LayerProgram): LayerProgram {
   const tensors = (list: readonly ProgramTensor[], owners: readonly ProgramUnit[]): void => {
     for (const tensor of list) {
       const where = `tensor ${tensor.name}`;
-      oneOf(where, "unit", tensor.unit, names(owners));
+      oneOf(where, "unit", tensor.unit, namesOf(owners));
       oneOf(where, "kind", tensor.kind, TENSOR_KINDS);
       oneOf(where, "rows", tensor.rows, dimensions);
       oneOf(where, "columns", tensor.columns, dimensions);
@@ -204,25 +241,7 @@ export function checkedProgram(program: LayerProgram): LayerProgram {
     allOf(where, "passes", value.passes, ["forward", "backward"]);
     conditions(where, value);
   }
-  for (const operator of program.operators) {
-    const where = `operator ${operator.name}`;
-    oneOf(where, "kind", operator.kind, KINDS);
-    oneOf(where, "unit", operator.unit, units);
-    oneOf(where, "backwardUnit", operator.backwardUnit, units);
-    oneOf(where, "rows", operator.rows, ROWS);
-    oneOf(where, "within", operator.within, names(program.operators));
-    allOf(where, "parameters", operator.parameters, names(program.tensors));
-    allOf(where, "on", operator.on, dimensions);
-    allOf(where, "reads", operator.reads, values);
-    allOf(where, "writes", operator.writes, values);
-    conditions(where, operator, MODEL_FLAGS);
-    for (const collective of [operator.before, operator.behind]) {
-      if (collective === undefined) continue;
-      oneOf(where, "collective", collective.collective, COLLECTIVES);
-      allOf(where, "of", collective.of, dimensions);
-      conditions(where, collective);
-    }
-  }
+  checkOperators(program, checks);
   return program;
 }
 

@@ -3,6 +3,9 @@ import { commonProgram, dimensionSize, programElements } from "./layer-program.t
 import { plainRopeScaling, RopeScalingSchema } from "./rope-scaling.ts";
 import { Line } from "./text.ts";
 
+/** Elements that a head may have where its size is given: an even number. */
+export const HEAD_SIZES = { least: 2, most: 512 } as const;
+
 /** A LLaMA-style decoder, every size resolved. H, L, D and V of the paper are named here. */
 export const ModelSchema = Type.Object(
   {
@@ -31,8 +34,8 @@ export const ModelSchema = Type.Object(
     initStandardDeviation: Type.Number({ minimum: 1e-9, maximum: 10 }),
     headSize: Type.Optional(
       Type.Integer({
-        minimum: 2,
-        maximum: 512,
+        minimum: HEAD_SIZES.least,
+        maximum: HEAD_SIZES.most,
         description: "elements of a head, an even number; hiddenSize / heads where it is left out",
       }),
     ),
