@@ -37,6 +37,7 @@ import { ropeScalingFaults } from "./rope-scaling.ts";
 import { formatCounted } from "./figures.ts";
 import { formatBytes, LEAST_PLAIN_MEMORY_BYTES, parseQuantity, readMemory } from "./units.ts";
 import { MOST_DETAILS, validate } from "./validate.ts";
+import { modelWords } from "./words.ts";
 
 const strict = { additionalProperties: false } as const;
 const DEFAULT_STEPS = 100;
@@ -607,5 +608,5 @@ export function resolveJob(written: unknown): JobSpec {
 
 /** One line about a job, for people. */
 export const describeJob = (spec: JobSpec): string =>
-  `${spec.model.name} at ${formatCounted(spec.sequenceLengthTokens, "token")}, ${formatCounted(spec.globalBatchTokens, "token")} a step, ` +
+  `${modelWords(spec.model)} at ${formatCounted(spec.sequenceLengthTokens, "token")}, ${formatCounted(spec.globalBatchTokens, "token")} a step, ` +
   `${spec.cluster.nodes} × ${spec.cluster.gpusPerNode} ranks of ${formatBytes(spec.cluster.memoryPerGpuBytes)}, ${spec.precision}`;
