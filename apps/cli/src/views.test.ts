@@ -117,6 +117,7 @@ it("tells why a job failed once, in words, and nothing of a progress that it lac
       { from: "planning", to: "failed", at: "2026-01-31T03:00:01.000Z", reason: message },
     ],
     spec: {
+      model: { name: "m", slidingWindowTokens: 4096 },
       sequenceLengthTokens: 1,
       globalBatchTokens: 1_048_576,
       precision: "fp32",
@@ -124,6 +125,7 @@ it("tells why a job failed once, in words, and nothing of a progress that it lac
     },
   } as unknown as JobDetail;
   const text = jobText(job, colors);
+  expect(text).toContain("m, a window of 4,096 tokens, ");
   expect(text.split(message)).toHaveLength(2);
   expect(text).toMatch(/^state +failed$/m);
   expect(text).toMatch(/^failure +no plan fits: no plan fits in 80 B a rank\n +→ give ranks more$/m);
@@ -187,6 +189,7 @@ it("says with which nodes and plan attempts ran, where nodes were lost", () => {
       chosen: null,
       report: null,
       spec: {
+        model: { name: "m" },
         sequenceLengthTokens: 1,
         globalBatchTokens: 1,
         precision: "fp32",
@@ -274,6 +277,7 @@ it("says where a job's checkpoints and timelines are, once there are some, and h
       traceId: "t",
       files,
       spec: {
+        model: { name: "m" },
         sequenceLengthTokens: 1,
         globalBatchTokens: 1,
         precision: "fp32",
