@@ -122,7 +122,9 @@ describe("what a model has beyond LLaMA", () => {
       const { files } = written(framework, {});
       expect(read(framework, files).model).toEqual({ ...plain, name: "imported" });
       for (const { text } of files)
-        expect(text).not.toMatch(/kv-channels|qk-layernorm|qkv-bias|window-size|scaling|qwen3/);
+        expect(text).not.toMatch(
+          /kv-channels|qk-layernorm|qkv-bias|window-size|rope-scaling|scaling_factor=(?!1,)|qwen3/,
+        );
     }
   });
 

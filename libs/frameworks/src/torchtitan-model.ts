@@ -43,7 +43,13 @@ const torchtitanWidth = (hiddenSize: number, multiple: number, multiplier: numbe
   return multiple * Math.ceil((multiplier === undefined ? base : Math.floor(multiplier * base)) / multiple);
 };
 
-const scalingText = (scaling: RopeScaling & { readonly kind: "llama3" }): string =>
+type Llama3Scaling = RopeScaling & { readonly kind: "llama3" };
+
+/** Its llama3 scales positions by this factor unless it is told otherwise; a factor of 1 scales nothing. */
+const OWN_FACTOR = 8;
+const UNSCALED: Llama3Scaling = { ...LLAMA3_SCALING, factor: 1 };
+
+const scalingText = (scaling: Llama3Scaling): string =>
   `    rope_scaling_args=RoPEScalingArgs(
         scaling_factor=${scaling.factor},
         low_freq_factor=${scaling.lowFrequencyFactor},
@@ -54,10 +60,11 @@ const scalingText = (scaling: RopeScaling & { readonly kind: "llama3" }): string
 
 function llama3Module(model: Model): string {
   const { ropeScaling } = model;
-  const scaling = ropeScaling?.kind === "llama3" ? ropeScaling : undefined;
+  const scaling = ropeScaling?.kind === "llama3" ? ropeScaling : UNSCALED;
   return `# Adds the model to torchtitan's llama3; found when it lies where torchtitan is started, or on PYTHONPATH.
 from torchtitan.models.llama3 import TransformerModelArgs, llama3_args
-${scaling ? "from torchtitan.models.llama3.model.args import RoPEScalingArgs\n" : ""}
+from torchtitan.models.llama3.model.args import RoPEScalingArgs
+
 args = TransformerModelArgs(
     dim=${model.hiddenSize},
     n_layers=${model.layers},
@@ -67,7 +74,7 @@ args = TransformerModelArgs(
     ${ffnArguments(model)},
     norm_eps=${model.normEpsilon},
     rope_theta=${model.ropeTheta},
-${scaling ? scalingText(scaling) : ""})
+${scalingText(scaling)})
 llama3_args["internevo"] = args
 `;
 }
@@ -148,12 +155,12 @@ function readQwen3(args: Fields): Model {
   });
 }
 
-/** The scaling of llama3's positions that is given; a factor of 1 scales nothing. */
+/** The scaling of llama3's positions: its own where none is given; a factor of 1 scales nothing. */
 function readScaling(args: Fields): RopeScaling | undefined {
-  if (!args.has("rope_scaling_args")) return undefined;
+  if (!args.has("rope_scaling_args")) return { ...LLAMA3_SCALING, factor: OWN_FACTOR };
   const given = args.section("rope_scaling_args");
   given.rest("scaling_factor low_freq_factor high_freq_factor original_max_position_embeddings", "");
-  const factor = given.number("scaling_factor", 1) ?? 8;
+  const factor = given.number("scaling_factor", 1) ?? OWN_FACTOR;
   const scaling: RopeScaling = {
     kind: "llama3",
     factor,
