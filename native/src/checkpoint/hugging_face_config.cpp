@@ -41,6 +41,7 @@ class Configuration {
   explicit Configuration(const std::string& path) : path_(path), json_(readObject(path)) {}
 
   const std::string& path() const { return path_; }
+  bool lacks(const char* member) const { return !json_.contains(member); }
   bool has(const char* member) const { return json_.contains(member) && !json_[member].is_null(); }
   Json at(const char* member, Json otherwise = nullptr) const {
     return has(member) ? json_[member] : std::move(otherwise);
@@ -184,7 +185,10 @@ double thetaOf(const Configuration& config) {
 /// Keys that a query sees at most in every layer; 0: all. Models of which some layers alone have a window are refused.
 std::int64_t windowOf(const Configuration& config, const Architecture& architecture, std::int64_t layers) {
   const std::string type = architecture.type;
-  if (type == "mistral") return config.has("sliding_window") ? config.size("sliding_window") : 0;
+  if (type == "mistral") {
+    if (config.lacks("sliding_window")) return 4096;  // what its models have that do not say it; null is none
+    return config.has("sliding_window") ? config.size("sliding_window") : 0;
+  }
   if (type != "qwen2" && type != "qwen3") return 0;
   if (!config.flag("use_sliding_window")) return 0;
   const Json whole = config.at("max_window_layers", 28);
@@ -239,7 +243,10 @@ HuggingFaceFolder huggingFaceFolder(const std::string& folder) {
   config.require("hidden_act", "silu");
   config.require("attention_bias", false);
   config.require("mlp_bias", false);
-  if (architecture.layout == HuggingFaceLayout::fused) config.require("bias", false);
+  // A configuration that does not say it has biases.
+  if (architecture.layout == HuggingFaceLayout::fused && config.at("bias", true) != false)
+    config.refuse("bias", config.at("bias", true).dump() + " is not supported; it must be false",
+                  "give a model without biases, whose configuration says so");
   ModelConfig m;
   m.hiddenSize = config.size("hidden_size");
   m.layers = config.size("num_hidden_layers");

@@ -296,6 +296,9 @@ TEST_F(Folders, OfMistralHaveAWindowUnlessTheySayNone) {
   config["sliding_window"] = nullptr;
   writeFile(folder_ + "/config.json", config.dump());
   EXPECT_EQ(huggingFaceFolder(folder_).model.slidingWindowTokens, 0);
+  config.erase("sliding_window");
+  writeFile(folder_ + "/config.json", config.dump());
+  EXPECT_EQ(huggingFaceFolder(folder_).model.slidingWindowTokens, 4096);
 }
 
 /// InternLM2 keeps the three projections as one matrix: of each key/value head the rows of its query heads, its key's, its value's.
@@ -348,6 +351,8 @@ TEST_F(Folders, OfInternLm2AreReadThroughTheirOneMatrix) {
   const TensorSource source = openHuggingFace(folder_, model_);
   for (const auto& [name, values] : weights_) EXPECT_EQ(readAll(source, name), values) << name;
   EXPECT_NE(refusalWith([](Json* c) { (*c)["bias"] = true; }).find("bias true is not supported"),
+            std::string::npos);
+  EXPECT_NE(refusalWith([](Json* c) { c->erase("bias"); }).find("bias true is not supported"),
             std::string::npos);
 }
 
