@@ -22,6 +22,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobCase } from "@internevo/test-kit/job-cases";
 import {
   anyCase,
+  anyCaseWithFields,
   dryRun as dryRunIn,
   withoutRuntime,
   type Case,
@@ -156,6 +157,35 @@ describe("the memory model of the executor", () => {
   }, 200_000);
 });
 
+describe("the memory of models with more than LLaMA has", () => {
+  it("is what the executor plans, on every stage", async () => {
+    const feasible = fc
+      .sample(anyCaseWithFields, { numRuns: 8000, seed: 20_240_118 })
+      .filter(({ job, plan }) => planFault(plan, job) === null && isRunnable(plan, job).runnable);
+    for (const field of [
+      "headSize",
+      "queryKeyNorm",
+      "queryKeyValueBias",
+      "slidingWindowTokens",
+      "ropeScaling",
+    ] as const) {
+      const own = feasible.filter(({ job }) => job.model[field] !== undefined);
+      expect(own.filter(({ plan }) => plan.tensorParallel > 1).length, field).toBeGreaterThan(3);
+      expect(own.filter(({ plan }) => headRanks(plan) > 1).length, field).toBeGreaterThan(3);
+      expect(own.filter(({ plan }) => contextOf(plan) > 1).length, field).toBeGreaterThan(3);
+    }
+    for (const one of feasible.slice(0, 150)) {
+      const { refusal, stages } = await dryRun(one);
+      expect(refusal, describeCase(one)).toBeNull();
+      const model = new CostModel(one.job, profile);
+      expect(
+        model.stageMemory(planOfJob(one.plan, model.job)).map(withoutRuntime),
+        describeCase(one),
+      ).toEqual(stages);
+    }
+  }, 200_000);
+});
+
 describe("the plan space of the executor", () => {
   // Many more than are run: those that go together are rare.
   const sample = fc.sample(anyCase, { numRuns: 8000, seed: 20_240_117 });
@@ -199,7 +229,7 @@ describe("the plan space of the executor", () => {
   });
 
   it("needs on every stage the bytes that the executor plans, and the search sees the fullest", async () => {
-    for (const one of feasible.slice(0, 300)) {
+    for (const one of feasible.slice(0, 150)) {
       const { refusal, stages, fullest } = await dryRun(one);
       expect(refusal, describeCase(one)).toBeNull();
       expect(isRunnable(one.plan, one.job).runnable).toBe(true);

@@ -56,6 +56,11 @@ const purposes = {
     builds: false,
     command: () => [`${root}/tools/frameworks/check.ts`, ...rest],
   },
+  // Trains: the trainer takes part.
+  models: {
+    packages: ["build", "run", "frameworks"],
+    command: () => [`${root}/tools/frameworks/models.ts`, ...rest],
+  },
   format: {
     packages: ["format"],
     builds: false,

@@ -117,6 +117,7 @@ it("tells why a job failed once, in words, and nothing of a progress that it lac
       { from: "planning", to: "failed", at: "2026-01-31T03:00:01.000Z", reason: message },
     ],
     spec: {
+      model: { name: "m" },
       sequenceLengthTokens: 1,
       globalBatchTokens: 1_048_576,
       precision: "fp32",
@@ -128,6 +129,10 @@ it("tells why a job failed once, in words, and nothing of a progress that it lac
   expect(text).toMatch(/^state +failed$/m);
   expect(text).toMatch(/^failure +no plan fits: no plan fits in 80 B a rank\n +→ give ranks more$/m);
   expect(text).toMatch(/^model +m, 1 token a sequence, 1,048,576 a step, fp32$/m);
+  const windowed = { ...job.spec, model: { ...job.spec.model, slidingWindowTokens: 4096 } };
+  expect(jobText({ ...job, spec: windowed }, colors)).toMatch(
+    /^model +m, a window of 4,096 tokens, 1 token/m,
+  );
   const training = jobText({ ...job, state: "running", failure: null, reason: null }, colors);
   expect(training).toMatch(/^state +training, step 0\/10$/m);
 });
@@ -187,6 +192,7 @@ it("says with which nodes and plan attempts ran, where nodes were lost", () => {
       chosen: null,
       report: null,
       spec: {
+        model: { name: "m" },
         sequenceLengthTokens: 1,
         globalBatchTokens: 1,
         precision: "fp32",
@@ -274,6 +280,7 @@ it("says where a job's checkpoints and timelines are, once there are some, and h
       traceId: "t",
       files,
       spec: {
+        model: { name: "m" },
         sequenceLengthTokens: 1,
         globalBatchTokens: 1,
         precision: "fp32",

@@ -43,12 +43,8 @@ export function layerValues(model: Model, precision: Precision, layout: Layout):
   const made = ofModel.get(key);
   if (made) return made;
   const program = commonProgram(model);
-  const flags = {
-    tiedEmbeddings: model.tiedEmbeddings,
-    tensorParallel: tensorRanks > 1,
-    ulysses: tensorRanks === 1 && ranksOfHeads > 1,
-  };
-  const ranks = { tokens: 1, block: tensorRanks, attention: ranksOfHeads };
+  const flags = { tensorParallel: tensorRanks > 1, ulysses: tensorRanks === 1 && ranksOfHeads > 1 };
+  const ranks = { tokens: 1, block: tensorRanks, attention: ranksOfHeads, once: 1 };
   const sized = ({ rows, width, type }: ProgramValue): SizedValue => ({
     rows,
     bytesPerRow:
@@ -76,7 +72,7 @@ export type LayerRows = Readonly<Record<ProgramValue["rows"], number>>;
 export function layerRows(layout: Layout, sequence: number, microBatchSize: number): LayerRows {
   const tokens = (microBatchSize * sequence) / layout.sequenceParallel;
   const attention = (microBatchSize * sequence) / contextOf(layout);
-  return { tokens, attention, block: layout.tensorParallel > 1 ? attention : tokens };
+  return { tokens, attention, block: layout.tensorParallel > 1 ? attention : tokens, once: 1 };
 }
 
 function bytesOf(values: readonly SizedValue[], rows: LayerRows): number {

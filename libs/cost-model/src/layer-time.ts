@@ -197,7 +197,7 @@ interface Computed {
 
 type RowModules = Readonly<Record<keyof Computed, readonly RowModule[]>>;
 
-/** Attention and what a ring adds up, in one turn. */
+/** Attention over the keys that are seen, and what a ring adds up, in one turn. */
 interface Attended {
   readonly forward: number;
   readonly backward: number;
@@ -218,6 +218,7 @@ export class SliceTimes {
   readonly #modules: ModuleTimes;
   readonly #collectives: CollectiveTimes;
   readonly #recorder: Recorder;
+  readonly #seesAttentionRows: boolean;
   readonly #rowModules = new Map<number, RowModules>();
   readonly #computed = new Map<number, Map<number, Kept<Computed>>>();
   readonly #attention = new Map<string, Attention>();
@@ -225,6 +226,9 @@ export class SliceTimes {
 
   constructor(job: JobShape, modules: ModuleTimes, collectives: CollectiveTimes, recorder: Recorder) {
     this.#job = job;
+    this.#seesAttentionRows = commonProgram(job.model).operators.some(
+      ({ rows, kind }) => rows === "attention" && kind !== "attention",
+    );
     this.#recorder = recorder;
     this.#modules = modules;
     this.#collectives = collectives;
@@ -232,9 +236,10 @@ export class SliceTimes {
 
   #compute(slice: LayerSlice): Computed {
     const rows = sliceRows(slice);
-    let ofTensor = this.#computed.get(slice.tensorParallel);
-    if (!ofTensor) this.#computed.set(slice.tensorParallel, (ofTensor = new Map<number, Kept<Computed>>()));
-    const known = ofTensor.get(rows);
+    const sharing = this.#sharingOf(slice);
+    let ofSharing = this.#computed.get(sharing);
+    if (!ofSharing) this.#computed.set(sharing, (ofSharing = new Map<number, Kept<Computed>>()));
+    const known = ofSharing.get(rows);
     if (known) return this.#recorder.recall(known);
     const { forward, backward, recompute, embedding, head } = this.#rowModulesOf(slice);
     const made = this.#recorder.keep(() => ({
@@ -244,13 +249,24 @@ export class SliceTimes {
       embedding: sumOf(embedding, rows),
       head: sumOf(head, rows),
     }));
-    ofTensor.set(rows, made);
+    ofSharing.set(rows, made);
     return made.value;
   }
 
-  /** All but attention; the same for every slice of as many tensor ranks. */
+  /**
+   * A number that is the same for slices whose ranks share rows and widths alike, attention apart: ranks that
+   * share heads, tensor ranks or others, where operators beside attention see the rows of attention; else
+   * tensor ranks.
+   */
+  #sharingOf(slice: LayerSlice): number {
+    const { tensorParallel } = slice;
+    return this.#seesAttentionRows && tensorParallel === 1 ? -headRanks(slice) : tensorParallel;
+  }
+
+  /** All but attention; the same for every slice that shares alike. */
   #rowModulesOf(slice: LayerSlice): RowModules {
-    const known = this.#rowModules.get(slice.tensorParallel);
+    const sharing = this.#sharingOf(slice);
+    const known = this.#rowModules.get(sharing);
     if (known) return known;
     const { model, precision } = this.#job;
     const ofRows = (list: readonly LayerModule[]): RowModule[] =>
@@ -271,7 +287,7 @@ export class SliceTimes {
       embedding: ofRows(embeddings),
       head: ofRows(heads),
     };
-    this.#rowModules.set(slice.tensorParallel, made);
+    this.#rowModules.set(sharing, made);
     return made;
   }
 
@@ -301,12 +317,16 @@ export class SliceTimes {
     const key = `${slice.sequenceLengthTokens} ${ring} ${headRanks(slice)}`;
     const known = this.#attention.get(key);
     if (known) return known;
-    const { attention, summed } = attentionTurn(this.#job.model, slice, this.#job.precision);
+    const { attention, share, summed } = attentionTurn(this.#job.model, slice, this.#job.precision);
     const sums = this.#modules.along(summed);
     const elements = ringElements(this.#job.model, { ...slice, microBatchSize: 1 });
+    const seen = (shape: ModuleShape): ((microBatchSize: number) => number) => {
+      const whole = this.#modules.along(shape);
+      return share === 1 ? whole : (microBatchSize) => share * whole(microBatchSize);
+    };
     const made: Attention = {
-      forward: this.#modules.along(attention),
-      backward: this.#modules.along(backwardOf(attention)),
+      forward: seen(attention),
+      backward: seen(backwardOf(attention)),
       summed: (microBatchSize) => (ring === 1 ? 0 : sums(microBatchSize * elements)),
     };
     this.#attention.set(key, made);

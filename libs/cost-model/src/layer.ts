@@ -9,6 +9,7 @@ import {
   holds,
   recomputedOperators,
   repeatedOperators,
+  seenKeysShare,
   unitPlace,
   type LayerProgram,
   type Model,
@@ -57,7 +58,7 @@ export const ringElements = (model: Model, slice: LayerSlice): number =>
   localKvHeads(model.kvHeads, headRanks(slice)) *
   headSize(model);
 
-/** A module and how often it runs. */
+/** A module and how often it runs; attention that skips keys beyond a window runs a part of once. */
 export interface CountedModule {
   readonly shape: ModuleShape;
   readonly count: number;
@@ -80,13 +81,14 @@ export interface LayerModules {
  * Attention of one turn. On a ring every rank attends, in as many turns as it has ranks, to two of four pairs
  * of chunks: in the zigzag layout each turn is the work of causal attention over the rank's part of the
  * sequence, and the first one is just that. The gradients of a block of keys and values are added to those
- * that arrive with it.
+ * that arrive with it. With a window all turns together are a share of what they are without it: it is the
+ * same for every rank, nearly, as each has an early and a late part of the sequence.
  */
 export function attentionTurn(
   model: Model,
   slice: LayerSlice,
   precision: Precision,
-): { readonly attention: ModuleShape; readonly summed: ModuleShape } {
+): { readonly attention: ModuleShape; readonly share: number; readonly summed: ModuleShape } {
   const compute = computePrecision(precision);
   const shared = headRanks(slice);
   const { microBatchSize: batch, sequenceLengthTokens } = slice;
@@ -101,6 +103,7 @@ export function attentionTurn(
       kvHeads: localKvHeads(model.kvHeads, shared),
       headSize: headSize(model),
     },
+    share: seenKeysShare(model, sequenceLengthTokens),
     summed: {
       module: "accumulate",
       pass: "update",
@@ -116,31 +119,35 @@ interface OperatorSizes {
   readonly width: number;
   /** Of all its parameters' rows. */
   readonly outputs: number;
+  /** Of all its parameters' columns. */
+  readonly columns: number;
   /** Of each dimension that it works on. */
   readonly heads: readonly number[];
 }
 
 const knownSizes = new WeakMap<Model, Map<number, Map<ProgramOperator, OperatorSizes>>>();
 
+/** @param ranks those that share the width of its rows. */
 function operatorSizes(
   program: LayerProgram,
   operator: ProgramOperator,
   model: Model,
-  tensorParallel: number,
+  ranks: number,
 ): OperatorSizes {
   const ofModel = knownSizes.get(model) ?? new Map<number, Map<ProgramOperator, OperatorSizes>>();
   knownSizes.set(model, ofModel);
-  const ofRanks = ofModel.get(tensorParallel) ?? new Map<ProgramOperator, OperatorSizes>();
-  ofModel.set(tensorParallel, ofRanks);
+  const ofRanks = ofModel.get(ranks) ?? new Map<ProgramOperator, OperatorSizes>();
+  ofModel.set(ranks, ofRanks);
   const known = ofRanks.get(operator);
   if (known) return known;
   const { parameters = [], on = [] } = operator;
-  const size = (dimension: string): number => dimensionSize(program, model, dimension, tensorParallel);
+  const size = (dimension: string): number => dimensionSize(program, model, dimension, ranks);
   const tensors = program.tensors.filter(({ name }) => parameters.includes(name));
   const made = {
     width: size(tensors[0]?.columns ?? on[0] ?? "one"),
     outputs: tensors.reduce((sum, tensor) => sum + size(tensor.rows ?? "one"), 0),
-    heads: on.map((dimension) => dimensionCount(program, model, dimension, tensorParallel)),
+    columns: tensors.reduce((sum, tensor) => sum + size(tensor.columns), 0),
+    heads: on.map((dimension) => dimensionCount(program, model, dimension, ranks)),
   };
   ofRanks.set(operator, made);
   return made;
@@ -156,15 +163,22 @@ function operatorShapes(
 ): ModuleShape[] {
   const { tensorParallel: tp } = slice;
   // Tensor ranks gather the sequence before each split block: its operators see all rows and 1/tp of the
-  // width.
-  const rows = operator.rows === "tokens" ? sliceRows(slice) : sliceRows(slice) * tp;
+  // width. Ranks that share heads see all rows of their ring's part in attention.
+  const ranks = operator.rows === "attention" ? headRanks(slice) : tp;
+  const rows = operator.rows === "tokens" ? sliceRows(slice) : sliceRows(slice) * ranks;
   const common = { pass: "forward", precision: computePrecision(precision) } as const;
-  const { width, outputs, heads } = operatorSizes(program, operator, model, tp);
+  const { width, outputs, columns, heads } = operatorSizes(program, operator, model, ranks);
   switch (operator.kind) {
     case "linear":
       return [{ module: "linear", ...common, rows, inputs: width, outputs }];
     case "rope":
       return heads.map((own) => ({ module: "rope", ...common, rows, heads: own, headSize: headSize(model) }));
+    case "headnorm": {
+      const normalised = rows * heads.reduce((sum, own) => sum + own, 0);
+      return [{ module: "rmsnorm", ...common, rows: normalised, width: headSize(model) }];
+    }
+    case "bias":
+      return [{ module: "residual-add", ...common, rows, width: columns }];
     case "attention":
       return [attentionTurn(model, slice, precision).attention];
     case "rmsnorm":
@@ -196,7 +210,7 @@ function groupsOf(program: LayerProgram, operators: readonly ProgramOperator[], 
 }
 
 type ProgramGroups = Readonly<
-  Record<"forward" | "differentiated" | "repeated" | "recomputed" | "summed", OperatorGroup[]>
+  Record<"forward" | "differentiated" | "added" | "repeated" | "recomputed" | "summed", OperatorGroup[]>
 >;
 const knownGroups = new Map<LayerProgram, ProgramGroups>();
 
@@ -208,7 +222,12 @@ function programGroups(program: LayerProgram): ProgramGroups {
     forward: groupsOf(program, operators, "forward"),
     differentiated: groupsOf(
       program,
-      operators.filter(({ backward }) => backward !== false),
+      operators.filter(({ backward, kind }) => backward !== false && kind !== "bias"),
+      "backward",
+    ),
+    added: groupsOf(
+      program,
+      operators.filter(({ kind }) => kind === "bias"),
       "backward",
     ),
     repeated: groupsOf(program, repeatedOperators(program), "backward"),
@@ -232,19 +251,24 @@ export function layerModules(model: Model, slice: LayerSlice, precision: Precisi
   const program = commonProgram(model);
   const ring = contextOf(slice);
   const groups = programGroups(program);
+  const { summed, share } = attentionTurn(model, slice, precision);
   const modulesOf = (list: readonly OperatorGroup[]): LayerModule[] =>
     list.flatMap(({ operator, units }) =>
       operatorShapes(program, operator, model, slice, precision).map((shape) => ({
         shape,
-        count: units.length * (operator.turns === undefined ? 1 : ring),
+        count:
+          units.length *
+          (operator.turns === undefined ? 1 : ring) *
+          (operator.kind === "attention" ? share : 1),
         units,
       })),
     );
-  const { summed } = attentionTurn(model, slice, precision);
   return {
     forward: modulesOf(groups.forward),
     backward: [
       ...modulesOf(groups.differentiated).map((one) => ({ ...one, shape: backwardOf(one.shape) })),
+      // Gradients of biases are sums of the rows, one pass over them as in the forward pass.
+      ...modulesOf(groups.added),
       ...modulesOf(groups.repeated),
       ...(ring > 1 ? groups.summed : []).map(({ units }) => ({ shape: summed, count: ring - 1, units })),
     ],

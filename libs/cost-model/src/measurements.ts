@@ -4,6 +4,7 @@ import {
   kvWidth,
   layerParameters,
   PRECISION_BYTES,
+  queryWidth,
   schedulerOf,
   totalParameters,
   type Collective,
@@ -274,8 +275,8 @@ function collectiveUses(spec: JobSpec, slices: readonly PlanSlice[]): Map<Collec
     }
     use(
       "all-to-all",
-      element * Math.min(kvWidth(model), model.hiddenSize),
-      element * (model.hiddenSize + 2 * kvWidth(model)),
+      element * Math.min(kvWidth(model), queryWidth(model)),
+      element * (queryWidth(model) + 2 * kvWidth(model)),
     );
   }
   return uses;

@@ -182,6 +182,8 @@ export const executorMemory: MemoryModel = {
     const stream = al(own.tokens * h * beta);
     const layerSet = keptBytes(values, own);
     const documents = documentsOf(context.job.data);
+    // Positions are turned behind the norms of heads, on the rows that attention sees.
+    const positionRows = model.queryKeyNorm === true ? rows : blockRows;
     const onGpu = usesGpus(context.job.cluster);
     const lossRows = Math.min(lossChunkRows(onGpu), blockRows);
     /** Of one call of attention. */
@@ -203,7 +205,7 @@ export const executorMemory: MemoryModel = {
       ropeTables: 2 * al(4 * sequence * (d / 2)),
       dataBuffers:
         (stage.isFirst || stage.isLast ? 2 * al(4 * blockRows) : 0) +
-        (documents !== null || ring > 1 ? al(4 * blockRows) : 0) +
+        (documents !== null || ring > 1 ? al(4 * positionRows) : 0) +
         (documents === null ? 0 : al(4 * rows) + al(4 * (Math.min(documents, sequence) + 1))),
       tensorParallelStaging:
         tp > 1 ? al(rows * h * beta) + (stage.hasHead ? al(LOSS_STATISTICS_BYTES * tp * lossRows) : 0) : 0,

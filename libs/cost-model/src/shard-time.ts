@@ -1,6 +1,5 @@
 import {
   commonProgram,
-  holds,
   PRECISION_BYTES,
   tensorCut,
   tensorElements,
@@ -245,11 +244,10 @@ function sharedGradientSeconds(
   const layers = Math.ceil(model.layers / pp);
   const most = units.layer / shards;
   const program = commonProgram(model);
-  const alike = program.tensors.filter((tensor) => holds(tensor, model));
   let seconds = 0;
   for (const cut of ["whole", "shared"] as const) {
     const ranks = cut === "whole" ? tp : Math.floor(tp / model.kvHeads);
-    const sizes = alike
+    const sizes = program.tensors
       .filter((tensor) => tensorCut(program, tensor) === cut)
       .map((tensor) => Math.min(tensorElements(program, model, tensor, tp), most));
     if (ranks <= 1 || sizes.length === 0) continue;

@@ -1,5 +1,6 @@
 import {
   contextOf,
+  queryWidth,
   type ByUnit,
   type JobSpec,
   type MeasuredSlice,
@@ -18,6 +19,7 @@ export function sliceShape(
   slice: LayerSlice,
 ): SliceShape {
   const { hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize } = model;
+  const { headSize, queryKeyNorm, queryKeyValueBias, slidingWindowTokens } = model;
   const { microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel } = slice;
   return {
     precision: computePrecision(precision),
@@ -26,6 +28,10 @@ export function sliceShape(
     kvHeads,
     ffnHiddenSize,
     vocabularySize,
+    ...(headSize === undefined ? {} : { headSize }),
+    ...(queryKeyNorm === undefined ? {} : { queryKeyNorm }),
+    ...(queryKeyValueBias === undefined ? {} : { queryKeyValueBias }),
+    ...(slidingWindowTokens === undefined ? {} : { slidingWindowTokens }),
     microBatchSize,
     sequenceLengthTokens,
     sequenceParallel,
@@ -43,19 +49,10 @@ const MORE_THAN_CACHED_BYTES = 128 * 2 ** 20;
  * (of parameters their gradients and moments too, of activations some twenty as wide as the model). Fewer
  * would be faster than those of a deeper model.
  */
-export function layersOfSlice(
-  {
-    hiddenSize,
-    ffnHiddenSize,
-    microBatchSize,
-    sequenceLengthTokens,
-    sequenceParallel,
-    tensorParallel,
-    precision,
-  }: SliceShape,
-  modelLayers: number,
-): number {
-  const parameters = (4 * hiddenSize + 3 * ffnHiddenSize) * hiddenSize;
+export function layersOfSlice(shape: SliceShape, modelLayers: number): number {
+  const { hiddenSize, ffnHiddenSize, microBatchSize, sequenceLengthTokens, precision } = shape;
+  const { sequenceParallel, tensorParallel } = shape;
+  const parameters = (4 * queryWidth(shape) + 3 * ffnHiddenSize) * hiddenSize;
   const bytes =
     (16 * parameters) / tensorParallel +
     (20 * microBatchSize * sequenceLengthTokens * hiddenSize * (precision === "bf16" ? 2 : 4)) /
@@ -63,8 +60,20 @@ export function layersOfSlice(
   return Math.max(LEAST_LAYERS, Math.min(modelLayers, Math.ceil(MORE_THAN_CACHED_BYTES / bytes)));
 }
 
-const WIDTHS = ["precision", "hiddenSize", "heads", "kvHeads", "ffnHiddenSize", "vocabularySize"] as const;
-const sameModel = (a: SliceShape, b: SliceShape): boolean => WIDTHS.every((field) => a[field] === b[field]);
+/** What slices of one model have in common. */
+const OF_MODEL = [
+  "precision",
+  "hiddenSize",
+  "heads",
+  "kvHeads",
+  "ffnHiddenSize",
+  "vocabularySize",
+  "headSize",
+  "queryKeyNorm",
+  "queryKeyValueBias",
+  "slidingWindowTokens",
+] as const;
+const sameModel = (a: SliceShape, b: SliceShape): boolean => OF_MODEL.every((field) => a[field] === b[field]);
 
 /** How the ranks of a sequence share it: slices are corrected by those of their own kind. */
 type Sharing = "alone" | "tensor" | "ring" | "heads";

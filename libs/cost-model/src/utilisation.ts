@@ -1,7 +1,7 @@
 import {
   commonProgram,
   dimensionSize,
-  holds,
+  seenKeysShare,
   tensorElements,
   type Model,
   type ProgramTensor,
@@ -9,7 +9,7 @@ import {
 
 /** FLOPs of one token of a step, forward and backward, in the three conventions. */
 export interface TokenFlops {
-  /** What the model needs: matrix products, and attention over the causal half. */
+  /** What the model needs: matrix products, and attention over the keys of the causal half that it sees. */
   readonly causal: number;
   /** Attention counted over the full square, as the paper and Megatron's formula do. */
   readonly fullAttention: number;
@@ -26,16 +26,15 @@ export function tokenFlops(model: Model, sequenceLengthTokens: number, recompute
   const program = commonProgram(model);
   const products = (tensors: readonly ProgramTensor[]): number =>
     tensors.reduce(
-      (sum, tensor) =>
-        sum +
-        (tensor.kind === "matrix" && holds(tensor, model) ? 2 * tensorElements(program, model, tensor) : 0),
+      (sum, tensor) => sum + (tensor.kind === "matrix" ? 2 * tensorElements(program, model, tensor) : 0),
       0,
     );
   const layerProducts = products(program.tensors);
   const head = 2 * dimensionSize(program, model, "vocabulary") * dimensionSize(program, model, "hidden");
-  // Scores and weighted values: 2 products of S × headSize a query and head; half of them are masked.
+  // Scores and weighted values: 2 products of S × headSize a query and head; half of them are masked, and all beyond a
+  // window.
   const fullScores = 4 * sequenceLengthTokens * dimensionSize(program, model, "query");
-  const causalScores = fullScores / 2;
+  const causalScores = (fullScores / 2) * seenKeysShare(model, sequenceLengthTokens);
   const allProducts = 3 * (layers * layerProducts + head);
   return {
     causal: allProducts + 3 * layers * causalScores,

@@ -6,10 +6,19 @@ import {
   formatBytes,
   isNestedDeeper,
   ProblemError,
+  RopeScalingSchema,
   validate,
   type Model,
 } from "@internevo/domain";
 import { Type, type Static, type TSchema } from "typebox";
+import {
+  ConfigSchema,
+  huggingFaceMembers,
+  memberFault,
+  SUPPORTED_MODELS,
+  type Config,
+  type Member,
+} from "./hugging-face.ts";
 import { assertBelowRoots, type DataRoots } from "./data-roots.ts";
 import { openData, readExactly } from "./open-data.ts";
 
@@ -30,27 +39,7 @@ const refuse = (path: string, message: string, remedy: string, cause?: unknown):
     cause,
   });
 
-/**
- * Other members are nobody's business here. Types only: whether a size is the job's is said by name and
- * value.
- */
 const Scalar = Type.Optional(Type.Union([Type.Number(), Type.Boolean(), Type.Null()]));
-const Rope = Type.Optional(Type.Union([Type.Object({ rope_theta: Scalar }), Type.Null()]));
-const ConfigSchema = Type.Object({
-  model_type: Type.Optional(Type.String()),
-  hidden_size: Scalar,
-  num_hidden_layers: Scalar,
-  num_attention_heads: Scalar,
-  num_key_value_heads: Scalar,
-  intermediate_size: Scalar,
-  vocab_size: Scalar,
-  tie_word_embeddings: Scalar,
-  rms_norm_eps: Scalar,
-  rope_theta: Scalar,
-  rope_parameters: Rope,
-  rope_scaling: Rope,
-});
-type Config = Static<typeof ConfigSchema>;
 
 /** Of a file in the same folder, never of a path elsewhere. */
 const FileName = Type.String({ minLength: 1, maxLength: 255, pattern: "^(?!\\.{1,2}$)[^/\\u0000]+$" });
@@ -66,16 +55,21 @@ const SIZES = [
   "tiedEmbeddings",
   "ropeTheta",
   "normEpsilon",
+  "headSize",
+  "queryKeyNorm",
+  "queryKeyValueBias",
+  "slidingWindowTokens",
 ] as const satisfies readonly (keyof Model)[];
 const ManifestSchema = Type.Object({
   content: Type.Object({
     identity: Type.Object({
-      model: Type.Object(
-        Object.fromEntries(SIZES.map((size) => [size, Scalar])) as Record<
+      model: Type.Object({
+        ...(Object.fromEntries(SIZES.map((size) => [size, Scalar])) as Record<
           (typeof SIZES)[number],
           typeof Scalar
-        >,
-      ),
+        >),
+        ropeScaling: Type.Optional(RopeScalingSchema),
+      }),
     }),
     files: Type.Array(Type.Object({ name: FileName }), { minItems: 1 }),
   }),
@@ -136,29 +130,11 @@ async function readDocument<S extends TSchema>(
   return value as Static<S>;
 }
 
-/**
- * A member of the folder's config.json for each size of a model; what a folder may leave out has a default.
- */
-const HUGGING_FACE: readonly (readonly [
-  there: keyof Config,
-  here: keyof Model,
-  missing?: (config: Config) => unknown,
-])[] = [
-  ["hidden_size", "hiddenSize"],
-  ["num_hidden_layers", "layers"],
-  ["num_attention_heads", "heads"],
-  ["num_key_value_heads", "kvHeads", (config) => config.num_attention_heads],
-  ["intermediate_size", "ffnHiddenSize"],
-  ["vocab_size", "vocabularySize"],
-  ["tie_word_embeddings", "tiedEmbeddings", () => false],
-  ["rms_norm_eps", "normEpsilon", () => 1e-6],
-];
-
 const WEIGHTS_REMEDY = "use the model of these weights, or other weights";
 
-function assertEqual(path: string, there: string, found: unknown, here: keyof Model, model: Model): void {
-  if (found === model[here]) return;
-  const message = `has ${there} ${JSON.stringify(found) ?? "missing"}; the job's model has ${here} ${JSON.stringify(model[here])}`;
+function assertEqual(path: string, member: Member, model: Model): void {
+  const message = memberFault(member, model);
+  if (message === undefined) return;
   throw new ProblemError("data-invalid", `${path} ${message}`, [
     { field: FIELD, value: path, message, remedy: WEIGHTS_REMEDY },
   ]);
@@ -196,16 +172,9 @@ async function assertHuggingFace(
   roots: DataRoots,
 ): Promise<void> {
   const path = join(folder, "config.json");
-  if (config.model_type !== "llama")
-    throw refuse(
-      path,
-      `has model_type ${config.model_type === undefined ? "missing" : JSON.stringify(beginningOf(config.model_type, MOST_TOLD))}, which is not "llama"`,
-      "give the folder of a LLaMA model",
-    );
-  for (const [there, here, missing] of HUGGING_FACE)
-    assertEqual(path, there, config[there] ?? missing?.(config), here, model);
-  const rope = config.rope_parameters ?? config.rope_scaling;
-  assertEqual(path, "rope_theta", rope?.rope_theta ?? config.rope_theta ?? 10_000, "ropeTheta", model);
+  const members = huggingFaceMembers(config);
+  if ("message" in members) throw refuse(path, members.message, members.remedy);
+  for (const member of members) assertEqual(path, member, model);
   const whole = "model.safetensors";
   await assertBelowRoots([{ path: join(folder, whole), field: FIELD }], roots);
   if ((await statIfThere(join(folder, whole))) !== undefined) return assertFiles(folder, [whole], roots);
@@ -233,8 +202,8 @@ async function assertHuggingFace(
 }
 
 /**
- * Checks that weights can be begun with: that the folder exists, that it is a Hugging Face LLaMA folder or
- * one checkpoint, whose model is the job's, and that its files are there. What the files hold is checked when
+ * Checks that weights can be begun with: that the folder exists, that it is a Hugging Face folder of a model
+ * that is known or one checkpoint, whose model is the job's, and that its files are there. What the files hold is checked when
  * they are loaded.
  * @param roots what is elsewhere is refused, and nothing is said of it.
  * @throws ProblemError `data-invalid`
@@ -245,8 +214,7 @@ export async function assertInitialWeights(
   roots: DataRoots = null,
 ): Promise<void> {
   await assertBelowRoots([{ path: folder, field: FIELD }], roots);
-  const give =
-    "give a Hugging Face LLaMA folder (config.json and safetensors), or the directory of one checkpoint (step-<N>)";
+  const give = `give a Hugging Face folder of a ${SUPPORTED_MODELS} model (config.json and safetensors), or the directory of one checkpoint (step-<N>)`;
   const found = await stat(folder).catch((error: unknown) => {
     const code = (error as NodeJS.ErrnoException).code;
     throw refuse(
@@ -263,7 +231,7 @@ export async function assertInitialWeights(
     join(folder, "config.json"),
     ConfigSchema,
     MOST_CONFIG_BYTES,
-    "give the config.json of a LLaMA model",
+    `give the config.json of a ${SUPPORTED_MODELS} model`,
     roots,
   );
   if (config) return assertHuggingFace(folder, config, model, roots);
@@ -294,7 +262,8 @@ export async function assertInitialWeights(
     throw refuse(folder, "has neither a config.json nor a manifest.json", give);
   }
   const { identity, files } = manifest.content;
-  for (const here of SIZES) assertEqual(path, here, identity.model[here], here, model);
+  for (const here of [...SIZES, "ropeScaling"] as const)
+    assertEqual(path, { there: here, found: identity.model[here], here }, model);
   await assertFiles(
     folder,
     files.map(({ name }) => name),

@@ -42,6 +42,85 @@ describe("resolveJob", () => {
     });
   });
 
+  it("writes a model in one way, and as before where nothing new is said", () => {
+    const model = (over: Record<string, unknown>) =>
+      resolveJob(job({ model: { base: "llama-7b", ...over } })).model;
+    const yarn = { kind: "yarn", factor: 4, originalPositions: 32_768 };
+    expect(
+      model({
+        headSize: 128,
+        queryKeyNorm: false,
+        queryKeyValueBias: false,
+        ropeScaling: { ...yarn, betaFast: 32, betaSlow: 1, truncate: true },
+      }),
+    ).toEqual({ ...model({}), ropeScaling: yarn });
+    expect(Object.keys(model({}))).not.toContain("headSize");
+    expect(
+      model({
+        headSize: 96,
+        heads: 31,
+        queryKeyNorm: true,
+        queryKeyValueBias: true,
+        slidingWindowTokens: 4096,
+      }),
+    ).toMatchObject({
+      headSize: 96,
+      heads: 31,
+      kvHeads: 31,
+      queryKeyNorm: true,
+      queryKeyValueBias: true,
+      slidingWindowTokens: 4096,
+    });
+  });
+
+  it.each([
+    [{ headSize: 65 }, "model.headSize", /is odd/, /even number/],
+    [{ headSize: 514 }, "model.headSize", /is more than 512/, /from 2 to 512/],
+    [{ slidingWindowTokens: 0 }, "model.slidingWindowTokens", /is less than 1/, /integer/],
+    [{ queryKeyNorm: 1 }, "model.queryKeyNorm", /true or false/, /true or false/],
+    [{ heads: 31 }, "model.heads", /does not divide hiddenSize 4096/, /or give headSize/],
+    [
+      { ropeScaling: { kind: "dynamic", factor: 2 } },
+      "model.ropeScaling.kind",
+      /./,
+      /linear, llama3 or yarn/,
+    ],
+    [{ ropeScaling: { kind: "linear", factor: 0.5 } }, "model.ropeScaling.factor", /is less than 1/, /./],
+    [
+      {
+        ropeScaling: {
+          kind: "llama3",
+          factor: 8,
+          originalPositions: 8192,
+          lowFrequencyFactor: 4,
+          highFrequencyFactor: 4,
+        },
+      },
+      "model.ropeScaling.highFrequencyFactor",
+      /is not more than lowFrequencyFactor 4/,
+      /1 and 4/,
+    ],
+    [
+      { ropeScaling: { kind: "yarn", factor: 4, originalPositions: 8192, betaFast: 0.5 } },
+      "model.ropeScaling.betaFast",
+      /is less than betaSlow 1/,
+      /at least betaSlow/,
+    ],
+    [
+      { ropeTheta: 1, ropeScaling: { kind: "yarn", factor: 4, originalPositions: 8192 } },
+      "model.ropeTheta",
+      /is not more than 1/,
+      /./,
+    ],
+  ])("names what is wrong in a model: %o", (over, field, message, remedy) => {
+    const [detail] = problemOf(job({ model: { base: "llama-7b", ...over } })).details;
+    expect(detail).toMatchObject({
+      field,
+      message: expect.stringMatching(message),
+      remedy: expect.stringMatching(remedy),
+    });
+  });
+
   it.each([
     ["an unknown field", job({ sequenceLenght: 1 }), "sequenceLenght"],
     [

@@ -18,7 +18,14 @@ import {
   type Watchdog,
 } from "./job.ts";
 import { SCHEDULED_LAUNCHERS, schedulerOf } from "./launchers.ts";
-import { defaultFfnHiddenSize, MODEL_DEFAULTS, ModelSchema, NAMED_MODELS, type Model } from "./model.ts";
+import {
+  defaultFfnHiddenSize,
+  MODEL_DEFAULTS,
+  ModelSchema,
+  NAMED_MODELS,
+  plainModel,
+  type Model,
+} from "./model.ts";
 import { didYouMean } from "./nearest.ts";
 import type { PlanConstraints } from "./plan-constraints.ts";
 import { boundedBy, type PlanField } from "./plan-fields.ts";
@@ -26,9 +33,11 @@ import { constraintsOf, parsePlanPart } from "./plan-text.ts";
 import { PrecisionSchema } from "./precision.ts";
 import { ProblemError, type ProblemDetail } from "./problem.ts";
 import { Line } from "./text.ts";
+import { ropeScalingFaults } from "./rope-scaling.ts";
 import { formatCounted } from "./figures.ts";
 import { formatBytes, LEAST_PLAIN_MEMORY_BYTES, parseQuantity, readMemory } from "./units.ts";
 import { MOST_DETAILS, validate } from "./validate.ts";
+import { modelWords } from "./words.ts";
 
 const strict = { additionalProperties: false } as const;
 const DEFAULT_STEPS = 100;
@@ -125,36 +134,44 @@ function baseModel(written: JobFile["model"], details: ProblemDetail[]): Model |
   return undefined;
 }
 
-/** What the sizes must have to do with each other; only those that are known are held against each other. */
-function checkHeads(
-  {
-    hiddenSize,
-    heads,
-    kvHeads,
-  }: {
-    readonly hiddenSize: number | undefined;
-    readonly heads: number | undefined;
-    readonly kvHeads: number | undefined;
-  },
-  details: ProblemDetail[],
-): void {
-  if (heads === undefined) return;
-  if (hiddenSize !== undefined && hiddenSize % heads !== 0) {
+/** What of a model is known when its fields are held against each other. */
+type KnownModel = { readonly [Field in keyof Model]?: Model[Field] | undefined };
+
+/** What the size of heads must be, whether it is given or follows. */
+function checkHeadSize({ hiddenSize, heads, headSize }: KnownModel, details: ProblemDetail[]): void {
+  if (headSize !== undefined) {
+    if (headSize % 2 !== 0)
+      details.push({
+        field: "model.headSize",
+        value: headSize,
+        message: "is odd, and rotary positions turn pairs of a head's elements",
+        remedy: "give an even number, or leave it out for hiddenSize / heads",
+      });
+    return;
+  }
+  if (hiddenSize === undefined || heads === undefined) return;
+  if (hiddenSize % heads !== 0) {
     details.push({
       field: "model.heads",
       value: heads,
       message: `does not divide hiddenSize ${hiddenSize}`,
-      remedy: "choose heads that divide hiddenSize",
+      remedy: "choose heads that divide hiddenSize, or give headSize",
     });
-  } else if (hiddenSize !== undefined && (hiddenSize / heads) % 2 !== 0) {
+  } else if ((hiddenSize / heads) % 2 !== 0) {
     details.push({
       field: "model.heads",
       value: heads,
       message: `gives heads of odd size ${hiddenSize / heads}, which rotary positions cannot rotate`,
-      remedy: "choose heads so that hiddenSize / heads is even",
+      remedy: "choose heads so that hiddenSize / heads is even, or give headSize",
     });
   }
-  if (kvHeads !== undefined && heads % kvHeads !== 0) {
+}
+
+/** What the sizes must have to do with each other; only those that are known are held against each other. */
+function checkModel(model: KnownModel, details: ProblemDetail[]): void {
+  const { heads, kvHeads, ropeScaling, ropeTheta } = model;
+  checkHeadSize(model, details);
+  if (heads !== undefined && kvHeads !== undefined && heads % kvHeads !== 0) {
     details.push({
       field: "model.kvHeads",
       value: kvHeads,
@@ -162,6 +179,8 @@ function checkHeads(
       remedy: "choose kvHeads that divide heads",
     });
   }
+  if (ropeScaling !== undefined)
+    details.push(...ropeScalingFaults(ropeScaling, ropeTheta, "model.ropeScaling"));
 }
 
 /** The model with every size; undefined, with details, when one of them cannot be known. */
@@ -183,7 +202,7 @@ function resolveModel(written: JobFile["model"], details: ProblemDetail[]): Mode
     }
   }
   const kvHeads = given.kvHeads ?? (given.heads === undefined ? base?.kvHeads : undefined) ?? heads;
-  checkHeads({ hiddenSize, heads, kvHeads }, details);
+  checkModel({ ...base, ...given, hiddenSize, heads, kvHeads }, details);
   if (
     details.length > before ||
     hiddenSize === undefined ||
@@ -197,7 +216,7 @@ function resolveModel(written: JobFile["model"], details: ProblemDetail[]): Mode
     given.ffnHiddenSize ??
     (given.hiddenSize === undefined ? base?.ffnHiddenSize : undefined) ??
     defaultFfnHiddenSize(hiddenSize);
-  return {
+  return plainModel({
     name: "custom",
     ...MODEL_DEFAULTS,
     ...base,
@@ -208,7 +227,7 @@ function resolveModel(written: JobFile["model"], details: ProblemDetail[]): Mode
     kvHeads,
     vocabularySize,
     ffnHiddenSize,
-  };
+  });
 }
 
 function resolveCluster(written: JobFile["cluster"], details: ProblemDetail[]): Cluster {
@@ -589,5 +608,5 @@ export function resolveJob(written: unknown): JobSpec {
 
 /** One line about a job, for people. */
 export const describeJob = (spec: JobSpec): string =>
-  `${spec.model.name} at ${formatCounted(spec.sequenceLengthTokens, "token")}, ${formatCounted(spec.globalBatchTokens, "token")} a step, ` +
+  `${modelWords(spec.model)} at ${formatCounted(spec.sequenceLengthTokens, "token")}, ${formatCounted(spec.globalBatchTokens, "token")} a step, ` +
   `${spec.cluster.nodes} × ${spec.cluster.gpusPerNode} ranks of ${formatBytes(spec.cluster.memoryPerGpuBytes)}, ${spec.precision}`;

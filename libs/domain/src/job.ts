@@ -257,7 +257,7 @@ export const JobSpecSchema = Type.Object(
     initialWeights: Type.Optional(
       Line(4096, {
         description:
-          "Hugging Face LLaMA folder, or one checkpoint: the weights that training begins with; without it they are drawn by the seed",
+          "Hugging Face folder (LLaMA, Mistral, Qwen2, Qwen3, InternLM2), or one checkpoint: the weights that training begins with; without it they are drawn by the seed",
       }),
     ),
     timeline: Type.Optional(TimelineSchema),

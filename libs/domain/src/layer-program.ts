@@ -11,10 +11,23 @@ export type Cut = (typeof CUTS)[number];
 export type RowsOf = (typeof ROWS)[number];
 export type ModuleKindOfLayer = (typeof KINDS)[number];
 
-const FLAGS = ["tiedEmbeddings", "tensorParallel", "ulysses", "contextParallel"] as const;
+/** Flags of the model: they hold, or not, for every plan of it. */
+const MODEL_FLAGS = ["tiedEmbeddings", "queryKeyNorm", "queryKeyValueBias", "ownHeadSize"] as const;
+const FLAGS = [...MODEL_FLAGS, "tensorParallel", "ulysses", "contextParallel"] as const;
 const CUTS = ["whole", "equal", "shared", "roundedUp"] as const;
-const ROWS = ["tokens", "block", "attention"] as const;
-const KINDS = ["rmsnorm", "linear", "rope", "attention", "swiglu", "residual-add"] as const;
+const ROWS = ["tokens", "block", "attention", "once"] as const;
+const KINDS = [
+  "rmsnorm",
+  "linear",
+  "bias",
+  "rope",
+  "headnorm",
+  "attention",
+  "swiglu",
+  "residual-add",
+] as const;
+const TENSOR_KINDS = ["matrix", "gain", "bias"] as const;
+const INITIALS = ["normal", "normalByDepth", "ones", "zeros"] as const;
 const FATES = ["stream", "kept", "again", "workspace"] as const;
 const COLLECTIVES = ["all-gather", "reduce-scatter", "all-to-all"] as const;
 /** Members of a model that dimensions are made of. */
@@ -22,8 +35,14 @@ const SIZES = ["hiddenSize", "heads", "kvHeads", "headSize", "ffnHiddenSize", "v
 
 /** What a program is evaluated for. */
 export interface ProgramModel extends Readonly<Record<Exclude<(typeof SIZES)[number], "headSize">, number>> {
+  /** Undefined: the heads have the hidden size among them. */
+  readonly headSize?: number;
   readonly tiedEmbeddings: boolean;
+  readonly queryKeyNorm?: boolean;
+  readonly queryKeyValueBias?: boolean;
 }
+
+export type ProgramFlags = Readonly<Partial<Record<ProgramFlag, boolean>>>;
 
 /** A width of the model: `of` · `times` elements, of which ranks have a part each as `cut` says. */
 export interface ProgramDimension {
@@ -48,11 +67,11 @@ export interface ProgramUnit extends Conditional {
 export interface ProgramTensor extends Conditional {
   readonly name: string;
   readonly unit: string;
-  readonly kind: "matrix" | "gain";
+  readonly kind: (typeof TENSOR_KINDS)[number];
   /** A dimension; undefined for a vector. */
   readonly rows?: string;
   readonly columns: string;
-  readonly initial: "normal" | "normalByDepth" | "ones";
+  readonly initial: (typeof INITIALS)[number];
   readonly huggingFace: string;
 }
 
@@ -77,7 +96,7 @@ export interface ProgramCollective extends Conditional {
   readonly of?: readonly string[];
 }
 
-export interface ProgramOperator {
+export interface ProgramOperator extends Conditional {
   readonly name: string;
   readonly kind: ModuleKindOfLayer;
   /** What a timeline calls it. */
@@ -117,41 +136,82 @@ const fail = ({ name }: LayerProgram, what: string): never => {
   throw new Error(`layer program ${name}: ${what}`);
 };
 
+const namesOf = (list: readonly { readonly name: string }[]): string[] => list.map(({ name }) => name);
+
+/** Checks of members of one program. */
+interface ProgramChecks {
+  readonly oneOf: (where: string, member: string, value: unknown, known: readonly string[]) => void;
+  readonly allOf: (
+    where: string,
+    member: string,
+    list: readonly string[] | undefined,
+    known: readonly string[],
+  ) => void;
+  readonly conditions: (where: string, part: Conditional, flags?: readonly string[]) => void;
+}
+
+function checksOf(program: LayerProgram): ProgramChecks {
+  const oneOf: ProgramChecks["oneOf"] = (where, member, value, known) => {
+    if (value !== undefined && !known.includes(value as string))
+      fail(program, `${where} has ${member} ${JSON.stringify(value)}; use one of ${known.join(", ")}`);
+  };
+  return {
+    oneOf,
+    allOf: (where, member, list = [], known) => list.forEach((value) => oneOf(where, member, value, known)),
+    conditions(where, { when, unless }, flags = FLAGS) {
+      oneOf(where, "when", when, flags);
+      oneOf(where, "unless", unless, flags);
+    },
+  };
+}
+
+/** Whether an operator is there depends on the model alone; its collectives may depend on the plan too. */
+function checkOperators(program: LayerProgram, { oneOf, allOf, conditions }: ProgramChecks): void {
+  const [units, values, dimensions] = [program.units, program.values, program.dimensions].map(namesOf) as [
+    string[],
+    string[],
+    string[],
+  ];
+  for (const operator of program.operators) {
+    const where = `operator ${operator.name}`;
+    oneOf(where, "kind", operator.kind, KINDS);
+    oneOf(where, "unit", operator.unit, units);
+    oneOf(where, "backwardUnit", operator.backwardUnit, units);
+    oneOf(where, "rows", operator.rows, ROWS);
+    oneOf(where, "within", operator.within, namesOf(program.operators));
+    allOf(where, "parameters", operator.parameters, namesOf(program.tensors));
+    allOf(where, "on", operator.on, dimensions);
+    allOf(where, "reads", operator.reads, values);
+    allOf(where, "writes", operator.writes, values);
+    conditions(where, operator, MODEL_FLAGS);
+    for (const collective of [operator.before, operator.behind]) {
+      if (collective === undefined) continue;
+      oneOf(where, "collective", collective.collective, COLLECTIVES);
+      allOf(where, "of", collective.of, dimensions);
+      conditions(where, collective);
+    }
+  }
+}
+
 /**
  * Checks that a program names only what it has.
  * @throws Error that names the member.
  */
 export function checkedProgram(program: LayerProgram): LayerProgram {
-  const oneOf = (where: string, member: string, value: unknown, known: readonly string[]): void => {
-    if (value !== undefined && !known.includes(value as string))
-      fail(program, `${where} has ${member} ${JSON.stringify(value)}; use one of ${known.join(", ")}`);
-  };
-  const allOf = (
-    where: string,
-    member: string,
-    list: readonly string[] = [],
-    known: readonly string[],
-  ): void => list.forEach((value) => oneOf(where, member, value, known));
-  const names = (list: readonly { readonly name: string }[]): string[] => list.map(({ name }) => name);
+  const checks = checksOf(program);
+  const { oneOf, allOf, conditions } = checks;
   const distinct = (where: string, list: readonly string[]): void => {
     const twice = list.find((name, at) => list.indexOf(name) < at);
     if (twice !== undefined) fail(program, `${where} ${twice} stands there twice; rename one`);
   };
-  const conditions = (where: string, { when, unless }: Conditional): void => {
-    oneOf(where, "when", when, FLAGS);
-    oneOf(where, "unless", unless, FLAGS);
-  };
-  const [dimensions, units, values] = [
-    names(program.dimensions),
-    names(program.units),
-    names(program.values),
-  ];
+  const dimensions = namesOf(program.dimensions);
+  const values = namesOf(program.values);
   const blocks = program.units.flatMap(({ block }) => block ?? []);
   distinct("dimension", dimensions);
-  distinct("unit", units);
-  distinct("tensor", names(program.tensors));
+  distinct("unit", namesOf(program.units));
+  distinct("tensor", namesOf(program.tensors));
   distinct("value", values);
-  distinct("operator", names(program.operators));
+  distinct("operator", namesOf(program.operators));
   for (const { name, of, times, cut } of program.dimensions) {
     oneOf(`dimension ${name}`, "of", of, SIZES);
     oneOf(`dimension ${name}`, "times", times, SIZES);
@@ -160,12 +220,12 @@ export function checkedProgram(program: LayerProgram): LayerProgram {
   const tensors = (list: readonly ProgramTensor[], owners: readonly ProgramUnit[]): void => {
     for (const tensor of list) {
       const where = `tensor ${tensor.name}`;
-      oneOf(where, "unit", tensor.unit, names(owners));
-      oneOf(where, "kind", tensor.kind, ["matrix", "gain"]);
+      oneOf(where, "unit", tensor.unit, namesOf(owners));
+      oneOf(where, "kind", tensor.kind, TENSOR_KINDS);
       oneOf(where, "rows", tensor.rows, dimensions);
       oneOf(where, "columns", tensor.columns, dimensions);
-      oneOf(where, "initial", tensor.initial, ["normal", "normalByDepth", "ones"]);
-      conditions(where, tensor);
+      oneOf(where, "initial", tensor.initial, INITIALS);
+      conditions(where, tensor, MODEL_FLAGS);
     }
   };
   tensors(program.tensors, program.units);
@@ -181,41 +241,117 @@ export function checkedProgram(program: LayerProgram): LayerProgram {
     allOf(where, "passes", value.passes, ["forward", "backward"]);
     conditions(where, value);
   }
-  for (const operator of program.operators) {
-    const where = `operator ${operator.name}`;
-    oneOf(where, "kind", operator.kind, KINDS);
-    oneOf(where, "unit", operator.unit, units);
-    oneOf(where, "backwardUnit", operator.backwardUnit, units);
-    oneOf(where, "rows", operator.rows, ROWS);
-    oneOf(where, "within", operator.within, names(program.operators));
-    allOf(where, "parameters", operator.parameters, names(program.tensors));
-    allOf(where, "on", operator.on, dimensions);
-    allOf(where, "reads", operator.reads, values);
-    allOf(where, "writes", operator.writes, values);
-    for (const collective of [operator.before, operator.behind]) {
-      if (collective === undefined) continue;
-      oneOf(where, "collective", collective.collective, COLLECTIVES);
-      allOf(where, "of", collective.of, dimensions);
-      conditions(where, collective);
-    }
-  }
+  checkOperators(program, checks);
   return program;
 }
 
 const DECODER = checkedProgram(decoder as LayerProgram);
 
-/** The program of a layer of a model. Every layer of the models that there are has the same. */
-export const layerProgram = (_model: ProgramModel, _layer: number): LayerProgram => DECODER;
+/** Whether what has a condition is there. */
+export const holds = ({ when, unless }: Conditional, flags: ProgramFlags): boolean =>
+  (when === undefined || flags[when] === true) && (unless === undefined || flags[unless] !== true);
+
+/** Elements of one head. */
+export const headSize = ({
+  hiddenSize,
+  heads,
+  headSize: own,
+}: Pick<ProgramModel, "hiddenSize" | "heads" | "headSize">): number => own ?? hiddenSize / heads;
+
+/** Elements of all query heads, which is the hidden size unless heads have a size of their own. */
+export const queryWidth = (model: Pick<ProgramModel, "hiddenSize" | "heads" | "headSize">): number =>
+  model.headSize === undefined ? model.hiddenSize : model.heads * model.headSize;
+
+/** Which flags of the model hold. */
+export function modelFlags(model: ProgramModel): Readonly<Record<(typeof MODEL_FLAGS)[number], boolean>> {
+  return {
+    tiedEmbeddings: model.tiedEmbeddings,
+    queryKeyNorm: model.queryKeyNorm === true,
+    queryKeyValueBias: model.queryKeyValueBias === true,
+    ownHeadSize: queryWidth(model) !== model.hiddenSize,
+  };
+}
+
+const isOfModel = (flag: ProgramFlag | undefined): boolean =>
+  (MODEL_FLAGS as readonly (ProgramFlag | undefined)[]).includes(flag);
+
+/** What is left of a condition when the flags of the model are known; undefined where it does not hold. */
+function withoutModelFlags<Part extends Conditional>(part: Part, flags: ProgramFlags): Part | undefined {
+  const { when, unless, ...rest } = part;
+  const ofModel = {
+    ...(isOfModel(when) ? { when } : {}),
+    ...(isOfModel(unless) ? { unless } : {}),
+  } as Conditional;
+  if (!holds(ofModel, flags)) return undefined;
+  return {
+    ...rest,
+    ...(when === undefined || isOfModel(when) ? {} : { when }),
+    ...(unless === undefined || isOfModel(unless) ? {} : { unless }),
+  } as Part;
+}
+
+/**
+ * The program as models with these flags have it: without what they lack, and with the values that stand in
+ * for those. Only conditions of plans are left.
+ */
+function programOfFlags(program: LayerProgram, flags: ProgramFlags): LayerProgram {
+  const there = <Part extends Conditional>(list: readonly Part[]): Part[] =>
+    list.flatMap((part) => withoutModelFlags(part, flags) ?? []);
+  const values = there(program.values);
+  const names = new Set(values.map(({ name }) => name));
+  const standIn = (name: string): string[] => {
+    if (names.has(name)) return [name];
+    const otherwise = program.values.find((value) => value.name === name)?.otherwise;
+    return otherwise === undefined ? [] : standIn(otherwise);
+  };
+  const used = (list: readonly string[]): string[] => [...new Set(list.flatMap(standIn))];
+  return {
+    ...program,
+    tensors: there(program.tensors),
+    values: values.map(({ otherwise, ...value }) => {
+      const [other] = otherwise === undefined ? [] : standIn(otherwise);
+      return { ...value, ...(other === undefined ? {} : { otherwise: other }) };
+    }),
+    operators: there(program.operators).map(({ before, behind, ...operator }) => {
+      const [first, last] = [before, behind].map((one) => one && withoutModelFlags(one, flags));
+      return {
+        ...operator,
+        reads: used(operator.reads),
+        writes: used(operator.writes),
+        ...(first ? { before: first } : {}),
+        ...(last ? { behind: last } : {}),
+      };
+    }),
+    ends: { units: program.ends.units, tensors: there(program.ends.tensors) },
+  };
+}
+
+const knownPrograms = new Map<string, LayerProgram>();
+const programOfModel = new WeakMap<ProgramModel, LayerProgram>();
+
+/**
+ * The program of a layer of a model, without what its flags exclude. Every layer of the models that there are
+ * has the same.
+ */
+export function layerProgram(model: ProgramModel, _layer: number): LayerProgram {
+  const known = programOfModel.get(model);
+  if (known) return known;
+  const flags = modelFlags(model);
+  const key = MODEL_FLAGS.filter((flag) => flags[flag]).join(" ");
+  const made = knownPrograms.get(key) ?? programOfFlags(DECODER, flags);
+  knownPrograms.set(key, made);
+  programOfModel.set(model, made);
+  return made;
+}
 
 /** The one program that all layers of a model have, for what asks about a layer without saying which. */
 export const commonProgram = (model: ProgramModel): LayerProgram => layerProgram(model, 0);
 
-/** The units of a layer by name, where no model is at hand: those that measured slices are divided into. */
+/**
+ * The units of a layer by name, where no model is at hand: those that measured slices are divided into. It has
+ * what any model can have.
+ */
 export const DECODER_PROGRAM: LayerProgram = DECODER;
-
-/** Elements of one head. */
-export const headSize = ({ hiddenSize, heads }: Pick<ProgramModel, "hiddenSize" | "heads">): number =>
-  hiddenSize / heads;
 
 const sizeOf = (model: ProgramModel, size: (typeof SIZES)[number]): number =>
   size === "headSize" ? headSize(model) : model[size];
@@ -266,13 +402,6 @@ export const widthOf = (
   ranks = 1,
 ): number => names.reduce((sum, name) => sum + dimensionSize(program, model, name, ranks), 0);
 
-/** Whether what has a condition is there. */
-export const holds = (
-  { when, unless }: Conditional,
-  flags: Readonly<Partial<Record<ProgramFlag, boolean>>>,
-): boolean =>
-  (when === undefined || flags[when] === true) && (unless === undefined || flags[unless] !== true);
-
 /** Elements of a tensor on one of `ranks` that share the model by tensor parallelism. */
 export const tensorElements = (
   program: LayerProgram,
@@ -300,10 +429,11 @@ export interface ProgramElements {
 
 /** Elements of all units on one of `ranks` that share the model by tensor parallelism. */
 export function programElements(program: LayerProgram, model: ProgramModel, ranks = 1): ProgramElements {
+  const flags = modelFlags(model);
   const of = (units: readonly ProgramUnit[], tensors: readonly ProgramTensor[]): number[] =>
     units.map(({ name }) =>
       tensors
-        .filter((tensor) => tensor.unit === name && holds(tensor, model))
+        .filter((tensor) => tensor.unit === name && holds(tensor, flags))
         .reduce((sum, tensor) => sum + tensorElements(program, model, tensor, ranks), 0),
     );
   const { ends } = program;

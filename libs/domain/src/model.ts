@@ -1,6 +1,10 @@
 import { Type, type Static } from "typebox";
 import { commonProgram, dimensionSize, programElements } from "./layer-program.ts";
+import { plainRopeScaling, RopeScalingSchema } from "./rope-scaling.ts";
 import { Line } from "./text.ts";
+
+/** Elements that a head may have where its size is given: an even number. */
+export const HEAD_SIZES = { least: 2, most: 512 } as const;
 
 /** A LLaMA-style decoder, every size resolved. H, L, D and V of the paper are named here. */
 export const ModelSchema = Type.Object(
@@ -28,6 +32,27 @@ export const ModelSchema = Type.Object(
     }),
     normEpsilon: Type.Number({ minimum: 1e-12, maximum: 1 }),
     initStandardDeviation: Type.Number({ minimum: 1e-9, maximum: 10 }),
+    headSize: Type.Optional(
+      Type.Integer({
+        minimum: HEAD_SIZES.least,
+        maximum: HEAD_SIZES.most,
+        description: "elements of a head, an even number; hiddenSize / heads where it is left out",
+      }),
+    ),
+    queryKeyNorm: Type.Optional(
+      Type.Boolean({ description: "RMS norm of each head of q and k before rotary positions (Qwen3)" }),
+    ),
+    queryKeyValueBias: Type.Optional(
+      Type.Boolean({ description: "biases of the projections to q, k and v (Qwen2)" }),
+    ),
+    slidingWindowTokens: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: 2 ** 31 - 1,
+        description: "keys that a query sees at most, its own among them, in all layers (Mistral)",
+      }),
+    ),
+    ropeScaling: Type.Optional(RopeScalingSchema),
   },
   { additionalProperties: false },
 );
@@ -36,6 +61,20 @@ export type Model = Static<typeof ModelSchema>;
 /** 8/3 of the hidden size, rounded up to a multiple of 256: LLaMA's gated MLP. */
 export function defaultFfnHiddenSize(hiddenSize: number): number {
   return Math.ceil((8 * hiddenSize) / 3 / 256) * 256;
+}
+
+/**
+ * The one way of writing a model: without fields that say what is so without them.
+ */
+export function plainModel(model: Model): Model {
+  const { headSize, queryKeyNorm, queryKeyValueBias, ropeScaling, ...rest } = model;
+  return {
+    ...rest,
+    ...(headSize === undefined || headSize * model.heads === model.hiddenSize ? {} : { headSize }),
+    ...(queryKeyNorm === true ? { queryKeyNorm } : {}),
+    ...(queryKeyValueBias === true ? { queryKeyValueBias } : {}),
+    ...(ropeScaling === undefined ? {} : { ropeScaling: plainRopeScaling(ropeScaling) }),
+  };
 }
 
 /** What a model has unless it says otherwise. */
@@ -67,6 +106,19 @@ export const NAMED_MODELS: Readonly<Record<string, Model>> = {
 
 /** Elements of the key or value projection's output. */
 export const kvWidth = (model: Model): number => dimensionSize(commonProgram(model), model, "key");
+
+/**
+ * Of the keys that causal attention over a sequence sees, the share that is left by a model's window; 1
+ * without one.
+ */
+export function seenKeysShare(
+  { slidingWindowTokens: window }: Pick<Model, "slidingWindowTokens">,
+  sequenceLengthTokens: number,
+): number {
+  if (window === undefined || window >= sequenceLengthTokens) return 1;
+  const seen = (window * (window + 1)) / 2 + (sequenceLengthTokens - window) * window;
+  return seen / ((sequenceLengthTokens * (sequenceLengthTokens + 1)) / 2);
+}
 
 /** Ψ: parameters of one layer. */
 export function layerParameters(model: Model): number {

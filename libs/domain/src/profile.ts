@@ -4,6 +4,7 @@ import { formatInteger } from "./figures.ts";
 import { HostUseSchema, summedDisturbances } from "./host-use.ts";
 import { ClusterSchema } from "./job.ts";
 import { DECODER_PROGRAM, type ByUnit } from "./layer-program.ts";
+import { ModelSchema } from "./model.ts";
 import { Line } from "./text.ts";
 
 export const COLLECTIVES = [
@@ -184,7 +185,7 @@ const parts = Type.Unsafe<ByUnit>(Type.Array(part, { minItems: unitCount, maxIte
 
 /**
  * What decides the time of a layer on one rank, and how the ranks of a sequence share it: the widths of a
- * model, b, S, s_sp, s_tp, c.
+ * model, what its attention has, b, S, s_sp, s_tp, c. How rotary positions are scaled decides no time.
  */
 export const SliceShapeSchema = Type.Object(
   {
@@ -194,6 +195,10 @@ export const SliceShapeSchema = Type.Object(
     kvHeads: size,
     ffnHiddenSize: size,
     vocabularySize: size,
+    headSize: ModelSchema.properties.headSize,
+    queryKeyNorm: ModelSchema.properties.queryKeyNorm,
+    queryKeyValueBias: ModelSchema.properties.queryKeyValueBias,
+    slidingWindowTokens: ModelSchema.properties.slidingWindowTokens,
     microBatchSize: size,
     sequenceLengthTokens: size,
     sequenceParallel: size,

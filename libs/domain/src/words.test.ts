@@ -2,6 +2,7 @@ import { expect, it } from "vitest";
 import { ATTEMPT_STATES, FAILURE_CODES, TRIAL_STATES } from "./execution.ts";
 import { JOB_STATES } from "./job.ts";
 import { MEMORY_LINES, memoryLineLook, memoryLineName, SERIES_COLOURS, termWords } from "./memory-lines.ts";
+import { NAMED_MODELS, type Model } from "./model.ts";
 import { REJECTION_REASONS } from "./planning.ts";
 import {
   ATTEMPT_STATE_WORDS,
@@ -9,12 +10,32 @@ import {
   JOB_STATE_WORDS,
   lowered,
   memoryPlaceName,
+  modelExtras,
+  modelWords,
   planChanges,
   REJECTION_WORDS,
   rejectionCounts,
   tieWords,
   TRIAL_STATE_WORDS,
 } from "./words.ts";
+
+it("says of a model what it has beyond its sizes, and of most nothing", () => {
+  const model = NAMED_MODELS["llama-7b"] as Model;
+  expect(modelExtras(model)).toEqual([]);
+  expect(modelWords(model)).toBe("llama-7b");
+  expect(
+    modelWords({
+      ...model,
+      headSize: 256,
+      queryKeyNorm: true,
+      queryKeyValueBias: true,
+      slidingWindowTokens: 4096,
+      ropeScaling: { kind: "yarn", factor: 4, originalPositions: 32_768 },
+    }),
+  ).toBe(
+    "llama-7b with heads of 256, norms of q and k, biases of q, k and v, a window of 4,096 tokens, positions scaled 4 times (yarn)",
+  );
+});
 
 it("has words for everything that people are told of", () => {
   for (const state of JOB_STATES) expect(JOB_STATE_WORDS[state]).toMatch(/^[A-Z]/);

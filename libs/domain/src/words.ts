@@ -1,6 +1,7 @@
 import { formatCounted, formatInteger } from "./figures.ts";
 import type { AttemptState, FailureCode, TrialState } from "./execution.ts";
 import type { JobState } from "./job.ts";
+import type { Model } from "./model.ts";
 import { PLAN_ROWS, type PlanField } from "./plan-fields.ts";
 import type { Plan } from "./plan.ts";
 import type { Prediction, RejectionReason, TimeBreakdown } from "./planning.ts";
@@ -13,6 +14,33 @@ import type { Prediction, RejectionReason, TimeBreakdown } from "./planning.ts";
 /** "Optimizer states" as in a sentence: "optimizer states"; abbreviations (RoPE, MFU, BF16) stay. */
 export const lowered = (words: string): string =>
   words.replace(/^[A-Z](?=[a-z-]*(?![A-Za-z]))/, (letter) => letter.toLowerCase());
+
+/** What a model has beyond a LLaMA of its sizes, each in a few words; nothing of most models. */
+export function modelExtras({
+  headSize,
+  queryKeyNorm,
+  queryKeyValueBias,
+  slidingWindowTokens,
+  ropeScaling,
+}: Model): string[] {
+  return [
+    ...(headSize === undefined ? [] : [`heads of ${formatInteger(headSize)}`]),
+    ...(queryKeyNorm === true ? ["norms of q and k"] : []),
+    ...(queryKeyValueBias === true ? ["biases of q, k and v"] : []),
+    ...(slidingWindowTokens === undefined
+      ? []
+      : [`a window of ${formatCounted(slidingWindowTokens, "token")}`]),
+    ...(ropeScaling === undefined
+      ? []
+      : [`positions scaled ${ropeScaling.factor} times (${ropeScaling.kind})`]),
+  ];
+}
+
+/** A model's name, with what it has beyond its sizes. */
+export function modelWords(model: Model): string {
+  const extras = modelExtras(model);
+  return extras.length === 0 ? model.name : `${model.name} with ${extras.join(", ")}`;
+}
 
 export const JOB_STATE_WORDS: Readonly<Record<JobState, string>> = {
   profiling: "Profiling",

@@ -1,6 +1,7 @@
-import { MODEL_DEFAULTS, type Model, type Optimizer } from "@internevo/domain";
+import { MODEL_DEFAULTS, plainModel, type Model, type Optimizer } from "@internevo/domain";
 import type { Argument, Options } from "./command-line.ts";
 import type { ExportedJob, Inexpressible, FrameworkWarning, TakenAs } from "./framework.ts";
+import { checkedHeadSize, fieldArguments } from "./model-fields.ts";
 
 /** How the two programs that descend from one another name what a decoder is made of. */
 export interface DecoderDialect {
@@ -11,6 +12,8 @@ export interface DecoderDialect {
   readonly rotary: Argument;
   readonly keyValueHeads: (kvHeads: number) => readonly Argument[];
   readonly readKeyValueHeads: (options: Options) => number | undefined;
+  /** What a model has beyond LLaMA, of the program's options; heads of their own size apart. */
+  readonly readFields: (options: Options) => Partial<Model>;
   /** Tokens that the program adds to --vocab-size with the tokenizer that has no files. */
   readonly addedTokens: number;
 }
@@ -29,6 +32,7 @@ export function decoderArguments(
     ["--max-position-embeddings", sequenceLengthTokens],
     dialect.rotary,
     [dialect.rotaryBase, model.ropeTheta],
+    ...fieldArguments(model),
     ["--swiglu"],
     ["--normalization", dialect.normalization],
     [dialect.normEpsilon, model.normEpsilon],
@@ -79,6 +83,20 @@ export function trainingArguments({ optimizer: o, steps, seed }: ExportedJob): A
 /** Width that the programs give a gated MLP when none is given. */
 const defaultWidth = (hiddenSize: number): number => Math.floor((4 * hiddenSize * 2) / 3 / 64) * 64;
 
+/** The size of heads, where it is given; heads without one divide the hidden size. */
+function headSizeOf(options: Options, hiddenSize: number, heads: number): number | undefined {
+  const { faults } = options;
+  const channels = options.integer("--kv-channels");
+  if (channels === undefined && hiddenSize % heads !== 0)
+    faults.add(
+      "--num-attention-heads",
+      heads,
+      `does not divide --hidden-size ${hiddenSize}`,
+      "give heads that divide it, or --kv-channels",
+    );
+  return checkedHeadSize(channels, "--kv-channels", faults);
+}
+
 /**
  * The model of a configuration; what has no counterpart in a LLaMA decoder is said, or is a fault where it
  * changes what is computed by much.
@@ -96,13 +114,7 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
       "is missing: an MLP without gate is not planned for",
       "add --swiglu with the --ffn-hidden-size that the gated MLP is to have",
     );
-  if (hiddenSize % heads !== 0)
-    faults.add(
-      "--num-attention-heads",
-      heads,
-      `does not divide --hidden-size ${hiddenSize}`,
-      "give heads that divide it",
-    );
+  const channels = headSizeOf(options, hiddenSize, heads);
   if (heads % kvHeads !== 0)
     faults.add(
       dialect.keyValueHeads(1).at(-1)?.[0] ?? "",
@@ -110,21 +122,20 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
       `does not divide --num-attention-heads ${heads}`,
       "give a divisor",
     );
-  const channels = options.integer("--kv-channels");
-  if (channels !== undefined && channels * heads !== hiddenSize)
-    faults.add(
-      "--kv-channels",
-      channels,
-      `times ${heads} heads is not --hidden-size ${hiddenSize}`,
-      "leave it out: heads as wide as the hidden size allows are planned for",
-    );
   const normalization = options.text("--normalization") ?? "LayerNorm";
   if (normalization !== dialect.normalization)
     takenAs.push({ option: "--normalization", value: normalization, as: "RMSNorm" });
   if (!options.has("--disable-bias-linear"))
     takenAs.push({ option: "--disable-bias-linear", value: "missing", as: "without biases" });
   const positions = options.text("--position-embedding-type");
-  if (!options.has("--use-rotary-position-embeddings") && positions !== "rope")
+  if (positions === "yarn")
+    faults.add(
+      "--position-embedding-type",
+      positions,
+      "scales positions by options that are not read",
+      "use rope, or write the job with model.ropeScaling of kind yarn",
+    );
+  else if (!options.has("--use-rotary-position-embeddings") && positions !== "rope")
     takenAs.push({
       option: "--position-embedding-type",
       value: positions ?? "learned_absolute",
@@ -140,7 +151,7 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
     );
   else if (vocabulary !== undefined && options.text("--tokenizer-type") === "NullTokenizer")
     vocabulary += dialect.addedTokens;
-  return {
+  return plainModel({
     name: "imported",
     hiddenSize,
     layers: options.needed("--num-layers"),
@@ -152,7 +163,9 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
     ropeTheta: options.number(dialect.rotaryBase, 1) ?? MODEL_DEFAULTS.ropeTheta,
     normEpsilon: options.number(dialect.normEpsilon) ?? MODEL_DEFAULTS.normEpsilon,
     initStandardDeviation: options.number("--init-method-std") ?? MODEL_DEFAULTS.initStandardDeviation,
-  };
+    ...(channels === undefined ? {} : { headSize: channels }),
+    ...dialect.readFields(options),
+  });
 }
 
 const OPTIMIZER: readonly (readonly [keyof Optimizer, string])[] = [

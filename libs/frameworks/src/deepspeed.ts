@@ -9,6 +9,7 @@ import {
 } from "./decoder-arguments.ts";
 import type { ExportedJob, Expression, FrameworkFile, Inexpressible } from "./framework.ts";
 import { headSplitFault } from "./heads.ts";
+import { assertSaid, DEEPSPEED_UNSAID } from "./model-fields.ts";
 
 export const DEEPSPEED_DIALECT: DecoderDialect = {
   normEpsilon: "--layernorm-epsilon",
@@ -17,6 +18,7 @@ export const DEEPSPEED_DIALECT: DecoderDialect = {
   rotary: ["--use-rotary-position-embeddings"],
   keyValueHeads: (kvHeads) => [["--num-key-value-heads", kvHeads]],
   readKeyValueHeads: (options) => options.integer("--num-key-value-heads"),
+  readFields: () => ({}),
   addedTokens: 1,
 };
 
@@ -61,6 +63,7 @@ function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>, half
  * nothing near can be said.
  */
 export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression {
+  assertSaid("Megatron-DeepSpeed", job.model, DEEPSPEED_UNSAID);
   const reasons: Partial<Record<keyof Plan, string>> = {};
   const beyond: Inexpressible[] = inexpressibleTraining(job);
   if (contextOf(plan) > 1) {

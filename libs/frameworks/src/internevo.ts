@@ -7,9 +7,23 @@ import {
   type FrameworkFile,
   type Inexpressible,
 } from "./framework.ts";
+import { assertSaid, type Unsaid } from "./model-fields.ts";
 
-/** What the plan becomes in InternEvo. */
+/** What InternEvo's LLAMA2 has no words for. */
+const INTERNEVO_UNSAID: Unsaid = {
+  headSize: "its heads are hidden_size / num_attention_heads elements each",
+  queryKeyNorm: "it has no norms of heads",
+  queryKeyValueBias: "no_bias is of all products",
+  slidingWindowTokens: "its attention sees all keys",
+  ropeScaling: "it has rope_base, and no scaling of it",
+};
+
+/**
+ * What the plan becomes in InternEvo. @throws ProblemError `plan-invalid` for a model that it has no words
+ * for.
+ */
 export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression {
+  assertSaid("InternEvo's LLAMA2", job.model, INTERNEVO_UNSAID);
   const reasons: Partial<Record<keyof Plan, string>> = {};
   const beyond: Inexpressible[] = [];
   const tensor = plan.tensorParallel > 1;

@@ -20,10 +20,12 @@ import {
 import { quotient } from "./problems.ts";
 import { ranksOf } from "./launch.ts";
 import { MEGATRON_DIALECT, sharesHeads } from "./megatron.ts";
+import { FIELD_OPTIONS } from "./model-fields.ts";
 
 const TABLE: OptionTable = {
   read: {
     ...optionNames(DECODER_OPTIONS),
+    ...optionNames(FIELD_OPTIONS),
     ...optionNames({
       flag: `--group-query-attention --use-distributed-optimizer --use-megatron-fsdp --overlap-grad-reduce --overlap-param-gather --grad-reduce-in-bf16
         --recompute-activations --accumulate-allreduce-grads-in-fp32`,
@@ -55,7 +57,7 @@ const TABLE: OptionTable = {
     "--cpu-offloading": "moves activations to the host, which is not planned for",
     "--multi-latent-attention":
       "is another attention; multi-head and grouped-query attention are planned for",
-    "--window-size": "limits attention to a window; full causal attention is planned for",
+    "--window-attn-skip-freq": "gives some layers no window; windows of all layers are planned for",
     "--decoder-first-pipeline-num-layers": "deals layers unevenly over stages; they are planned evenly",
     "--decoder-last-pipeline-num-layers": "deals layers unevenly over stages; they are planned evenly",
     "--enable-full-sharding-in-hsdp": "is a sharding that no plan stands for",
@@ -235,6 +237,14 @@ function megatronWarnings(
       value: sequenceLengthTokens,
       message: `is no multiple of twice --context-parallel-size, which is ${2 * ring}: Megatron-LM refuses it`,
       remedy: `give a multiple of ${2 * ring}`,
+    });
+  const types = options.all("--cp-comm-type") ?? ["p2p"];
+  if (ring > 1 && options.has("--window-size") && types.some((type) => type.includes("p2p")))
+    warnings.push({
+      field: "--window-size",
+      value: options.text("--window-size") ?? null,
+      message: "is not taken with a ring of context ranks: Transformer Engine refuses it",
+      remedy: "use --cp-comm-type a2a",
     });
   return warnings;
 }

@@ -8,6 +8,7 @@ import {
   trainingArguments,
   type DecoderDialect,
 } from "./decoder-arguments.ts";
+import { assertSaid, MEGATRON_UNSAID, readFields } from "./model-fields.ts";
 import type { ExportedJob, Expression, FrameworkFile, Inexpressible } from "./framework.ts";
 
 export const MEGATRON_DIALECT: DecoderDialect = {
@@ -27,6 +28,7 @@ export const MEGATRON_DIALECT: DecoderDialect = {
       );
     return options.has("--group-query-attention") ? (groups ?? 1) : undefined;
   },
+  readFields,
   addedTokens: 0,
 };
 
@@ -90,8 +92,18 @@ function ringOf(plan: PlanOfJob, { model, sequenceLengthTokens }: ExportedJob): 
  * What the plan becomes in Megatron-LM. @throws ProblemError `plan-invalid` when nothing near can be said.
  */
 export function expressMegatron(plan: PlanOfJob, job: ExportedJob): Expression {
+  assertSaid("Megatron-LM", job.model, MEGATRON_UNSAID);
   const reasons: Partial<Record<keyof Plan, string>> = {};
   const ring = ringOf(plan, job);
+  if (ring > 1 && plan.tensorParallel === 1 && job.model.slidingWindowTokens !== undefined)
+    throw new ProblemError("plan-invalid", "Megatron-LM cannot express the plan", [
+      {
+        field: "plan.contextParallel",
+        value: ring,
+        message: `Megatron-LM takes no window in a ring of ranks, and ${ring} of them would be one`,
+        remedy: "choose a plan whose sequence ranks share heads or are tensor ranks, or export another model",
+      },
+    ]);
   reasons.contextParallel =
     "ranks that share heads by all-to-all divide the heads of " +
     "keys and values (Transformer Engine), the others are a ring";

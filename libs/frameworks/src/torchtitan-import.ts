@@ -1,11 +1,4 @@
-import {
-  MODEL_DEFAULTS,
-  ProblemError,
-  type Model,
-  type Optimizer,
-  type Plan,
-  type Precision,
-} from "@internevo/domain";
+import { ProblemError, type Optimizer, type Plan, type Precision } from "@internevo/domain";
 import { parse } from "smol-toml";
 import { isTooDeep, TOO_DEEP } from "./depth.ts";
 import { Fields } from "./fields.ts";
@@ -21,8 +14,8 @@ import {
 } from "./framework.ts";
 import { ranksInText } from "./launch.ts";
 import { Faults, quotient } from "./problems.ts";
-import { pythonModule, type PythonValue } from "./python.ts";
-import { overlapOf, torchtitanWidth } from "./torchtitan.ts";
+import { overlapOf } from "./torchtitan.ts";
+import { readModel } from "./torchtitan-model.ts";
 
 const READ = "model training parallelism optimizer lr_scheduler activation_checkpoint debug experimental";
 const IGNORED = "job profiling metrics checkpoint comm memory_estimation validation compile quantize";
@@ -41,62 +34,6 @@ const PARALLELISM_REFUSED = {
 const CHECKPOINT_IGNORED =
   "per_op_sac_force_recompute_mm_shapes_by_fqns early_stop " +
   "preserve_rng_state determinism_check debug visualize_memory_budget_pareto";
-
-const llama3 = { n_kv_heads: 8, rope_theta: 500_000 };
-/** Flavors of llama3. */
-const FLAVORS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
-  debugmodel: { dim: 256, n_layers: 6, n_heads: 16, vocab_size: 2048, rope_theta: 500_000 },
-  "8B": { ...llama3, dim: 4096, n_layers: 32, n_heads: 32, ffn_dim_multiplier: 1.3, multiple_of: 1024 },
-  "70B": { ...llama3, dim: 8192, n_layers: 80, n_heads: 64, ffn_dim_multiplier: 1.3, multiple_of: 4096 },
-  "405B": { ...llama3, dim: 16_384, n_layers: 126, n_heads: 128, ffn_dim_multiplier: 1.2, multiple_of: 4096 },
-};
-const ARGS_READ =
-  "dim n_layers n_heads n_kv_heads vocab_size multiple_of ffn_dim_multiplier norm_eps rope_theta";
-
-/** The model of a flavor, or of the module that adds one. */
-function readModel(root: Fields, files: readonly FrameworkFile[]): Model {
-  const { faults } = root;
-  const model = root.section("model");
-  model.rest("name flavor", "hf_assets_path tokenizer_path print_after_conversion", {
-    converters: "changes how modules compute, for which no profile is kept",
-  });
-  const name = model.text("name") ?? "llama3";
-  if (name !== "llama3") faults.add("model.name", name, "is no model that is planned for", "use llama3");
-  const flavor = (model.text("flavor") ?? "debugmodel").replace(/_(?:flex|varlen)(?:_attn)?$/, "");
-  const custom = files.slice(1).find((file) => file.name.endsWith(".py"));
-  const sizes: PythonValue | undefined =
-    custom === undefined ? undefined : pythonModule(custom.text, ["args"], /^[A-Z]\w*$/)["args"];
-  const known = sizes ?? (Object.hasOwn(FLAVORS, flavor) ? FLAVORS[flavor] : undefined);
-  if (known === undefined)
-    return faults.fail(
-      "model.flavor",
-      flavor,
-      `is not known: its sizes are in a module, not in the TOML`,
-      `use ${Object.keys(FLAVORS).join(", ")}, or put beside the TOML the module ` +
-        "of experimental.custom_import, with args = TransformerModelArgs(dim=…, …)",
-    );
-  const args = new Fields(known, faults, custom?.name ?? `model.flavor ${flavor}`);
-  args.rest(ARGS_READ, "max_seq_len depth_init attn_type attn_mask_type eos_id rope_scaling_args");
-  const hiddenSize = args.integer("dim") ?? 4096;
-  const heads = args.integer("n_heads") ?? 32;
-  return {
-    name: "imported",
-    hiddenSize,
-    layers: args.integer("n_layers") ?? 32,
-    heads,
-    kvHeads: args.integer("n_kv_heads") ?? heads,
-    ffnHiddenSize: torchtitanWidth(
-      hiddenSize,
-      args.integer("multiple_of") ?? 256,
-      args.number("ffn_dim_multiplier", 0),
-    ),
-    vocabularySize: args.integer("vocab_size", 2) ?? 128_256,
-    tiedEmbeddings: false,
-    ropeTheta: args.number("rope_theta", 1) ?? MODEL_DEFAULTS.ropeTheta,
-    normEpsilon: args.number("norm_eps") ?? MODEL_DEFAULTS.normEpsilon,
-    initStandardDeviation: MODEL_DEFAULTS.initStandardDeviation,
-  };
-}
 
 interface Degrees {
   readonly dp: number;

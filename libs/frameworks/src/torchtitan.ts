@@ -1,4 +1,4 @@
-import { chunksOf, contextOf, ProblemError, replicaRanks, type Model, type Plan } from "@internevo/domain";
+import { chunksOf, contextOf, ProblemError, replicaRanks, type Plan } from "@internevo/domain";
 import type { PlanOfJob } from "@internevo/plan";
 import { stringify } from "smol-toml";
 import {
@@ -8,6 +8,8 @@ import {
   type FrameworkFile,
   type Inexpressible,
 } from "./framework.ts";
+import { assertSaid } from "./model-fields.ts";
+import { flavorModule, modelName, TORCHTITAN_UNSAID } from "./torchtitan-model.ts";
 
 /**
  * Every so many layers that `k` of the layers of a stage are recomputed; null when no interval gives as many.
@@ -68,6 +70,7 @@ export function layersPerStage(layers: number, stages: number): number | undefin
 
 /** What the plan becomes in torchtitan. @throws ProblemError `plan-invalid` when nothing near can be said. */
 export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression {
+  assertSaid("torchtitan", job.model, TORCHTITAN_UNSAID);
   const reasons: Partial<Record<keyof Plan, string>> = {};
   const beyond: Inexpressible[] = [];
   const { tensorParallel: tp, sequenceParallel: sp, pipelineParallel: pp } = plan;
@@ -123,7 +126,7 @@ export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression
       nearest: "bf16",
       reason: "gradients are reduced and kept in 4 bytes (mixed_precision_reduce)",
     });
-  if (job.model.tiedEmbeddings)
+  if (job.model.tiedEmbeddings && modelName(job.model) === "llama3")
     beyond.push({
       field: "model.tiedEmbeddings",
       value: true,
@@ -138,49 +141,6 @@ export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression
       reason: "torchtitan reads text through its own tokenizer",
     });
   return { plan: { ...expressed, ...overlapOf(expressed) }, reasons, beyond };
-}
-
-/**
- * multiple_of and ffn_dim_multiplier that make the inner width: torchtitan rounds int(8/3 of the width, times
- * the multiplier) up.
- */
-export function ffnArguments({
-  hiddenSize,
-  ffnHiddenSize,
-}: Pick<Model, "hiddenSize" | "ffnHiddenSize">): string {
-  const base = Math.floor((2 * 4 * hiddenSize) / 3);
-  if (Math.ceil(base / 256) * 256 === ffnHiddenSize) return "multiple_of=256";
-  if (ffnHiddenSize >= base) return `multiple_of=${ffnHiddenSize}`;
-  return `multiple_of=${ffnHiddenSize}, ffn_dim_multiplier=${ffnHiddenSize} / ${2 * base}`;
-}
-
-export const torchtitanWidth = (
-  hiddenSize: number,
-  multiple: number,
-  multiplier: number | undefined,
-): number => {
-  const base = Math.floor((2 * 4 * hiddenSize) / 3);
-  return multiple * Math.ceil((multiplier === undefined ? base : Math.floor(multiplier * base)) / multiple);
-};
-
-/** A module that adds the model to torchtitan's llama3: sizes are no options there. */
-function flavorModule(job: ExportedJob): string {
-  const { model } = job;
-  return `# Adds the model to torchtitan's llama3; found when it lies where torchtitan is started, or on PYTHONPATH.
-from torchtitan.models.llama3 import TransformerModelArgs, llama3_args
-
-args = TransformerModelArgs(
-    dim=${model.hiddenSize},
-    n_layers=${model.layers},
-    n_heads=${model.heads},
-    n_kv_heads=${model.kvHeads},
-    vocab_size=${model.vocabularySize},
-    ${ffnArguments(model)},
-    norm_eps=${model.normEpsilon},
-    rope_theta=${model.ropeTheta},
-)
-llama3_args["internevo"] = args
-`;
 }
 
 /** Which layers keep their activations; `recomputed` layers of a stage do not. */
@@ -212,7 +172,7 @@ export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFil
   const kept = oss > 1 ? "never" : "default";
   const document = {
     job: { description: job.name },
-    model: { name: "llama3", flavor: "internevo" },
+    model: { name: modelName(job.model), flavor: "internevo" },
     experimental: { custom_import: "internevo_flavor" },
     optimizer: {
       name: "AdamW",
@@ -265,6 +225,6 @@ export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFil
     `${cluster.gpusPerNode} -m torchtitan.train --job.config_file <this file>\n`;
   return [
     { name: "train.toml", text: `${start}${stringify(document)}\n` },
-    { name: "internevo_flavor.py", text: flavorModule(job) },
+    { name: "internevo_flavor.py", text: flavorModule(job.model) },
   ];
 }

@@ -41,11 +41,19 @@ export function trainerFault({ precision, model, cluster }: RunnableJob): Traine
       remedy: "use precision: bf16, or ask for plans only: `internevo plan`",
     };
   if (usesGpus(cluster) && headSize(model) > GPU_LARGEST_HEAD) {
+    const reason = `heads of ${headSize(model)} elements on GPUs, where ${GPU_LARGEST_HEAD} is the most`;
+    if (model.headSize !== undefined)
+      return {
+        field: "model.headSize",
+        value: model.headSize,
+        reason,
+        remedy: `use ${GPU_LARGEST_HEAD} or less, or ask for plans only: \`internevo plan\``,
+      };
     const heads = Math.ceil(model.hiddenSize / GPU_LARGEST_HEAD);
     return {
       field: "model.heads",
       value: model.heads,
-      reason: `heads of ${headSize(model)} elements on GPUs, where ${GPU_LARGEST_HEAD} is the most`,
+      reason,
       remedy: `use ${heads} heads or more, or ask for plans only: \`internevo plan\``,
     };
   }

@@ -1,4 +1,4 @@
-import { COLLECTIVES, type JobSpec, type MeasuredSlice, type Profile } from "@internevo/domain";
+import { COLLECTIVES, plainModel, type JobSpec, type MeasuredSlice, type Profile } from "@internevo/domain";
 import fc from "fast-check";
 
 /** Small random jobs and profiles, sizes that do not divide and measurements with outliers included. */
@@ -67,6 +67,31 @@ export const jobCase: fc.Arbitrary<JobSpec> = fc
     trials: { count: 10, warmupSteps: 1, steps: 1 },
     memoryModel: c.memoryModel,
   }));
+
+/** The same jobs of models that may have more than a LLaMA of their sizes. */
+export const withModelFields = (jobs: fc.Arbitrary<JobSpec>): fc.Arbitrary<JobSpec> =>
+  fc
+    .tuple(
+      jobs,
+      fc.record({
+        headSize: fc.constantFrom(undefined, 2, 6, 16, 64),
+        queryKeyNorm: fc.constantFrom(undefined, true),
+        queryKeyValueBias: fc.constantFrom(undefined, true),
+        slidingWindowTokens: fc.constantFrom(undefined, 1, 5, 30, 4096),
+        ropeScaling: fc.constantFrom(undefined, { kind: "linear" as const, factor: 2 }),
+      }),
+    )
+    .map(([job, { headSize, queryKeyNorm, queryKeyValueBias, slidingWindowTokens, ropeScaling }]) => ({
+      ...job,
+      model: plainModel({
+        ...job.model,
+        ...(headSize === undefined ? {} : { headSize }),
+        ...(queryKeyNorm === undefined ? {} : { queryKeyNorm }),
+        ...(queryKeyValueBias === undefined ? {} : { queryKeyValueBias }),
+        ...(slidingWindowTokens === undefined ? {} : { slidingWindowTokens }),
+        ...(ropeScaling === undefined ? {} : { ropeScaling }),
+      }),
+    }));
 
 /** A job of few plans, so that each can be looked at: some fields are fixed, or may have some values only. */
 export const smallJobCase: fc.Arbitrary<JobSpec> = fc
@@ -249,6 +274,7 @@ export const measured = (jobs: fc.Arbitrary<JobSpec>): fc.Arbitrary<readonly [Jo
   fc.tuple(jobs, profileCase, fc.option(slices, { nil: undefined })).map(([job, profile, list]) => {
     if (list === undefined) return [job, profile];
     const { hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize } = job.model;
+    const { headSize, queryKeyNorm, queryKeyValueBias, slidingWindowTokens } = job.model;
     const widths = {
       precision: job.precision === "fp32" ? ("fp32" as const) : ("bf16" as const),
       hiddenSize,
@@ -256,6 +282,10 @@ export const measured = (jobs: fc.Arbitrary<JobSpec>): fc.Arbitrary<readonly [Jo
       kvHeads,
       ffnHiddenSize,
       vocabularySize,
+      ...(headSize === undefined ? {} : { headSize }),
+      ...(queryKeyNorm === undefined ? {} : { queryKeyNorm }),
+      ...(queryKeyValueBias === undefined ? {} : { queryKeyValueBias }),
+      ...(slidingWindowTokens === undefined ? {} : { slidingWindowTokens }),
       sequenceLengthTokens: job.sequenceLengthTokens,
     };
     const own = list.map(

@@ -16,60 +16,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kConfig = "config.json";
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr std::int64_t kPieceElements = std::int64_t{4} << 20;
-
-[[noreturn]] void refuseMember(const std::string& path, const std::string& member, const std::string& what,
-                               const std::string& remedy) {
-  throw Failure(Problem{StatusCode::checkpointError, path + ": " + member + " " + what, member, "", remedy});
-}
-
-Json readJson(const std::string& path) {
-  Json document = Json::parse(readTextFile(path), nullptr, false);
-  if (!document.is_object()) refuseFile(path, "is not a JSON object");
-  return document;
-}
-
-std::int64_t sizeIn(const Json& config, const char* member, const std::string& path,
-                    std::int64_t otherwise = 0) {
-  if (!config.contains(member) || config[member].is_null()) {
-    if (otherwise > 0) return otherwise;
-    refuseMember(path, member, "is missing", "give the folder of a LLaMA model");
-  }
-  if (!config[member].is_number_integer() || config[member] < 1 || config[member] > (std::int64_t{1} << 31)) {
-    refuseMember(path, member, config[member].dump() + " is no size", "give the folder of a LLaMA model");
-  }
-  return config[member].get<std::int64_t>();
-}
-
-/// A member that must have this value when it is there.
-void require(const Json& config, const char* member, const Json& value, const std::string& path) {
-  if (!config.contains(member) || config[member] == value || (config[member].is_null() && value == false))
-    return;
-  refuseMember(path, member, config[member].dump() + " is not supported; it must be " + value.dump(),
-               "give a LLaMA model without it");
-}
-
-double ropeThetaOf(const Json& config, const std::string& path) {
-  // Newer folders keep both in rope_parameters; rope_scaling is the older name of what stretches positions.
-  Json rope = config.value("rope_parameters", Json());
-  if (!rope.is_object()) rope = config.value("rope_scaling", Json());
-  if (rope.is_object()) {
-    const Json type = rope.contains("rope_type") ? rope["rope_type"] : rope.value("type", Json("default"));
-    if (type != "default") {
-      refuseMember(path, "rope_scaling", rope.dump() + " is not supported",
-                   "give a model without scaled positions");
-    }
-  }
-  const Json theta = rope.is_object() && rope.contains("rope_theta")
-                         ? rope["rope_theta"]
-                         : config.value("rope_theta", Json(10000.0));
-  if (!theta.is_number() || theta <= 0)
-    refuseMember(path, "rope_theta", theta.dump() + " is no number above 0", "mend it");
-  return theta.get<double>();
-}
 
 void requireEqual(const std::string& path, const char* there, const Json& found, const char* here,
                   const Json& wanted) {
@@ -91,6 +40,16 @@ void requireModel(const std::string& path, const ModelConfig& found, const Model
   requireEqual(path, "tie_word_embeddings", found.tiedEmbeddings, "tiedEmbeddings", wanted.tiedEmbeddings);
   requireEqual(path, "rope_theta", found.ropeTheta, "ropeTheta", wanted.ropeTheta);
   requireEqual(path, "rms_norm_eps", found.normEpsilon, "normEpsilon", wanted.normEpsilon);
+  requireEqual(path, "head_dim", found.headSize(), "headSize", wanted.headSize());
+  requireEqual(path, "norms of heads", found.queryKeyNorm, "queryKeyNorm", wanted.queryKeyNorm);
+  requireEqual(path, "biases of its projections", found.queryKeyValueBias, "queryKeyValueBias",
+               wanted.queryKeyValueBias);
+  requireEqual(path, "sliding_window", found.slidingWindowTokens, "slidingWindowTokens",
+               wanted.slidingWindowTokens);
+  const auto scaling = [](const ModelConfig& m) {
+    return Json::parse(modelJson(m)).value("ropeScaling", Json());
+  };
+  requireEqual(path, "rope_scaling", scaling(found), "ropeScaling", scaling(wanted));
 }
 
 TensorShape matrixOf(const std::vector<std::int64_t>& shape) {
@@ -105,7 +64,7 @@ std::vector<std::string> filesOf(const std::string& path) {
   const std::string index = path + "/" + kIndex;
   if (!fs::exists(index))
     refuseFile(path, std::string("has neither ") + kSingle + " nor " + kIndex, "give safetensors files");
-  const Json document = readJson(index);
+  const Json document = readObject(index);
   const Json map = document.value("weight_map", Json::object());
   std::set<std::string> names;
   for (const auto& [tensor, file] : map.items()) {
@@ -119,7 +78,7 @@ std::vector<std::string> filesOf(const std::string& path) {
 
 }  // namespace
 
-bool isHuggingFace(const std::string& path) { return fs::exists(path + "/" + kConfig); }
+bool isHuggingFace(const std::string& path) { return fs::exists(path + "/" + kHuggingFaceConfig); }
 
 std::vector<HuggingFaceTensor> huggingFaceTensors(const ModelConfig& m) {
   std::vector<HuggingFaceTensor> tensors;
@@ -148,79 +107,122 @@ std::vector<HuggingFaceTensor> huggingFaceTensors(const ModelConfig& m) {
   return tensors;
 }
 
-ModelConfig huggingFaceModel(const std::string& folder) {
-  const std::string path = folder + "/" + kConfig;
-  const Json config = readJson(path);
-  if (config.value("model_type", Json()) != "llama") {
-    refuseMember(path, "model_type", config.value("model_type", Json()).dump() + " is not \"llama\"",
-                 "give a LLaMA model");
+namespace {
+
+/// A tensor of a folder, and where in it ours lie.
+struct FolderTensor {
+  struct Part {
+    std::string name;
+    TensorShape shape;  ///< of the whole tensor of ours
+    Slice slice;
+    std::int64_t first = 0;  ///< element of the folder's tensor
+  };
+  std::vector<std::int64_t> shape;
+  std::vector<Part> parts;
+};
+using FolderTensors = std::map<std::string, FolderTensor>;  // by the name there
+
+FolderTensors separateTensors(const ModelConfig& m) {
+  FolderTensors tensors;
+  for (const HuggingFaceTensor& each : huggingFaceTensors(m)) {
+    const TensorShape shape = matrixOf(each.shape);
+    tensors[each.huggingFace] = {each.shape, {{each.name, shape, wholeOf(shape), 0}}};
   }
-  require(config, "hidden_act", "silu", path);
-  require(config, "attention_bias", false, path);
-  require(config, "mlp_bias", false, path);
-  ModelConfig m;
-  m.hiddenSize = sizeIn(config, "hidden_size", path);
-  m.layers = sizeIn(config, "num_hidden_layers", path);
-  m.heads = sizeIn(config, "num_attention_heads", path);
-  m.kvHeads = sizeIn(config, "num_key_value_heads", path, m.heads);
-  m.ffnHiddenSize = sizeIn(config, "intermediate_size", path);
-  m.vocabularySize = sizeIn(config, "vocab_size", path);
-  const Json tied = config.value("tie_word_embeddings", Json(false));
-  if (!tied.is_boolean())
-    refuseMember(path, "tie_word_embeddings", tied.dump() + " is no boolean", "mend it");
-  m.tiedEmbeddings = tied.get<bool>();
-  m.ropeTheta = ropeThetaOf(config, path);
-  const Json epsilon = config.value("rms_norm_eps", Json(1e-6));
-  if (!epsilon.is_number() || epsilon <= 0)
-    refuseMember(path, "rms_norm_eps", epsilon.dump() + " is no number above 0", "mend it");
-  m.normEpsilon = epsilon.get<double>();
-  const Json deviation = config.value("initializer_range", Json(0.02));
-  if (deviation.is_number() && deviation > 0) m.initStandardDeviation = deviation.get<double>();
-  if (m.hiddenSize % m.heads != 0 || m.heads % m.kvHeads != 0) {
-    refuseMember(path, "num_attention_heads",
-                 std::to_string(m.heads) + " does not fit hidden_size and num_key_value_heads", "mend it");
-  }
-  if (sizeIn(config, "head_dim", path, m.headSize()) != m.headSize()) {
-    refuseMember(path, "head_dim", config["head_dim"].dump() + " is not hidden_size / num_attention_heads",
-                 "give another model");
-  }
-  return m;
+  return tensors;
 }
 
+/// Whole rows [first, first + count) of a matrix.
+Slice rowsOf(const TensorShape& shape, std::int64_t first, std::int64_t count) {
+  Slice slice = wholeOf(shape);
+  slice.begin = first * shape.columns, slice.end = (first + count) * shape.columns;
+  return slice;
+}
+
+/// InternLM2 has names of its own, and one matrix for the three projections: of every key/value head first the rows of the
+/// query heads that read it, then its key's, then its value's.
+FolderTensors fusedTensors(const ModelConfig& m) {
+  const std::map<std::string, std::string> ends = {{"embedding", "model.tok_embeddings.weight"},
+                                                   {"finalNorm", "model.norm.weight"},
+                                                   {"head", "output.weight"}};
+  const std::map<std::string, std::string> ofLayer = {{"attentionNorm", "attention_norm.weight"},
+                                                      {"wo", "attention.wo.weight"},
+                                                      {"mlpNorm", "ffn_norm.weight"},
+                                                      {"gate", "feed_forward.w1.weight"},
+                                                      {"up", "feed_forward.w3.weight"},
+                                                      {"down", "feed_forward.w2.weight"},
+                                                      {"wq", "attention.wqkv.weight"},
+                                                      {"wk", "attention.wqkv.weight"},
+                                                      {"wv", "attention.wqkv.weight"}};
+  const std::int64_t size = m.headSize(), readers = m.heads / m.kvHeads, group = (readers + 2) * size;
+  FolderTensors tensors;
+  for (const HuggingFaceTensor& each : huggingFaceTensors(m)) {
+    const TensorShape shape = matrixOf(each.shape);
+    const std::size_t dot = each.name.rfind('.');
+    if (dot == std::string::npos) {
+      tensors[ends.at(each.name)] = {each.shape, {{each.name, shape, wholeOf(shape), 0}}};
+      continue;
+    }
+    const std::string own = each.name.substr(dot + 1);
+    FolderTensor& there = tensors["model." + each.name.substr(0, dot + 1) + ofLayer.at(own)];
+    if (own != "wq" && own != "wk" && own != "wv") {
+      there = {each.shape, {{each.name, shape, wholeOf(shape), 0}}};
+      continue;
+    }
+    there.shape = {m.kvHeads * group, m.hiddenSize};
+    const std::int64_t rows = own == "wq" ? readers * size : size;
+    const std::int64_t before = own == "wq" ? 0 : (own == "wk" ? readers : readers + 1) * size;
+    for (std::int64_t head = 0; head < m.kvHeads; ++head) {
+      there.parts.push_back(
+          {each.name, shape, rowsOf(shape, head * rows, rows), (head * group + before) * m.hiddenSize});
+    }
+  }
+  return tensors;
+}
+
+/// What folders hold beside the model: tied ones often repeat the embedding as lm_head, older ones keep the frequencies of the
+/// rotary positions.
+bool isLeftOut(const std::string& name, const ModelConfig& model) {
+  return (model.tiedEmbeddings && (name == "lm_head.weight" || name == "output.weight")) ||
+         name.ends_with(".inv_freq");
+}
+
+}  // namespace
+
 TensorSource openHuggingFace(const std::string& path, const ModelConfig& model) {
-  requireModel(path + "/" + kConfig, huggingFaceModel(path), model);
-  std::map<std::string, HuggingFaceTensor> here;  // by the name there
-  for (HuggingFaceTensor& tensor : huggingFaceTensors(model)) here[tensor.huggingFace] = std::move(tensor);
+  const HuggingFaceFolder folder = huggingFaceFolder(path);
+  requireModel(path + "/" + kHuggingFaceConfig, folder.model, model);
+  FolderTensors awaited =
+      folder.layout == HuggingFaceLayout::fused ? fusedTensors(model) : separateTensors(model);
+  std::set<std::string> seen;
   TensorSource source;
   source.paths = filesOf(path);
   for (std::size_t i = 0; i < source.paths.size(); ++i) {
     const SafetensorsHeader header = readSafetensorsHeader(FileReader(source.paths[i]));
     for (const SafetensorsTensor& tensor : header.tensors) {
-      // Tied folders often repeat the embedding as lm_head; older ones keep the rotary frequencies.
-      if (model.tiedEmbeddings && tensor.name == "lm_head.weight") continue;
-      if (tensor.name.size() > 9 && tensor.name.compare(tensor.name.size() - 9, 9, ".inv_freq") == 0)
-        continue;
-      const auto found = here.find(tensor.name);
-      if (found == here.end()) {
+      if (isLeftOut(tensor.name, model)) continue;
+      const auto found = awaited.find(tensor.name);
+      if (found == awaited.end()) {
         refuseFile(source.paths[i], "holds " + tensor.name + ", which the model does not have",
                    "give weights of this model");
       }
-      const std::vector<std::int64_t>& wanted = found->second.shape;
-      if (tensor.shape != wanted) {
+      if (tensor.shape != found->second.shape) {
         refuseFile(source.paths[i],
                    "holds " + tensor.name + " in shape " + textOf(tensor.shape) + "; the model needs " +
-                       textOf(wanted),
+                       textOf(found->second.shape),
                    "give weights of this model");
       }
-      const TensorShape shape = matrixOf(wanted);
-      StoredTensor& stored = source.tensors[found->second.name];
-      if (!stored.pieces.empty()) refuseFile(source.paths[i], "holds " + tensor.name + " a second time");
-      stored = {shape, {{static_cast<int>(i), wholeOf(shape), tensor.offset, tensor.type}}};
+      if (!seen.insert(tensor.name).second)
+        refuseFile(source.paths[i], "holds " + tensor.name + " a second time");
+      for (const FolderTensor::Part& part : found->second.parts) {
+        StoredTensor& stored = source.tensors[part.name];
+        stored.shape = part.shape;
+        stored.pieces.push_back({static_cast<int>(i), part.slice,
+                                 tensor.offset + part.first * bytesOf(tensor.type), tensor.type});
+      }
     }
   }
-  for (const auto& [theirs, tensor] : here) {
-    if (source.tensors.count(tensor.name) == 0)
-      refuseFile(path, "holds no " + theirs, "give the whole model");
+  for (const auto& [name, tensor] : awaited) {
+    if (seen.count(name) == 0) refuseFile(path, "holds no " + name, "give the whole model");
   }
   return source;
 }
@@ -228,34 +230,6 @@ TensorSource openHuggingFace(const std::string& path, const ModelConfig& model) 
 // ---- export --------------------------------------------------------------------------------------------------------
 
 namespace {
-
-std::string configText(const ModelConfig& m, const ExportSettings& settings) {
-  return Json{{"architectures", {"LlamaForCausalLM"}},
-              {"model_type", "llama"},
-              {"hidden_size", m.hiddenSize},
-              {"num_hidden_layers", m.layers},
-              {"num_attention_heads", m.heads},
-              {"num_key_value_heads", m.kvHeads},
-              {"head_dim", m.headSize()},
-              {"intermediate_size", m.ffnHiddenSize},
-              {"vocab_size", m.vocabularySize},
-              {"tie_word_embeddings", m.tiedEmbeddings},
-              {"rope_theta", m.ropeTheta},
-              {"rope_scaling", nullptr},
-              {"rms_norm_eps", m.normEpsilon},
-              {"initializer_range", m.initStandardDeviation},
-              {"max_position_embeddings", settings.maximumPositions},
-              {"hidden_act", "silu"},
-              {"attention_bias", false},
-              {"attention_dropout", 0.0},
-              {"mlp_bias", false},
-              {"bos_token_id", nullptr},
-              {"eos_token_id", nullptr},
-              {"use_cache", true},
-              {"torch_dtype", settings.type == ElementType::float32 ? "float32" : "bfloat16"}}
-             .dump(2) +
-         "\n";
-}
 
 struct OutputFile {
   std::string name;
@@ -331,20 +305,10 @@ std::int64_t exportHuggingFace(const TensorSource& source, const ModelConfig& mo
     writeTextFile(temporary + "/" + kIndex,
                   Json{{"metadata", {{"total_size", tensorBytes}}}, {"weight_map", map}}.dump(2) + "\n");
   }
-  writeTextFile(temporary + "/" + kConfig, configText(model, settings));
+  writeTextFile(temporary + "/" + kHuggingFaceConfig, huggingFaceConfig(model, settings));
   syncDirectory(temporary);
   publishDirectory(temporary, path);
   return total;
-}
-
-ModelConfig modelOf(const nlohmann::json& json) {
-  ModelConfig m;
-  m.hiddenSize = json.at("hiddenSize"), m.layers = json.at("layers"), m.heads = json.at("heads");
-  m.kvHeads = json.at("kvHeads"), m.ffnHiddenSize = json.at("ffnHiddenSize");
-  m.vocabularySize = json.at("vocabularySize"), m.tiedEmbeddings = json.at("tiedEmbeddings");
-  m.ropeTheta = json.at("ropeTheta"), m.normEpsilon = json.at("normEpsilon");
-  m.initStandardDeviation = json.at("initStandardDeviation");
-  return m;
 }
 
 }  // namespace internevo::trainer

@@ -1,4 +1,5 @@
-// Hugging Face LLaMA folders: config.json and model.safetensors, or several files with model.safetensors.index.json.
+// Hugging Face folders of LLaMA, Mistral, Qwen2, Qwen3 and InternLM2 models: config.json and model.safetensors, or several
+// files with model.safetensors.index.json.
 // Query and key rows are in the order of rotate_half there, as they are here: no row is moved.
 // Errors are Failure checkpointError naming the file and, where there is one, the member or tensor.
 #pragma once
@@ -25,8 +26,23 @@ struct HuggingFaceTensor {
 /// Every tensor of a model, in the model's order.
 std::vector<HuggingFaceTensor> huggingFaceTensors(const ModelConfig& model);
 
-/// The model of a folder's config.json. Refused: other architectures, scaled rotary positions, biases, other activations.
-ModelConfig huggingFaceModel(const std::string& path);
+constexpr const char* kHuggingFaceConfig = "config.json";
+/// A JSON object of a file; a refusal of one of its members.
+nlohmann::ordered_json readObject(const std::string& path);
+[[noreturn]] void refuseMember(const std::string& path, const std::string& member, const std::string& what,
+                               const std::string& remedy);
+
+/// How a folder keeps its tensors.
+enum class HuggingFaceLayout {
+  separate,  ///< a tensor of ours is one of its own
+  fused      ///< InternLM2: the three projections are one matrix, key/value head by key/value head
+};
+struct HuggingFaceFolder {
+  ModelConfig model;
+  HuggingFaceLayout layout = HuggingFaceLayout::separate;
+};
+/// What a folder's config.json says. Refused by name: other architectures, and what their models may have and ours cannot.
+HuggingFaceFolder huggingFaceFolder(const std::string& path);
 
 /// Where the tensors of the folder lie. `model` must be the folder's but for initStandardDeviation, and every tensor
 /// must be there in its shape; further tensors are refused by name.
@@ -39,13 +55,13 @@ struct ExportSettings {
   std::int64_t maximumPositions = 0;      ///< max_position_embeddings
 };
 
+/// The config.json of a model, of the architecture that has what the model has. Errors: checkpointError where none has.
+std::string huggingFaceConfig(const ModelConfig& model, const ExportSettings& settings);
+
 /// Writes a folder that does not exist yet, under another name first. Memory: 32 MiB. `progress` is told bytes written.
 /// Returns the bytes of its tensor files.
 std::int64_t exportHuggingFace(const TensorSource& source, const ModelConfig& model,
                                const ExportSettings& settings, const std::string& path,
                                const std::function<void(std::int64_t)>& progress);
-
-/// A model as manifests keep it.
-ModelConfig modelOf(const nlohmann::json& json);
 
 }  // namespace internevo::trainer

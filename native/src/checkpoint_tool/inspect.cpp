@@ -121,7 +121,7 @@ OrderedJson inspectCommand(const std::string& path) {
     return result;
   }
   if (isHuggingFace(path)) {
-    const ModelConfig model = huggingFaceModel(path);
+    const ModelConfig model = huggingFaceFolder(path).model;
     const TensorSource source = openHuggingFace(path, model);
     std::int64_t parameters = 0;
     for (const auto& [name, tensor] : source.tensors) parameters += tensor.shape.elements();

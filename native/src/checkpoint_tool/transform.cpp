@@ -134,8 +134,8 @@ Manifest verifiedManifest(const std::string& path) {
 
 ModelConfig modelIn(const Manifest& m, const std::string& path) {
   try {
-    return modelOf(m.identity.at("model"));
-  } catch (const nlohmann::json::exception&) {
+    return parseModel(m.identity.at("model").dump());
+  } catch (const std::exception&) {
     refuseFile(path + "/" + kManifestName, "describes no model");
   }
 }
@@ -191,7 +191,7 @@ OrderedJson exportCommand(const std::string& path, const std::string& output, co
 OrderedJson importCommand(const std::string& path, const std::string& output,
                           std::optional<std::int64_t> files) {
   refuseNew(output);
-  const ModelConfig model = huggingFaceModel(path);
+  const ModelConfig model = huggingFaceFolder(path).model;
   Manifest m;
   m.identity = {{"model", nlohmann::json::parse(modelJson(model))}};
   m.precision = "fp32";

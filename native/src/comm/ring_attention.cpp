@@ -59,6 +59,7 @@ std::int64_t RingAttention::scratchBytes(const RingAttentionShape& s, int groupS
   if (!fits(s, groupSize)) return 0;
   AttentionBlockShape chunk;
   chunk.batch = s.batch, chunk.heads = s.heads, chunk.kvHeads = s.kvHeads, chunk.headSize = s.headSize;
+  chunk.window = s.window;
   chunk.sequence = chunk.keySequence = s.sequence / (2 * groupSize);
   return backend.attentionBlockWorkspaceBytes(chunk);
 }
@@ -152,7 +153,7 @@ Status RingAttention::finish(RingExchange& exchange) {
 AttentionBlockShape RingAttention::pairShape(const RingPair& pair, int owner, ConstView firstKeys) const {
   AttentionBlockShape s;
   s.batch = shape_.batch, s.heads = shape_.heads, s.kvHeads = shape_.kvHeads, s.headSize = shape_.headSize;
-  s.sequence = s.keySequence = chunk_;
+  s.sequence = s.keySequence = chunk_, s.window = shape_.window;
   s.queryStride = shape_.queryStride, s.outputStride = shape_.outputStride;
   s.queryBatchRows = s.keyBatchRows = rows_;
   s.queryPosition = zigzagChunk(group_.size(), group_.index(), pair.query) * chunk_;

@@ -43,6 +43,7 @@ struct RingAttentionShape {
   std::int64_t heads = 0, kvHeads = 0, headSize = 0;
   /// Row strides as in AttentionShape; 0 = dense.
   std::int64_t queryStride = 0, keyStride = 0, valueStride = 0, outputStride = 0;
+  std::int64_t window = 0;  ///< as in AttentionShape
 };
 
 class RingAttention {

@@ -22,17 +22,25 @@ using Words = std::vector<std::pair<const char*, Value>>;
 
 const Words<Cut> kCuts = {
     {"whole", Cut::whole}, {"equal", Cut::equal}, {"shared", Cut::shared}, {"roundedUp", Cut::roundedUp}};
-const Words<RowsOf> kRows = {
-    {"tokens", RowsOf::tokens}, {"block", RowsOf::block}, {"attention", RowsOf::attention}};
+const Words<RowsOf> kRows = {{"tokens", RowsOf::tokens},
+                             {"block", RowsOf::block},
+                             {"attention", RowsOf::attention},
+                             {"once", RowsOf::once}};
 const Words<Fate> kFates = {
     {"stream", Fate::stream}, {"kept", Fate::kept}, {"again", Fate::again}, {"workspace", Fate::workspace}};
-const Words<TensorKind> kKinds = {{"matrix", TensorKind::matrix}, {"gain", TensorKind::gain}};
-const Words<Initial> kInitials = {
-    {"normal", Initial::normal}, {"normalByDepth", Initial::normalByDepth}, {"ones", Initial::ones}};
+const Words<TensorKind> kKinds = {
+    {"matrix", TensorKind::matrix}, {"gain", TensorKind::gain}, {"bias", TensorKind::bias}};
+const Words<Initial> kInitials = {{"normal", Initial::normal},
+                                  {"normalByDepth", Initial::normalByDepth},
+                                  {"ones", Initial::ones},
+                                  {"zeros", Initial::zeros}};
 const Words<bool ProgramFlags::*> kFlags = {{"tiedEmbeddings", &ProgramFlags::tiedEmbeddings},
                                             {"tensorParallel", &ProgramFlags::tensorParallel},
                                             {"ulysses", &ProgramFlags::ulysses},
-                                            {"contextParallel", &ProgramFlags::contextParallel}};
+                                            {"contextParallel", &ProgramFlags::contextParallel},
+                                            {"queryKeyNorm", &ProgramFlags::queryKeyNorm},
+                                            {"queryKeyValueBias", &ProgramFlags::queryKeyValueBias},
+                                            {"ownHeadSize", &ProgramFlags::ownHeadSize}};
 using SizeOf = std::int64_t (*)(const ModelConfig&);
 const Words<SizeOf> kSizes = {{"hiddenSize", [](const ModelConfig& m) { return m.hiddenSize; }},
                               {"heads", [](const ModelConfig& m) { return m.heads; }},
@@ -114,6 +122,7 @@ std::optional<ProgramCollective> collectiveOf(const Json& each, const char* memb
 
 ProgramOperator operatorOfJson(const Json& each) {
   ProgramOperator one;
+  readCondition(each, &one);
   one.name = each.at("name"), one.kind = each.at("kind"), one.unit = each.at("unit");
   one.forwardLabel = labelOf(text(each, "label"), "forward");
   one.backwardLabel = labelOf(text(each, "label"), "backward");
@@ -144,7 +153,13 @@ void checkCondition(const ProgramCondition& condition, const std::string& where)
 }  // namespace
 
 ProgramFlags flagsOf(const ModelConfig& model, const PlanConfig& plan) {
-  return {model.tiedEmbeddings, plan.tensorParallel > 1, plan.ulysses(), plan.contextParallel > 1};
+  return {.tiedEmbeddings = model.tiedEmbeddings,
+          .tensorParallel = plan.tensorParallel > 1,
+          .ulysses = plan.ulysses(),
+          .contextParallel = plan.contextParallel > 1,
+          .queryKeyNorm = model.queryKeyNorm,
+          .queryKeyValueBias = model.queryKeyValueBias,
+          .ownHeadSize = model.queryWidth() != model.hiddenSize};
 }
 
 bool holds(const ProgramCondition& condition, const ProgramFlags& flags) {
@@ -199,6 +214,7 @@ void LayerProgram::check() const {
   }
   for (const ProgramOperator& each : operators_) {
     unitPlace(each.unit);
+    checkCondition(each, each.name);
     for (const std::string& name : each.parameters) elementOf(tensors_, name, "tensor");
     for (const std::string& name : each.reads) value(name);
     for (const std::string& name : each.writes) value(name);
@@ -218,11 +234,10 @@ const ProgramValue& LayerProgram::value(const std::string& name) const {
   return elementOf(values_, name, "value");
 }
 
-const ProgramValue& LayerProgram::presentValue(const std::string& name, const ProgramFlags& flags) const {
+const ProgramValue* LayerProgram::presentValue(const std::string& name, const ProgramFlags& flags) const {
   const ProgramValue& wanted = value(name);
-  if (holds(wanted, flags)) return wanted;
-  if (wanted.otherwise.empty()) refuse(name + " is not there under this plan");
-  return presentValue(wanted.otherwise, flags);
+  if (holds(wanted, flags)) return &wanted;
+  return wanted.otherwise.empty() ? nullptr : presentValue(wanted.otherwise, flags);
 }
 
 const ProgramOperator& LayerProgram::operatorOf(const std::string& name) const {

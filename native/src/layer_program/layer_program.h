@@ -12,13 +12,13 @@ namespace internevo::trainer {
 
 /// How the ranks of a group share a dimension. Shared: with fewer key/value heads than ranks, neighbours have the same head.
 enum class Cut { whole, equal, shared, roundedUp };
-/// Rows of a value: own tokens; the rows that products see; the rows inside attention.
-enum class RowsOf { tokens, block, attention };
+/// Rows of a value: own tokens; the rows that products see; the rows inside attention; one, whatever the micro-batch.
+enum class RowsOf { tokens, block, attention, once };
 /// What becomes of a value: it is the residual stream between layers; it is kept for the backward pass; the backward pass
 /// makes it again; it is used while a block runs.
 enum class Fate { stream, kept, again, workspace };
-enum class TensorKind { matrix, gain };
-enum class Initial { normal, normalByDepth, ones };
+enum class TensorKind { matrix, gain, bias };
+enum class Initial { normal, normalByDepth, ones, zeros };
 
 struct ProgramCondition {
   std::string when, unless;  ///< flags; empty: none
@@ -57,7 +57,7 @@ struct ProgramCollective : ProgramCondition {
   std::vector<std::string> of;  ///< a message for each of these dimensions; empty: one of the whole value
 };
 
-struct ProgramOperator {
+struct ProgramOperator : ProgramCondition {
   std::string name, kind, unit;
   std::string forwardLabel, backwardLabel;  ///< what timelines call it; empty: they don't name it
   std::vector<std::string> parameters, reads, writes;
@@ -67,6 +67,8 @@ struct ProgramOperator {
 /// Flags that conditions name.
 struct ProgramFlags {
   bool tiedEmbeddings = false, tensorParallel = false, ulysses = false, contextParallel = false;
+  bool queryKeyNorm = false, queryKeyValueBias = false;
+  bool ownHeadSize = false;  ///< the heads together are not as wide as the residual stream
 };
 ProgramFlags flagsOf(const ModelConfig& model, const PlanConfig& plan);
 
@@ -88,8 +90,8 @@ class LayerProgram {
   /// Place of a unit among those of a layer.
   int unitPlace(const std::string& name) const;
   const ProgramValue& value(const std::string& name) const;
-  /// The value of that name, or the one that it is otherwise. Errors: Failure internal where it is none.
-  const ProgramValue& presentValue(const std::string& name, const ProgramFlags& flags) const;
+  /// The value of that name, or the one that it is otherwise; null where it is none.
+  const ProgramValue* presentValue(const std::string& name, const ProgramFlags& flags) const;
   int valuePlace(const ProgramValue& value) const { return static_cast<int>(&value - values_.data()); }
   const ProgramOperator& operatorOf(const std::string& name) const;
 

@@ -21,27 +21,29 @@ BatchReader::BatchReader(const Config& config, const TokenFile& data, const Sequ
       data_(data),
       own_(ownTokens(config, place)),
       attention_(attentionTokens(config, place)),
+      turnsInAttention_(config.model.queryKeyNorm),
       dataIndex_(dataIndex),
       memory_(memory),
       target_(views),
       views_(views) {
   const std::int64_t own = config_.plan.microBatchSize * own_.rows();
   views_.tokens = prepared(target_.tokens, own), views_.targets = prepared(target_.targets, own);
-  views_.positions = prepared(target_.positions, own);
+  const std::int64_t positions = config_.plan.microBatchSize * turned().rows();
+  views_.positions = prepared(target_.positions, positions);
   views_.firstKeys = prepared(target_.firstKeys, config_.plan.microBatchSize * attention_.rows());
   const std::int64_t documents =
       std::min(config_.data.maxDocumentsPerSequence, config_.sequenceLengthTokens) + 1;
   views_.documentStarts = prepared(target_.documentStarts, documents);
   if (views_.positions.empty()) return;
   for (std::int64_t sequence = 0, row = 0; sequence < config_.plan.microBatchSize; ++sequence) {
-    for (int i = 0; i < own_.count; ++i) {
-      const Stretch& s = own_.stretches[static_cast<std::size_t>(i)];
+    for (int i = 0; i < turned().count; ++i) {
+      const Stretch& s = turned().stretches[static_cast<std::size_t>(i)];
       std::iota(at(views_.positions, row), at(views_.positions, row + s.count),
                 static_cast<std::int32_t>(s.first));
       row += s.count;
     }
   }
-  upload(views_.positions, target_.positions, own);
+  upload(views_.positions, target_.positions, positions);
 }
 
 View BatchReader::prepared(const View& view, std::int64_t elements) {
@@ -67,7 +69,8 @@ void BatchReader::read(std::int64_t step, std::int64_t microBatch) {
   }
   const std::int64_t own = p.microBatchSize * own_.rows();
   upload(views_.tokens, target_.tokens, own), upload(views_.targets, target_.targets, own);
-  if (config_.packsDocuments()) upload(views_.positions, target_.positions, own);
+  if (config_.packsDocuments())
+    upload(views_.positions, target_.positions, p.microBatchSize * turned().rows());
   upload(views_.firstKeys, target_.firstKeys, p.microBatchSize * attention_.rows());
   microBatch_ = microBatch;
 }
@@ -81,14 +84,16 @@ void BatchReader::readSequence(std::int64_t sequence, std::int64_t row) {
     const Stretch& s = own_.stretches[static_cast<std::size_t>(i)];
     if (!views_.tokens.empty())
       data_.read(sequence, s.first, s.count, at(views_.tokens, to), at(views_.targets, to));
-    if (documents) expandDocuments(starts, count, s.first, s.count, nullptr, at(views_.positions, to));
+    if (documents && !turnsInAttention_)
+      expandDocuments(starts, count, s.first, s.count, nullptr, at(views_.positions, to));
     to += s.count;
   }
   if (!documents) return;
   to = row * attention_.rows();
   for (int i = 0; i < attention_.count; ++i) {
     const Stretch& s = attention_.stretches[static_cast<std::size_t>(i)];
-    expandDocuments(starts, count, s.first, s.count, at(views_.firstKeys, to), nullptr);
+    expandDocuments(starts, count, s.first, s.count, at(views_.firstKeys, to),
+                    turnsInAttention_ ? at(views_.positions, to) : nullptr);
     to += s.count;
   }
 }

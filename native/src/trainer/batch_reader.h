@@ -14,8 +14,8 @@ namespace internevo::trainer {
 /// Planned memory; a view that is empty is not filled.
 struct BatchViews {
   View tokens, targets;  ///< int32 [blockRows]; −1: a target that is not counted
-  View
-      positions;  ///< int32 [blockRows], for rotary positions, where rows do not follow one another from the first
+  /// int32 [positionRows], for rotary positions, where rows do not follow one another from the first.
+  View positions;
   View firstKeys;  ///< int32 [batch · attentionSequence]: AttentionShape::firstKeys, with packed documents
   View documentStarts;  ///< int32 [documents of a sequence + 1], of the sequence that is being read
 };
@@ -35,12 +35,14 @@ class BatchReader {
 
  private:
   void readSequence(std::int64_t sequence, std::int64_t row);
+  const SequencePart& turned() const { return turnsInAttention_ ? attention_ : own_; }
   View prepared(const View& view, std::int64_t elements);
   void upload(const View& from, const View& to, std::int64_t elements);
 
   const Config& config_;
   const TokenFile& data_;
   const SequencePart own_, attention_;
+  const bool turnsInAttention_;  ///< positions are those of the rows inside attention
   const int dataIndex_;
   MemorySpace& memory_;
   std::vector<std::vector<std::int32_t>> staging_;  ///< one for each view that the program cannot read

@@ -118,18 +118,113 @@ class Reader {
 
 constexpr std::int64_t kSize = std::int64_t{1} << 31;
 
+/// Whether a document may leave a field out. One that may is written only where it is not the default: documents and
+/// checkpoints from before it existed stay what they were.
+enum class Presence { always, unlessDefault };
+
+/// Shows the visitor every field of a model, in the order of documents: its name, its member, and its bounds.
+template <typename Visitor>
+void visitModel(Visitor&& visit) {
+  using M = ModelConfig;
+  using enum Presence;
+  visit.integer("hiddenSize", &M::hiddenSize, 1, 1 << 20, always);
+  visit.integer("layers", &M::layers, 1, 10000, always);
+  visit.integer("heads", &M::heads, 1, 65536, always);
+  visit.integer("kvHeads", &M::kvHeads, 1, 65536, always);
+  visit.integer("ffnHiddenSize", &M::ffnHiddenSize, 1, 1 << 22, always);
+  visit.integer("vocabularySize", &M::vocabularySize, 2, kSize - 1, always);
+  visit.boolean("tiedEmbeddings", &M::tiedEmbeddings, always);
+  visit.number("ropeTheta", &M::ropeTheta, 1e12, always);
+  visit.number("normEpsilon", &M::normEpsilon, 1, always);
+  visit.number("initStandardDeviation", &M::initStandardDeviation, 10, always);
+  visit.integer("headSize", &M::givenHeadSize, 2, 512, unlessDefault);
+  visit.boolean("queryKeyNorm", &M::queryKeyNorm, unlessDefault);
+  visit.boolean("queryKeyValueBias", &M::queryKeyValueBias, unlessDefault);
+  visit.integer("slidingWindowTokens", &M::slidingWindowTokens, 1, kSize - 1, unlessDefault);
+  visit.scaling("ropeScaling", &M::ropeScaling);
+}
+
+/// The same of the positions' scaling, whose kind says which fields it has.
+template <typename Visitor>
+void visitScaling(RopeScalingKind kind, Visitor&& visit) {
+  using S = RopeScaling;
+  using enum Presence;
+  constexpr double most = 1e12;
+  visit.number("factor", &S::factor, most, always);
+  if (kind == RopeScalingKind::linear) return;
+  visit.number("originalPositions", &S::originalPositions, most, always);
+  if (kind == RopeScalingKind::llama3) {
+    visit.number("lowFrequencyFactor", &S::lowFrequencyFactor, most, always);
+    visit.number("highFrequencyFactor", &S::highFrequencyFactor, most, always);
+    return;
+  }
+  visit.number("betaFast", &S::betaFast, most, unlessDefault);
+  visit.number("betaSlow", &S::betaSlow, most, unlessDefault);
+  visit.boolean("truncate", &S::truncate, unlessDefault);
+  visit.number("attentionFactor", &S::attentionFactor, most, unlessDefault);
+  visit.number("mscale", &S::mscale, most, unlessDefault);
+  visit.number("mscaleAllDimensions", &S::mscaleAllDimensions, most, unlessDefault);
+}
+
+/// Without the first, none, which a document says by leaving the member out.
+constexpr std::initializer_list<const char*> kScalingKinds = {"linear", "llama3", "yarn"};
+
+template <typename Owner>
+struct FieldReader {
+  Reader& from;
+  Owner& owner;
+
+  bool skips(const char* name, Presence presence) const {
+    return presence == Presence::unlessDefault && (!from.has(name) || from.isNull(name));
+  }
+  void integer(const char* name, std::int64_t Owner::*member, std::int64_t minimum, std::int64_t maximum,
+               Presence presence) {
+    if (!skips(name, presence)) owner.*member = from.integer(name, minimum, maximum);
+  }
+  void number(const char* name, double Owner::*member, double maximum, Presence presence) {
+    if (!skips(name, presence)) owner.*member = from.number(name, 0, false, maximum);
+  }
+  void boolean(const char* name, bool Owner::*member, Presence presence) {
+    if (!skips(name, presence)) owner.*member = from.boolean(name);
+  }
+  void scaling(const char* name, RopeScaling Owner::*member) {
+    if (skips(name, Presence::unlessDefault)) return;
+    Reader fields = from.object(name);
+    RopeScaling& scaling = owner.*member;
+    scaling.kind = static_cast<RopeScalingKind>(1 + fields.choice("kind", kScalingKinds));
+    visitScaling(scaling.kind, FieldReader<RopeScaling>{fields, scaling});
+    fields.finish();
+  }
+};
+
+template <typename Owner>
+struct FieldWriter {
+  const Owner& owner;
+  Json& to;
+  Owner defaults{};
+
+  template <typename Value>
+  void write(const char* name, Value Owner::*member, Presence presence) {
+    if (presence == Presence::always || owner.*member != defaults.*member) to[name] = owner.*member;
+  }
+  void integer(const char* name, std::int64_t Owner::*member, std::int64_t, std::int64_t, Presence presence) {
+    write(name, member, presence);
+  }
+  void number(const char* name, double Owner::*member, double, Presence presence) {
+    write(name, member, presence);
+  }
+  void boolean(const char* name, bool Owner::*member, Presence presence) { write(name, member, presence); }
+  void scaling(const char* name, RopeScaling Owner::*member) {
+    const RopeScaling& scaling = owner.*member;
+    if (scaling.kind == RopeScalingKind::none) return;
+    to[name]["kind"] = kScalingKinds.begin()[static_cast<int>(scaling.kind) - 1];
+    visitScaling(scaling.kind, FieldWriter<RopeScaling>{scaling, to[name]});
+  }
+};
+
 ModelConfig readModel(Reader r) {
   ModelConfig m;
-  m.hiddenSize = r.integer("hiddenSize", 1, 1 << 20);
-  m.layers = r.integer("layers", 1, 10000);
-  m.heads = r.integer("heads", 1, 65536);
-  m.kvHeads = r.integer("kvHeads", 1, 65536);
-  m.ffnHiddenSize = r.integer("ffnHiddenSize", 1, 1 << 22);
-  m.vocabularySize = r.integer("vocabularySize", 2, kSize - 1);
-  m.tiedEmbeddings = r.boolean("tiedEmbeddings");
-  m.ropeTheta = r.number("ropeTheta", 0, false, 1e12);
-  m.normEpsilon = r.number("normEpsilon", 0, false, 1);
-  m.initStandardDeviation = r.number("initStandardDeviation", 0, false, 10);
+  visitModel(FieldReader<ModelConfig>{r, m});
   r.finish();
   return m;
 }
@@ -137,10 +232,6 @@ ModelConfig readModel(Reader r) {
 constexpr std::initializer_list<const char*> kForwardOverlaps = {"none", "block", "inter-layer",
                                                                  "intra-layer"};
 constexpr std::initializer_list<const char*> kBackwardOverlaps = {"none", "block", "intra-layer"};
-
-/// Whether a document may leave a field out. One that may is written only where it is not the default: documents and
-/// checkpoints from before it existed stay what they were.
-enum class Presence { always, unlessDefault };
 
 /// Shows the visitor every field of a plan, in the order of documents: its name, its member, and its bounds or words.
 template <typename Visitor>
@@ -379,18 +470,15 @@ std::string planJson(const PlanConfig& p) {
   return plan.dump();
 }
 
+ModelConfig parseModel(const std::string& text) {
+  const Json document = Json::parse(text, nullptr, false);
+  return readModel({document, "model"});
+}
+
 std::string modelJson(const ModelConfig& m) {
-  return Json{{"hiddenSize", m.hiddenSize},
-              {"layers", m.layers},
-              {"heads", m.heads},
-              {"kvHeads", m.kvHeads},
-              {"ffnHiddenSize", m.ffnHiddenSize},
-              {"vocabularySize", m.vocabularySize},
-              {"tiedEmbeddings", m.tiedEmbeddings},
-              {"ropeTheta", m.ropeTheta},
-              {"normEpsilon", m.normEpsilon},
-              {"initStandardDeviation", m.initStandardDeviation}}
-      .dump();
+  Json model;
+  visitModel(FieldWriter<ModelConfig>{m, model});
+  return model.dump();
 }
 
 }  // namespace internevo::trainer

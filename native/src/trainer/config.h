@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "internevo/rope.h"
 #include "internevo/tensor.h"
 #include "trainer/data_source.h"
 #include "trainer/watchdog_limits.h"
@@ -18,8 +19,17 @@ struct ModelConfig {
   bool tiedEmbeddings = false;
   double ropeTheta = 10000, normEpsilon = 1e-5, initStandardDeviation = 0.02;
 
-  std::int64_t headSize() const { return hiddenSize / heads; }
+  std::int64_t givenHeadSize = 0;  ///< 0: hiddenSize / heads
+  bool queryKeyNorm = false;       ///< an RMS norm of every head of q and k, before their positions
+  bool queryKeyValueBias = false;  ///< of the three projections
+  std::int64_t slidingWindowTokens =
+      0;  ///< keys that a query sees at most, its own among them; 0: all before it
+  RopeScaling ropeScaling;
+
+  std::int64_t headSize() const { return givenHeadSize > 0 ? givenHeadSize : hiddenSize / heads; }
+  std::int64_t queryWidth() const { return headSize() * heads; }
   std::int64_t kvWidth() const { return headSize() * kvHeads; }
+  RopeFields ropeFields() const { return {headSize(), ropeTheta, 0, ropeScaling}; }
 };
 
 /// What is gathered ahead while a forward pass computes: nothing; the next block (attention or MLP); the next layer; the next module.
@@ -140,6 +150,7 @@ PlanConfig parsePlan(const std::string& text);
 /// The document's text of a configuration's plan, as the manifest of a checkpoint keeps it.
 std::string planJson(const PlanConfig& plan);
 /// The same of a model.
+ModelConfig parseModel(const std::string& text);
 std::string modelJson(const ModelConfig& model);
 
 }  // namespace internevo::trainer

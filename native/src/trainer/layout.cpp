@@ -68,7 +68,8 @@ class Slicer {
       // Projections into the residual stream begin smaller, so that its variance does not grow with depth (GPT-2).
       case Initial::normalByDepth:
         return model_.initStandardDeviation / std::sqrt(2.0 * static_cast<double>(model_.layers));
-      case Initial::ones: break;
+      case Initial::ones:
+      case Initial::zeros: break;
     }
     return 0;
   }

@@ -50,9 +50,9 @@ LayerRange layersOf(std::int64_t layers, std::int64_t stages, std::int64_t index
 struct LogicalTensor {
   std::string name;
   TensorKind kind = TensorKind::matrix;
-  std::int64_t rows = 1, columns = 0;  ///< held here: [outputs, inputs]; gains are [1, width]
+  std::int64_t rows = 1, columns = 0;  ///< held here: [outputs, inputs]; gains and biases are [1, width]
   std::int64_t offset = 0;             ///< first element inside the unit
-  double initStandardDeviation = 0;    ///< of a matrix; gains begin as 1
+  double initStandardDeviation = 0;    ///< of a matrix; gains begin as 1, biases as 0
 
   std::int64_t globalRows = 1, globalColumns = 0;
   std::int64_t firstRow = 0, firstColumn = 0;

@@ -73,6 +73,7 @@ std::int64_t valueBytes(const Config& c, const LocalShape& s, const LayerProgram
   switch (value.rows) {
     case RowsOf::tokens: return bytes(s.rows, 1);
     case RowsOf::block: return bytes(s.blockRows, c.plan.tensorParallel);
+    case RowsOf::once: return bytes(1, 1);
     case RowsOf::attention: break;
   }
   return bytes(s.headRows(), c.plan.headRanks());
@@ -232,6 +233,7 @@ std::int64_t attentionScratchBytes(const Config& c, const LocalShape& s, const B
   AttentionShape attention;
   attention.batch = s.batch, attention.sequence = s.sequence;
   attention.heads = s.heads, attention.kvHeads = s.kvHeads, attention.headSize = s.headSize;
+  attention.window = c.model.slidingWindowTokens;
   return backend.attentionWorkspaceBytes(attention);
 }
 
@@ -241,7 +243,8 @@ void planData(const Config& c, const Layout& layout, const LocalShape& s, Planne
     plan->tokens = take->take(MemoryLine::dataBuffers, "tokens", s.blockRows * 4);
     plan->targets = take->take(MemoryLine::dataBuffers, "targets", s.blockRows * 4);
   }
-  if (c.listsPositions()) plan->positions = take->take(MemoryLine::dataBuffers, "positions", s.blockRows * 4);
+  if (c.listsPositions())
+    plan->positions = take->take(MemoryLine::dataBuffers, "positions", s.positionRows * 4);
   if (!c.packsDocuments()) return;
   plan->firstKeys = take->take(MemoryLine::dataBuffers, "firstKeys", s.headRows() * 4);
   plan->documentStarts = take->take(MemoryLine::dataBuffers, "documentStarts",
@@ -297,6 +300,8 @@ LocalShape localShape(const Config& c) {
   s.blockRows = c.plan.tensorParallel > 1 ? s.headRows() : s.rows;
   s.queryWidth = program.size(c.model, "query", c.plan.tensorParallel);
   s.kvWidth = program.size(c.model, "key", c.plan.tensorParallel);
+  // A norm of heads comes before their positions, and works on what attention sees.
+  s.positionRows = c.model.queryKeyNorm ? s.headRows() : s.blockRows;
   s.ffnWidth = program.size(c.model, "ffn", c.plan.tensorParallel);
   return s;
 }
@@ -306,6 +311,7 @@ RingAttentionShape ringShape(const Config& c) {
   RingAttentionShape ring;
   ring.type = c.precision, ring.batch = s.batch, ring.sequence = s.sequence;
   ring.heads = s.heads, ring.kvHeads = s.kvHeads, ring.headSize = s.headSize;
+  ring.window = c.model.slidingWindowTokens;
   ring.queryStride = ring.keyStride = ring.valueStride = s.headQkvWidth();
   return ring;
 }

@@ -48,6 +48,7 @@ struct LocalShape {
   // What the products of a layer see on this rank: with tensor parallelism all tokens of its part of the width,
   // otherwise own tokens of the whole width.
   std::int64_t blockRows = 0, queryWidth = 0, kvWidth = 0, ffnWidth = 0;
+  std::int64_t positionRows = 0;  ///< rows whose heads are turned by their positions
   std::int64_t headRows() const { return batch * attentionSequence; }  ///< rows inside attention
   std::int64_t headQkvWidth() const { return (heads + 2 * kvHeads) * headSize; }
 };
@@ -88,7 +89,7 @@ struct MemoryPlan {
   Piece laneReduceWorkspace;  ///< of the communication lane; empty where the plan does not overlap
   Piece allToAllStaging, cosines, sines;
   Piece ringStaging;                ///< ring attention; empty without context parallelism
-  Piece positions;                  ///< int32 [blockRows]; context parallelism or packed documents
+  Piece positions;                  ///< int32 [positionRows]; context parallelism or packed documents
   Piece firstKeys, documentStarts;  ///< int32 [headRows], [documents of a sequence + 1]; packed documents
   Piece tokens, targets;            ///< int32 [blockRows]; empty on stages between the first and the last
   Piece block;                      ///< [b·S, H]: gathered input or partial output of a split block; tp > 1

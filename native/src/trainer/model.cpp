@@ -29,12 +29,15 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
       const auto named = [&](const char* name) {
         return &layerProgram(config.model, layer).operatorOf(name);
       };
+      const auto atIf = [&](bool there, const char* name) { return there ? at(name) : TensorPlace{}; };
       layerPlaces_.push_back({at("attentionNorm"),
                               at("wq"),
                               at("wo"),
                               at("mlpNorm"),
                               at("gate"),
                               at("down"),
+                              atIf(config.model.queryKeyValueBias, "queryBias"),
+                              atIf(config.model.queryKeyNorm, "queryNorm"),
                               {named("qkv"), named("attention"), named("attention output"),
                                named("gate and up"), named("down")}});
     }
@@ -49,13 +52,15 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
   }
   const LayerProgram& program = layerProgram(config.model, 0);
   const auto value = [&](const ValuePieces& pieces, const char* name) {
-    const ProgramValue& wanted = program.presentValue(name, flagsOf(config.model, config.plan));
-    return viewOf(arena, pieces[static_cast<std::size_t>(program.valuePlace(wanted))],
-                  wanted.float32 ? DataType::float32 : type);
+    const ProgramValue* const wanted = program.presentValue(name, flagsOf(config.model, config.plan));
+    if (wanted == nullptr) return View{};
+    return viewOf(arena, pieces[static_cast<std::size_t>(program.valuePlace(*wanted))],
+                  wanted->float32 ? DataType::float32 : type);
   };
   for (const ValuePieces& p : plan.layers) {
-    layers_.push_back({value(p, "qkv"), value(p, "attentionHeads"), value(p, "attentionTokens"),
-                       value(p, "logSumExp"), value(p, "middle"), value(p, "gateUp")});
+    layers_.push_back({value(p, "qkv"), value(p, "headGains"), value(p, "attentionHeads"),
+                       value(p, "attentionTokens"), value(p, "logSumExp"), value(p, "middle"),
+                       value(p, "gateUp")});
   }
   const auto work = [&](const char* name) { return value(plan.workspace, name); };
   workspace_ = {work("norm"),
@@ -66,6 +71,9 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
                 work("mlpGradient"),
                 work("qkvGradient"),
                 ulysses_ ? work("qkvTokens") : View{},
+                config.model.queryKeyNorm ? work("queryKey") : View{},
+                work("headInverseRms"),
+                work("attentionGradientTokens"),
                 work("attentionGradientHeads")};
   cosines_ = float32(plan.cosines), sines_ = float32(plan.sines);
   const auto int32 = [&](const Piece& piece) { return viewOf(arena, piece, DataType::int32); };
@@ -84,7 +92,9 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
         *groups_.activity, groups_.microBatch,
         {&groups_.exposedCommunicationSeconds, ringLane_ ? &groups_.laneWaitSeconds : nullptr});
   }
-  require(backend_.ropeTable(shape_.sequence, shape_.headSize, config.model.ropeTheta, cosines_, sines_));
+  RopeFrequencies frequencies;
+  require(ropeFrequencies(config.model.ropeFields(), &frequencies));
+  require(backend_.ropeTable(shape_.sequence, frequencies, cosines_, sines_));
 }
 
 LinearShape Model::linear(std::int64_t inputs, std::int64_t outputs) const {
@@ -98,7 +108,7 @@ AttentionShape Model::attentionShape() const {
   s.batch = shape_.batch, s.sequence = shape_.sequence;
   s.heads = shape_.heads, s.kvHeads = shape_.kvHeads, s.headSize = shape_.headSize;
   s.queryStride = s.keyStride = s.valueStride = shape_.headQkvWidth();
-  s.firstKeys = batch_.firstKeys;
+  s.firstKeys = batch_.firstKeys, s.window = config_.model.slidingWindowTokens;
   return s;
 }
 

@@ -23,17 +23,18 @@ namespace internevo::trainer {
 
 /// Views of a layer's values, by their names in its program.
 struct LayerViews {
-  View qkv, attentionHeads, attentionTokens, logSumExp, middle, gateUp;
+  View qkv, headGains, attentionHeads, attentionTokens, logSumExp, middle, gateUp;
 };
 struct WorkspaceViews {
-  View norm, hidden, hiddenGradient, inverseRms, mlp, mlpGradient, qkvGradient, qkvTokens,
-      attentionGradientHeads;
+  View norm, hidden, hiddenGradient, inverseRms, mlp, mlpGradient, qkvGradient, qkvTokens, queryKey,
+      headInverseRms, attentionGradientTokens, attentionGradientHeads;
 };
 
 /// A layer as its program has it: where its operators' parameters are (of tensors that make one matrix, the first), and the
 /// operators that timelines name.
 struct LayerPlaces {
   TensorPlace attentionNorm, queryKeyValue, attentionOutput, mlpNorm, gateUp, down;
+  TensorPlace projectionBias, headGains;  ///< where the model has them
   struct {
     const ProgramOperator *queryKeyValue, *attention, *attentionOutput, *gateUp, *down;
   } operators;
@@ -82,6 +83,10 @@ class Model {
   /// taken are not given back: the backward pass goes on with them.
   void forwardLayer(std::int64_t layer, const LayerViews& saved, View input, View output, bool onlySaved);
   void attentionForward(const LayerPlaces& at, const LayerViews& saved);
+  /// q and k before their norm, in saved.qkv -> normed and turned, in workspace.queryKey.
+  void normaliseHeads(const LayerViews& saved);
+  /// Gradient of what that made -> of q and k before their norm, in place; adds to the gradient of the gains.
+  void normaliseHeadsBackward(const LayerViews& saved, View gQueryKey, View gGains);
   void attend(const LayerViews& saved);
   /// gO: gradient of attentionHeads -> workspace.qkvGradient.
   void attendBackward(const LayerViews& saved, ConstView gO);
@@ -99,7 +104,13 @@ class Model {
   void headLossOfSlices(ConstView unit, View gradient, float gradientScale, ExactSum* lossSum);
 
   // model_moves.cpp
-  void rotate(View qkv, bool backward);
+  /// Rotary positions on q and k of own tokens [blockRows, queryWidth + 2·kvWidth], or inside attention [headRows,
+  /// headQkvWidth].
+  void rotate(View qkv, bool insideAttention, bool backward);
+  /// What attention reads its queries and keys from.
+  View queryKeyOf(const LayerViews& saved) const {
+    return config_.model.queryKeyNorm ? workspace_.queryKey : saved.qkv;
+  }
   /// Moves q, k and v between own tokens (all heads) and own heads (all tokens).
   void exchangeQkv(View tokensSide, View headsSide, bool toHeads);
   void exchange(std::int64_t heads, ConstView source, std::int64_t sequenceStride, View target,
@@ -126,6 +137,10 @@ class Model {
   const LayerViews& layerSet(int index) const { return layers_[static_cast<std::size_t>(index)]; }
   LinearShape linear(std::int64_t inputs, std::int64_t outputs) const;
   AttentionShape attentionShape() const;
+  BiasShape projectionBias() const { return {shape_.blockRows, shape_.queryWidth + 2 * shape_.kvWidth, 0}; }
+  HeadNormShape headNorm(std::int64_t heads) const {
+    return {shape_.headRows(), heads, shape_.headSize, shape_.headQkvWidth(), shape_.headQkvWidth()};
+  }
   Workspace matrixScratch() const { return headWorkspace_; }
   /// Calls the ring and counts the time in which it communicated.
   template <typename Call>

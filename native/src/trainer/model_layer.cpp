@@ -7,8 +7,10 @@ namespace internevo::trainer {
 
 void Model::attentionForward(const LayerPlaces& at, const LayerViews& saved) {
   const View ownTokens = ulysses_ ? workspace_.qkvTokens : saved.qkv;
-  rotate(ownTokens, false);
+  const bool norms = config_.model.queryKeyNorm;
+  if (!norms) rotate(ownTokens, false, false);
   if (ulysses_) exchangeQkv(ownTokens, saved.qkv, true);
+  if (norms) normaliseHeads(saved);
   {
     const auto scope = computing(at.operators.attention, Pass::forward, at.queryKeyValue.unit);
     attend(saved);
@@ -37,6 +39,13 @@ void Model::forwardLayer(std::int64_t layer, const LayerViews& saved, View input
                                    blockInput(w.norm), unit.offset(at.queryKeyValue.offset),
                                    ulysses_ ? w.qkvTokens : saved.qkv, matrixScratch()));
   }
+  if (m.queryKeyValueBias)
+    require(backend_.biasAdd(projectionBias(), unit.offset(at.projectionBias.offset),
+                             ulysses_ ? w.qkvTokens : saved.qkv));
+  // The backward pass makes the normed heads again before it has the unit.
+  if (m.queryKeyNorm)
+    require(backend_.memory().copy(saved.headGains.data, unit.offset(at.headGains.offset).data,
+                                   2 * shape_.headSize * bytesPerElement(unit.type)));
   done(qkvUnit);
   attentionForward(at, saved);
 
@@ -150,24 +159,34 @@ void Model::attentionBackward(std::int64_t layer, const LayerViews& saved, Const
     require(backend_.linearGradWeight(output, saved.attentionTokens, gOutput,
                                       gradient.offset(at.attentionOutput.offset), matrixScratch()));
     parameters_.reduce(outputUnit);
-    require(backend_.linearGradInput(output, gOutput, unit.offset(at.attentionOutput.offset), w.hidden, false,
-                                     matrixScratch()));
+    require(backend_.linearGradInput(output, gOutput, unit.offset(at.attentionOutput.offset),
+                                     w.attentionGradientTokens, false, matrixScratch()));
     parameters_.release(outputUnit);
   }
 
   // The next module's parameters are on their way while attention computes.
   const int qkvUnit = at.queryKeyValue.unit;
-  if (ulysses_) exchange(m.heads, w.hidden, 0, w.attentionGradientHeads, 0, true);
+  if (ulysses_) exchange(m.heads, w.attentionGradientTokens, 0, w.attentionGradientHeads, 0, true);
+  if (m.queryKeyNorm) normaliseHeads(saved);
   {
     const auto scope = computing(at.operators.attention, Pass::backward, qkvUnit);
-    attendBackward(saved, ulysses_ ? w.attentionGradientHeads : w.hidden);
+    attendBackward(saved, ulysses_ ? w.attentionGradientHeads : w.attentionGradientTokens);
   }
-  if (ulysses_) exchangeQkv(w.qkvTokens, w.qkvGradient, false);
   const View ownTokens = ulysses_ ? w.qkvTokens : w.qkvGradient;
-  rotate(ownTokens, true);
+  if (!m.queryKeyNorm) {
+    if (ulysses_) exchangeQkv(ownTokens, w.qkvGradient, false);
+    rotate(ownTokens, false, true);
+  }
 
   unit = parameters_.get(qkvUnit);
   gradient = parameters_.gradient(qkvUnit);
+  if (m.queryKeyNorm) {
+    normaliseHeadsBackward(saved, w.qkvGradient, gradient.offset(at.headGains.offset));
+    if (ulysses_) exchangeQkv(ownTokens, w.qkvGradient, false);
+  }
+  if (m.queryKeyValueBias)
+    require(backend_.biasGradient(projectionBias(), ownTokens, gradient.offset(at.projectionBias.offset),
+                                  matrixScratch()));
   {
     const auto scope = computing(at.operators.queryKeyValue, Pass::backward, qkvUnit);
     require(backend_.rmsNormForward(norm, input, {}, unit.offset(at.attentionNorm.offset),

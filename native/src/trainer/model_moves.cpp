@@ -15,7 +15,7 @@ void Model::exchange(std::int64_t heads, ConstView source, std::int64_t sequence
 }
 
 void Model::exchangeQkv(View tokensSide, View headsSide, bool toHeads) {
-  const std::int64_t width = config_.model.hiddenSize, kv = config_.model.kvWidth(), size = shape_.headSize;
+  const std::int64_t width = config_.model.queryWidth(), kv = config_.model.kvWidth(), size = shape_.headSize;
   const std::int64_t tokensAt[3] = {0, width, width + kv};
   const std::int64_t headsAt[3] = {0, shape_.heads * size, (shape_.heads + shape_.kvHeads) * size};
   const std::int64_t tokensStride = width + 2 * kv, headsStride = shape_.headQkvWidth();
@@ -27,12 +27,13 @@ void Model::exchangeQkv(View tokensSide, View headsSide, bool toHeads) {
   }
 }
 
-/// Rotary positions on q and k of [blockRows, queryWidth + 2·kvWidth].
-void Model::rotate(View qkv, bool backward) {
-  const bool whole = config_.plan.tensorParallel > 1;  // all positions, own heads
+void Model::rotate(View qkv, bool insideAttention, bool backward) {
+  const bool whole = insideAttention || config_.plan.tensorParallel > 1;  // all positions, own heads
+  const std::int64_t query = insideAttention ? shape_.heads * shape_.headSize : shape_.queryWidth;
+  const std::int64_t keys = insideAttention ? shape_.kvHeads * shape_.headSize : shape_.kvWidth;
   RopeShape s;
-  s.rows = shape_.blockRows, s.headSize = shape_.headSize;
-  s.stride = shape_.queryWidth + 2 * shape_.kvWidth;
+  s.rows = insideAttention ? shape_.headRows() : shape_.blockRows, s.headSize = shape_.headSize;
+  s.stride = query + 2 * keys;
   s.positions = batch_.positions;
   if (!s.positions.empty() || whole) {
     s.sequence = shape_.sequence;
@@ -41,11 +42,38 @@ void Model::rotate(View qkv, bool backward) {
     s.positionOffset = groups_.heads.index() * shape_.localSequence;
   }
   for (const bool key : {false, true}) {
-    s.heads = (key ? shape_.kvWidth : shape_.queryWidth) / shape_.headSize;
-    const View part = qkv.offset(key ? shape_.queryWidth : 0);
+    s.heads = (key ? keys : query) / shape_.headSize;
+    const View part = qkv.offset(key ? query : 0);
     require(backward ? backend_.ropeBackward(s, cosines_, sines_, part)
                      : backend_.ropeForward(s, cosines_, sines_, part));
   }
+}
+
+// ---- norms of heads ------------------------------------------------------------------------------------------------
+
+void Model::normaliseHeads(const LayerViews& saved) {
+  const auto epsilon = static_cast<float>(config_.model.normEpsilon);
+  const std::int64_t query = shape_.heads * shape_.headSize;
+  const WorkspaceViews& w = workspace_;
+  require(backend_.headNormForward(headNorm(shape_.heads), saved.qkv, saved.headGains, epsilon, w.queryKey,
+                                   w.headInverseRms));
+  require(backend_.headNormForward(headNorm(shape_.kvHeads), saved.qkv.offset(query),
+                                   saved.headGains.offset(shape_.headSize), epsilon, w.queryKey.offset(query),
+                                   w.headInverseRms.offset(shape_.headRows() * shape_.heads)));
+  rotate(w.queryKey, true, false);
+}
+
+void Model::normaliseHeadsBackward(const LayerViews& saved, View gQueryKey, View gGains) {
+  const std::int64_t query = shape_.heads * shape_.headSize;
+  const WorkspaceViews& w = workspace_;
+  rotate(gQueryKey, true, true);
+  require(backend_.headNormBackward(headNorm(shape_.heads), saved.qkv, saved.headGains, w.headInverseRms,
+                                    gQueryKey, gQueryKey, gGains, matrixScratch()));
+  const View gKey = gQueryKey.offset(query);
+  require(backend_.headNormBackward(headNorm(shape_.kvHeads), saved.qkv.offset(query),
+                                    saved.headGains.offset(shape_.headSize),
+                                    w.headInverseRms.offset(shape_.headRows() * shape_.heads), gKey, gKey,
+                                    gGains.offset(shape_.headSize), matrixScratch()));
 }
 
 // ---- attention -----------------------------------------------------------------------------------------------------
@@ -62,7 +90,7 @@ void Model::communicatingAround(const Call& call) {
 
 void Model::attend(const LayerViews& saved) {
   const std::int64_t heads = shape_.heads * shape_.headSize, kv = shape_.kvHeads * shape_.headSize;
-  const ConstView q = saved.qkv, k = q.offset(heads), v = q.offset(heads + kv);
+  const ConstView q = queryKeyOf(saved), k = q.offset(heads), v = saved.qkv.offset(heads + kv);
   if (!ring_) {
     return require(backend_.attentionForward(attentionShape(), q, k, v, saved.attentionHeads, saved.logSumExp,
                                              attentionWorkspace_));
@@ -74,18 +102,20 @@ void Model::attend(const LayerViews& saved) {
 void Model::prepareAttention(const LargestOfRanks& largest) {
   if (ring_) return;  // pieces are the backend's own
   const std::int64_t heads = shape_.heads * shape_.headSize, kv = shape_.kvHeads * shape_.headSize;
-  const View q = layers_.front().qkv, gQ = workspace_.qkvGradient;
-  const View gO = ulysses_ ? workspace_.attentionGradientHeads : workspace_.hidden;
+  const LayerViews& saved = layers_.front();
+  const View q = queryKeyOf(saved), gQ = workspace_.qkvGradient;
+  const View gO = ulysses_ ? workspace_.attentionGradientHeads : workspace_.attentionGradientTokens;
   require(backend_.prepareAttention(
       attentionShape(),
-      {q, q.offset(heads), q.offset(heads + kv), layers_.front().attentionHeads, layers_.front().logSumExp,
-       gO, gQ, gQ.offset(heads), gQ.offset(heads + kv), attentionWorkspace_},
+      {q, q.offset(heads), saved.qkv.offset(heads + kv), saved.attentionHeads, saved.logSumExp, gO, gQ,
+       gQ.offset(heads), gQ.offset(heads + kv), attentionWorkspace_},
       largest));
 }
 
 void Model::attendBackward(const LayerViews& saved, ConstView gO) {
   const std::int64_t heads = shape_.heads * shape_.headSize, kv = shape_.kvHeads * shape_.headSize;
-  const ConstView q = saved.qkv, k = q.offset(heads), v = q.offset(heads + kv), o = saved.attentionHeads;
+  const ConstView q = queryKeyOf(saved), k = q.offset(heads), v = saved.qkv.offset(heads + kv),
+                  o = saved.attentionHeads;
   const View gQ = workspace_.qkvGradient, gK = gQ.offset(heads), gV = gQ.offset(heads + kv);
   if (!ring_) {
     return require(backend_.attentionBackward(attentionShape(), q, k, v, o, saved.logSumExp, gO, gQ, gK, gV,

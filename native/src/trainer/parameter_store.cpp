@@ -143,6 +143,7 @@ void ParameterStore::initialize() {
       require(backend_.memory().zero(view.data, bytes));
     }
     forOwnedParts(unit, [&](const LogicalTensor& tensor, std::int64_t first, std::int64_t last) {
+      if (tensor.kind == TensorKind::bias) return;  // begins as 0
       const View target = weights(unit).offset(first - begin);
       if (tensor.kind == TensorKind::gain) {
         ones.assign(static_cast<std::size_t>(last - first), 1.f);
@@ -362,7 +363,7 @@ void ParameterStore::update(const AdamwSettings& settings) {
       const Activity::Scope scope(*groups_.activity, ActivityLane::compute, "optimizer", unit);
       forOwnedParts(unit, [&](const LogicalTensor& tensor, std::int64_t first, std::int64_t last) {
         AdamwSettings own = settings;
-        if (tensor.kind == TensorKind::gain) own.weightDecay = 0;
+        if (tensor.kind != TensorKind::matrix) own.weightDecay = 0;
         const std::int64_t at = first - shardStart(unit);
         require(backend_.adamw(last - first, own, ownedParameters(unit).offset(at),
                                master_.empty() ? View{} : ownedPart(master_, unit).offset(at),

@@ -41,14 +41,20 @@ void requireDivides(const char* constraint, const std::string& field, std::int64
 }
 
 void checkModel(const ModelConfig& m) {
-  requireDivides("model.heads", m.heads, m.hiddenSize, "model.hiddenSize");
+  const bool own = m.givenHeadSize > 0;
+  if (!own) requireDivides("model.heads", m.heads, m.hiddenSize, "model.hiddenSize");
   requireDivides("model.kvHeads", m.kvHeads, m.heads, "model.heads");
   if (m.headSize() % 2 != 0) {
-    refuse(StatusCode::badConfig, "model.hiddenSize", m.hiddenSize,
+    refuse(StatusCode::badConfig, own ? "model.headSize" : "model.hiddenSize",
+           own ? m.givenHeadSize : m.hiddenSize,
            "gives heads of " + std::to_string(m.headSize()) +
                " elements, an odd number, which rotary positions cannot use",
-           "choose hiddenSize / heads even");
+           own ? "choose headSize even" : "choose hiddenSize / heads even");
   }
+  RopeFrequencies frequencies;
+  if (const Status status = ropeFrequencies(m.ropeFields(), &frequencies); !status.ok())
+    throw Failure(Problem{StatusCode::badConfig, "model.ropeScaling: " + status.message(),
+                          "model.ropeScaling", "", "mend the field that it names"});
 }
 
 void checkTensorParallel(const Config& c) {

@@ -270,7 +270,7 @@ void Trainer::dumpGradients(const std::string& path, double loss) {
     for (int unit = 0; unit < whole_.unitCount(); ++unit) {
       for (const LogicalTensor& t : whole_.unit(unit).tensors) {
         std::vector<std::int64_t> shape{t.rows, t.columns};
-        if (t.kind == TensorKind::gain) shape = {t.columns};
+        if (t.kind != TensorKind::matrix) shape = {t.columns};
         entries.push_back({t.name, shape, units[static_cast<std::size_t>(unit)].data() + t.offset});
       }
     }

@@ -17,11 +17,11 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-class HuggingFace : public ::testing::TestWithParam<bool> {
+class Folders : public ::testing::Test {
  protected:
-  /// A checkpoint of random weights in one file, and its export.
-  void SetUp() override {
-    model_ = {32, 2, 4, 2, 48, 70, GetParam(), 5000, 1e-6, 0.1};
+  /// A checkpoint of random weights of a model in one file.
+  void makeCheckpoint(const ModelConfig& model) {
+    model_ = model;
     std::mt19937 random(3);
     std::normal_distribution<float> normal(0, 0.1f);
     std::vector<SafetensorsEntry> entries;
@@ -70,11 +70,30 @@ class HuggingFace : public ::testing::TestWithParam<bool> {
     return message;
   }
 
+  Json configuration() const { return Json::parse(readFile(folder_ + "/config.json")); }
+  /// A folder with this configuration and tensors.
+  void writeFolder(const Json& config, const std::vector<SafetensorsEntry>& tensors) {
+    fs::create_directories(folder_);
+    writeFile(folder_ + "/config.json", config.dump());
+    writeSafetensors(folder_ + "/model.safetensors", tensors, {});
+  }
+
   TemporaryDirectory directory_;
   ModelConfig model_;
   std::map<std::string, std::vector<float>> weights_;
   Manifest manifest_;
   const std::string checkpoint_ = directory_.file("ck"), folder_ = directory_.file("hf");
+};
+
+const ModelConfig kLlama = {32, 2, 4, 2, 48, 70, false, 5000, 1e-6, 0.1};
+
+class HuggingFace : public Folders, public ::testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override {
+    ModelConfig model = kLlama;
+    model.tiedEmbeddings = GetParam();
+    makeCheckpoint(model);
+  }
 };
 
 TEST_P(HuggingFace, ExportAndImportGiveBackEveryBit) {
@@ -143,7 +162,11 @@ TEST_P(HuggingFace, WhatDoesNotFitIsRefusedByName) {
             std::string::npos);
   EXPECT_NE(refusalWith([](Json* c) {
               (*c)["rope_scaling"] = {{"rope_type", "llama3"}, {"factor", 8}};
-            }).find("llama3"),
+            }).find("rope_scaling {\"factor\":8.0"),
+            std::string::npos);
+  EXPECT_NE(refusalWith([](Json* c) {
+              (*c)["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 8}};
+            }).find("\"dynamic\" is not supported; linear, llama3 and yarn are"),
             std::string::npos);
   EXPECT_NE(refusalWith([](Json* c) {
               (*c)["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 7.0}};
@@ -174,6 +197,164 @@ TEST_P(HuggingFace, WhatDoesNotFitIsRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(Head, HuggingFace, ::testing::Bool(),
                          [](const auto& head) { return head.param ? "Tied" : "Untied"; });
+
+// ---- architectures -------------------------------------------------------------------------------------------------
+
+struct Family {
+  const char* name;
+  const char* type;
+  void (*change)(ModelConfig*);
+  std::map<std::string, Json> says;  ///< members of its configuration
+};
+
+class Families : public Folders, public ::testing::WithParamInterface<Family> {};
+
+TEST_P(Families, AreWrittenAndReadBackBitByBit) {
+  ModelConfig model = kLlama;
+  GetParam().change(&model);
+  makeCheckpoint(model);
+  exportCommand(checkpoint_, folder_, {});
+  const Json config = configuration();
+  EXPECT_EQ(config["model_type"], GetParam().type);
+  for (const auto& [member, value] : GetParam().says) EXPECT_EQ(config[member], value) << member;
+  EXPECT_EQ(modelJson(huggingFaceFolder(folder_).model), modelJson(model));
+  const TensorSource source = openHuggingFace(folder_, model);
+  EXPECT_EQ(source.tensors.size(), weights_.size());
+  for (const auto& [name, values] : weights_) EXPECT_EQ(readAll(source, name), values) << name;
+  const std::string other = refusal(kLlama);
+  EXPECT_NE(other.find("the run's model has "), std::string::npos) << other;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, Families,
+    ::testing::Values(
+        Family{"Llama31",
+               "llama",
+               [](ModelConfig* m) {
+                 m->ropeScaling = {.kind = RopeScalingKind::llama3, .factor = 8, .originalPositions = 8192};
+               },
+               {{"rope_scaling",
+                 {{"rope_type", "llama3"},
+                  {"factor", 8.0},
+                  {"low_freq_factor", 1.0},
+                  {"high_freq_factor", 4.0},
+                  {"original_max_position_embeddings", 8192}}}}},
+        Family{"Mistral",
+               "mistral",
+               [](ModelConfig* m) { m->slidingWindowTokens = 16, m->givenHeadSize = 16; },
+               {{"sliding_window", 16}, {"head_dim", 16}}},
+        Family{"Qwen2Yarn",
+               "qwen2",
+               [](ModelConfig* m) {
+                 m->queryKeyValueBias = true;
+                 m->ropeScaling = {.kind = RopeScalingKind::yarn, .factor = 4, .originalPositions = 32};
+               },
+               {{"use_sliding_window", false}, {"sliding_window", nullptr}}},
+        Family{"Qwen2Window",
+               "qwen2",
+               [](ModelConfig* m) { m->queryKeyValueBias = true, m->slidingWindowTokens = 9; },
+               {{"use_sliding_window", true}, {"sliding_window", 9}, {"max_window_layers", 0}}},
+        Family{"Qwen3",
+               "qwen3",
+               [](ModelConfig* m) {
+                 m->queryKeyNorm = true, m->givenHeadSize = 20;
+                 m->ropeScaling = {.kind = RopeScalingKind::linear, .factor = 2};
+               },
+               {{"head_dim", 20}, {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}}}),
+    [](const auto& family) { return std::string(family.param.name); });
+
+TEST_F(Folders, ModelsThatNoArchitectureHasAreNotWritten) {
+  ModelConfig model = kLlama;
+  model.queryKeyNorm = model.queryKeyValueBias = true;
+  makeCheckpoint(model);
+  try {
+    exportCommand(checkpoint_, folder_, {});
+    ADD_FAILURE() << "it was written";
+  } catch (const Failure& failure) {
+    EXPECT_NE(failure.problem().message.find("both norms of heads and biases"), std::string::npos);
+  }
+  EXPECT_FALSE(fs::exists(folder_));
+}
+
+TEST_F(Folders, OfWhichSomeLayersHaveAWindowAreRefused) {
+  ModelConfig model = kLlama;
+  model.queryKeyValueBias = true;
+  makeCheckpoint(model);
+  exportCommand(checkpoint_, folder_, {});
+  EXPECT_NE(refusalWith([](Json* c) {
+              (*c)["use_sliding_window"] = true, (*c)["sliding_window"] = 8, (*c)["max_window_layers"] = 1;
+            }).find("max_window_layers 1 leaves some layers without a window"),
+            std::string::npos);
+}
+
+TEST_F(Folders, OfMistralHaveAWindowUnlessTheySayNone) {
+  ModelConfig model = kLlama;
+  model.slidingWindowTokens = 8;
+  makeCheckpoint(model);
+  exportCommand(checkpoint_, folder_, {});
+  Json config = configuration();
+  config["sliding_window"] = nullptr;
+  writeFile(folder_ + "/config.json", config.dump());
+  EXPECT_EQ(huggingFaceFolder(folder_).model.slidingWindowTokens, 0);
+  config.erase("sliding_window");
+  writeFile(folder_ + "/config.json", config.dump());
+  EXPECT_EQ(huggingFaceFolder(folder_).model.slidingWindowTokens, 4096);
+}
+
+/// InternLM2 keeps the three projections as one matrix: of each key/value head the rows of its query heads, its key's, its value's.
+TEST_F(Folders, OfInternLm2AreReadThroughTheirOneMatrix) {
+  makeCheckpoint(kLlama);
+  const std::int64_t size = model_.headSize(), readers = model_.heads / model_.kvHeads,
+                     width = model_.hiddenSize;
+  std::vector<std::vector<float>> fused;
+  std::vector<SafetensorsEntry> tensors;
+  const auto add = [&](const std::string& there, std::vector<std::int64_t> shape, const std::string& here) {
+    tensors.push_back({there, std::move(shape), weights_.at(here).data()});
+  };
+  add("model.tok_embeddings.weight", {70, 32}, "embedding");
+  fused.reserve(static_cast<std::size_t>(model_.layers));
+  for (std::int64_t layer = 0; layer < model_.layers; ++layer) {
+    const std::string here = "layers." + std::to_string(layer) + ".", there = "model." + here;
+    fused.emplace_back();
+    const auto append = [&](const char* name, std::int64_t firstRow, std::int64_t rows) {
+      const float* const from = weights_.at(here + name).data() + firstRow * width;
+      fused.back().insert(fused.back().end(), from, from + rows * width);
+    };
+    for (std::int64_t head = 0; head < model_.kvHeads; ++head) {
+      append("wq", head * readers * size, readers * size);
+      append("wk", head * size, size);
+      append("wv", head * size, size);
+    }
+    tensors.push_back({there + "attention.wqkv.weight", {64, 32}, fused.back().data()});
+    add(there + "attention_norm.weight", {32}, here + "attentionNorm");
+    add(there + "attention.wo.weight", {32, 32}, here + "wo");
+    add(there + "ffn_norm.weight", {32}, here + "mlpNorm");
+    add(there + "feed_forward.w1.weight", {48, 32}, here + "gate");
+    add(there + "feed_forward.w3.weight", {48, 32}, here + "up");
+    add(there + "feed_forward.w2.weight", {32, 48}, here + "down");
+  }
+  add("model.norm.weight", {32}, "finalNorm");
+  add("output.weight", {70, 32}, "head");
+  const Json config = {{"model_type", "internlm2"},
+                       {"hidden_size", 32},
+                       {"num_hidden_layers", 2},
+                       {"num_attention_heads", 4},
+                       {"num_key_value_heads", 2},
+                       {"intermediate_size", 48},
+                       {"vocab_size", 70},
+                       {"tie_word_embeddings", false},
+                       {"rope_theta", 5000},
+                       {"rms_norm_eps", 1e-6},
+                       {"bias", false},
+                       {"hidden_act", "silu"}};
+  writeFolder(config, tensors);
+  const TensorSource source = openHuggingFace(folder_, model_);
+  for (const auto& [name, values] : weights_) EXPECT_EQ(readAll(source, name), values) << name;
+  EXPECT_NE(refusalWith([](Json* c) { (*c)["bias"] = true; }).find("bias true is not supported"),
+            std::string::npos);
+  EXPECT_NE(refusalWith([](Json* c) { c->erase("bias"); }).find("bias true is not supported"),
+            std::string::npos);
+}
 
 }  // namespace
 }  // namespace internevo::trainer::testing

@@ -180,7 +180,9 @@ TEST(AttentionTensorPiecesWindow, AreThoseOfTheFirstKeysItMeans) {
       op.inputs = roundedTo(op.inputs, DataType::bfloat16);
       const Tuple gO = gradientsOfOutputs(op, DataType::bfloat16);
       const std::vector<std::int64_t> cuts{0, 50, 100, 200};
-      const KernelResult byWindow = AttentionInPieces(op, cuts, DataType::bfloat16, window).run(gO[0]);
+      op.s.window = window;
+      const KernelResult byWindow = AttentionInPieces(op, cuts, DataType::bfloat16).run(gO[0]);
+      op.s.window = 0;
       op.s.firstKeys = firstKeysOfWindow(op.s, window);
       const KernelResult byKeys = AttentionInPieces(op, cuts, DataType::bfloat16).run(gO[0]);
       EXPECT_EQ(byWindow.outputs, byKeys.outputs) << headSize << ", window " << window;

@@ -84,9 +84,19 @@ struct Model {
   ModelConfig config;
   std::int64_t sequence;
 };
+/// What a model may have and a plain one has not.
+ModelConfig everyField() {
+  ModelConfig model{16, 2, 4, 2, 24, 29, false, 10000, 1e-5, 0.07};
+  model.queryKeyNorm = model.queryKeyValueBias = true;
+  model.givenHeadSize = 6, model.slidingWindowTokens = 3;
+  model.ropeScaling = {.kind = RopeScalingKind::yarn, .factor = 4, .originalPositions = 8, .betaFast = 2};
+  return model;
+}
+
 const Model kModels[] = {
     {"grouped", {16, 2, 4, 2, 24, 29, false, 10000, 1e-5, 0.07}, 8},
     {"tiedOneKeyHead", {16, 2, 4, 1, 24, 29, true, 10000, 1e-5, 0.07}, 8},
+    {"everyField", everyField(), 8},
 };
 
 class DeviceLattice : public ::testing::TestWithParam<Model> {

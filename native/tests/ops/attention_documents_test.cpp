@@ -103,12 +103,13 @@ TEST(AttentionDocuments, RefusesFirstKeysThatFallOrLieAhead) {
 struct PiecesCase {
   std::vector<std::int64_t> cuts;
   std::vector<std::int32_t> firstKeys;
+  std::int64_t window = 0;
 };
 class AttentionPieces : public testing::TestWithParam<PiecesCase> {};
 
 TEST_P(AttentionPieces, AreTogetherTheWhole) {
   const PiecesCase& c = GetParam();
-  const Attention op({2, c.cuts.back(), 4, 2, 24, c.firstKeys});
+  const Attention op({2, c.cuts.back(), 4, 2, 24, c.firstKeys, c.window});
   for (const DataType type : {DataType::float32, DataType::bfloat16}) {
     Attention stored = op;
     stored.inputs = roundedTo(op.inputs, type);
@@ -131,7 +132,10 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(PiecesCase{{0, 96, 192, 288}, {}}, PiecesCase{{0, 50, 100, 150, 200}, {}},
                     PiecesCase{{0, 130, 131, 240}, {}},
                     PiecesCase{{0, 50, 100, 150, 200}, firstKeysOf({{20, 100, 80}, {50, 49, 2, 99}})},
-                    PiecesCase{{0, 96, 300}, firstKeysOf({{96, 204}, {1, 299}})}));
+                    PiecesCase{{0, 96, 300}, firstKeysOf({{96, 204}, {1, 299}})},
+                    // Of some pieces a window hides everything, of others what their first queries would see.
+                    PiecesCase{{0, 50, 100, 150, 200}, {}, 30}, PiecesCase{{0, 96, 192, 288}, {}, 97},
+                    PiecesCase{{0, 50, 100, 150, 200}, firstKeysOf({{20, 100, 80}, {200}}), 60}));
 
 TEST(AttentionPieces, OnePieceGivesTheBitsOfTheWhole) {
   const Attention op({2, 210, 4, 2, 32, firstKeysOf({{100, 110}, {210}})});

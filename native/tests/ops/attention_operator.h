@@ -32,6 +32,7 @@ struct Attention {
              std::vector<Buffer>& gIn) const {
     AttentionShape shape{s.batch, s.sequence, s.heads, s.kvHeads, s.headSize};
     if (!s.firstKeys.empty()) shape.firstKeys = {s.firstKeys.data(), DataType::int32};
+    shape.window = s.window;
     const Buffer scratch(backend.attentionWorkspaceBytes(shape));
     const Buffer logSumExp(DataType::float32, Values(s.batch * s.heads * s.sequence));
     INTERNEVO_RETURN_IF_ERROR(backend.attentionForward(shape, in[0].view(), in[1].view(), in[2].view(),
@@ -60,12 +61,10 @@ inline std::vector<std::int32_t> firstKeysOf(const std::vector<Lengths>& sequenc
 /// The whole as pieces cut at these positions, merged in an order that begins with a row's own piece.
 class AttentionInPieces {
  public:
-  AttentionInPieces(const Attention& op, std::vector<std::int64_t> cuts, DataType type,
-                    std::int64_t window = 0)
+  AttentionInPieces(const Attention& op, std::vector<std::int64_t> cuts, DataType type)
       : s_(op.s),
         cuts_(std::move(cuts)),
         type_(type),
-        window_(window),
         q_(type, op.inputs[0]),
         k_(type, op.inputs[1]),
         v_(type, op.inputs[2]),
@@ -112,7 +111,7 @@ class AttentionInPieces {
   Piece piece(std::int64_t i, std::int64_t j) const {
     Piece p;
     p.shape.batch = s_.batch, p.shape.heads = s_.heads, p.shape.kvHeads = s_.kvHeads,
-    p.shape.headSize = s_.headSize, p.shape.window = window_;
+    p.shape.headSize = s_.headSize, p.shape.window = s_.window;
     p.shape.queryPosition = cuts_[i], p.shape.sequence = cuts_[i + 1] - cuts_[i];
     p.shape.keyPosition = cuts_[j], p.shape.keySequence = cuts_[j + 1] - cuts_[j];
     p.shape.queryBatchRows = p.shape.keyBatchRows = s_.sequence;
@@ -125,7 +124,6 @@ class AttentionInPieces {
   reference::Attention s_;
   std::vector<std::int64_t> cuts_;
   DataType type_;
-  std::int64_t window_;
   Buffer q_, k_, v_, o32_, o_, lse_;
 };
 

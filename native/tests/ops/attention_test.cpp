@@ -98,21 +98,69 @@ TEST(Attention, RefusesHeadsThatDoNotDivide) {
   EXPECT_NE(status.message().find("heads is 3"), std::string::npos) << status.message();
 }
 
-/// A window that is not applied would be a wrong result.
-TEST(Attention, WindowsAreRefusedWhereTheyAreNotApplied) {
+// ---- windows -------------------------------------------------------------------------------------------------------
+
+reference::Attention windowed(reference::Attention shape, std::int64_t window) {
+  shape.window = window;
+  return shape;
+}
+
+TEST(AttentionWindow, OddSizes) {
+  expectAll(Attention(windowed({2, 23, 4, 2, 10}, 5)));
+  expectAll(Attention(windowed({1, 23, 2, 2, 12}, 2)));
+}
+
+TEST(AttentionWindow, OfOneKeyIsItsValue) {
+  const Attention op(windowed({1, 200, 2, 2, 16}, 1));
+  const KernelResult result = runKernel(op, DataType::float32, op.inputs, {randomValues(200 * 32, 5)}, 1);
+  EXPECT_EQ(result.outputs[0], roundedTo(op.inputs[2], DataType::float32));
+}
+
+TEST(AttentionWindow, EndsInsideAndAtTheEdgesOfTiles) {
+  for (const std::int64_t window : {40, 96, 97, 200}) {
+    const Attention op(windowed({1, 96 * 3 + 31, 2, 1, 24}, window));
+    expectKernelIsReference(op);
+    expectBfloat16IsAsGoodAsPlain(op);
+    expectBitsIndependentOfThreads(op);
+  }
+}
+
+TEST(AttentionWindow, OfWholeSequencesGivesTheBitsOfNone) {
+  for (const DataType type : {DataType::float32, DataType::bfloat16}) {
+    const Attention all({2, 230, 4, 2, 32}), window(windowed({2, 230, 4, 2, 32}, 230));
+    const Tuple inputs = roundedTo(all.inputs, type), gO = gradientsOfOutputs(all, type);
+    const KernelResult a = runKernel(all, type, inputs, gO, 1), b = runKernel(window, type, inputs, gO, 1);
+    EXPECT_EQ(a.outputs, b.outputs);
+    EXPECT_EQ(a.gradients, b.gradients);
+  }
+}
+
+TEST(AttentionWindow, IsTheFirstKeysThatItMeans) {
   INTERNEVO_HOST_ONLY();
+  const std::int64_t length = 300, window = 70;
+  for (const DataType type : {DataType::float32, DataType::bfloat16}) {
+    const Attention by(windowed({1, length, 2, 1, 32}, window));
+    reference::Attention shape{1, length, 2, 1, 32};
+    for (std::int64_t row = 0; row < length; ++row)
+      shape.firstKeys.push_back(static_cast<std::int32_t>(std::max<std::int64_t>(0, row + 1 - window)));
+    const Tuple inputs = roundedTo(by.inputs, type), gO = gradientsOfOutputs(by, type);
+    const KernelResult a = runKernel(by, type, inputs, gO, 1),
+                       b = runKernel(Attention(shape), type, inputs, gO, 1);
+    EXPECT_EQ(a.outputs, b.outputs);
+    EXPECT_EQ(a.gradients, b.gradients);
+  }
+}
+
+TEST(AttentionWindow, ThatIsNegativeIsRefused) {
   const auto backend = createTestBackend(1);
   AttentionShape shape{1, 4, 1, 1, 8};
   const Buffer x(DataType::float32, Values(32)), state(DataType::float32, Values(4));
   const Buffer scratch(backend->attentionWorkspaceBytes(shape));
-  for (const auto& [window, said] :
-       {std::pair<std::int64_t, std::string>{2, "window is 2"}, {-1, "window is -1"}}) {
-    shape.window = window;
-    const Status status = backend->attentionForward(shape, x.view(), x.view(), x.view(), x.view(),
-                                                    state.view(), scratch.workspace());
-    EXPECT_EQ(status.code(), StatusCode::badConfig);
-    EXPECT_NE(status.message().find(said), std::string::npos) << status.message();
-  }
+  shape.window = -1;
+  const Status status = backend->attentionForward(shape, x.view(), x.view(), x.view(), x.view(), state.view(),
+                                                  scratch.workspace());
+  EXPECT_EQ(status.code(), StatusCode::badConfig);
+  EXPECT_NE(status.message().find("window is -1"), std::string::npos) << status.message();
 }
 
 }  // namespace

@@ -77,6 +77,17 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"/model/heads", "5", "model.heads"}, BadValue{"/model/kvHeads", "3", "model.kvHeads"},
         BadValue{"/model/tiedEmbeddings", "1", "model.tiedEmbeddings"},
         BadValue{"/model/normEpsilon", "0", "model.normEpsilon"},
+        BadValue{"/model/headSize", "0", "model.headSize"},
+        BadValue{"/model/headSize", "7", "model.headSize"},
+        BadValue{"/model/queryKeyNorm", "1", "model.queryKeyNorm"},
+        BadValue{"/model/slidingWindowTokens", "0", "model.slidingWindowTokens"},
+        BadValue{"/model/ropeScaling", "8", "model.ropeScaling"},
+        BadValue{"/model/ropeScaling", "{\"kind\":\"dynamic\"}", "model.ropeScaling.kind"},
+        BadValue{"/model/ropeScaling", "{\"kind\":\"llama3\",\"factor\":8}",
+                 "model.ropeScaling.originalPositions"},
+        BadValue{"/model/ropeScaling", "{\"kind\":\"linear\",\"factor\":8,\"betaFast\":2}",
+                 "model.ropeScaling.betaFast"},
+        BadValue{"/model/ropeScaling", "{\"kind\":\"linear\",\"factor\":0.5}", "model.ropeScaling"},
         BadValue{"/model/surprise", "1", "model.surprise"}, BadValue{"/surprise", "{}", "surprise"},
         BadValue{"/sequenceLengthTokens", "25", "plan.sequenceParallel"},
         BadValue{"/precision", "\"fp16\"", "precision"}, BadValue{"/plan", "[]", "plan"},
@@ -253,6 +264,26 @@ TEST(Plan, MeshesHaveEveryRankOnceInGroupsOfThePlansSize) {
     std::swap(exchanged[0][0], exchanged[1][0]);
     EXPECT_EQ(problemWith(exchanged).code, StatusCode::ok) << exchanged;
   }
+}
+
+TEST(Configuration, FieldsThatAModelMayLackAreWrittenOnlyWhereItHasThem) {
+  EXPECT_EQ(Json::parse(modelJson(smallConfig("").model)).size(), 10u);
+  for (const ModelConfig& model : {qwen2Model(), qwen3Model(), llama3Model(), mistralModel()}) {
+    Config c = smallConfig("d.tokens");
+    c.model = model;
+    const std::string document = documentOf(c);
+    EXPECT_EQ(documentOf(parseConfig(document)), document);
+    EXPECT_EQ(modelJson(parseModel(modelJson(model))), modelJson(model));
+    EXPECT_GT(Json::parse(modelJson(model)).size(), 10u);
+  }
+}
+
+TEST(Configuration, HeadsOfTheirOwnSizeNeedNotDivideTheHiddenSize) {
+  Config c = smallConfig("d.tokens");
+  c.model.hiddenSize = 50;
+  EXPECT_EQ(problemOf(documentOf(c)).field, "model.heads");
+  c.model.givenHeadSize = 12;
+  EXPECT_NO_THROW(validatePlan(c));
 }
 
 TEST(Plan, KeyHeadsThatNeitherSplitNorReplicateEvenlyAreUnsupported) {

@@ -41,6 +41,7 @@ bool isGather(const std::optional<ProgramCollective>& collective, const ProgramF
 /// An all-gather goes on inside its operator, an all-to-all before or behind it.
 void addForward(const ProgramOperator& each, const ProgramFlags& flags, Names* events) {
   const bool inside = isGather(each.before, flags);
+  if (!holds(each, flags)) return;
   if (!inside) addCollective(each.before, false, flags, events);
   if (!each.forwardLabel.empty()) events->push_back(each.forwardLabel);
   if (inside) events->push_back(kGather);
@@ -48,6 +49,7 @@ void addForward(const ProgramOperator& each, const ProgramFlags& flags, Names* e
 }
 
 void addBackward(const ProgramOperator& each, const ProgramFlags& flags, Names* events) {
+  if (!holds(each, flags)) return;
   const bool exchanges = each.behind && each.behind->collective == "all-to-all";
   if (exchanges) addCollective(each.behind, true, flags, events);
   if (!each.backwardLabel.empty()) events->push_back(each.backwardLabel);
@@ -138,10 +140,13 @@ TEST(LayerProgram, IsRunInItsOrder) {
       writeTokenFile(directory.file("tokens"), sampleTokens(1500, 61), 61);
       Config config = smallConfig(directory.file("tokens"));
       config.plan = plan, config.mesh = meshOf(plan);
-      validatePlan(config);
-      EXPECT_EQ(recordedStep(config), stepOf(config))
-          << "tensor ranks " << plan.tensorParallel << ", sequence ranks " << plan.sequenceParallel
-          << ", recomputed layers " << recomputed;
+      for (const ModelConfig& model : {config.model, qwen2Model(), qwen3Model()}) {
+        config.model = model;
+        validatePlan(config);
+        EXPECT_EQ(recordedStep(config), stepOf(config))
+            << "tensor ranks " << plan.tensorParallel << ", sequence ranks " << plan.sequenceParallel
+            << ", recomputed layers " << recomputed << ", model " << modelJson(model);
+      }
     }
   }
 }

@@ -37,7 +37,8 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
   const Integer H = m.hiddenSize, L = m.layers, A = m.heads, K = m.kvHeads, F = m.ffnHiddenSize,
                 V = m.vocabularySize;
   const Integer ctx = p.contextParallel, u = p.sequenceParallel / ctx;
-  const Integer D = H / A, W = K * D, S = c.sequenceLengthTokens, b = p.microBatchSize;
+  const Integer D = m.givenHeadSize > 0 ? m.givenHeadSize : H / A, X = A * D, W = K * D,
+                S = c.sequenceLengthTokens, b = p.microBatchSize;
   const Integer pp = p.pipelineParallel, v = p.pipelineChunks, tp = p.tensorParallel, sp = p.sequenceParallel,
                 ps = p.parameterSharding, gs = p.gradientSharding, oss = p.optimizerStateSharding,
                 R = p.dataParallel * sp / tp, N = pp * p.dataParallel * sp;
@@ -45,12 +46,13 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
   const bool first = s == 0, last = s == pp - 1, tied = m.tiedEmbeddings, ulysses = tp == 1 && u > 1;
   const Integer T = b * S / sp, B = tp > 1 ? b * S : T, heads = A / u, kv = K >= u ? K / u : 1,
                 Q = b * S / ctx, beta = c.bf16() ? 2 : 4;
-  const Integer Vt = (V + tp - 1) / tp, Ht = H / tp, Wt = tp > 1 ? kv * D : W, Ft = F / tp;
+  const Integer Vt = (V + tp - 1) / tp, Xt = X / tp, Wt = tp > 1 ? kv * D : W, Ft = F / tp;
 
   const auto unit = [&](Integer P) { return up(P, 64 * ps * oss); };
   const Integer embedding = first || (tied && last) ? unit(tied ? Vt * H + H : Vt * H) : 0;
-  const Integer qkv = unit(H + H * Ht + 2 * H * Wt), out = unit(H * Ht), gateUp = unit(H + 2 * H * Ft),
-                down = unit(H * Ft);
+  const Integer vectors = (m.queryKeyValueBias ? Xt + 2 * Wt : 0) + (m.queryKeyNorm ? 2 * D : 0);
+  const Integer qkv = unit(H + H * Xt + 2 * H * Wt + vectors), out = unit(H * Xt),
+                gateUp = unit(H + 2 * H * Ft), down = unit(H * Ft);
   const Integer layer = qkv + out + gateUp + down;
   const Integer module = std::max({qkv, out, gateUp, down}), block = std::max(qkv + out, gateUp + down);
   const Integer head = last && !tied ? unit(Vt * H + H) : 0;
@@ -83,10 +85,14 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
 
   const Integer stream = al(T * H * beta);
   const Integer layerSet = al(Q * (heads + 2 * kv) * D * beta) + al(Q * heads * D * beta) +
-                           (ulysses ? stream : 0) + al(4 * heads * Q) + stream + al(B * 2 * Ft * beta);
+                           (m.queryKeyNorm ? al(2 * D * beta) : 0) + (ulysses ? al(T * X * beta) : 0) +
+                           al(4 * heads * Q) + stream + al(B * 2 * Ft * beta);
   const Integer mlpPart = 2 * al(B * Ft * beta);
-  const Integer attentionPart = al(Q * (heads + 2 * kv) * D * beta) +
-                                (ulysses ? al(T * (H + 2 * W) * beta) + al(Q * heads * D * beta) : 0);
+  const Integer attentionPart =
+      al(Q * (heads + 2 * kv) * D * beta) +
+      (ulysses ? al(T * (X + 2 * W) * beta) + al(Q * heads * D * beta) : 0) +
+      (m.queryKeyNorm ? al(Q * (heads + 2 * kv) * D * beta) + al(4 * Q * (heads + kv)) : 0) +
+      (X != H ? al(B * Xt * beta) : 0);
   const Integer keys = ctx > 1 ? S / (2 * ctx) : S, t = up(keys, 96), d = up(D, 32);
   const Integer E = t * (2 * D + d) + 2 * keys * D + 2 * 96 * 96 + 3 * 96 * D + 2 * 96 * d + 96;
   const auto scratch = [](std::initializer_list<Integer> sizes) {
@@ -122,7 +128,7 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
       {"pipelineBuffers", buffers * stream},
       {"ropeTables", 2 * al(4 * S * D / 2)},
       {"dataBuffers",
-       (first || last ? 2 * al(4 * B) : 0) + (documents || ctx > 1 ? al(4 * B) : 0) +
+       (first || last ? 2 * al(4 * B) : 0) + (documents || ctx > 1 ? al(4 * (m.queryKeyNorm ? Q : B)) : 0) +
            (documents ? al(4 * Q) + al(4 * (std::min(c.data.maxDocumentsPerSequence, S) + 1)) : 0)},
       {"checkpointStaging",
        c.checkpoint
@@ -142,9 +148,11 @@ std::map<std::string, Integer> linesOf(const MemoryPlan& plan) {
 TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
   int plans = 0, interleaved = 0, tensor = 0, context = 0;
   for (const bool tied : {false, true}) {
+    const ModelConfig ofFamily = tied ? qwen3Model() : qwen2Model();
     for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
       for (const int ranks : {1, 2, 4, 6, 8, 12}) {
         Config c = smallConfig("d.tokens");
+        if (ranks % 4 == 0) c.model = ofFamily;
         c.model.hiddenSize = 240, c.model.heads = 24, c.model.kvHeads = 4, c.model.tiedEmbeddings = tied;
         c.model.layers = 9, c.model.ffnHiddenSize = 96;
         c.sequenceLengthTokens = 480;

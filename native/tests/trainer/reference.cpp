@@ -1,5 +1,6 @@
 #include "reference.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "internevo/tensor.h"
@@ -24,35 +25,43 @@ Reference::Vec Reference::rounded(Vec value) const {
 }
 
 Reference::Vec Reference::norm(const Vec& x, const Vec& gain) const {
-  const std::int64_t h = m_.hiddenSize;
+  const std::size_t width = gain.size();
   Vec y(x.size());
-  for (std::int64_t t = 0; t < s_; ++t) {
+  for (std::size_t row = 0; row < x.size(); row += width) {
     double squares = 0;
-    for (std::int64_t i = 0; i < h; ++i) squares += x[at(t * h + i)] * x[at(t * h + i)];
-    const double root = std::sqrt(squares / static_cast<double>(h) + m_.normEpsilon);
-    for (std::int64_t i = 0; i < h; ++i) y[at(t * h + i)] = r(x[at(t * h + i)] / root * r(gain[at(i)]));
+    for (std::size_t i = 0; i < width; ++i) squares += x[row + i] * x[row + i];
+    const double root = std::sqrt(squares / static_cast<double>(width) + m_.normEpsilon);
+    for (std::size_t i = 0; i < width; ++i) y[row + i] = r(x[row + i] / root * r(gain[i]));
   }
   return y;
 }
 
 /// y_i = x_i g_i / R with R = sqrt(mean(x²) + e): dx_j = (gy_j g_j)/R − x_j/(h R³) Σ_i gy_i g_i x_i. Adds to *gX.
 void Reference::normBackward(const Vec& x, const Vec& gain, const Vec& gY, Vec* gX, Vec* gGain) const {
-  const std::int64_t h = m_.hiddenSize;
-  for (std::int64_t t = 0; t < s_; ++t) {
+  const std::size_t width = gain.size();
+  for (std::size_t row = 0; row < x.size(); row += width) {
     double squares = 0, dot = 0;
-    for (std::int64_t i = 0; i < h; ++i) {
-      const std::size_t k = at(t * h + i);
+    for (std::size_t i = 0; i < width; ++i) {
+      const std::size_t k = row + i;
       squares += x[k] * x[k];
-      dot += gY[k] * r(gain[at(i)]) * x[k];
+      dot += gY[k] * r(gain[i]) * x[k];
     }
-    const double root = std::sqrt(squares / static_cast<double>(h) + m_.normEpsilon);
-    for (std::int64_t i = 0; i < h; ++i) {
-      const std::size_t k = at(t * h + i);
-      (*gX)[k] = r((*gX)[k] + gY[k] * r(gain[at(i)]) / root -
-                   x[k] * dot / (static_cast<double>(h) * root * root * root));
-      (*gGain)[at(i)] += gY[k] * x[k] / root;
+    const double root = std::sqrt(squares / static_cast<double>(width) + m_.normEpsilon);
+    for (std::size_t i = 0; i < width; ++i) {
+      const std::size_t k = row + i;
+      (*gX)[k] = r((*gX)[k] + gY[k] * r(gain[i]) / root -
+                   x[k] * dot / (static_cast<double>(width) * root * root * root));
+      (*gGain)[i] += gY[k] * x[k] / root;
     }
   }
+}
+
+void Reference::addBias(Vec* y, const Vec& bias) const {
+  for (std::size_t k = 0; k < y->size(); ++k) (*y)[k] = r((*y)[k] + r(bias[k % bias.size()]));
+}
+
+void Reference::addRows(const Vec& gY, Vec* gBias) const {
+  for (std::size_t k = 0; k < gY.size(); ++k) (*gBias)[k % gBias->size()] += gY[k];
 }
 
 Reference::Vec Reference::linear(const Vec& x, const Vec& w, std::int64_t inputs,
@@ -82,18 +91,55 @@ void Reference::linearBackward(const Vec& x, const Vec& w, const Vec& gY, std::i
   }
 }
 
+double Reference::frequency(std::int64_t pair) const {
+  const RopeScaling& scaling = m_.ropeScaling;
+  const auto d = static_cast<double>(m_.headSize()), i = static_cast<double>(pair);
+  const double own = std::pow(m_.ropeTheta, -2 * i / d), stretched = own / scaling.factor;
+  const double turn = 2 * std::acos(-1.0);
+  double keeps = 0;  // how much of the frequency stays as it is
+  switch (scaling.kind) {
+    case RopeScalingKind::none: return own;
+    case RopeScalingKind::linear: return stretched;
+    case RopeScalingKind::llama3: {
+      const double low = scaling.lowFrequencyFactor, high = scaling.highFrequencyFactor;
+      keeps = (scaling.originalPositions / (turn / own) - low) / (high - low);
+      break;
+    }
+    case RopeScalingKind::yarn: {
+      const auto at = [&](double turns) {
+        return d / 2 * std::log(scaling.originalPositions / turn / turns) / std::log(m_.ropeTheta);
+      };
+      const double first = std::max(std::floor(at(scaling.betaFast)), 0.0);
+      const double last = std::min(std::ceil(at(scaling.betaSlow)), d - 1);
+      keeps = 1 - (i - first) / (last - first);
+      break;
+    }
+  }
+  keeps = std::min(std::max(keeps, 0.0), 1.0);
+  return keeps * own + (1 - keeps) * stretched;
+}
+
+double Reference::attentionFactor() const {
+  return m_.ropeScaling.kind == RopeScalingKind::yarn ? 1 + 0.1 * std::log(m_.ropeScaling.factor) : 1;
+}
+
+std::int64_t Reference::firstSeen(std::int64_t token, const std::vector<int>& starts) const {
+  const std::int64_t start = starts[at(token)];
+  return m_.slidingWindowTokens == 0 ? start : std::max(start, token - m_.slidingWindowTokens + 1);
+}
+
 void Reference::rotate(Vec* x, const std::vector<int>& starts, std::int64_t heads, double direction) const {
   const std::int64_t d = m_.headSize();
+  const double factor = attentionFactor();
   for (std::int64_t t = 0; t < s_; ++t) {
     for (std::int64_t head = 0; head < heads; ++head) {
       for (std::int64_t i = 0; i < d / 2; ++i) {
-        const double frequency =
-            std::pow(m_.ropeTheta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
-        const double angle = direction * static_cast<double>(t - starts[at(t)]) * frequency;
+        const double angle = direction * static_cast<double>(t - starts[at(t)]) * frequency(i);
+        const double c = factor * std::cos(angle), s = factor * std::sin(angle);
         double& a = (*x)[at((t * heads + head) * d + i)];
         double& b = (*x)[at((t * heads + head) * d + i + d / 2)];
-        const double turned = a * std::cos(angle) - b * std::sin(angle);
-        b = r(a * std::sin(angle) + b * std::cos(angle));
+        const double turned = a * c - b * s;
+        b = r(a * s + b * c);
         a = r(turned);
       }
     }
@@ -110,14 +156,14 @@ void Reference::attention(Layer* l) const {
     for (std::int64_t t = 0; t < s_; ++t) {
       double* const row = &l->p[at((head * s_ + t) * s_)];
       double total = 0;
-      for (std::int64_t u = (*l->starts)[at(t)]; u <= t; ++u) {
+      for (std::int64_t u = firstSeen(t, *l->starts); u <= t; ++u) {
         double score = 0;
         for (std::int64_t i = 0; i < d; ++i)
           score += l->q[at((t * heads + head) * d + i)] * l->k[at((u * kv + g) * d + i)];
         row[u] = std::exp(score * scale);
         total += row[u];
       }
-      for (std::int64_t u = 0; u <= t; ++u) row[u] /= total;  // 0 in other documents
+      for (std::int64_t u = 0; u <= t; ++u) row[u] /= total;  // 0 where it sees nothing
       for (std::int64_t i = 0; i < d; ++i) {
         double sum = 0;
         for (std::int64_t u = 0; u <= t; ++u) sum += row[u] * l->v[at((u * kv + g) * d + i)];
@@ -157,17 +203,27 @@ void Reference::attentionBackward(const Layer& l, const Vec& gO, Vec* gQ, Vec* g
 
 Reference::Layer Reference::forwardLayer(const Tensors& w, const std::string& prefix,
                                          const std::vector<int>& starts, const Vec& x, Vec* next) const {
-  const std::int64_t h = m_.hiddenSize, kv = m_.kvWidth(), f = m_.ffnHiddenSize;
+  const std::int64_t h = m_.hiddenSize, query = m_.queryWidth(), kv = m_.kvWidth(), f = m_.ffnHiddenSize;
   Layer l;
   l.x = x, l.starts = &starts;
   l.n1 = norm(x, w.at(prefix + ".attentionNorm"));
-  l.q = linear(l.n1, w.at(prefix + ".wq"), h, h);
+  l.q = linear(l.n1, w.at(prefix + ".wq"), h, query);
   l.k = linear(l.n1, w.at(prefix + ".wk"), h, kv);
   l.v = linear(l.n1, w.at(prefix + ".wv"), h, kv);
+  if (m_.queryKeyValueBias) {
+    addBias(&l.q, w.at(prefix + ".queryBias"));
+    addBias(&l.k, w.at(prefix + ".keyBias"));
+    addBias(&l.v, w.at(prefix + ".valueBias"));
+  }
+  if (m_.queryKeyNorm) {
+    l.rawQ = l.q, l.rawK = l.k;
+    l.q = norm(l.rawQ, w.at(prefix + ".queryNorm"));
+    l.k = norm(l.rawK, w.at(prefix + ".keyNorm"));
+  }
   rotate(&l.q, starts, m_.heads, 1);
   rotate(&l.k, starts, m_.kvHeads, 1);
   attention(&l);
-  l.h = linear(l.o, w.at(prefix + ".wo"), h, h);
+  l.h = linear(l.o, w.at(prefix + ".wo"), query, h);
   for (std::size_t i = 0; i < l.h.size(); ++i) l.h[i] = r(l.h[i] + x[i]);
   l.n2 = norm(l.h, w.at(prefix + ".mlpNorm"));
   l.gate = linear(l.n2, w.at(prefix + ".gate"), h, f);
@@ -182,7 +238,7 @@ Reference::Layer Reference::forwardLayer(const Tensors& w, const std::string& pr
 
 Reference::Vec Reference::backwardLayer(const Tensors& w, const std::string& prefix, const Layer& l,
                                         const Vec& gNext, Tensors* g) const {
-  const std::int64_t h = m_.hiddenSize, kv = m_.kvWidth(), f = m_.ffnHiddenSize;
+  const std::int64_t h = m_.hiddenSize, query = m_.queryWidth(), kv = m_.kvWidth(), f = m_.ffnHiddenSize;
   const auto gradient = [&](const char* name) { return &(*g)[prefix + name]; };
   Vec gAct(l.act.size(), 0);
   linearBackward(l.act, w.at(prefix + ".down"), gNext, f, h, &gAct, gradient(".down"));
@@ -199,12 +255,23 @@ Reference::Vec Reference::backwardLayer(const Tensors& w, const std::string& pre
   Vec gH = gNext;
   normBackward(l.h, w.at(prefix + ".mlpNorm"), rounded(gN2), &gH, gradient(".mlpNorm"));
   Vec gO(l.o.size(), 0), gQ(l.q.size(), 0), gK(l.k.size(), 0), gV(l.v.size(), 0), gN1(l.n1.size(), 0);
-  linearBackward(l.o, w.at(prefix + ".wo"), gH, h, h, &gO, gradient(".wo"));
+  linearBackward(l.o, w.at(prefix + ".wo"), gH, query, h, &gO, gradient(".wo"));
   attentionBackward(l, rounded(gO), &gQ, &gK, &gV);
   gQ = rounded(gQ), gK = rounded(gK), gV = rounded(gV);
   rotate(&gQ, *l.starts, m_.heads, -1);
   rotate(&gK, *l.starts, m_.kvHeads, -1);
-  linearBackward(l.n1, w.at(prefix + ".wq"), gQ, h, h, &gN1, gradient(".wq"));
+  if (m_.queryKeyNorm) {
+    Vec gRawQ(gQ.size(), 0), gRawK(gK.size(), 0);
+    normBackward(l.rawQ, w.at(prefix + ".queryNorm"), gQ, &gRawQ, gradient(".queryNorm"));
+    normBackward(l.rawK, w.at(prefix + ".keyNorm"), gK, &gRawK, gradient(".keyNorm"));
+    gQ = gRawQ, gK = gRawK;
+  }
+  if (m_.queryKeyValueBias) {
+    addRows(gQ, gradient(".queryBias"));
+    addRows(gK, gradient(".keyBias"));
+    addRows(gV, gradient(".valueBias"));
+  }
+  linearBackward(l.n1, w.at(prefix + ".wq"), gQ, h, query, &gN1, gradient(".wq"));
   linearBackward(l.n1, w.at(prefix + ".wk"), gK, h, kv, &gN1, gradient(".wk"));
   linearBackward(l.n1, w.at(prefix + ".wv"), gV, h, kv, &gN1, gradient(".wv"));
   normBackward(l.x, w.at(prefix + ".attentionNorm"), rounded(gN1), &gH, gradient(".attentionNorm"));
@@ -281,7 +348,7 @@ double ReferenceOptimizer::update(std::int64_t step, const Tensors& gradients, T
     rate += (o_.peakLearningRate - o_.minLearningRate) * (1 + std::cos(std::acos(-1.0) * progress)) / 2;
   }
   for (auto& [name, w] : *weights) {
-    const bool gain = name.find("Norm") != std::string::npos;
+    const bool vector = name.find("Norm") != std::string::npos || name.find("Bias") != std::string::npos;
     std::vector<double>&m = first_[name], &v = second_[name];
     m.resize(w.size(), 0), v.resize(w.size(), 0);
     for (std::size_t i = 0; i < w.size(); ++i) {
@@ -290,7 +357,7 @@ double ReferenceOptimizer::update(std::int64_t step, const Tensors& gradients, T
       v[i] = o_.beta2 * v[i] + (1 - o_.beta2) * g * g;
       const double direction =
           m[i] / (1 - std::pow(o_.beta1, s)) / (std::sqrt(v[i] / (1 - std::pow(o_.beta2, s))) + o_.epsilon);
-      w[i] -= rate * (direction + (gain ? 0 : o_.weightDecay) * w[i]);
+      w[i] -= rate * (direction + (vector ? 0 : o_.weightDecay) * w[i]);
     }
   }
   return norm;

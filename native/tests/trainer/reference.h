@@ -28,17 +28,26 @@ class Reference {
  private:
   struct Layer {
     std::vector<double> x, n1, q, k, v, p, o, h, n2, gate, up, act;
+    std::vector<double> rawQ, rawK;  ///< before the norm of their heads
     const std::vector<int>* starts = nullptr;
   };
   using Vec = std::vector<double>;
 
   double r(double value) const;
   Vec rounded(Vec value) const;
+  /// Of each row of x, as wide as the gain.
   Vec norm(const Vec& x, const Vec& gain) const;
   void normBackward(const Vec& x, const Vec& gain, const Vec& gY, Vec* gX, Vec* gGain) const;
   Vec linear(const Vec& x, const Vec& w, std::int64_t inputs, std::int64_t outputs) const;
   void linearBackward(const Vec& x, const Vec& w, const Vec& gY, std::int64_t inputs, std::int64_t outputs,
                       Vec* gX, Vec* gW) const;
+  void addBias(Vec* y, const Vec& bias) const;
+  void addRows(const Vec& gY, Vec* gBias) const;
+  /// Radians a position of a pair; and what multiplies cosines and sines.
+  double frequency(std::int64_t pair) const;
+  double attentionFactor() const;
+  /// First position that a token sees.
+  std::int64_t firstSeen(std::int64_t token, const std::vector<int>& starts) const;
   void rotate(Vec* x, const std::vector<int>& starts, std::int64_t heads, double direction) const;
   void attention(Layer* l) const;
   void attentionBackward(const Layer& l, const Vec& gO, Vec* gQ, Vec* gK, Vec* gV) const;

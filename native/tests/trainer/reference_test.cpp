@@ -35,9 +35,13 @@ double relative(const std::vector<double>& a, const std::vector<double>& b) {
   return difference == 0 ? 0 : std::sqrt(difference / size);
 }
 
+/// A bias begins as 0 and so is nothing but its updates, in which small gradients count like large ones.
+double roundingOfWeights(const std::string& name) { return name.find("Bias") != std::string::npos ? 10 : 1; }
+
 struct Variant {
   const char* name;
   bool tied, documents;
+  ModelConfig model = smallConfig("").model;
 };
 
 class ReferenceTest : public ::testing::TestWithParam<Variant> {
@@ -53,6 +57,7 @@ class ReferenceTest : public ::testing::TestWithParam<Variant> {
     } else {
       writeTokenFile(config_.data.path, data_, kVocabulary);
     }
+    config_.model = GetParam().model;
     config_.model.tiedEmbeddings = GetParam().tied;
     config_.plan.microBatchSize = 2, config_.plan.microBatches = 2;
     config_.optimizer.clipGlobalNorm = 0.5;  // below the norm, so that clipping acts
@@ -104,10 +109,13 @@ TEST_P(ReferenceTest, ThreeStepsOfTheTrainerAreThoseOfTheReference) {
     EXPECT_NEAR(result.gradientNorm, norm, 2e-6 * norm) << "step " << step;
     EXPECT_GT(norm, config_.optimizer.clipGlobalNorm);
     for (const auto& [name, values] : collect(trainer, Trainer::Quantity::gradient)) {
-      EXPECT_LT(relative(values, gradients.at(name)), step == 1 ? 1e-6 : 3e-6) << name << " step " << step;
+      EXPECT_LT(relative(values, gradients.at(name)),
+                (step == 1 ? 1e-6 : 3e-6) * roundingOf(config_.model, name))
+          << name << " step " << step;
     }
     for (const auto& [name, values] : collect(trainer, Trainer::Quantity::weights)) {
-      EXPECT_LT(relative(values, weights.at(name)), 1e-6) << name << " step " << step;
+      EXPECT_LT(relative(values, weights.at(name)), 1e-6 * roundingOfWeights(name))
+          << name << " step " << step;
     }
   }
 }
@@ -127,14 +135,21 @@ TEST_P(ReferenceTest, Bfloat16ErrsAtMostTwiceAsMuchAsAPlainImplementation) {
   // A single loss can be right by luck; the scale of its error is that of rounding one logit.
   EXPECT_LT(std::abs(result.loss - loss), 2 * std::abs(plainLoss - loss) + 0x1p-9 * loss / 8);
   for (const auto& [name, values] : collect(trainer, Trainer::Quantity::gradient)) {
-    EXPECT_LT(relative(values, exact.at(name)), 2 * relative(plain.at(name), exact.at(name))) << name;
+    EXPECT_LT(relative(values, exact.at(name)),
+              2 * roundingOf(config_.model, name) * relative(plain.at(name), exact.at(name)))
+        << name;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, ReferenceTest,
                          ::testing::Values(Variant{"Untied", false, false}, Variant{"Tied", true, false},
                                            Variant{"UntiedDocuments", false, true},
-                                           Variant{"TiedDocuments", true, true}),
+                                           Variant{"TiedDocuments", true, true},
+                                           Variant{"Qwen2Documents", false, true, qwen2Model()},
+                                           Variant{"Qwen3", true, false, qwen3Model()},
+                                           Variant{"Qwen3Documents", false, true, qwen3Model()},
+                                           Variant{"Llama3", false, false, llama3Model()},
+                                           Variant{"MistralDocuments", false, true, mistralModel()}),
                          [](const auto& variant) { return std::string(variant.param.name); });
 
 TEST(Splits, WholeBlocksOfRowsGiveTheSameBitsInOneMicroBatchOrSeveral) {

@@ -99,6 +99,40 @@ Config smallConfig(const std::string& dataPath) {
   return c;
 }
 
+ModelConfig qwen2Model() {
+  ModelConfig model = smallConfig("").model;
+  model.queryKeyValueBias = true;
+  model.ropeScaling = {.kind = RopeScalingKind::yarn, .factor = 4, .originalPositions = 8, .betaFast = 2};
+  return model;
+}
+
+ModelConfig qwen3Model() {
+  ModelConfig model = smallConfig("").model;
+  model.queryKeyNorm = true, model.givenHeadSize = 20;
+  return model;
+}
+
+ModelConfig llama3Model() {
+  ModelConfig model = smallConfig("").model;
+  model.ropeTheta = 50;
+  model.ropeScaling = {.kind = RopeScalingKind::llama3, .factor = 8, .originalPositions = 40};
+  return model;
+}
+
+ModelConfig mistralModel() {
+  ModelConfig model = smallConfig("").model;
+  model.slidingWindowTokens = 7, model.givenHeadSize = 8;
+  model.ropeScaling = {.kind = RopeScalingKind::linear, .factor = 2};
+  return model;
+}
+
+double roundingOf(const ModelConfig& model, const std::string& tensor) {
+  for (const char* const each : {"queryNorm", "keyNorm", "keyBias"}) {
+    if (tensor.find(each) != std::string::npos) return 3;
+  }
+  return model.queryKeyNorm ? 2 : 1;
+}
+
 std::string documentOf(const Config& c) {
   using Json = nlohmann::json;
   const MeshConfig& m = c.mesh;

@@ -33,6 +33,15 @@ void writeTokenFile(const std::string& path, const std::vector<std::uint32_t>& t
 
 /// A small model with grouped queries, an odd number of layers and sizes that no shard divides evenly.
 Config smallConfig(const std::string& dataPath);
+/// Its model with what models of these families have: biases and YaRN; norms of wide heads; positions of Llama 3.1; windows.
+ModelConfig qwen2Model();
+ModelConfig qwen3Model();
+ModelConfig llama3Model();
+ModelConfig mistralModel();
+/// How many times more the gradient of a tensor may err by rounding than that of a plain model's. Normed heads have scores as
+/// large as they are wide. The gradients of their gains, and of the biases of all keys, which shift the scores of a query alike,
+/// are what is left of sums that cancel.
+double roundingOf(const ModelConfig& model, const std::string& tensor);
 /// The JSON document of a configuration.
 std::string documentOf(const Config& config);
 void writeFile(const std::string& path, const std::string& text);

@@ -91,111 +91,141 @@ export const withoutRuntime = ({
 
 const factor = (max: number) => fc.integer({ min: 1, max });
 
+/** Any factors over any small model, whether they go together or not. */
+const factors = fc.record({
+  heads: fc.constantFrom(1, 2, 3, 4, 6, 8),
+  kvFactor: fc.constantFrom(1, 2, 4),
+  headHalf: fc.oneof(factor(5), { arbitrary: fc.constantFrom(16, 32, 48, 64, 96), weight: 3 }),
+  device: fc.constantFrom("cpu", "cuda"),
+  layers: factor(7),
+  ffn: fc.oneof(
+    factor(40),
+    factor(12).map((width) => 24 * width),
+  ),
+  vocabulary: fc.oneof(fc.integer({ min: 2, max: 9 }), fc.integer({ min: 300, max: 700 })),
+  tiedEmbeddings: fc.boolean(),
+  sequence: fc.constantFrom(12, 24, 96, 600),
+  contextParallel: fc.constantFrom(undefined, undefined, 1, 2, 3, 4, 8),
+  timeline: fc.boolean(),
+  packing: fc.constantFrom("none" as const, "documents" as const),
+  maxDocumentsPerSequence: fc.constantFrom(undefined, 1, 17, 5000),
+  precision: fc.constantFrom("fp32", "bf16"),
+  pipelineParallel: fc.constantFrom(1, 2, 3, 4),
+  sequenceParallel: fc.constantFrom(1, 2, 3, 4, 8),
+  config1: fc.boolean(),
+  dataParallel: factor(4),
+  microBatchSize: factor(3),
+  microBatches: factor(6),
+  recompute: fc.boolean(),
+  recomputeLayers: fc.option(fc.integer({ min: 0, max: 4 }), { nil: undefined }),
+  pipelineChunks: fc.option(factor(3), { nil: undefined }),
+  parameterSharding: fc.nat(),
+  optimizerStateSharding: fc.nat(),
+  gradients: fc.boolean(),
+  forwardOverlap: fc.constantFrom(
+    "none" as const,
+    "block" as const,
+    "inter-layer" as const,
+    "intra-layer" as const,
+  ),
+  backwardOverlap: fc.constantFrom("none" as const, "block" as const, "intra-layer" as const),
+});
+type Factors = typeof factors extends fc.Arbitrary<infer Drawn> ? Drawn : never;
+type Fields = Readonly<Record<string, unknown>>;
+
+function caseOf(c: Factors, fields: Fields): Case {
+  const { pipelineParallel, sequenceParallel, dataParallel, microBatchSize, microBatches } = c;
+  const tensorParallel = c.config1 ? sequenceParallel : 1;
+  const replicas = (dataParallel * sequenceParallel) / tensorParallel;
+  const divisorOf = (ranks: number, pick: number) => divisors(ranks)[pick % divisors(ranks).length] as number;
+  const parameterSharding = divisorOf(replicas, c.parameterSharding);
+  const optimizerStateSharding = divisorOf(replicas / parameterSharding, c.optimizerStateSharding);
+  const model = {
+    hiddenSize: c.heads * c.headHalf * 2,
+    layers: c.layers,
+    heads: c.heads,
+    kvHeads: c.heads % c.kvFactor === 0 ? c.heads / c.kvFactor : c.heads,
+    ffnHiddenSize: c.ffn,
+    vocabularySize: c.vocabulary,
+    tiedEmbeddings: c.tiedEmbeddings,
+    ...fields,
+  };
+  const job = resolveJob({
+    name: "parity",
+    model,
+    sequenceLengthTokens: c.sequence,
+    globalBatchTokens: c.sequence * microBatchSize * microBatches * dataParallel,
+    precision: c.precision,
+    cluster: {
+      nodes: 1,
+      gpusPerNode: pipelineParallel * dataParallel * sequenceParallel,
+      memoryPerGpu: "1TB",
+      device: c.device,
+    },
+    timeline: c.timeline,
+    data: {
+      format: "tokens",
+      path: "any.tokens",
+      ...(c.packing === "none"
+        ? {}
+        : {
+            packing: c.packing,
+            endOfDocumentToken: 1,
+            ...(c.maxDocumentsPerSequence === undefined
+              ? {}
+              : { maxDocumentsPerSequence: c.maxDocumentsPerSequence }),
+          }),
+    },
+  });
+  return {
+    job,
+    plan: {
+      microBatchSize,
+      microBatches,
+      recompute: c.recompute,
+      pipelineParallel,
+      dataParallel,
+      tensorParallel,
+      sequenceParallel,
+      parameterSharding,
+      gradientSharding: c.gradients ? optimizerStateSharding : 1,
+      optimizerStateSharding,
+      forwardOverlap: c.forwardOverlap,
+      backwardOverlap: c.backwardOverlap,
+      ...(c.contextParallel === undefined ? {} : { contextParallel: c.contextParallel }),
+      ...(c.pipelineChunks === undefined ? {} : { pipelineChunks: c.pipelineChunks }),
+      ...(c.recomputeLayers === undefined ? {} : { recomputeLayers: c.recomputeLayers }),
+    },
+  };
+}
+
 /**
  * Any factors over any small model, whether they go together or not: stages, tensor ranks, chunks, some
  * layers recomputed.
  */
-export const anyCase: fc.Arbitrary<Case> = fc
+export const anyCase: fc.Arbitrary<Case> = factors.map((drawn) => caseOf(drawn, {}));
+
+/** What a model may have beyond LLaMA: each alone, several together, or none. */
+const modelFields: fc.Arbitrary<Fields> = fc
   .record({
-    heads: fc.constantFrom(1, 2, 3, 4, 6, 8),
-    kvFactor: fc.constantFrom(1, 2, 4),
-    headHalf: fc.oneof(factor(5), { arbitrary: fc.constantFrom(16, 32, 48, 64, 96), weight: 3 }),
-    device: fc.constantFrom("cpu", "cuda"),
-    layers: factor(7),
-    ffn: fc.oneof(
-      factor(40),
-      factor(12).map((width) => 24 * width),
+    headSize: fc.constantFrom(undefined, undefined, 2, 6, 32, 64, 96, 128),
+    queryKeyNorm: fc.constantFrom(undefined, true),
+    queryKeyValueBias: fc.constantFrom(undefined, true),
+    slidingWindowTokens: fc.constantFrom(undefined, undefined, 1, 7, 50, 4096),
+    ropeScaling: fc.constantFrom(
+      undefined,
+      undefined,
+      { kind: "linear", factor: 2 },
+      { kind: "llama3", factor: 8, originalPositions: 12, lowFrequencyFactor: 1, highFrequencyFactor: 4 },
+      { kind: "yarn", factor: 4, originalPositions: 24 },
     ),
-    vocabulary: fc.oneof(fc.integer({ min: 2, max: 9 }), fc.integer({ min: 300, max: 700 })),
-    tiedEmbeddings: fc.boolean(),
-    sequence: fc.constantFrom(12, 24, 96, 600),
-    contextParallel: fc.constantFrom(undefined, undefined, 1, 2, 3, 4, 8),
-    timeline: fc.boolean(),
-    packing: fc.constantFrom("none" as const, "documents" as const),
-    maxDocumentsPerSequence: fc.constantFrom(undefined, 1, 17, 5000),
-    precision: fc.constantFrom("fp32", "bf16"),
-    pipelineParallel: fc.constantFrom(1, 2, 3, 4),
-    sequenceParallel: fc.constantFrom(1, 2, 3, 4, 8),
-    config1: fc.boolean(),
-    dataParallel: factor(4),
-    microBatchSize: factor(3),
-    microBatches: factor(6),
-    recompute: fc.boolean(),
-    recomputeLayers: fc.option(fc.integer({ min: 0, max: 4 }), { nil: undefined }),
-    pipelineChunks: fc.option(factor(3), { nil: undefined }),
-    parameterSharding: fc.nat(),
-    optimizerStateSharding: fc.nat(),
-    gradients: fc.boolean(),
-    forwardOverlap: fc.constantFrom(
-      "none" as const,
-      "block" as const,
-      "inter-layer" as const,
-      "intra-layer" as const,
-    ),
-    backwardOverlap: fc.constantFrom("none" as const, "block" as const, "intra-layer" as const),
   })
-  .map((c): Case => {
-    const { pipelineParallel, sequenceParallel, dataParallel, microBatchSize, microBatches } = c;
-    const tensorParallel = c.config1 ? sequenceParallel : 1;
-    const replicas = (dataParallel * sequenceParallel) / tensorParallel;
-    const divisorOf = (ranks: number, pick: number) =>
-      divisors(ranks)[pick % divisors(ranks).length] as number;
-    const parameterSharding = divisorOf(replicas, c.parameterSharding);
-    const optimizerStateSharding = divisorOf(replicas / parameterSharding, c.optimizerStateSharding);
-    const model = {
-      hiddenSize: c.heads * c.headHalf * 2,
-      layers: c.layers,
-      heads: c.heads,
-      kvHeads: c.heads % c.kvFactor === 0 ? c.heads / c.kvFactor : c.heads,
-      ffnHiddenSize: c.ffn,
-      vocabularySize: c.vocabulary,
-      tiedEmbeddings: c.tiedEmbeddings,
-    };
-    const job = resolveJob({
-      name: "parity",
-      model,
-      sequenceLengthTokens: c.sequence,
-      globalBatchTokens: c.sequence * microBatchSize * microBatches * dataParallel,
-      precision: c.precision,
-      cluster: {
-        nodes: 1,
-        gpusPerNode: pipelineParallel * dataParallel * sequenceParallel,
-        memoryPerGpu: "1TB",
-        device: c.device,
-      },
-      timeline: c.timeline,
-      data: {
-        format: "tokens",
-        path: "any.tokens",
-        ...(c.packing === "none"
-          ? {}
-          : {
-              packing: c.packing,
-              endOfDocumentToken: 1,
-              ...(c.maxDocumentsPerSequence === undefined
-                ? {}
-                : { maxDocumentsPerSequence: c.maxDocumentsPerSequence }),
-            }),
-      },
-    });
-    return {
-      job,
-      plan: {
-        microBatchSize,
-        microBatches,
-        recompute: c.recompute,
-        pipelineParallel,
-        dataParallel,
-        tensorParallel,
-        sequenceParallel,
-        parameterSharding,
-        gradientSharding: c.gradients ? optimizerStateSharding : 1,
-        optimizerStateSharding,
-        forwardOverlap: c.forwardOverlap,
-        backwardOverlap: c.backwardOverlap,
-        ...(c.contextParallel === undefined ? {} : { contextParallel: c.contextParallel }),
-        ...(c.pipelineChunks === undefined ? {} : { pipelineChunks: c.pipelineChunks }),
-        ...(c.recomputeLayers === undefined ? {} : { recomputeLayers: c.recomputeLayers }),
-      },
-    };
-  });
+  .map((fields) => Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)));
+
+/**
+ * The same over models that may have heads of their own size, norms of heads, biases, windows and scaled
+ * positions.
+ */
+export const anyCaseWithFields: fc.Arbitrary<Case> = fc
+  .tuple(factors, modelFields)
+  .map(([drawn, fields]) => caseOf(drawn, fields));

@@ -76,7 +76,8 @@ const planText = (plan: SavedPlan | null): string =>
 function inspectionText(found: Inspection, colors: Colors): string {
   if (found.kind === "huggingFace") {
     const lines = Object.entries(found.model).map(
-      ([name, value]) => `${colors.bold(name.padEnd(24))} ${String(value)}`,
+      ([name, value]) =>
+        `${colors.bold(name.padEnd(24))} ${typeof value === "string" ? value : JSON.stringify(value)}`,
     );
     return [
       `Hugging Face folder ${found.path}: ${found.parameters} parameters ` +
@@ -273,7 +274,7 @@ function addReshard(checkpoint: Command, context: Context): void {
 function addExport(checkpoint: Command, context: Context): void {
   checkpoint
     .command("export")
-    .description("write the weights as a Hugging Face LLaMA folder")
+    .description("write the weights as a Hugging Face folder of the model's family")
     .argument("<directory>", "a checkpoint, or the directory of a run's checkpoints (then the latest)")
     .argument("<output>", "folder to write; must not exist")
     .addOption(
@@ -306,7 +307,7 @@ function addImport(checkpoint: Command, context: Context): void {
   checkpoint
     .command("import")
     .description(
-      "write the weights of a Hugging Face LLaMA folder as a checkpoint, for a run's initialWeights",
+      "write the weights of a Hugging Face folder (LLaMA, Mistral, Qwen2, Qwen3, InternLM2) as a checkpoint, for a run's initialWeights",
     )
     .argument("<folder>", "a Hugging Face folder")
     .argument("<output>", "directory to write; must not exist")

@@ -1,5 +1,5 @@
 import type { JobDetail } from "@internevo/contracts";
-import { choiceOf, disturbedTrialsWords, usesGpus, writtenJob } from "@internevo/domain";
+import { choiceOf, disturbedTrialsWords, modelExtras, usesGpus, writtenJob } from "@internevo/domain";
 import { Alert, Code, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo } from "react";
@@ -184,7 +184,12 @@ function JobFacts({ job }: { job: JobDetail }) {
           {
             name: "Model",
             value: job.model,
-            note: `${formatCounted(job.spec.model.layers, "layer")}, hidden ${formatInteger(job.spec.model.hiddenSize)}, ${formatCounted(job.spec.model.heads, "head")}`,
+            note: [
+              formatCounted(job.spec.model.layers, "layer"),
+              `hidden ${formatInteger(job.spec.model.hiddenSize)}`,
+              formatCounted(job.spec.model.heads, "head"),
+              ...modelExtras(job.spec.model),
+            ].join(", "),
           },
           { name: "Vocabulary", value: `${formatInteger(job.spec.model.vocabularySize)} tokens` },
           { name: "Sequence", value: `${formatInteger(job.spec.sequenceLengthTokens)} tokens` },

@@ -108,21 +108,26 @@ export function slicePartsOf(
 /** A slice, and why its time may be wrong: empty where a round of it was not disturbed. */
 export type SliceOfRounds = MeasuredSlice & { readonly disturbances: readonly string[] };
 
-const modelOf = (
-  { hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize }: SliceShape,
-  layers: number,
-): Omit<Model, "name"> => ({
-  hiddenSize,
-  heads,
-  kvHeads,
-  ffnHiddenSize,
-  vocabularySize,
-  layers,
-  tiedEmbeddings: false,
-  ropeTheta: 10_000,
-  normEpsilon: 1e-5,
-  initStandardDeviation: 0.02,
-});
+/** The model of a slice: all that its shape says but how much of it runs, and how ranks share that. */
+function modelOf(shape: SliceShape, layers: number): Omit<Model, "name"> {
+  const {
+    precision: _precision,
+    microBatchSize: _size,
+    sequenceLengthTokens: _length,
+    sequenceParallel: _ranks,
+    tensorParallel: _tensor,
+    contextParallel: _ring,
+    ...model
+  } = shape;
+  return {
+    ...model,
+    layers,
+    tiedEmbeddings: false,
+    ropeTheta: 10_000,
+    normEpsilon: 1e-5,
+    initStandardDeviation: 0.02,
+  };
+}
 
 /** How many micro-batches and steps fit the time, about. */
 function extentOf(

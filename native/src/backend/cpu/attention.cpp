@@ -30,10 +30,6 @@ Status checkFirstKeys(const char* call, const AttentionBlockShape& s) {
 
 Status prepare(const char* call, AttentionBlockShape* s) {
   INTERNEVO_RETURN_IF_ERROR(prepareAttention(call, s));
-  if (s->window != 0) {
-    return badArgument(call, "window",
-                       "is " + std::to_string(s->window) + "; attention on a processor has none: give 0");
-  }
   return checkFirstKeys(call, *s);
 }
 

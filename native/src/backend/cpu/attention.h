@@ -72,7 +72,9 @@ class AttentionMask {
       : firstKeys_(s.firstKeys.empty() ? nullptr : s.firstKeys.as<std::int32_t>() + batch * s.queryBatchRows),
         keys_(s.keySequence),
         ahead_(s.queryPosition - s.keyPosition),
-        keyPosition_(s.keyPosition) {}
+        keyPosition_(s.keyPosition),
+        // How far before a query its first key is, where a window ends before the sequence does.
+        reach_(s.window > 0 ? s.window - 1 : s.queryPosition + s.sequence) {}
 
   /// Tiles of keys of which queries [first, first + rows) see anything.
   TileRange tiles(std::int64_t first, std::int64_t rows) const {
@@ -102,13 +104,14 @@ class AttentionMask {
   bool onDiagonal(std::int64_t firstQuery, std::int64_t key) const { return ahead_ + firstQuery == key; }
 
  private:
-  /// First key that a query sees, counted from the block's first; beyond the end when it sees none for its document.
+  /// First key that a query sees, counted from the block's first; beyond the end when it sees none for its document or window.
   std::int64_t firstKey(std::int64_t query) const {
-    return firstKeys_ == nullptr ? 0 : std::max<std::int64_t>(firstKeys_[query] - keyPosition_, 0);
+    const std::int64_t ofDocument = firstKeys_ == nullptr ? 0 : firstKeys_[query] - keyPosition_;
+    return std::max<std::int64_t>({ofDocument, ahead_ + query - reach_, 0});
   }
 
   const std::int32_t* firstKeys_;
-  std::int64_t keys_, ahead_, keyPosition_;
+  std::int64_t keys_, ahead_, keyPosition_, reach_;
 };
 
 /// o and logSumExp of a piece. o: the type of q (a whole, `merge` false) or float32.

@@ -1,5 +1,5 @@
 import type { ImportAnswer } from "@internevo/contracts";
-import { launchWords, planLabel } from "@internevo/domain";
+import { launchWords, modelExtras, planLabel } from "@internevo/domain";
 import { Alert, Button, Code, Text } from "@mantine/core";
 import { stringify } from "yaml";
 import type { Subject } from "../../data/advice.ts";
@@ -49,6 +49,9 @@ function ReadFacts({ model, job }: { model: Imported["model"]; job: ImportedJob 
             ? {}
             : { note: `${formatInteger(model.kvHeads)} of keys and values` }),
         },
+        ...(modelExtras(model).length === 0
+          ? []
+          : [{ name: "Beside its sizes", value: modelExtras(model).join(", "), wide: true }]),
         {
           name: "Sequence",
           value: job.sequenceLengthTokens === undefined ? "–" : formatTokens(job.sequenceLengthTokens),

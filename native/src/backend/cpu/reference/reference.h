@@ -1,6 +1,7 @@
 // Every operator written as its formula, for any arithmetic type: the oracle of the kernels' tests. Dense rows.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -115,9 +116,11 @@ void rope(Index rows, Index heads, Index headSize, Index sequence, Index offset,
 struct Attention {
   Index batch, sequence, heads, kvHeads, headSize;
   std::vector<std::int32_t> firstKeys{};  ///< [batch·sequence]; empty: 0
+  Index window = 0;                       ///< keys that a query sees at most; 0: all
 
   Index firstKey(Index b, Index t) const {
-    return firstKeys.empty() ? 0 : firstKeys[static_cast<std::size_t>(b * sequence + t)];
+    const Index document = firstKeys.empty() ? 0 : firstKeys[static_cast<std::size_t>(b * sequence + t)];
+    return window == 0 ? document : std::max(document, t - window + 1);
   }
   Index queryAt(Index b, Index t, Index h) const { return ((b * sequence + t) * heads + h) * headSize; }
   Index keyAt(Index b, Index t, Index h) const {

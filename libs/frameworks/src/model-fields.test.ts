@@ -1,0 +1,219 @@
+import { ProblemError, resolveJob, type Model, type Plan } from "@internevo/domain";
+import { planOfJob } from "@internevo/plan";
+import { describe, expect, it } from "vitest";
+import {
+  exportConfiguration,
+  importConfiguration,
+  importedJob,
+  type Framework,
+  type FrameworkFile,
+} from "./index.ts";
+import { jobOf } from "../test/random-plans.ts";
+
+/** What models may have beyond LLaMA: each framework says it, or refuses it by name. */
+
+const BASE = { base: "llama-7b", kvHeads: 8 };
+const llama3 = {
+  kind: "llama3",
+  factor: 8,
+  originalPositions: 8192,
+  lowFrequencyFactor: 1,
+  highFrequencyFactor: 4,
+} as const;
+const plan = (over: Partial<Plan> = {}): Plan => ({
+  microBatchSize: 1,
+  microBatches: 1,
+  recompute: true,
+  pipelineParallel: 1,
+  dataParallel: 128,
+  tensorParallel: 1,
+  sequenceParallel: 1,
+  parameterSharding: 1,
+  gradientSharding: 1,
+  optimizerStateSharding: 128,
+  forwardOverlap: "none",
+  backwardOverlap: "none",
+  ...over,
+});
+const ring = plan({ microBatches: 8, dataParallel: 16, sequenceParallel: 8, contextParallel: 8 });
+
+const written = (framework: Framework, fields: Record<string, unknown>, of = plan()) => {
+  const job = jobOf({ model: { ...BASE, ...fields } });
+  return { job, files: exportConfiguration(framework, job, planOfJob(of, job)).files };
+};
+const read = (framework: Framework, files: readonly FrameworkFile[]) =>
+  importConfiguration(framework, files as [FrameworkFile, ...FrameworkFile[]]);
+function problem(run: () => unknown): ProblemError {
+  try {
+    run();
+  } catch (error) {
+    if (error instanceof ProblemError) return error;
+    throw error;
+  }
+  throw new Error("nothing was refused");
+}
+
+const yarn = { kind: "yarn", factor: 4, originalPositions: 32_768 };
+const FIELDS: Readonly<Record<string, Record<string, unknown>>> = {
+  "a head size": { headSize: 64 },
+  "heads that do not divide": { heads: 30, kvHeads: 10, headSize: 96 },
+  norms: { queryKeyNorm: true },
+  biases: { queryKeyValueBias: true },
+  "a window": { slidingWindowTokens: 4096 },
+  "a window of one key": { slidingWindowTokens: 1 },
+  "linear positions": { ropeScaling: { kind: "linear", factor: 2 } },
+  "positions as of Llama 3.1": { ropeScaling: llama3 },
+  "other low frequencies": { ropeScaling: { ...llama3, lowFrequencyFactor: 2 } },
+  "a fraction of linear positions": { ropeScaling: { kind: "linear", factor: 2.5 } },
+  yarn: { ropeScaling: yarn },
+  "norms and a head size": { headSize: 64, queryKeyNorm: true },
+};
+const SAID: Readonly<Record<Framework, readonly string[]>> = {
+  megatron: [
+    "a head size",
+    "heads that do not divide",
+    "norms",
+    "biases",
+    "a window",
+    "a window of one key",
+    "linear positions",
+    "positions as of Llama 3.1",
+    "norms and a head size",
+  ],
+  deepspeed: ["a head size", "heads that do not divide"],
+  torchtitan: [
+    "a head size",
+    "heads that do not divide",
+    "norms",
+    "positions as of Llama 3.1",
+    "other low frequencies",
+    "norms and a head size",
+  ],
+  internevo: [],
+};
+const CASES = (Object.keys(SAID) as Framework[]).flatMap((framework) =>
+  Object.keys(FIELDS).map((what) => [framework, what] as const),
+);
+
+describe("what a model has beyond LLaMA", () => {
+  it.each(CASES)("is read back from %s, or refused by name: %s", (framework, what) => {
+    const fields = FIELDS[what] as Record<string, unknown>;
+    if (!SAID[framework].includes(what)) {
+      const { code, details } = problem(() => written(framework, fields));
+      expect(code).toBe("plan-invalid");
+      for (const { field, message, remedy } of details) {
+        expect(Object.keys(fields)).toContain(field.replace("model.", ""));
+        expect(message).toMatch(new RegExp(`cannot say ${field.replace("model.", "")}: `));
+        expect(remedy).toMatch(/another framework/);
+      }
+      return;
+    }
+    const { job, files } = written(framework, fields);
+    const again = read(framework, files);
+    const { name: _name, initStandardDeviation: _deviation, ...model } = job.model;
+    const { name: _imported, initStandardDeviation: _default, ...found } = again.model;
+    expect(found).toEqual(model);
+    expect(resolveJob(importedJob(again, "again", "80GB")).model).toMatchObject(model);
+  });
+
+  it("changes nothing of a model without it", () => {
+    const plain: Model = jobOf({ model: BASE }).model;
+    for (const framework of Object.keys(SAID) as Framework[]) {
+      const { files } = written(framework, {});
+      expect(read(framework, files).model).toEqual({ ...plain, name: "imported" });
+      for (const { text } of files)
+        expect(text).not.toMatch(
+          /kv-channels|qk-layernorm|qkv-bias|window-size|rope-scaling|scaling_factor=(?!1,)|qwen3/,
+        );
+    }
+  });
+
+  it("has torchtitan's qwen3 tie embeddings, which its llama3 cannot", () => {
+    const { files } = written("torchtitan", { queryKeyNorm: true, tiedEmbeddings: true });
+    expect(read("torchtitan", files).model).toMatchObject({ queryKeyNorm: true, tiedEmbeddings: true });
+    expect(files[0]?.text).toMatch(/name = "qwen3"/);
+    expect(files[1]?.text).toMatch(/Qwen3ModelArgs\([^]*head_dim=128[^]*qk_norm=True/);
+  });
+});
+
+describe("Megatron-LM's window", () => {
+  it("is the keys before a query, of which ours counts one more", () => {
+    const [{ text } = { text: "" }] = written("megatron", { slidingWindowTokens: 4096 }).files;
+    expect(text).toMatch(/--window-size 4095,0/);
+    const model = (window: string) =>
+      read("megatron", [{ name: "pretrain.sh", text: text.replace("4095,0", window) }]).model;
+    expect(model("'(127, 0)'").slidingWindowTokens).toBe(128);
+    expect(model("-1,0")).not.toHaveProperty("slidingWindowTokens");
+    expect(problem(() => model("127")).details[0]).toMatchObject({
+      field: "--window-size",
+      value: "127",
+      remedy: expect.stringMatching(/4095,0/),
+    });
+  });
+
+  it("is not written with a ring of ranks, and warned of where it is read with one", () => {
+    const { details } = problem(() => written("megatron", { slidingWindowTokens: 4096 }, ring));
+    expect(details).toMatchObject([{ field: "plan.contextParallel", value: 8 }]);
+    const [{ text } = { text: "" }] = written("megatron", {}, ring).files;
+    const { warnings } = read("megatron", [
+      { name: "pretrain.sh", text: text.replace("--swiglu", "--swiglu --window-size 4095,0") },
+    ]);
+    expect(warnings).toMatchObject([{ field: "--window-size", value: "4095,0" }]);
+  });
+
+  it.each([
+    ["--window-attn-skip-freq 2", "--window-attn-skip-freq"],
+    ["--rope-scaling-factor 8", "--rope-scaling-factor"],
+    ["--use-rope-scaling --rotary-seq-len-interpolation-factor 2", "--rotary-seq-len-interpolation-factor"],
+    ["--kv-channels 63", "--kv-channels"],
+    ["--kv-channels 1024", "--kv-channels"],
+  ])("and its other options are refused where no model has them: %s", (options, field) => {
+    const [{ text } = { text: "" }] = written("megatron", {}).files;
+    const { details } = problem(() =>
+      read("megatron", [{ name: "pretrain.sh", text: text.replace("--swiglu", `--swiglu ${options}`) }]),
+    );
+    expect(details).toMatchObject([{ field, remedy: expect.any(String) }]);
+  });
+
+  it("is read of yarn's position embeddings that they are not read", () => {
+    const [{ text } = { text: "" }] = written("megatron", {}).files;
+    const { details } = problem(() =>
+      read("megatron", [
+        {
+          name: "pretrain.sh",
+          text: text.replace("--position-embedding-type rope", "--position-embedding-type yarn"),
+        },
+      ]),
+    );
+    expect(details).toMatchObject([{ field: "--position-embedding-type", value: "yarn" }]);
+  });
+});
+
+describe("torchtitan's flavors", () => {
+  const flavor = (name: string, flavorName: string) =>
+    importConfiguration(
+      "torchtitan",
+      [
+        {
+          name: "train.toml",
+          text: `[model]\nname = "${name}"\nflavor = "${flavorName}"\n[training]\nlocal_batch_size = 1\nseq_len = 4096\n`,
+        },
+      ],
+      { nodes: 1, gpusPerNode: 1 },
+    );
+
+  it("of qwen3 are known", () => {
+    expect(flavor("qwen3", "4B").model).toMatchObject({
+      headSize: 128,
+      queryKeyNorm: true,
+      tiedEmbeddings: true,
+    });
+  });
+
+  it("of other models are refused", () => {
+    expect(problem(() => flavor("llama4", "8B")).details[0]).toMatchObject({
+      field: "model.name",
+      remedy: "use llama3 or qwen3",
+    });
+  });
+});
