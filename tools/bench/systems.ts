@@ -66,8 +66,8 @@ async function measured(signal: AbortSignal): Promise<SystemsResult> {
     ),
   );
   const testbed =
-    `${settings.nodes} nodes of ${settings.ranksPerNode} ranks, links ` +
-    `of ${formatBandwidth(settings.bandwidthBitsPerSecond)} each way`;
+    `${settings.nodes} nodes of ${settings.ranksPerNode} rank${settings.ranksPerNode === 1 ? "" : "s"}, ` +
+    `links of ${formatBandwidth(settings.bandwidthBitsPerSecond)} each way`;
   return {
     benchmark: "systems",
     testbed,

@@ -41,6 +41,54 @@ describe("the check of docs", () => {
     expect(check("```yaml\na: [\n```")).toEqual([expect.stringContaining("this is no YAML")]);
   });
 
+  it("holds commands of internevo against the CLI's own", () => {
+    expect(check("```console\n$ npx internevo plan job.yaml --top 3 | head\n```")).toEqual([]);
+    expect(check("```console\n$ npm run up\n```\n\n    internevo sumbit job.yaml")).toEqual([
+      expect.stringContaining("docs/page.md:1: npm run up is no script"),
+      "docs/page.md:5: internevo sumbit is no command: internevo --help has their names",
+    ]);
+    expect(check("```console\n$ cd /tmp\n$ FOO=1 npx internevo --json plan job.yaml --tops 3\n```")).toEqual([
+      "docs/page.md:3: internevo plan has no option --tops: internevo plan --help has its options",
+    ]);
+    expect(check("```sh\ninternevo replan add job.yaml \\\n  --corn '0 3 * * *' # at night\n```")).toEqual([
+      "docs/page.md:2: internevo replan add has no option --corn: internevo replan add --help has its options",
+    ]);
+    expect(check("```\ncat x | internevo frobnicate -\n```")).toHaveLength(1);
+  });
+
+  it("takes values, alternatives and output for no commands or options", () => {
+    expect(
+      check('```sh\ninternevo export job-3f --plan "b1 --n4" --framework=megatron [--out DIR]\n```'),
+    ).toEqual([]);
+    expect(check("```sh\ninternevo token create|list|revoke\ninternevo profile --help\n```")).toEqual([]);
+    expect(check("```console\n$ ls\ninternevo lists nothing\n```")).toEqual([]);
+    expect(check("```text\ninternevo lists nothing\n```")).toEqual([]);
+  });
+
+  it("holds commands inside sentences against the CLI too", () => {
+    expect(check("Call `internevo plans job.yaml` first.")).toEqual([
+      "docs/page.md:1: internevo plans is no command: internevo --help has their names",
+    ]);
+  });
+
+  it("holds whole job files against the job's schema", () => {
+    const job = `name: a
+model: llama-7b
+sequenceLengthTokens: 4096
+globalBatchTokens: 32768
+cluster: { name: c, nodes: 1, gpusPerNode: 2, memoryPerGpu: 80GB }
+`;
+    const block = (text: string) => check(`A job:\n\n\`\`\`yaml\n${text}\`\`\`\n`);
+    expect(block(job)).toEqual([]);
+    expect(block(job.replace("globalBatchTokens", "globalBatchToken"))).toContainEqual(
+      expect.stringMatching(/^docs\/page.md:7: no job file: globalBatchToken /),
+    );
+    expect(block(job.replace("gpusPerNode: 2", "gpusPerNode: none"))).toEqual([
+      expect.stringMatching(/^docs\/page.md:8: no job file: cluster.gpusPerNode /),
+    ]);
+    expect(block("cluster: { name: a part of a job }\n")).toEqual([]);
+  });
+
   it("counts the words of sentences, without code, tables and headings", () => {
     const text =
       "# A heading of many words\n\nOne two `three four five`. Six seven [eight](x.md) nine!\n\n| a b c d |\n|---|\n| a b c d |\n";

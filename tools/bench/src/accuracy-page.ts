@@ -409,35 +409,67 @@ function worstTable(rows: readonly AccuracyRow[]): string {
   );
 }
 
-/** The page of the comparison, with its pictures. */
-export async function writeAccuracyPage(directory: string, result: AccuracyResult): Promise<void> {
-  const { rows, overall, settings } = result;
-  const steady = steadyOverallOf(rows);
-  const quiet = undisturbedOf(rows);
-  const body = [
-    circumstancesText(result.circumstances),
-    `${overall.plans} plans of ${rows.length} jobs: of each the fastest of every family of plans that can run, the ten that would be tried and others drawn with seed ${settings.seed} (all where the table says so). Each is run ${settings.repeat} times in random order, one step of warm-up and ${[...new Set(rows.map(({ steps }) => steps))].join(" or ")} measured; a plan's time is the median of its runs.`,
-    overallTable(result, quiet, steady),
+/** What the columns of the table of all jobs together are. */
+function overallLegend(quiet: Quiet, steady: Steady): string {
+  return [
+    "- *Prediction* compares a plan's predicted time with the median of its runs.",
     ...(quiet === null
       ? []
       : [
-          `Without disturbed runs: ${quiet.disturbedRuns} of ${quiet.runs} runs are left out, because other processes and machines took more than ${DEFAULT_MOST_OTHERS_PERCENT} % of a host's processor time meanwhile; ${quiet.overall.plans} plans of ${quiet.overall.rows} jobs have a run left.`,
+          `- *Without disturbed runs* leaves out ${quiet.disturbedRuns} of ${quiet.runs} runs. Other processes and machines took more than ${DEFAULT_MOST_OTHERS_PERCENT} % of a host's processor time during these. ${quiet.overall.plans} plans of ${quiet.overall.rows} jobs have a run left.`,
         ]),
     ...(steady === null
       ? []
       : [
-          "The machine's speed taken out: each run's time over that of the runs of other plans just before and behind it, each in parts of its plan's middle; plans run in turns and random order, so that what changes with the time of day meets all alike. Tables and pictures below show times as measured.",
+          "- *The machine's speed taken out* divides each run's time by those of the runs of other plans just before and after it. Those times count as shares of their own plan's median. Plans run in turns and in random order, so changes with the time of day meet all plans alike. The other tables and the pictures show times as measured.",
         ]),
-    "The first run as prediction of the second says how much " +
-      "the machine itself moves from one run of a plan to the next.",
+    "- *A plan's first run, as prediction of its second* says how much the machine itself moves from one run of a plan to the next.",
+    "- *Kendall's τ* compares the predicted order of a job's plans with the measured one. 1 is the same order, 0 is unrelated.",
+    "- *With ties*, plans whose predicted ranges touch count as equal. Measured times that differ by less than the noise count as equal too.",
+  ].join("\n");
+}
+
+const SUMMARY_LEGEND = [
+  "- *Plans*: how many of the job's families of plans were measured.",
+  "- *Noise*: how far the runs of a plan lie apart, as the median over the plans.",
+  "- *Fastest to slowest*: how much slower the slowest measured plan is than the fastest.",
+  "- *Within range*: measured times within the predicted range.",
+  "- *Best is predicted*: the predicted place of the plan that was measured fastest.",
+  "- *Predicted first slower by*, *chosen slower by*: how much slower these plans are than the fastest. The chosen plan is the candidate whose run was fastest, as in trials. Candidates that the first run does not tell apart run a second time.",
+].join("\n");
+
+/** How plans were chosen and run, and what profiling took. */
+function methodText({ rows, overall, settings, profiles }: AccuracyResult): string {
+  const steps = [...new Set(rows.map((row) => row.steps))].join(" or ");
+  return [
+    `The ${overall.plans} plans belong to ${rows.length} jobs. A job's plans are the fastest of every family that can run. All of them run where the table says so. Elsewhere the ten run that would be tried, and others drawn with seed ${settings.seed}. Each plan runs ${settings.repeat} times, in random order. A run has one step of warm-up and ${steps} measured steps. A plan's time is the median of its runs.`,
+    "Profiling took:",
+    profiles.map(({ place, notes }) => `- ${place}: ${notes.join(", ")}`).join("\n"),
+  ].join("\n\n");
+}
+
+/** The page of the comparison, with its pictures. */
+export async function writeAccuracyPage(directory: string, result: AccuracyResult): Promise<void> {
+  const { rows, overall } = result;
+  const steady = steadyOverallOf(rows);
+  const quiet = undisturbedOf(rows);
+  const body = [
+    `This page compares predicted step times with measured ones, on processor ranks. Over ${overall.plans} plans of ${overall.rows} jobs, the mean error is ${percent(overall.meanError)} and the worst is ${percent(overall.worstError)}. In ${overall.bestIsCandidate} of ${overall.rows} jobs, the fastest plan is among the ten that trials run.`,
+    "## All jobs together",
+    overallLegend(quiet, steady),
+    overallTable(result, quiet, steady),
     "![Predicted and measured](images/accuracy-scatter.svg)",
     "![Errors](images/accuracy-errors.svg)",
+    circumstancesText(result.circumstances),
+    methodText(result),
+    "## Each job",
+    SUMMARY_LEGEND,
     summaryTable(rows),
-    "τ with ties: plans whose predicted ranges touch count as ties, and measured times that differ by less than the noise, which is the median over the plans of how far its runs lie apart. Chosen: as trials choose, the candidate whose run was fastest, after a second run of those that the first does not tell apart.",
+    "## Each way to share the work",
+    "Errors below zero mean that the plans took longer than predicted.",
     kindsTable(rows),
-    "The largest errors:",
+    "## The largest errors",
     worstTable(rows),
-    `Profiling: ${result.profiles.map(({ place, notes }) => `${place}: ${notes.join(", ")}`).join("; ")}.`,
   ].join("\n\n");
   await writePage({
     directory,

@@ -205,6 +205,23 @@ function picturesOf(result: MemoryResult, ofPaper: string, ofSmall: string) {
   };
 }
 
+const OVERHEAD_LEGEND = [
+  "- *In use at once*: the most bytes that are in use at one moment of a step.",
+  "- *Planned*: the arena of the trainer, which is all that a rank ever allocates.",
+  "- *Caching*: what a caching allocator reserves for the same requests.",
+  "- *Free in pieces at most*: the most that the caching allocator keeps free in pieces at one moment.",
+].join("\n");
+
+/** The paper's example of many small requests. */
+function exampleText({ shape, separate, consolidated }: MemoryResult["mlp"]): string {
+  return [
+    `In the paper's example, ${shape.layers} layers ask three times for ${formatBytes(separate.requestBytes)} and keep ${formatBytes(separate.survivorBytes)} each.`,
+    `In the end ${formatBytes(Math.max(...separate.strandedBytesByLayer))} lie free in pieces.`,
+    `Three outputs in one block leave ${formatBytes(consolidated.strandedBytesByLayer.at(-1) ?? 0)}.`,
+    "Planned memory leaves nothing, because outputs have places of their own.",
+  ].join(" ");
+}
+
 /** The page of memory, with its pictures. */
 export async function writeMemoryPage(directory: string, result: MemoryResult): Promise<void> {
   const { rows, mlp, paper, small } = result;
@@ -214,11 +231,12 @@ export async function writeMemoryPage(directory: string, result: MemoryResult): 
   };
   const ofPaper = `${paper.ranks} GPUs of ${formatBytes(paper.limitBytes)}, bf16`;
   const ofSmall = `${small.ranks} ranks of ${formatBytes(small.limitBytes)}, fp32`;
+  const planned = shares((row) => row.plannedBytes);
+  const caching = shares((row) => row.reservedBytes);
   const body = [
-    circumstancesText(result.circumstances),
+    `This page compares planned memory with a caching allocator. It also says which sequences fit. Beyond what is in use at once, planned memory takes ${planned}. The caching allocator takes ${caching} for the same requests in the same order.`,
     "## Planned against a caching allocator",
-    `Beyond what is in use at once, planned memory takes ${shares((row) => row.plannedBytes)}, the ` +
-      `caching allocator ${shares((row) => row.reservedBytes)} for the same requests in the same order.`,
+    OVERHEAD_LEGEND,
     "![Overhead](images/memory-overhead.svg)",
     table(
       [
@@ -244,10 +262,10 @@ export async function writeMemoryPage(directory: string, result: MemoryResult): 
         formatBytes(row.strandedBytes),
       ]),
     ),
-    `The paper's example: ${mlp.shape.layers} layers ask three times for ${formatBytes(mlp.separate.requestBytes)} and keep ${formatBytes(mlp.separate.survivorBytes)} each; ${formatBytes(Math.max(...mlp.separate.strandedBytesByLayer))} lie free in pieces in the end. Three outputs in one block leave ${formatBytes(mlp.consolidated.strandedBytesByLayer.at(-1) ?? 0)}. In planned memory outputs have places of their own: there is nothing to leave.`,
+    exampleText(mlp),
     "![The paper's example](images/memory-mlp.svg)",
     "## The longest sequence that fits",
-    `By the planner, ${paper.model} on ${ofPaper}, ${paper.ranks} sequences a step:`,
+    `By the planner, for ${paper.model} on ${ofPaper}, with ${paper.ranks} sequences a step. *Further* is the next longer sequence, and the least that it needs:`,
     "![Longest on 128 GPUs](images/memory-longest-paper.svg)",
     table(
       ["system", "tokens", "plan", "needs", "further"],
@@ -259,7 +277,7 @@ export async function writeMemoryPage(directory: string, result: MemoryResult): 
         least(row),
       ]),
     ),
-    `Run for real, ${small.model} on ${ofSmall}, ${small.ranks} sequences a step, lengths in steps of ${small.unitTokens}: the least demanding plan beyond the longest planned length, then the plan at that length, and shorter until it ran.`,
+    `Run for real, for ${small.model} on ${ofSmall}, with ${small.ranks} sequences a step and lengths in steps of ${small.unitTokens}. For each system, the least demanding plan ran first, beyond the longest planned length. Then the plan at that length ran, and shorter ones until one succeeded.`,
     "![Longest, run](images/memory-longest-run.svg)",
     table(
       ["system", "planned", "plan", "predicted", "refused by the trainer", "ran", "measured", "a step"],
@@ -274,6 +292,7 @@ export async function writeMemoryPage(directory: string, result: MemoryResult): 
         row.ran ? `${row.ran.stepSeconds.toFixed(1)} s` : "–",
       ]),
     ),
+    circumstancesText(result.circumstances),
   ].join("\n\n");
   await writePage({
     directory,

@@ -107,6 +107,15 @@ const picturesOf = (result: OverlapResult) => ({
   ),
 });
 
+const COLUMNS_LEGEND = [
+  "- *Gain*: how much faster a step is than without overlap, for each granularity.",
+  "- *Block*: overlap by halves of a layer. *Intra-layer*: by modules, in both passes. *Selective*: by whole layers in the forward pass, by modules in the backward pass.",
+  "- *On the lane*: the time that a step's collectives of parameters and gradients took.",
+  "- *Could be hidden*: the most of it that any order could have placed beside computation.",
+  "- *Hidden*: what was on the lane and not waited for. *Share*: hidden over what could be hidden.",
+  "- *Memory*: what selective overlap takes beyond no overlap.",
+].join("\n");
+
 /** The page of selective overlap, with its pictures. */
 export async function writeOverlapPage(directory: string, result: OverlapResult): Promise<void> {
   const { rows } = result;
@@ -114,14 +123,13 @@ export async function writeOverlapPage(directory: string, result: OverlapResult)
   const shares = rows.map((row) => of(row, "selective").hidden?.share ?? 0);
   const rounds = Math.min(...rows.flatMap((row) => row.granularities.map((each) => each.rounds.length)));
   const body = [
-    circumstancesText(result.circumstances),
+    `This page says how much faster steps are with overlap, and how much of the communication overlap hides. Selective overlap makes steps ${percent(Math.min(...gains), 1)} to ${percent(Math.max(...gains), 1)} faster than no overlap. It hides ${percent(Math.min(...shares))} to ${percent(Math.max(...shares))} of what could be hidden.`,
     ...(rounds < 3
       ? [
-          `**${rounds === 1 ? "One round" : `${rounds} rounds`} only: nothing here says how far steps of one setting are apart, and gains may be the machine's other work.**`,
+          `**${rounds === 1 ? "One round" : `${rounds} rounds`} only.** Nothing here says how far steps of one setting are apart. Gains may come from the machine's other work.`,
         ]
       : []),
-    `Testbed: ${result.testbed}; ${result.model}, fp32, ${result.microBatches} micro-batches a step and data rank.`,
-    `Selective overlap makes steps ${percent(Math.min(...gains), 1)} to ${percent(Math.max(...gains), 1)} faster than none, and hides ${percent(Math.min(...shares))} to ${percent(Math.max(...shares))} of what could be hidden.`,
+    COLUMNS_LEGEND,
     "![Gain](images/overlap-gain.svg)",
     "![Hidden](images/overlap-hidden.svg)",
     table(
@@ -155,7 +163,8 @@ export async function writeOverlapPage(directory: string, result: OverlapResult)
         ];
       }),
     ),
-    "What the computing thread waited for with selective overlap, mean of a step:",
+    "## What is still waited for",
+    "The computing thread waited for these with selective overlap, as the mean of a step:",
     table(
       ["sharding", "tokens", "waits"],
       rows.map((row) => [
@@ -168,6 +177,8 @@ export async function writeOverlapPage(directory: string, result: OverlapResult)
           .join("; ") || "–",
       ]),
     ),
+    circumstancesText(result.circumstances),
+    `The testbed has ${result.testbed}. The job is ${result.model} in fp32, with ${result.microBatches} micro-batches a step and data rank.`,
   ].join("\n\n");
   await writePage({
     directory,

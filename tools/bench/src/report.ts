@@ -74,8 +74,17 @@ export function observeCircumstances(command: string): () => Circumstances {
   });
 }
 
-export const circumstancesText = (c: Circumstances): string =>
-  `\`${c.command}\` on ${c.date}: ${c.cores} cores of a virtual ${c.processor}, ${c.kernel}, Node ${c.node}; load ${c.loadBefore.toFixed(1)} before and ${c.loadAfter.toFixed(1)} after, ${(c.seconds / 60).toFixed(1)} minutes${c.stolen === undefined ? "" : `, ${(100 * c.stolen).toFixed(0)}% of the processor time that was asked for went to other machines on the same processor`}.`;
+/** A section of a page: the command that writes it, and when, where and how quietly it ran. */
+export const circumstancesText = (c: Circumstances, heading = "How it was measured"): string =>
+  [
+    `## ${heading}`,
+    [
+      `- Command: \`${c.command.replaceAll(" and npm ", "\` and \`npm ")}\``,
+      `- Date: ${c.date}. It took ${(c.seconds / 60).toFixed(1)} minutes.`,
+      `- Machine: ${c.cores} cores of a virtual ${c.processor}, ${c.kernel}, Node ${c.node}`,
+      `- Noise: the load was ${c.loadBefore.toFixed(1)} before and ${c.loadAfter.toFixed(1)} after.${c.stolen === undefined ? "" : ` Other machines on the same processor took ${(100 * c.stolen).toFixed(0)}% of the processor time that was asked for.`}`,
+    ].join("\n"),
+  ].join("\n\n");
 
 const BEGIN = "<!-- figures: written by the command below, do not edit -->";
 const END = "<!-- end of figures -->";

@@ -52,6 +52,9 @@ describe("the paper's evaluation", () => {
     const row = rowOf("llama-7b", 32, "internevo");
     expect(keptPerLayer(row, profile)).toBeGreaterThan(22);
     expect(keptPerLayer(row, profile)).toBeLessThan(26);
+    const staged = keptPerLayer(rowOf("llama-30b", 4, "internevo"), profile);
+    expect(staged).toBeGreaterThan(22);
+    expect(staged).toBeLessThan(26);
     const { memory, peakMemoryBytes } = evaluateRow(row, profile).predicted!;
     expect(memoryParts(memory).reduce((sum, { bytes }) => sum + bytes, 0)).toBe(peakMemoryBytes);
   });

@@ -147,9 +147,10 @@ const ratioText = (ratio: number | null): string =>
 /** The page of the comparison, with its pictures. */
 export async function writeSystemsPage(directory: string, result: SystemsResult): Promise<void> {
   const ratios = (pick: (row: Row) => number | null) => result.rows.flatMap((row) => pick(row) ?? []);
-  const line = (name: string, list: readonly number[]): string =>
-    `against ${name} ${Math.min(...list).toFixed(2)}× to ${Math.max(...list).toFixed(2)}× ` +
-    `in ${list.length} of ${result.rows.length} rows where such a plan fits`;
+  const line = (name: string, pick: (row: Row) => number | null): string => {
+    const list = ratios(pick);
+    return `Against ${name} plans it is ${Math.min(...list).toFixed(2)}× to ${Math.max(...list).toFixed(2)}×, in ${list.length} of ${result.rows.length} rows where such a plan fits.`;
+  };
   const rows = result.rows.map((row) => {
     const [ours, megatron, ulysses] = row.systems.map(({ winner }) => winner);
     const cell = (winner: typeof ours): string =>
@@ -166,15 +167,12 @@ export async function writeSystemsPage(directory: string, result: SystemsResult)
     ];
   });
   const body = [
-    circumstancesText(result.circumstances),
-    `Testbed: ${result.testbed}; ${result.globalBatchTokens} tokens a step, fp32, ${result.memoryPerRank} a rank.`,
-    `InternEvo's measured tokens a second: ${line(
-      "Megatron-style plans",
-      ratios((row) => row.overMegatron),
-    )}, ${line(
-      "DeepSpeed-Ulysses-style plans",
-      ratios((row) => row.overUlysses),
-    )}.`,
+    [
+      "This page compares InternEvo's fastest plan with the fastest plans of two other kinds, all on InternEvo's own trainer. The figure is the ratio of measured tokens a second.",
+      line("Megatron-style", (row) => row.overMegatron),
+      line("DeepSpeed-Ulysses-style", (row) => row.overUlysses),
+    ].join(" "),
+    "Each cell has the fastest plan of a system, and its median step time. *Predicted place* is the place of InternEvo's plan among its predictions. *Over Megatron* and *over Ulysses* are InternEvo's speed over theirs.",
     "![Measured speed](images/systems-speed.svg)",
     "![Ratios](images/systems-ratio.svg)",
     table(
@@ -190,6 +188,8 @@ export async function writeSystemsPage(directory: string, result: SystemsResult)
       ],
       rows,
     ),
+    circumstancesText(result.circumstances),
+    `The testbed has ${result.testbed}. A step has ${result.globalBatchTokens} tokens, in fp32, with ${result.memoryPerRank} a rank.`,
   ].join("\n\n");
   await writePage({
     directory,

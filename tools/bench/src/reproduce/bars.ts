@@ -48,10 +48,14 @@ const allFit = (rows: readonly RowResult[]): Bar =>
     row.feasible ? null : { missed: `${where(row)}, ${SYSTEM_NAMES[row.system]}: ${row.reason ?? ""}` },
   );
 
+/** "parameterCommunication" as "parameter communication". */
+export const wordsOf = (name: string): string =>
+  name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+
 /** The parts in which two plans differ by more than a hundredth of a step. */
 export function termsBetween(a: Prediction, b: Prediction): string {
   const terms = (Object.keys(a.time) as (keyof Prediction["time"])[]).map(
-    (name) => [name.replace(/Seconds$/, ""), a.time[name] - b.time[name]] as const,
+    (name) => [wordsOf(name.replace(/Seconds$/, "")), a.time[name] - b.time[name]] as const,
   );
   return terms
     .filter(([, seconds]) => Math.abs(seconds) > 0.005 * b.stepTimeSeconds)
@@ -75,20 +79,24 @@ export function accountFor(
     (shardingSeconds(predicted) - shardingSeconds(footprint.best.predicted)) /
     footprint.best.predicted.stepTimeSeconds;
   const accounted = footprint.behind <= CLOSE || footprint.behind - communication <= CLOSE;
+  const distance = footprint.behind <= 0.0005 ? "as fast" : `${percent(footprint.behind)} behind`;
   const parts = [
-    `${where(row)}: \`${planLabel(row.plan)}\` is rank ${row.rank ?? "–"}, ${percent(behind)} ` +
-      `behind our best \`${planLabel(best.plan)}\` (${termsBetween(predicted, best.predicted)})`,
-    `that one fits in ${gigabytes(best.predicted.peakMemoryBytes)} because our executor keeps ${keptPerLayer(row, profile).toFixed(1)} bSH of a layer, not 34, and computes the loss in pieces: where 34 and whole logits are kept, the best is \`${planLabel(footprint.best.plan)}\`, and the paper's ${footprint.behind <= 0.0005 ? "as fast" : `${percent(footprint.behind)} behind`}`,
+    `${where(row)}: \`${planLabel(row.plan)}\` is rank ${row.rank ?? "–"}, ${percent(behind)} behind our best \`${planLabel(best.plan)}\`.`,
+    `The difference is ${termsBetween(predicted, best.predicted)}.`,
+    `Our best fits in ${gigabytes(best.predicted.peakMemoryBytes)}, because our executor keeps ${keptPerLayer(row, profile).toFixed(1)} bSH of a layer instead of 34 and computes the loss in pieces.`,
+    `With 34 and whole logits, the best is \`${planLabel(footprint.best.plan)}\`, and the paper's plan is ${distance}.`,
     ...(footprint.behind > CLOSE
       ? [
-          `of which ${percent(communication)} is communication of parameters and gradients that the measured curves do not let computation hide: ${shardingSeconds(predicted).toFixed(2)} s instead of ${shardingSeconds(footprint.best.predicted).toFixed(2)} s`,
+          `Of that, ${percent(communication)} is communication of parameters and gradients that the measured curves do not let computation hide: ${shardingSeconds(predicted).toFixed(2)} s instead of ${shardingSeconds(footprint.best.predicted).toFixed(2)} s.`,
         ]
       : []),
     ...(sharding === null
       ? []
-      : [`with its own micro-batches and layout it is ${percent(sharding.behind)} behind`]),
+      : [
+          `Among plans with its own micro-batches and layout, the paper's plan is ${percent(sharding.behind)} behind.`,
+        ]),
   ];
-  return { text: parts.join("; "), accounted };
+  return { text: parts.join(" "), accounted };
 }
 
 const oursIsGood = (rows: readonly RowResult[], profile: Profile): Bar =>
@@ -142,14 +150,14 @@ const oursWinsTables = (rows: readonly RowResult[]): Bar =>
         return { missed: `${where(row)}: ${SYSTEM_NAMES[row.system]}'s row is not predicted` };
       const [a, b] = [ours.predicted.tokensPerGpuPerSecond, row.predicted.tokensPerGpuPerSecond];
       if (a >= b * (1 - COMPARABLE)) return null;
-      const text = `${where(row)}: InternEvo's row \`${planLabel(ours.plan)}\` makes ${a.toFixed(0)} tokens/GPU/s, ${SYSTEM_NAMES[row.system]}'s \`${planLabel(row.plan)}\` ${b.toFixed(0)}: ${percent(b / a - 1)} more (${termsBetween(ours.predicted, row.predicted)})`;
+      const text = `${where(row)}: InternEvo's row \`${planLabel(ours.plan)}\` makes ${a.toFixed(0)} tokens/GPU/s. ${SYSTEM_NAMES[row.system]}'s \`${planLabel(row.plan)}\` makes ${b.toFixed(0)}, ${percent(b / a - 1)} more. The difference is ${termsBetween(ours.predicted, row.predicted)}.`;
       const communication = ({ time, ...rest }: Prediction): number =>
         time.sequenceCommunicationSeconds + shardingSeconds({ time, ...rest });
       const difference = communication(ours.predicted) - communication(row.predicted);
       // What it loses by is the measured communication of its larger groups.
       return difference >= ours.predicted.stepTimeSeconds - row.predicted.stepTimeSeconds
         ? {
-            exception: `${text}: the measured communication of its groups takes ${difference.toFixed(2)} s more`,
+            exception: `${text} The measured communication of its groups takes ${difference.toFixed(2)} s more.`,
           }
         : { missed: text };
     },
@@ -173,18 +181,18 @@ function rises(name: string, cases: readonly Case[], system: "internevo" | "ulys
     if (b.mfuFullAttention >= a.mfuFullAttention - 0.001) return null;
     const text =
       `${from.model} from ${from.lengthK}k to ${to.lengthK}k: ` +
-      `${percent(a.mfuFullAttention)} to ${percent(b.mfuFullAttention)}`;
+      `${percent(a.mfuFullAttention)} to ${percent(b.mfuFullAttention)}.`;
     // What it would be if these took the same share of the step as before.
     const share = jumping(a) / a.stepTimeSeconds;
     const held = b.mfuFullAttention * ((b.stepTimeSeconds / (b.stepTimeSeconds - jumping(b))) * (1 - share));
     const seconds =
-      `recomputation and all-to-all take ${jumping(b).toFixed(1)} of ${b.stepTimeSeconds.toFixed(1)} ` +
-      `s, before ${jumping(a).toFixed(1)} of ${a.stepTimeSeconds.toFixed(1)} s`;
+      `Recomputation and all-to-all take ${jumping(b).toFixed(1)} of ${b.stepTimeSeconds.toFixed(1)} s. ` +
+      `Before, they took ${jumping(a).toFixed(1)} of ${a.stepTimeSeconds.toFixed(1)} s.`;
     return held >= a.mfuFullAttention - 0.001
       ? {
-          exception: `${text}: ${seconds}; at the same share of the step MFU would be ${percent(held)}. The ranks that can share a sequence end with its heads, and all layers are recomputed or none: over the complete space it is ${percent(from.complete.predicted.mfuFullAttention)}, then ${percent(to.complete.predicted.mfuFullAttention)}`,
+          exception: `${text} ${seconds} At the same share of the step, MFU would be ${percent(held)}. No more ranks can share a sequence than the model has heads, and all layers are recomputed or none. Over the complete space, MFU is ${percent(from.complete.predicted.mfuFullAttention)}, then ${percent(to.complete.predicted.mfuFullAttention)}.`,
         }
-      : { missed: `${text}: ${seconds}` };
+      : { missed: `${text} ${seconds}` };
   });
 }
 
@@ -222,7 +230,7 @@ const ulyssesFalls = (rows: readonly RowResult[], profile: Profile): Bar => {
       const [a, b] = [told(from), told(to)];
       if (b.shown <= a.shown) return null;
       return {
-        exception: `${from.model} from ${from.lengthK}k to ${to.lengthK}k: ${percent(a.shown)} to ${percent(b.shown)}. If nothing were hidden: ${percent(a.whole)}, ${a.text}; then ${percent(b.whole)}, ${b.text}. A GPU has ${a.tokens}k, then ${b.tokens}k tokens of a micro-batch, so that what is sent for a token hardly changes, and attention's share of the work grows`,
+        exception: `${from.model} from ${from.lengthK}k to ${to.lengthK}k: ${percent(a.shown)} to ${percent(b.shown)}. If nothing were hidden, it would be ${percent(a.whole)}, with ${a.text}. Then it would be ${percent(b.whole)}, with ${b.text}. A GPU has ${a.tokens}k, then ${b.tokens}k tokens of a micro-batch. So what is sent for a token hardly changes, and attention's share of the work grows.`,
       };
     },
   );

@@ -203,8 +203,10 @@ export const shardingSeconds = ({ time }: Prediction): number =>
 
 /** Bytes that a layer keeps of one micro-batch, over b·S·H / s_sp: 34 in the paper's arithmetic. */
 export function keptPerLayer(row: PaperRow, profile: Profile): number {
-  const job = paperJob(row.model, row.lengthK, { batchTokens: row.batchTokens });
   const { plan } = row;
+  // Without stages their ranks are data ranks, which take more sequences at the same micro-batches.
+  const batchTokens = row.batchTokens * plan.pipelineParallel;
+  const job = paperJob(row.model, row.lengthK, { batchTokens });
   const activations = (layers: number): number => {
     const { lines } = new CostModel({ ...job, model: { ...job.model, layers } }, profile).memory(
       planOfJob(

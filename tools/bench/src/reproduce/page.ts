@@ -40,6 +40,14 @@ const speed = (choice: Choice | null): string =>
   choice === null ? "nothing fits" : choice.predicted.tokensPerGpuPerSecond.toFixed(0);
 const short = (model: string): string => model.replace("llama-", "").toUpperCase();
 
+const CASES_LEGEND = [
+  "- *TGS*: tokens per GPU and second.",
+  "- *MFU*: model FLOP/s utilization. *Causal* counts the attention that a causal mask leaves, *whole* counts the whole square as the paper does.",
+  "- *GB*: memory of the fullest GPU.",
+  "- *In the paper's dimensions*: TGS of the best plan among the paper's ten dimensions.",
+  "- *Megatron-LM*, *DeepSpeed*: TGS of the best plan that such a system can express.",
+].join("\n");
+
 function casesTable(cases: readonly Case[]): string {
   return table(
     [
@@ -108,12 +116,14 @@ function rowsTable(rows: readonly RowResult[]): string {
   );
 }
 
-function barsText(bars: readonly Bar[]): string {
-  const summary = table(
+const barsTable = (bars: readonly Bar[]): string =>
+  table(
     ["bar", "checked", "exceptions", "missed"],
     bars.map(({ name, checked, exceptions, missed }) => [name, checked, exceptions.length, missed.length]),
   );
-  const details = bars
+
+const exceptionsText = (bars: readonly Bar[]): string =>
+  bars
     .filter(({ exceptions, missed }) => exceptions.length + missed.length > 0)
     .map(({ name, exceptions, missed }) =>
       [
@@ -122,14 +132,8 @@ function barsText(bars: readonly Bar[]): string {
         ...missed.map((line) => `- missed: ${line}`),
         ...exceptions.map((line) => `- ${line}`),
       ].join("\n"),
-    );
-  return [
-    summary,
-    "An exception does not meet the bar, and numbers account for it; " +
-      "what is missed has no such account, and makes the command fail.",
-    ...details,
-  ].join("\n\n");
-}
+    )
+    .join("\n\n");
 
 function scalabilityText(results: readonly ScalabilityResult[]): string {
   const at = table(
@@ -163,8 +167,9 @@ function scalabilityText(results: readonly ScalabilityResult[]): string {
     ),
   );
   return (
-    `${at}\n\nHow much further each goes, with one sequence for ` +
-    `each data-parallel rank and one micro-batch:\n\n${further}`
+    "The first table has the paper's lengths, with the fastest plan of each system:\n\n" +
+    `${at}\n\nThe second table says how much further each system goes. ` +
+    `It has one sequence for each data-parallel rank and one micro-batch:\n\n${further}`
   );
 }
 
@@ -185,8 +190,13 @@ function caseStudy({ rows, cases }: Reproduction): { text: string; picture: stri
   );
   const shards = paper.plan.parameterSharding * paper.plan.optimizerStateSharding;
   const text = [
-    `The paper's plan is \`${planLabel(paper.plan)}\`: ${paper.predicted?.tokensPerGpuPerSecond.toFixed(0)} tokens/GPU/s, ${gigabytes(paper.predicted?.peakMemoryBytes ?? 0)} GB; ours is \`${planLabel(ours.complete.plan)}\`: ${speed(ours.complete)} tokens/GPU/s, ${gigabytes(ours.complete.predicted.peakMemoryBytes)} GB.`,
-    `Like the paper's it recomputes nothing and has no pipeline. The paper shards the optimizer states by s_ps · s_oss = ${shards}, from 42 GB to 5 GB: at its 6 bytes a parameter that is ${gigabytes(6 * parameters)} GB to ${gigabytes((6 * parameters) / shards)} GB; a float32 master copy and two moments are 12 bytes, ${gigabytes(12 * parameters)} GB to ${gigabytes((12 * parameters) / shards)} GB, which is what the executor keeps.`,
+    `The paper's plan is \`${planLabel(paper.plan)}\`: ${paper.predicted?.tokensPerGpuPerSecond.toFixed(0)} tokens/GPU/s, ${gigabytes(paper.predicted?.peakMemoryBytes ?? 0)} GB.`,
+    `Ours is \`${planLabel(ours.complete.plan)}\`: ${speed(ours.complete)} tokens/GPU/s, ${gigabytes(ours.complete.predicted.peakMemoryBytes)} GB.`,
+    "Like the paper's, it recomputes nothing and has no pipeline.",
+    `The paper shards the optimizer states by s_ps · s_oss = ${shards}, from 42 GB to 5 GB.`,
+    `At its 6 bytes a parameter that is ${gigabytes(6 * parameters)} GB to ${gigabytes((6 * parameters) / shards)} GB.`,
+    "Our executor keeps a float32 master copy and two moments, which are 12 bytes a parameter.",
+    `That is ${gigabytes(12 * parameters)} GB to ${gigabytes((12 * parameters) / shards)} GB.`,
   ].join(" ");
   return {
     text,
@@ -233,21 +243,16 @@ function disagreements({ rows, profile }: Reproduction): string {
     ({ model, lengthK, system }) => model === "llama-7b" && lengthK === 32 && system === "internevo",
   ) as RowResult;
   return [
-    `- Activations: 34·bSH a layer; our executor keeps ${keptPerLayer(first, profile).toFixed(1)} with sequence parallelism. Norm outputs and the product of gate and up are computed again, which costs little; so larger micro-batches fit, and rank first.`,
-    "- Optimizer states: 6 bytes a parameter; a float32 master copy and two moments are 12. " +
-      "Ours are right for what is run; at 6 the paper's plans would fit more easily than they do.",
-    `- Gradients: its runs kept 2 bytes, as all of this page does. 30B at 8k fits with 4 bytes too: ${gigabytes(fourBytes?.predicted?.peakMemoryBytes ?? 0)} GB (${fourBytes?.feasible === true ? "feasible" : "not feasible"}).`,
-    "- Tensor parallelism: the paper counts one all-gather and one reduce-scatter a layer forward. Attention and MLP have one of each, so it is two, and inputs are gathered again in the backward pass: six all-gathers and four reduce-scatters in all, not three and two.",
-    "- All-to-all: the paper's 6·bSH and 2·bSH are whole tensors. The measured curves are " +
-      "over the bytes that one rank sends, so both are divided by s_sp; q, k and v travel apart.",
-    "- Overlap: the paper takes R · max of computation and communication, which slows a layer for " +
-      "communication that ended long before; ours is max + (R − 1) · min, the same for equal lengths.",
-    "- Embedding, head and loss, messages between stages and " +
-      "unequal stages are part of our times and not of the paper's.",
-    "- Ψ = 12H² + 2H has an MLP of two matrices; LLaMA's has three of 8/3 of the width, rounded up. Its inner width for 30B is 16384, which 48 tensor ranks cannot share, neither here nor in Megatron-LM: the paper's length of 960k with s_tp = 48 is none of these plans.",
-    `- ${off.length} rows of the 7B table do not multiply to 4M tokens (${off.map(({ lengthK, system }) => `${lengthK}k ${SYSTEM_NAMES[system]}`).join(", ")}); they are predicted with the tokens that they have.`,
-    "- MFU: the paper counts attention over the whole square of a causal mask. " +
-      "Both are given; at long sequences the causal figure is little more than half.",
+    `- **Activations**: the paper keeps 34·bSH a layer. Our executor keeps ${keptPerLayer(first, profile).toFixed(1)} with sequence parallelism. It computes norm outputs and the product of gate and up again, which costs little. So larger micro-batches fit, and rank first.`,
+    "- **Optimizer states**: the paper has 6 bytes a parameter. A float32 master copy and two moments are 12. Our figure is right for what runs. At 6 bytes the paper's plans would fit more easily.",
+    `- **Gradients**: the paper's runs kept 2 bytes, as this page does. 30B at 8k fits with 4 bytes too: ${gigabytes(fourBytes?.predicted?.peakMemoryBytes ?? 0)} GB (${fourBytes?.feasible === true ? "feasible" : "not feasible"}).`,
+    "- **Tensor parallelism**: the paper counts one all-gather and one reduce-scatter a layer in the forward pass. Attention and MLP have one of each, so there are two. The backward pass gathers inputs again. In all there are six all-gathers and four reduce-scatters, not three and two.",
+    "- **All-to-all**: the paper's 6·bSH and 2·bSH are whole tensors. The measured curves are over the bytes that one rank sends. So both are divided by s_sp. q, k and v travel apart.",
+    "- **Overlap**: the paper takes R · max of computation and communication. That slows a layer for communication that ended long before. Ours is max + (R − 1) · min, the same for equal lengths.",
+    "- **Other times**: ours have embedding, head and loss, messages between stages and unequal stages. The paper's do not.",
+    "- **Parameters**: Ψ = 12H² + 2H has an MLP of two matrices. LLaMA's has three, of 8/3 of the width, rounded up. Its inner width for 30B is 16384, which 48 tensor ranks cannot share, neither here nor in Megatron-LM. The paper's length of 960k with s_tp = 48 is none of these plans.",
+    `- **Batches**: ${off.length} rows of the 7B table do not multiply to 4M tokens (${off.map(({ lengthK, system }) => `${lengthK}k ${SYSTEM_NAMES[system]}`).join(", ")}). They are predicted with the tokens that they have.`,
+    "- **MFU**: the paper counts attention over the whole square of a causal mask. This page gives both. At long sequences the causal figure is little more than half.",
   ].join("\n");
 }
 
@@ -277,9 +282,9 @@ function findings({ cases, rows }: Reproduction): string {
     .filter((row) => row.megatron !== null && planLabel(row.megatron.plan) === planLabel(row.paper.plan))
     .map(({ model, lengthK }) => `${short(model)} ${lengthK}k`);
   return [
-    `InternEvo's best plan is ${range(ratios("megatron", false))} as fast as the best Megatron-style plan and ${range(ratios("ulysses", false))} as the best DeepSpeed-Ulysses-style plan; the rows of the paper's tables among themselves give ${range(ratios("megatron", true))} and ${range(ratios("ulysses", true))}. The paper measured up to 2.29× and 4.8×. The predictions give the others their best plans, found by the same search, the same kernels and the same overlap: what is left of the difference is what the plans themselves make.`,
-    "Not reproduced: that DeepSpeed-Ulysses' MFU falls up to 32k. With the plans of its table and the measured curves what is sent for a token stays nearly the same from 4k to 32k, hidden or not, while attention, which MFU counts whole, grows.",
-    `The paper says that InternEvo's and Megatron-LM's plans coincide for 30B and 65B at 4k; in its table they do for 30B. Of the best plans here they coincide for ${alike.length === 0 ? "none" : alike.join(", ")}.`,
+    `InternEvo's best plan is ${range(ratios("megatron", false))} as fast as the best Megatron-style plan. Against the best DeepSpeed-Ulysses-style plan it is ${range(ratios("ulysses", false))} as fast. The rows of the paper's tables among themselves give ${range(ratios("megatron", true))} and ${range(ratios("ulysses", true))}. The paper measured up to 2.29× and 4.8×. The predictions give the other systems their best plans, found by the same search, with the same kernels and the same overlap. What is left of the difference is what the plans themselves make.`,
+    "One result of the paper is not reproduced: that DeepSpeed-Ulysses' MFU falls up to 32k. With the plans of its table and the measured curves, what is sent for a token stays nearly the same from 4k to 32k. That holds whether it is hidden or not. Meanwhile attention grows, which MFU counts whole.",
+    `The paper says that InternEvo's and Megatron-LM's plans coincide for 30B and 65B at 4k. In its table they do for 30B. Of the best plans here they coincide for ${alike.length === 0 ? "none" : alike.join(", ")}.`,
   ].join("\n\n");
 }
 
@@ -302,22 +307,22 @@ export function pageOf(
     "reproduce-longest.svg": longestChart(scalability),
   };
   const body = [
-    circumstancesText(circumstances),
-    "Predictions, not runs: the paper's four models and seven lengths on 128 GPUs of 80 GB, 4M tokens a step, with the shipped profile of measured A800 collectives and kernels. Memory is the plan of our executor.",
-    "## Bars",
-    barsText(bars),
+    "This page predicts the evaluation of the paper, and compares it with what the paper measured. These are predictions, not runs. They cover the paper's four models and seven lengths on 128 GPUs of 80 GB, with 4M tokens a step. They use the shipped profile of measured A800 collectives and kernels. Memory is the plan of our executor.",
     "## Findings",
     findings(reproduction),
+    "## Bars",
+    "A bar is something that must hold. An *exception* does not meet its bar, and numbers account for it ([exceptions](#exceptions)). What is *missed* has no such account, and makes the command fail.",
+    barsTable(bars),
+    circumstancesText(circumstances, "How it was made"),
     "## Every model and length",
     "![Speed](images/reproduce-speed.svg)",
     "![MFU](images/reproduce-mfu.svg)",
     "![Ratio](images/reproduce-ratio.svg)",
     "![Peak memory](images/reproduce-peak.svg)",
-    "TGS are tokens per GPU and second; the last four columns hold the " +
-      "search to the paper's ten dimensions and to each system's plans.",
+    CASES_LEGEND,
     casesTable(cases),
     "## The paper's tables",
-    "Rank and distance are among the plans of the paper's ten dimensions.",
+    "*Rank* and *behind the best* are among the plans of the paper's ten dimensions.",
     rowsTable(rows),
     "## Memory and communication, 7B at 32k",
     "![Memory](images/reproduce-memory.svg)",
@@ -328,14 +333,16 @@ export function pageOf(
     study.text,
     "![Case study](images/reproduce-case.svg)",
     "## Overlap, 13B",
-    "What overlap is worth for the best plan of the paper's dimensions " +
-      "(the paper measured 0.9% to 75.2%, with plans that need it more):",
+    "The table says what overlap is worth for the best plan of the paper's dimensions. " +
+      "The paper measured 0.9% to 75.2%, with plans that need it more.",
     overlapTable(cases, profile),
     "## Largest sequence length",
     "![Largest sequence length](images/reproduce-longest.svg)",
     scalabilityText(scalability),
     "## Where the paper's arithmetic and ours disagree",
     disagreements(reproduction),
+    "## Exceptions",
+    exceptionsText(bars),
   ].join("\n\n");
   return { body, images };
 }
