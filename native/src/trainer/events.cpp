@@ -77,6 +77,15 @@ void emitStarted(const Trainer& t, const std::vector<std::string>& hosts, std::i
                    {"resumedFromStep", resumedFromStep}});
 }
 
+void emitProducts(const ProductChoices& choices) {
+  for (const ProductChoice& each : choices.products) {
+    Json members = {{"library", choices.library}, {"product", each.product}, {"algorithm", each.algorithm},
+                    {"answer", each.answer},      {"answers", each.answers}, {"recorded", each.recorded}};
+    if (each.seconds > 0) members["seconds"] = each.seconds, members["firstSeconds"] = each.firstSeconds;
+    emit("product", members);
+  }
+}
+
 void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes,
               std::optional<int> mapStage) {
   Json stages = Json::array();

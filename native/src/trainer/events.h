@@ -15,6 +15,8 @@ namespace internevo::trainer {
 /// Each call writes one whole line at once, so that lines of several ranks never mix.
 /// Errors: Failure internal when standard output cannot be written.
 void emitStarted(const Trainer& trainer, const std::vector<std::string>& hosts, std::int64_t resumedFromStep);
+/// A line for each: all of them would be longer than what a pipe takes at once.
+void emitProducts(const ProductChoices& choices);
 void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes,
               std::optional<int> mapStage);
 void emitStep(const StepResult& result, std::int64_t peakMemoryBytes, std::int64_t residentPeakBytes);

@@ -6,8 +6,10 @@
 
 #include "internevo/device_library.h"
 #include "internevo/host_use.h"
+#include "trainer/agreement.h"
 #include "trainer/checkpoint.h"
 #include "trainer/events.h"
+#include "trainer/products.h"
 #include "trainer/run_watch.h"
 #include "trainer/timeline.h"
 #include "trainer/trainer.h"
@@ -145,7 +147,12 @@ void trainSteps(const Run& r, Trainer& trainer, Checkpoints* checkpoints, Progre
 /// Weights to begin with. Returns the step that they are of.
 std::int64_t prepareWeights(Trainer& trainer) {
   const Config& config = trainer.config();
-  if (config.checkpoint) prepareCheckpointDirectory(trainer);
+  if (config.checkpoint) {
+    prepareCheckpointDirectory(trainer);
+    agree(trainer.groups().world, trainer.reduceWorkspace(), [&] {
+      if (trainer.rank() == 0) recordProducts(config, trainer.products());
+    });
+  }
   if (config.checkpoint && config.checkpoint->resumeLatest) {
     if (const std::int64_t step = loadLatestCheckpoint(trainer); step > 0) {
       removeReplacedCheckpoints(trainer, step);
@@ -168,7 +175,7 @@ RunEnd train(const Run& r, Trainer& trainer) {
   }
   std::optional<Checkpoints> checkpoints;
   if (r.config.checkpoint) checkpoints.emplace(trainer, *r.config.checkpoint);
-  if (r.rank == 0) emitStarted(trainer, r.hosts, progress.done);
+  if (r.rank == 0) emitStarted(trainer, r.hosts, progress.done), emitProducts(trainer.products());
   const HostUseMeter meter;
   try {
     trainSteps(r, trainer, checkpoints ? &*checkpoints : nullptr, &progress);

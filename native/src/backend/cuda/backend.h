@@ -9,7 +9,7 @@
 #include "backend/cuda/allocation.h"
 #include "backend/cuda/attention_choice.h"
 #include "backend/cuda/attention_library.h"
-#include "backend/cuda/matrix.h"
+#include "backend/cuda/matrix_products.h"
 #include "backend/cuda/nccl/communication.h"
 #include "backend/cuda/portable.h"
 #include "backend/cuda/sizes.h"
@@ -79,6 +79,7 @@ class CudaBackend final : public Backend {
   Status linearGradInput(const LinearShape&, ConstView gY, ConstView w, View gX, bool accumulate,
                          Workspace) override;
   Status linearGradWeight(const LinearShape&, ConstView x, ConstView gY, View gW, Workspace) override;
+  Status chooseProducts(const ProductRequest&, const LargestOfRanks&, ProductChoices*) override;
   Status biasAdd(const BiasShape&, ConstView bias, View y) override;
   Status biasGradient(const BiasShape&, ConstView gY, View gBias, Workspace) override;
 

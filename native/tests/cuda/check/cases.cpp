@@ -83,6 +83,8 @@ void truth(bool small, List* list) {
               "ten steps of two layers against the CPU's losses, attention by " + kernels,
               [kernels](CaseRun& run) { return checkTenSteps(run, kernels); });
   }
+  list->add("products.choice", 6, "who computes the products of a 7B, by timing what cuBLASLt answers",
+            checkProductChoice);
   list->add("benchmark.products", 8, "matrix products of a 7B", timeProducts);
   for (const std::string kernels : kKernels) {
     list->add("benchmark.attention." + kernels, 9, "attention by " + kernels,
