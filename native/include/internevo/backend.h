@@ -205,6 +205,9 @@ class Backend : public BackendSizes {
   /// order, so calls over consecutive multiples of that many rows give the bits of one call.
   virtual Status linearGradWeight(const LinearShape&, ConstView x, ConstView gY, View gW, Workspace) = 0;
 
+  /// Collectives run beside what is called from here on, or do not: on a device whose kernels would fill it, some room is left to them.
+  virtual void shareWithCommunication(bool /*shares*/) {}
+
   /// For a backend that has more than one way to compute a product: tries them, and keeps to the fastest, on all ranks the same. Before a
   /// run's first step; collective. What was chosen is in `chosen`, which stays empty where there is nothing to choose.
   /// Errors: those of the calls above; badConfig when a recorded choice cannot be had.

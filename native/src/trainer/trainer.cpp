@@ -48,6 +48,7 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
                                              static_cast<std::int64_t>(address)),
                       groups_.world.reduceWorkspaceBytes()};
   agree(groups_.world, reduceWorkspace_, [&] { backend_ = openBackend(config_); });
+  backend_->shareWithCommunication(config_.plan.overlaps() && groups_.world.size() > 1);
   deviceClock_.activity = groups_.activity;
   if ((deviceClock_.moments = backend_->createMoments(kMostMoments)))
     require(groups_.activity->timeBy(deviceClock_.moments.get()));

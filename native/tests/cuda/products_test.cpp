@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "backend/cuda/communication_share.h"
+#include "backend/cuda/model/model_backend.h"
 #include "backend/cuda/model/model_products.h"
 #include "backend/cuda/model/model_streams.h"
 #include "backend/cuda/product_trial.h"
@@ -240,12 +242,23 @@ TEST(Products, AProductIsComputedAsItWasChosen) {
   ASSERT_TRUE(algorithmOf(chosen.products[0].algorithm, &second));
   ASSERT_TRUE(rank.products()
                   .library()
-                  .multiply(rank.queue(), problemOf(product(expected), kMatrixWorkspaceBytes),
+                  .multiply(rank.queue(), rank.products().problemOf(product(expected), kMatrixWorkspaceBytes),
                             product(expected), second, scratch.data)
                   .ok());
   EXPECT_TRUE(std::equal(y, y + 128, expected));
   ASSERT_TRUE(first.products().multiply(first.queue(), product(expected), scratch).ok());
   EXPECT_FALSE(std::equal(y, y + 128, expected)) << "the model's answers have bits of their own";
+}
+
+TEST(Products, BesideCommunicationTheyAreChosenForFewerMultiprocessors) {
+  Rank rank(answersOf({2, 1}));
+  ProductChoices all, fewer;
+  ASSERT_TRUE(rank.choose({}, kAlone, &all).ok());
+  rank.products().setMultiprocessors(blocksBesideCommunication(kModelMultiprocessors));
+  ASSERT_TRUE(rank.choose({}, kAlone, &fewer).ok());
+  for (std::size_t i = 0; i < all.products.size(); ++i)
+    EXPECT_EQ(fewer.products[i].product, all.products[i].product + ", on 116 multiprocessors");
+  EXPECT_EQ(blocksBesideCommunication(14), 7) << "a slice of a GPU keeps half of its own";
 }
 
 TEST(Products, AlgorithmsAreWrittenDownAndReadBack) {

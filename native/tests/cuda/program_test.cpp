@@ -347,6 +347,25 @@ TEST_F(DeviceProgram, ProductsOfEveryKindOfPlanAreChosenAlikeOnAllRanks) {
   }
 }
 
+/// The products of a plan that overlaps leave room for collectives; those of one that does not, or has no other rank, have all.
+TEST_F(DeviceProgram, ProductsLeaveRoomForCommunicationWhereItRunsBesideThem) {
+  const ModelOfProducts products("20000,10000");
+  PlanConfig overlapped = planOf(1, 2, false, 2, 1, 2, 1, 1), alone = planOf(2, 2, false, 1, 1, 1, 1, 1);
+  overlapped.forwardOverlap = alone.forwardOverlap = ForwardOverlap::interLayer;
+  config_.steps = 1;
+  for (const auto& [plan, shares] : {std::pair{overlapped, true}, std::pair{alone, false},
+                                     std::pair{planOf(1, 2, false, 2, 1, 2, 1, 1), false}}) {
+    use(plan);
+    const Result result = runOnModel();
+    ASSERT_EQ(result.status, 0) << Json(result.named("error"));
+    expectAnswer(result, 1);
+    for (const Json& each : result.named("product"))
+      EXPECT_EQ(each["product"].get<std::string>().find("on 116 multiprocessors") != std::string::npos,
+                shares)
+          << each;
+  }
+}
+
 // ---- several ranks: names begin with SeveralRanks, which native/gpu-check asks for ------------------------------------------------
 
 /// One plan of each kind of communication, with the overlap that gives it a lane of its own.

@@ -20,7 +20,8 @@ const char* nameOf(DataType type) { return type == DataType::float32 ? "fp32" : 
 
 }  // namespace
 
-ProductProblem problemOf(const MatrixProduct& p, std::int64_t roomBytes) {
+/// A pointer that is null is as an operand at the beginning of a piece.
+ProductProblem MatrixProducts::problemOf(const MatrixProduct& p, std::int64_t roomBytes) const {
   return {p.m,
           p.n,
           p.k,
@@ -35,7 +36,8 @@ ProductProblem problemOf(const MatrixProduct& p, std::int64_t roomBytes) {
           alignmentOf(p.a.data),
           alignmentOf(p.b.data),
           alignmentOf(p.c.data),
-          roomBytes};
+          roomBytes,
+          multiprocessors_};
 }
 
 std::string nameOf(const ProductProblem& p) {
@@ -45,7 +47,8 @@ std::string nameOf(const ProductProblem& p) {
   return std::string(nameOf(p.type)) + " " + (p.transposeA ? "T" : "N") + (p.transposeB ? "T" : "N") + " " +
          list(p.m, p.n, p.k, " x ") + (p.accumulate ? " added to " : " to ") + nameOf(p.resultType) +
          ", strides " + list(p.lda, p.ldb, p.ldc, "/") + ", aligned " +
-         list(p.alignmentA, p.alignmentB, p.alignmentC, "/") + ", scratch " + std::to_string(p.roomBytes);
+         list(p.alignmentA, p.alignmentB, p.alignmentC, "/") + ", scratch " + std::to_string(p.roomBytes) +
+         (p.multiprocessors > 0 ? ", on " + std::to_string(p.multiprocessors) + " multiprocessors" : "");
 }
 
 std::string textOf(const ProductAlgorithm& algorithm) {

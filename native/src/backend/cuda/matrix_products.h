@@ -20,11 +20,15 @@ class MatrixProducts {
   void choose(const ProductProblem& problem, const ProductAlgorithm& algorithm) {
     chosen_[problem] = algorithm;
   }
+  /// So many are left to products from here on; 0: all. Algorithms are chosen for a number of them.
+  void setMultiprocessors(int count) { multiprocessors_ = count; }
+  ProductProblem problemOf(const MatrixProduct& product, std::int64_t roomBytes) const;
   ProductLibrary& library() { return *library_; }
 
  private:
   std::unique_ptr<ProductLibrary> library_;
   std::map<ProductProblem, ProductAlgorithm> chosen_;
+  int multiprocessors_ = 0;
 };
 
 }  // namespace internevo::cuda

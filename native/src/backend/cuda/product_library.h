@@ -22,14 +22,13 @@ struct ProductProblem {
   DataType type = DataType::float32, resultType = DataType::float32;
   std::int64_t alignmentA = 0, alignmentB = 0, alignmentC = 0;  ///< bytes
   std::int64_t roomBytes = 0;                                   ///< of scratch memory
+  int multiprocessors = 0;                                      ///< left to it; 0: all
   auto operator<=>(const ProductProblem&) const = default;
 };
 
 /// Pieces of the arena begin at its multiples. What is aligned better is so by chance, and other layers are not.
 constexpr std::int64_t kProductAlignment = kAlignmentBytes;
 
-/// A pointer that is null is as an operand at the beginning of a piece.
-ProductProblem problemOf(const MatrixProduct& product, std::int64_t roomBytes);
 /// "bf16 TN 4096 x 8192 x 4096 ..." with every member.
 std::string nameOf(const ProductProblem& problem);
 

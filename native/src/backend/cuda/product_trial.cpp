@@ -34,7 +34,8 @@ class Trial {
  public:
   Trial(const ProductTrialParts& parts, const ProductRequest& request) : parts_(parts), request_(request) {
     for (const MatrixProduct& product : productsOf(request.uses))
-      candidates_.push_back({product, problemOf(product, kMatrixWorkspaceBytes), false, {}, nullptr});
+      candidates_.push_back(
+          {product, parts.products.problemOf(product, kMatrixWorkspaceBytes), false, {}, nullptr});
     words_.assign(candidates_.size() * kProductWords, kNothing);
     times_.assign(candidates_.size() * kProductAnswers, 0);
     for (std::size_t i = 0; i < candidates_.size(); ++i)
@@ -222,9 +223,10 @@ Status Trial::conclude(ProductChoices* chosen) {
 
 std::vector<MatrixProduct> productsOf(const ProductUses& uses) {
   std::vector<MatrixProduct> all;
+  const MatrixProducts nobodys(nullptr);
   std::set<ProductProblem> known;
   const auto add = [&](const MatrixProduct& product) {
-    if (known.insert(problemOf(product, 0)).second) all.push_back(product);
+    if (known.insert(nobodys.problemOf(product, 0)).second) all.push_back(product);
   };
   const auto addLinear = [&](const LinearShape& s, DataType type, DataType results, bool forward,
                              bool backward) {

@@ -129,6 +129,12 @@ class LtProducts final : public ProductLibrary {
     INTERNEVO_RETURN_IF_ERROR(ltStatus(
         cublasLtMatmulDescSetAttribute(how->operation.handle, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b),
         "TRANSB"));
+    if (const std::int32_t left = p.multiprocessors; left > 0) {
+      INTERNEVO_RETURN_IF_ERROR(
+          ltStatus(cublasLtMatmulDescSetAttribute(how->operation.handle, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
+                                                  &left, sizeof left),
+                   "SM_COUNT_TARGET"));
+    }
     const auto layout = [](Layout* made, DataType type, std::int64_t rows, std::int64_t columns,
                            std::int64_t stride) {
       return ltStatus(

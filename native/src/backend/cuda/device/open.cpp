@@ -82,6 +82,7 @@ Status openDevice(const DeviceRequest& request, std::unique_ptr<Backend>* result
   Device device;
   device.name = std::string("cuda: ") + properties.name;
   device.libraries = librariesHere();
+  device.multiprocessors = properties.multiProcessorCount;
   device.deterministic = request.deterministic;
   device.streams = createDeviceStreams();
   device.current = std::make_unique<Current>();

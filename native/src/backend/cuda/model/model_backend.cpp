@@ -23,6 +23,7 @@ std::unique_ptr<Backend> createModelBackend(bool guarded, const DeviceRequest& r
   };
   if (!findAttentionLibrary(open, &device).ok()) std::abort();  // a test's own mistake
   device.warpgroupBlocks = device.attentionChoice == AttentionChoice::warpgroup ? 3 : 0;
+  device.multiprocessors = kModelMultiprocessors;
   device.deterministic = request.deterministic;
   device.streams = model::createModelStreams(guarded, model::streamOrderAsked(), trace);
   device.current = std::make_unique<Current>();

@@ -9,6 +9,9 @@
 
 namespace internevo::cuda {
 
+/// As many as an H100 says that it has.
+constexpr int kModelMultiprocessors = 132;
+
 /// Kernels run on the CPU, thread by thread. With `guarded` the memory can be touched only inside the backend's calls, as that
 /// of a GPU: a program that reads it through its pointer ends with a segmentation fault; and calls return before their work is done.
 /// Never null. Attention runs on the kernels of sm_90a when INTERNEVO_CUDA_ATTENTION (attention_choice.h) asks for them, with

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "backend/cuda/communication_share.h"
 #include "backend/cuda/nccl/group.h"
 
 namespace internevo::cuda {
@@ -84,6 +85,7 @@ Config NcclCommunication::configuration() const {
   Config config;
   config.blocking = 0;
   config.splitShare = 0;  // communicators are used at the same time on streams of their own
+  config.maxCtas = kCommunicationBlocks;
   if (policy_ != kPolicyDefault) config.ctaPolicy = policy_;
   return config;
 }
