@@ -247,6 +247,10 @@ export const TrainerEventSchema = Type.Union([
     ),
     memoryMap: Type.Optional(MemoryMapSchema),
   }),
+  Type.Object(
+    { event: Type.Literal("communicators"), plannedBytes: Type.Integer(), measuredBytes: Type.Integer() },
+    { description: "what the first step took of a GPU outside the arena: for people; nothing here reads it" },
+  ),
   Type.Object({
     event: Type.Literal("step"),
     step: Type.Integer({ minimum: 1 }),

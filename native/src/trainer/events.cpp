@@ -62,6 +62,7 @@ Json linesOf(const Config& config, const MemoryPlan& plan, std::int64_t runtimeB
     lines[memoryLineName(line)] = bytes;
   }
   if (config.timeline) lines["timeline"] = timelineBytes(config);
+  if (const std::int64_t bytes = communicatorBytes(config); bytes > 0) lines["communicators"] = bytes;
   lines["runtime"] = runtimeBytes;
   return lines;
 }
@@ -95,16 +96,21 @@ void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtim
     stages.push_back({{"stage", stage},
                       {"layers", layout.stageLayers()},
                       {"memory", linesOf(config, plan, runtimeBytes)},
-                      {"plannedPeakBytes", plan.arenaBytes() + timelineBytes(config) + runtimeBytes}});
+                      {"plannedPeakBytes", plan.arenaBytes() + besideArenaBytes(config) + runtimeBytes}});
   }
-  Json members = {{"worldSize", config.mesh.worldSize},
-                  {"parameters", Layout::whole(config.model).parameters()},
-                  {"memory", linesOf(config, plans.largest(), runtimeBytes)},
-                  {"plannedPeakBytes", plans.largest().arenaBytes() + timelineBytes(config) + runtimeBytes},
-                  {"stages", stages}};
+  Json members = {
+      {"worldSize", config.mesh.worldSize},
+      {"parameters", Layout::whole(config.model).parameters()},
+      {"memory", linesOf(config, plans.largest(), runtimeBytes)},
+      {"plannedPeakBytes", plans.largest().arenaBytes() + besideArenaBytes(config) + runtimeBytes},
+      {"stages", stages}};
   if (mapStage)
     members["memoryMap"] = memoryMapOf(config, *mapStage, plans.plans[static_cast<std::size_t>(*mapStage)]);
   emit("plan", members);
+}
+
+void emitCommunicators(std::int64_t plannedBytes, std::int64_t measuredBytes) {
+  emit("communicators", {{"plannedBytes", plannedBytes}, {"measuredBytes", measuredBytes}});
 }
 
 void emitStep(const StepResult& r, std::int64_t peakMemoryBytes, std::int64_t residentPeakBytes) {

@@ -19,6 +19,8 @@ void emitStarted(const Trainer& trainer, const std::vector<std::string>& hosts, 
 void emitProducts(const ProductChoices& choices);
 void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes,
               std::optional<int> mapStage);
+/// What the first step took of the device's memory outside the arena, beside what was planned for that.
+void emitCommunicators(std::int64_t plannedBytes, std::int64_t measuredBytes);
 void emitStep(const StepResult& result, std::int64_t peakMemoryBytes, std::int64_t residentPeakBytes);
 void emitCheckpoint(const CheckpointResult& result);
 void emitHosts(const std::vector<HostUse>& hosts);

@@ -1,5 +1,6 @@
 #include "trainer/run.h"
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -121,6 +122,9 @@ struct Progress {
 void trainSteps(const Run& r, Trainer& trainer, Checkpoints* checkpoints, Progress* progress) {
   const Config& config = r.config;
   bool dumped = false;
+  const auto taken = [&] { return trainer.memory().occupancy().takenBytes; };
+  std::optional<std::int64_t> takenBefore;  // of a device that several ranks communicate from
+  if (communicatorBytes(config) > 0) takenBefore = taken();
   TimelineRecorder timeline(config, r.activity, r.watch, r.rank);
   while (progress->done < config.steps && !progress->terminated) {
     timeline.beforeStep(progress->done + 1);
@@ -131,6 +135,11 @@ void trainSteps(const Run& r, Trainer& trainer, Checkpoints* checkpoints, Progre
     const StepReport report =
         compare(trainer, r.terminate.load(), checkpoints != nullptr ? checkpoints->word() : 0);
     if (r.rank == 0) emitStep(result, report.peakMemoryBytes, report.residentPeakBytes);
+    if (takenBefore) {
+      const std::int64_t most = trainer.maximum(taken() - *takenBefore);
+      if (r.rank == 0) emitCommunicators(communicatorBytes(config), std::max<std::int64_t>(most, 0));
+      takenBefore.reset();
+    }
     const bool last = progress->done >= config.steps;
     progress->terminated = report.terminate && !last;
     timeline.afterStep(progress->done, last || report.terminate, trainer);

@@ -73,10 +73,10 @@ class Trainer {
   const ProductChoices& products() const { return products_; }
   std::int64_t runtimeBytes() const { return runtimeBytes_; }  ///< the largest over the ranks
   std::int64_t plannedPeakBytes() const {
-    return memoryPlan().arenaBytes() + timelineBytes(config_) + runtimeBytes_;
+    return memoryPlan().arenaBytes() + besideArenaBytes(config_) + runtimeBytes_;
   }  ///< of the fullest rank
   std::int64_t peakMemoryBytes() const {
-    return alignUp(arena_.highWaterBytes(), kAlignmentBytes) + timelineBytes(config_) + runtimeBytes_;
+    return alignUp(arena_.highWaterBytes(), kAlignmentBytes) + besideArenaBytes(config_) + runtimeBytes_;
   }
 
  private:

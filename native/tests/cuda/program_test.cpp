@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <optional>
 
@@ -401,6 +402,27 @@ TEST_F(DeviceProgram, SeveralRanksOnTheModelResumeUnderAnotherPlan) {
   ASSERT_EQ(staged.status, 0);
   EXPECT_EQ(staged.named("started")[0]["resumedFromStep"], 2);
   for (const auto& [step, loss] : staged.losses()) EXPECT_NEAR(loss, whole.losses().at(step), 1e-5 * loss);
+}
+
+/// What communicators take of a GPU shows in its free memory only: the model has none of them.
+TEST_F(DeviceProgram, SeveralRanksTellWhatCommunicatorsTake) {
+  use(planOf(1, 2, false, 2, 1, 2, 1, 1));
+  const Result result = runOnModel();
+  ASSERT_EQ(result.status, 0) << Json(result.named("error"));
+  ASSERT_EQ(result.named("communicators").size(), 1u);
+  const Json told = result.named("communicators")[0], lines = result.named("started")[0]["memory"];
+  // The group that shards parameters, of two ranks, is the only one.
+  EXPECT_EQ(told["plannedBytes"], std::int64_t{16} * 36 << 20);
+  EXPECT_EQ(told["plannedBytes"], lines["communicators"]);
+  std::int64_t sum = 0;
+  for (const auto& [name, bytes] : lines.items()) sum += bytes.get<std::int64_t>();
+  EXPECT_EQ(result.named("started")[0]["plannedPeakBytes"], sum);
+  std::cout << "told: communicators planned " << told["plannedBytes"] << " bytes a rank, measured "
+            << told["measuredBytes"] << " on the GPU\n";
+  use(planOf(2, 2, false, 1, 1, 1, 1, 1));
+  const Result alone = runOnModel();
+  EXPECT_TRUE(alone.named("communicators").empty());
+  EXPECT_FALSE(alone.named("started")[0]["memory"].contains("communicators"));
 }
 
 /// The model ends a program that lets a communicator or memory go while ranges are registered.

@@ -142,6 +142,10 @@ void peers(bool small, List* list) {
       return checkProgramTest(run, "DeviceProgram.SeveralRanksOnTheModel" + test, true);
     });
   }
+  list->add("ranks.communicators", 18, "memory that NCCL takes for itself, planned and measured",
+            [](CaseRun& run) {
+              return checkProgramTest(run, "DeviceProgram.SeveralRanksTellWhatCommunicatorsTake", true);
+            });
   list->add("longest.torch", 60, "PyTorch's, by trying", findTorchsLongest);
   // The state of the GPU after all that, and of the commit: the same cases once more.
   for (const CheckCase& each : [&] {

@@ -134,7 +134,8 @@ namespace {
 /// As this backend configures them: non-blocking, with no more channels than were planned for.
 bool isConfigured(const nccl::Config* config) {
   return config != nullptr && config->magic == 0xcafebeefu && config->blocking == 0 &&
-         config->maxCtas == internevo::cuda::kCommunicationBlocks;
+         config->maxCtas == internevo::cuda::kCommunicationBlocks &&
+         std::getenv("NCCL_BUFFSIZE") != nullptr && std::getenv("NCCL_NVLS_ENABLE") != nullptr;
 }
 }  // namespace
 
