@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { CostModel, shippedProfile } from "@internevo/cost-model";
 import {
+  chunksOf,
   contextOf,
   headRanks,
   headSize,
@@ -137,6 +138,11 @@ describe("the memory model of the executor", () => {
     ]) {
       expect(new Set(spread.map(({ plan }) => fieldOf(plan))).size).toBe(2);
     }
+    for (const ranks of [2, 4, 8])
+      expect(
+        spread.filter(({ job, plan }) => usesGpus(job.cluster) && worldSize(plan) === ranks).length,
+        `plans of ${ranks} GPUs, whose communicators take memory`,
+      ).toBeGreaterThan(10);
     for (const size of [32, 64, 96, 128, 192])
       expect(
         spread.filter(({ job }) => usesGpus(job.cluster) && headSize(job.model) === size).length,
@@ -212,6 +218,10 @@ describe("the plan space of the executor", () => {
         contextOf(plan) > 1 && plan.pipelineParallel > 1 && job.data?.packing === "documents",
     );
     has(({ job }) => job.timeline !== undefined);
+    has(({ plan, job }) => usesGpus(job.cluster) && plan.pipelineParallel > 2);
+    has(({ plan, job }) => usesGpus(job.cluster) && plan.pipelineParallel === 2 && chunksOf(plan) > 1);
+    has(({ plan, job }) => usesGpus(job.cluster) && plan.tensorParallel > job.model.kvHeads);
+    has(({ plan, job }) => usesGpus(job.cluster) && plan.pipelineParallel > 1 && job.model.tiedEmbeddings);
     for (const size of [32, 64, 96, 128, 192])
       has(({ plan, job }) => usesGpus(job.cluster) && headSize(job.model) === size && contextOf(plan) > 1);
     has(({ plan, job }) => plan.tensorParallel > 1 && job.data?.packing === "documents");
@@ -232,6 +242,9 @@ describe("the plan space of the executor", () => {
     for (const one of feasible.slice(0, 150)) {
       const { refusal, stages, fullest } = await dryRun(one);
       expect(refusal, describeCase(one)).toBeNull();
+      expect((fullest["communicators"] ?? 0) > 0, describeCase(one)).toBe(
+        usesGpus(one.job.cluster) && worldSize(one.plan) > 1,
+      );
       expect(isRunnable(one.plan, one.job).runnable).toBe(true);
       const model = new CostModel(one.job, profile);
       expect(

@@ -217,6 +217,20 @@ export const TrainerEventSchema = Type.Union([
     plannedPeakBytes: Type.Integer(),
     resumedFromStep: Type.Integer(),
   }),
+  Type.Object(
+    {
+      event: Type.Literal("product"),
+      library: Type.String({ description: "with its release and the device" }),
+      product: Type.String({ description: "all that the choice depends on" }),
+      algorithm: Type.String(),
+      answer: Type.Integer({ minimum: 0, description: "place among the library's answers" }),
+      answers: Type.Integer({ minimum: 1 }),
+      recorded: Type.Boolean(),
+      seconds: Type.Optional(Type.Number()),
+      firstSeconds: Type.Optional(Type.Number()),
+    },
+    { description: "who computes a matrix product on a GPU: for people; nothing here reads it" },
+  ),
   Type.Object({
     event: Type.Literal("plan"),
     worldSize: Type.Integer(),
@@ -233,6 +247,10 @@ export const TrainerEventSchema = Type.Union([
     ),
     memoryMap: Type.Optional(MemoryMapSchema),
   }),
+  Type.Object(
+    { event: Type.Literal("communicators"), plannedBytes: Type.Integer(), measuredBytes: Type.Integer() },
+    { description: "what the first step took of a GPU outside the arena: for people; nothing here reads it" },
+  ),
   Type.Object({
     event: Type.Literal("step"),
     step: Type.Integer({ minimum: 1 }),

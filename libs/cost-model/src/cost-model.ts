@@ -9,6 +9,7 @@ import {
   type Prediction,
   type Profile,
   type TimeBreakdown,
+  usesGpus,
 } from "@internevo/domain";
 import { clusterRanks, type Layout, type PlanOfJob, type Sharding } from "@internevo/plan";
 import { overlapsAny } from "./layer-step.ts";
@@ -150,7 +151,7 @@ export class CostModel {
 
   /** What the memory of a sharding depends on beside model, precision, layout and profile. */
   get memoryKind(): string {
-    return `${this.#memoryModel} ${this.#threadsPerRank}`;
+    return `${this.#memoryModel} ${this.#threadsPerRank} ${usesGpus(this.job.cluster) ? "gpus" : "cpus"}`;
   }
 
   /** One message over a stage boundary. */

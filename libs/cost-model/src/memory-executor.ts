@@ -1,4 +1,5 @@
 import {
+  chunksOf,
   contextOf,
   documentsOf,
   headRanks,
@@ -72,6 +73,41 @@ function gpuAttentionBytes(
   const pairs = Math.min(Math.max(Math.floor(GPU_QUERY_SUMS_BYTES / pairBytes), 1), b * kvHeads);
   const counts = al(GPU_TICKET_BYTES + 12 * b * heads * tiles * GPU_TILE_QUERIES);
   return Math.max(sums, al(al(counts + 4 * pairs * group * tiles) + pairs * pairBytes));
+}
+
+/**
+ * What NCCL takes for itself at the first calls of the groups: an upper bound (native/MEMORY.md), the same for
+ * every stage.
+ */
+function communicatorBytes(context: ShardContext, sharding: Sharding): number {
+  const { job, layout } = context;
+  const { parameterSharding: ps, optimizerStateSharding: oss } = sharding;
+  const { pipelineParallel: pp, tensorParallel: tp, dataParallel, sequenceParallel } = layout;
+  if (!usesGpus(job.cluster)) return 0;
+  const channels = sizes.communicationBlocks;
+  const group = (ranks: number): number =>
+    ranks <= 1
+      ? 0
+      : channels *
+        (sizes.collectiveConnectionBytes +
+          sizes.sharedMessageBytes +
+          Math.min(ranks - 1, sizes.directPeers) * sizes.messageConnectionBytes);
+  const groups = [
+    tp === 1 ? headRanks(layout) : 1,
+    contextOf(layout),
+    ps,
+    oss,
+    (dataParallel * sequenceParallel) / tp / (ps * oss),
+    tp,
+    Math.floor(tp / job.model.kvHeads),
+    job.model.tiedEmbeddings && pp > 1 ? 2 : 1,
+  ];
+  // Interleaved, the last stage passes on to the first: two stages are neighbours on both sides.
+  const neighbours = pp > 2 || chunksOf(layout) > 1 ? 2 : pp - 1;
+  return groups.reduce(
+    (bytes, ranks) => bytes + group(ranks),
+    neighbours * channels * (sizes.sharedMessageBytes + sizes.messageConnectionBytes),
+  );
 }
 
 interface StageUnits {
@@ -150,7 +186,9 @@ export const executorMemory: MemoryModel = {
     // What runs on the communication lane has scratch of its own.
     const reduction =
       largestOf([...sharded, pp * dp * sp, tp, sharing, ends]) + (overlapped ? largestOf(sharded) : 0);
+    const communicators = communicatorBytes(context, sharding);
     return {
+      ...(communicators > 0 ? { communicators } : {}),
       parameters: (bytes.parameterBytes * sum) / ps,
       gradients: (bytes.gradientBytes * sum) / (ps * gs),
       optimizerStates: (bytes.optimizerStateBytes * sum) / (ps * oss),

@@ -24,7 +24,7 @@ export interface MemoryContext {
 
 /** What of it decides the bytes of a sharding: jobs that agree in it share them. */
 export type ShardContext = Omit<MemoryContext, "job"> & {
-  readonly job: Pick<JobShape, "model" | "precision">;
+  readonly job: Pick<JobShape, "model" | "precision" | "cluster">;
 };
 
 /**

@@ -57,6 +57,7 @@ export const MEMORY_LINES: Readonly<Record<string, MemoryLine>> = {
   tensorParallelStaging: { name: "Tensor parallel buffers", colour: VERMILION, pattern: "stripes" },
   contextStaging: { name: "Ring buffers", colour: OLIVE, pattern: "stripes" },
   pipelineBuffers: { name: "Pipeline buffers", colour: PINK, pattern: "stripes" },
+  communicators: { name: "Communicator buffers", colour: WINE, pattern: "bars" },
   ropeTables: { name: "RoPE tables", colour: WINE, pattern: "stripes" },
   dataBuffers: { name: "Input tokens", colour: PINK, pattern: "dots" },
 };

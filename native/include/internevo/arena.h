@@ -24,6 +24,9 @@ class Arena {
   /// Errors: outOfMemory when [offset, offset + bytes) is not inside the arena or is misaligned.
   Status at(std::int64_t offsetBytes, std::int64_t bytes, void** result);
 
+  /// All of it, as long as nothing was handed out: for trials, which leave zeros. Counts towards no mark.
+  void* whole() const noexcept { return base_; }
+
   std::int64_t capacityBytes() const noexcept { return capacityBytes_; }
   /// Largest end of any range handed out so far.
   std::int64_t highWaterBytes() const noexcept { return highWaterBytes_; }

@@ -26,6 +26,7 @@
 #include "internevo/lane.h"
 #include "internevo/memory_space.h"
 #include "internevo/moments.h"
+#include "internevo/products.h"
 #include "internevo/rope.h"
 #include "internevo/status.h"
 #include "internevo/stopwatch.h"
@@ -203,6 +204,16 @@ class Backend : public BackendSizes {
   /// G-W: gW[outputs, inputs] (float32) += gYᵀ · x. The sum over rows runs in blocks of kSumBlockRows rows, in
   /// order, so calls over consecutive multiples of that many rows give the bits of one call.
   virtual Status linearGradWeight(const LinearShape&, ConstView x, ConstView gY, View gW, Workspace) = 0;
+
+  /// Collectives run beside what is called from here on, or do not: on a device whose kernels would fill it, some room is left to them.
+  virtual void shareWithCommunication(bool /*shares*/) {}
+
+  /// For a backend that has more than one way to compute a product: tries them, and keeps to the fastest, on all ranks the same. Before a
+  /// run's first step; collective. What was chosen is in `chosen`, which stays empty where there is nothing to choose.
+  /// Errors: those of the calls above; badConfig when a recorded choice cannot be had.
+  virtual Status chooseProducts(const ProductRequest&, const LargestOfRanks&, ProductChoices* /*chosen*/) {
+    return Status::success();
+  }
 
   /// y[row] += bias in every row, in place. bias [outputs] has the type of y. Backward keeps nothing.
   virtual Status biasAdd(const BiasShape&, ConstView bias, View y) = 0;

@@ -25,7 +25,7 @@ const BackendSizes& cudaBackendSizes() noexcept;
 // ---- the library's side -------------------------------------------------------------------------------------------
 
 /// Changes whenever an interface that crosses the border does: programs and libraries of different builds refuse one another.
-constexpr int kDeviceInterface = 6;
+constexpr int kDeviceInterface = 8;
 
 /// The entry point `internevo_device_open_1` of a library. On failure writes a text to message and returns the code's number.
 /// On success *backend is the caller's to delete.

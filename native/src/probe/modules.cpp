@@ -5,6 +5,20 @@ namespace internevo::probe {
 
 namespace {
 
+/// Products by what a run would choose, in memory of their own: its operands, its scratch memory and some room.
+void chooseProducts(const ProductUses& uses, std::int64_t operandBytes, Backend& backend, Memory& memory,
+                    Work* work) {
+  if (backend.memory().hostReads()) return;  // the host's own products have one way
+  constexpr std::int64_t kRoom = std::int64_t{1} << 20;
+  const Workspace trial = memory.workspace(operandBytes + backend.linearWorkspaceBytes() + kRoom);
+  work->choose = [=, &backend](const LargestOfRanks& largest) {
+    ProductRequest request;
+    request.uses = uses, request.memory = trial;
+    ProductChoices chosen;
+    return backend.chooseProducts(request, largest, &chosen);
+  };
+}
+
 void prepareLinear(const ModulePoint& p, Backend& backend, Memory& memory, Work* work) {
   const LinearShape shape{p.rows, p.inputs, p.outputs};
   const View x = memory.take(p.rows * p.inputs, p.precision),
@@ -13,6 +27,8 @@ void prepareLinear(const ModulePoint& p, Backend& backend, Memory& memory, Work*
   const Workspace scratch = memory.workspace(backend.linearWorkspaceBytes());
   const double once =
       2.0 * static_cast<double>(p.rows) * static_cast<double>(p.inputs) * static_cast<double>(p.outputs);
+  chooseProducts({{{p.rows, p.inputs, p.outputs, p.precision, p.pass == "forward", p.pass != "forward"}}, {}},
+                 4 * (p.rows * p.inputs + p.outputs * p.inputs + p.rows * p.outputs), backend, memory, work);
   if (p.pass == "forward") {
     work->flops = once;
     work->run = [=, &backend] { return backend.linearForward(shape, x, w, y, scratch); };
@@ -157,6 +173,9 @@ void prepareHeadLoss(const ModulePoint& p, Backend& backend, Memory& memory, Wor
   const float scale = 1.f / static_cast<float>(p.rows);
   work->flops =
       6.0 * static_cast<double>(p.rows) * static_cast<double>(p.width) * static_cast<double>(p.vocabulary);
+  chooseProducts({{}, {{p.rows, p.width, p.vocabulary, shape.chunkRows, p.precision}}},
+                 4 * (shape.chunkRows * (p.width + p.vocabulary) + p.vocabulary * p.width), backend, memory,
+                 work);
   const auto loss = std::make_shared<ExactSum>();  // a device adds to it when it settles
   work->run = [=, &backend] {
     return backend.headLoss(shape, x, w, tokens, scale, loss.get(), gX, gW, scratch);

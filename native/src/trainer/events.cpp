@@ -62,6 +62,7 @@ Json linesOf(const Config& config, const MemoryPlan& plan, std::int64_t runtimeB
     lines[memoryLineName(line)] = bytes;
   }
   if (config.timeline) lines["timeline"] = timelineBytes(config);
+  if (const std::int64_t bytes = communicatorBytes(config); bytes > 0) lines["communicators"] = bytes;
   lines["runtime"] = runtimeBytes;
   return lines;
 }
@@ -77,6 +78,15 @@ void emitStarted(const Trainer& t, const std::vector<std::string>& hosts, std::i
                    {"resumedFromStep", resumedFromStep}});
 }
 
+void emitProducts(const ProductChoices& choices) {
+  for (const ProductChoice& each : choices.products) {
+    Json members = {{"library", choices.library}, {"product", each.product}, {"algorithm", each.algorithm},
+                    {"answer", each.answer},      {"answers", each.answers}, {"recorded", each.recorded}};
+    if (each.seconds > 0) members["seconds"] = each.seconds, members["firstSeconds"] = each.firstSeconds;
+    emit("product", members);
+  }
+}
+
 void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes,
               std::optional<int> mapStage) {
   Json stages = Json::array();
@@ -86,16 +96,21 @@ void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtim
     stages.push_back({{"stage", stage},
                       {"layers", layout.stageLayers()},
                       {"memory", linesOf(config, plan, runtimeBytes)},
-                      {"plannedPeakBytes", plan.arenaBytes() + timelineBytes(config) + runtimeBytes}});
+                      {"plannedPeakBytes", plan.arenaBytes() + besideArenaBytes(config) + runtimeBytes}});
   }
-  Json members = {{"worldSize", config.mesh.worldSize},
-                  {"parameters", Layout::whole(config.model).parameters()},
-                  {"memory", linesOf(config, plans.largest(), runtimeBytes)},
-                  {"plannedPeakBytes", plans.largest().arenaBytes() + timelineBytes(config) + runtimeBytes},
-                  {"stages", stages}};
+  Json members = {
+      {"worldSize", config.mesh.worldSize},
+      {"parameters", Layout::whole(config.model).parameters()},
+      {"memory", linesOf(config, plans.largest(), runtimeBytes)},
+      {"plannedPeakBytes", plans.largest().arenaBytes() + besideArenaBytes(config) + runtimeBytes},
+      {"stages", stages}};
   if (mapStage)
     members["memoryMap"] = memoryMapOf(config, *mapStage, plans.plans[static_cast<std::size_t>(*mapStage)]);
   emit("plan", members);
+}
+
+void emitCommunicators(std::int64_t plannedBytes, std::int64_t measuredBytes) {
+  emit("communicators", {{"plannedBytes", plannedBytes}, {"measuredBytes", measuredBytes}});
 }
 
 void emitStep(const StepResult& r, std::int64_t peakMemoryBytes, std::int64_t residentPeakBytes) {

@@ -15,8 +15,12 @@ namespace internevo::trainer {
 /// Each call writes one whole line at once, so that lines of several ranks never mix.
 /// Errors: Failure internal when standard output cannot be written.
 void emitStarted(const Trainer& trainer, const std::vector<std::string>& hosts, std::int64_t resumedFromStep);
+/// A line for each: all of them would be longer than what a pipe takes at once.
+void emitProducts(const ProductChoices& choices);
 void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtimeBytes,
               std::optional<int> mapStage);
+/// What the first step took of the device's memory outside the arena, beside what was planned for that.
+void emitCommunicators(std::int64_t plannedBytes, std::int64_t measuredBytes);
 void emitStep(const StepResult& result, std::int64_t peakMemoryBytes, std::int64_t residentPeakBytes);
 void emitCheckpoint(const CheckpointResult& result);
 void emitHosts(const std::vector<HostUse>& hosts);

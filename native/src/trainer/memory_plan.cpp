@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "executor_sizes/executor_sizes.h"
 #include "internevo/activity.h"
 #include "internevo/collectives.h"
 #include "trainer/failure.h"
@@ -353,6 +354,32 @@ std::int64_t timelineBytes(const Config& config) {
                          : 0;
 }
 
+/// A connection of every channel to each neighbour of a ring, and to each other rank that a message goes to directly.
+std::int64_t communicatorBytes(const Config& c) {
+  const PlanConfig& p = c.plan;
+  if (c.device == DeviceKind::cpu) return 0;
+  const std::int64_t channels = sizes::communicationBlocks;
+  const auto group = [&](std::int64_t ranks) {
+    return ranks <= 1 ? 0
+                      : channels * (sizes::collectiveConnectionBytes + sizes::sharedMessageBytes +
+                                    std::min(ranks - 1, sizes::directPeers) * sizes::messageConnectionBytes);
+  };
+  const int replicas = p.replicaRanks() / (p.parameterSharding * p.optimizerStateSharding);
+  std::int64_t bytes = 0;
+  for (const int ranks : {p.ulysses() ? p.headRanks() : 1, p.contextParallel, p.parameterSharding,
+                          p.optimizerStateSharding, replicas, p.tensorParallel, keyReplicasOf(c),
+                          c.model.tiedEmbeddings && p.pipelineParallel > 1 ? 2 : 1})
+    bytes += group(ranks);
+  if (p.pipelineParallel == 1) return bytes;
+  // To a neighbour there is a communicator for each direction; stages at the ends may have one neighbour only.
+  const std::int64_t neighbours = p.pipelineParallel > 2 || p.pipelineChunks > 1 ? 2 : 1;
+  return bytes + neighbours * channels * (sizes::sharedMessageBytes + sizes::messageConnectionBytes);
+}
+
+std::int64_t besideArenaBytes(const Config& config) {
+  return timelineBytes(config) + communicatorBytes(config);
+}
+
 void StagePlans::findFullest() {
   for (std::size_t stage = 0; stage < plans.size(); ++stage) {
     if (plans[stage].arenaBytes() > largest().arenaBytes()) fullest = static_cast<int>(stage);
@@ -379,7 +406,7 @@ void addCheckpointStaging(const Config& c, std::int64_t runtimeBytes, StagePlans
 }
 
 void requireFits(const Config& config, const MemoryPlan& plan, std::int64_t runtimeBytes) {
-  const std::int64_t peak = plan.arenaBytes() + timelineBytes(config) + runtimeBytes;
+  const std::int64_t peak = plan.arenaBytes() + besideArenaBytes(config) + runtimeBytes;
   if (!config.memoryLimitBytes || peak <= *config.memoryLimitBytes) return;
   std::string message = "the plan needs " + std::to_string(peak) + " bytes a rank; memoryLimitBytes is " +
                         std::to_string(*config.memoryLimitBytes) + ":";
@@ -388,6 +415,8 @@ void requireFits(const Config& config, const MemoryPlan& plan, std::int64_t runt
                std::to_string(plan.lines[static_cast<std::size_t>(i)]);
   }
   if (config.timeline) message += ", timeline " + std::to_string(timelineBytes(config));
+  if (const std::int64_t bytes = communicatorBytes(config); bytes > 0)
+    message += ", communicators " + std::to_string(bytes);
   message += ", runtime " + std::to_string(runtimeBytes);
   throw Failure(Problem{StatusCode::outOfMemory, message, "memoryLimitBytes",
                         std::to_string(*config.memoryLimitBytes),

@@ -123,6 +123,13 @@ void addCheckpointStaging(const Config& config, std::int64_t runtimeBytes, Stage
 /// Bytes of the timeline's recorder, which stands outside the arena; 0 where none is asked for.
 std::int64_t timelineBytes(const Config& config);
 
+/// Device memory that the collectives' library takes for itself at the first calls of a run's groups, outside the arena: an upper bound
+/// for the ranks of every stage. 0 on the CPU and for one rank.
+std::int64_t communicatorBytes(const Config& config);
+
+/// What stands outside the arena by plan: timeline and communicators.
+std::int64_t besideArenaBytes(const Config& config);
+
 /// Refuses a plan whose peak is above the configuration's limit. Errors: Failure outOfMemory with every line.
 void requireFits(const Config& config, const MemoryPlan& plan, std::int64_t runtimeBytes);
 

@@ -1,13 +1,16 @@
 #include "trainer/run.h"
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <optional>
 
 #include "internevo/device_library.h"
 #include "internevo/host_use.h"
+#include "trainer/agreement.h"
 #include "trainer/checkpoint.h"
 #include "trainer/events.h"
+#include "trainer/products.h"
 #include "trainer/run_watch.h"
 #include "trainer/timeline.h"
 #include "trainer/trainer.h"
@@ -119,6 +122,9 @@ struct Progress {
 void trainSteps(const Run& r, Trainer& trainer, Checkpoints* checkpoints, Progress* progress) {
   const Config& config = r.config;
   bool dumped = false;
+  const auto taken = [&] { return trainer.memory().occupancy().takenBytes; };
+  std::optional<std::int64_t> takenBefore;  // of a device that several ranks communicate from
+  if (communicatorBytes(config) > 0) takenBefore = taken();
   TimelineRecorder timeline(config, r.activity, r.watch, r.rank);
   while (progress->done < config.steps && !progress->terminated) {
     timeline.beforeStep(progress->done + 1);
@@ -129,6 +135,11 @@ void trainSteps(const Run& r, Trainer& trainer, Checkpoints* checkpoints, Progre
     const StepReport report =
         compare(trainer, r.terminate.load(), checkpoints != nullptr ? checkpoints->word() : 0);
     if (r.rank == 0) emitStep(result, report.peakMemoryBytes, report.residentPeakBytes);
+    if (takenBefore) {
+      const std::int64_t most = trainer.maximum(taken() - *takenBefore);
+      if (r.rank == 0) emitCommunicators(communicatorBytes(config), std::max<std::int64_t>(most, 0));
+      takenBefore.reset();
+    }
     const bool last = progress->done >= config.steps;
     progress->terminated = report.terminate && !last;
     timeline.afterStep(progress->done, last || report.terminate, trainer);
@@ -145,7 +156,12 @@ void trainSteps(const Run& r, Trainer& trainer, Checkpoints* checkpoints, Progre
 /// Weights to begin with. Returns the step that they are of.
 std::int64_t prepareWeights(Trainer& trainer) {
   const Config& config = trainer.config();
-  if (config.checkpoint) prepareCheckpointDirectory(trainer);
+  if (config.checkpoint) {
+    prepareCheckpointDirectory(trainer);
+    agree(trainer.groups().world, trainer.reduceWorkspace(), [&] {
+      if (trainer.rank() == 0) recordProducts(config, trainer.products());
+    });
+  }
   if (config.checkpoint && config.checkpoint->resumeLatest) {
     if (const std::int64_t step = loadLatestCheckpoint(trainer); step > 0) {
       removeReplacedCheckpoints(trainer, step);
@@ -168,7 +184,7 @@ RunEnd train(const Run& r, Trainer& trainer) {
   }
   std::optional<Checkpoints> checkpoints;
   if (r.config.checkpoint) checkpoints.emplace(trainer, *r.config.checkpoint);
-  if (r.rank == 0) emitStarted(trainer, r.hosts, progress.done);
+  if (r.rank == 0) emitStarted(trainer, r.hosts, progress.done), emitProducts(trainer.products());
   const HostUseMeter meter;
   try {
     trainSteps(r, trainer, checkpoints ? &*checkpoints : nullptr, &progress);

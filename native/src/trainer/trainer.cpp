@@ -8,6 +8,7 @@
 #include "internevo/device_library.h"
 #include "trainer/clock.h"
 #include "trainer/held.h"
+#include "trainer/products.h"
 #include "trainer/schedule.h"
 
 namespace internevo::trainer {
@@ -47,6 +48,7 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
                                              static_cast<std::int64_t>(address)),
                       groups_.world.reduceWorkspaceBytes()};
   agree(groups_.world, reduceWorkspace_, [&] { backend_ = openBackend(config_); });
+  backend_->shareWithCommunication(config_.plan.overlaps() && groups_.world.size() > 1);
   deviceClock_.activity = groups_.activity;
   if ((deviceClock_.moments = backend_->createMoments(kMostMoments)))
     require(groups_.activity->timeBy(deviceClock_.moments.get()));
@@ -64,6 +66,7 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
     data_.open(config_.data, config_.model.vocabularySize, config_.sequenceLengthTokens);
     require(arena_.create(plan.arenaBytes(), backend_->memory()));
   });
+  chooseProducts(plan.arenaBytes());
   if (backend_->memory().hostReads()) {
     reduceWorkspace_ = {viewOf(arena_, plan.reduceWorkspace, DataType::byte).data,
                         plan.reduceWorkspace.bytes};
@@ -82,14 +85,30 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
     });
   }
   model_ = std::make_unique<Model>(config_, layout_, plan, arena_, *backend_, groups_, *parameters_);
-  agree(groups_.world, reduceWorkspace_, [&] {
-    model_->prepareAttention([&](std::int64_t* words, int count) {
-      return groups_.world.allReduce({words, DataType::int64}, count, ReduceOperation::maximum,
-                                     reduceWorkspace_);
-    });
-  });
+  agree(groups_.world, reduceWorkspace_, [&] { model_->prepareAttention(largestOfRanks()); });
   reader_ = std::make_unique<BatchReader>(config_, data_, sequencePlaceOf(config_, rank),
                                           groups_.data.index(), model_->batch(), backend_->memory());
+}
+
+LargestOfRanks Trainer::largestOfRanks() {
+  return [this](std::int64_t* words, int count) {
+    return groups_.world.allReduce({words, DataType::int64}, count, ReduceOperation::maximum,
+                                   reduceWorkspace_);
+  };
+}
+
+/// While nothing is in the arena yet: operands of the trials lie there.
+void Trainer::chooseProducts(std::int64_t arenaBytes) {
+  if (config_.device == DeviceKind::cpu) return;
+  ProductRequest request;
+  agree(groups_.world, reduceWorkspace_, [&] {
+    if (groups_.world.index() == 0) request = productRequest(config_);
+  });
+  request.uses = productsOf(config_, localShape(config_), backend_->lossChunkRows());
+  agree(groups_.world, reduceWorkspace_, [&] {
+    request.memory = {arena_.whole(), arenaBytes};
+    require(backend_->chooseProducts(request, largestOfRanks(), &products_));
+  });
 }
 
 std::int64_t Trainer::maximum(std::int64_t value) {

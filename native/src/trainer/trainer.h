@@ -69,17 +69,21 @@ class Trainer {
   GroupSet& groups() { return groups_; }
   const TokenFile& data() const { return data_; }
   int rank() const { return rank_; }
+  /// Who computes the matrix products; empty where there is one way to.
+  const ProductChoices& products() const { return products_; }
   std::int64_t runtimeBytes() const { return runtimeBytes_; }  ///< the largest over the ranks
   std::int64_t plannedPeakBytes() const {
-    return memoryPlan().arenaBytes() + timelineBytes(config_) + runtimeBytes_;
+    return memoryPlan().arenaBytes() + besideArenaBytes(config_) + runtimeBytes_;
   }  ///< of the fullest rank
   std::int64_t peakMemoryBytes() const {
-    return alignUp(arena_.highWaterBytes(), kAlignmentBytes) + timelineBytes(config_) + runtimeBytes_;
+    return alignUp(arena_.highWaterBytes(), kAlignmentBytes) + besideArenaBytes(config_) + runtimeBytes_;
   }
 
  private:
   std::vector<float> ownShardOf(const std::string& unitName, Quantity quantity, std::int64_t elements);
   std::int64_t checkData(std::int64_t step);
+  LargestOfRanks largestOfRanks();
+  void chooseProducts(std::int64_t arenaBytes);
 
   const Config config_;
   const int rank_;
@@ -100,6 +104,7 @@ class Trainer {
   StagePlans stagePlans_;
   std::int64_t runtimeBytes_ = 0;
   Arena arena_;
+  ProductChoices products_;
   TokenFile data_;
   std::int64_t realTokens_ = 0;  ///< of this rank's part of the global batch
   Workspace reduceWorkspace_;    ///< of `world`, in the program's memory

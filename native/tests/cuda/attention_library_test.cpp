@@ -199,7 +199,7 @@ struct Tried {
 /// A backend that has this library and may choose.
 void tryIt(Flaw flaw, bool deterministic, Tried* tried) {
   unsetenv("INTERNEVO_CUDA_ATTENTION");
-  tried->backend = cuda::createModelBackend(false, deterministic, nullptr, withFlaw(flaw, tried->calls));
+  tried->backend = cuda::createModelBackend(false, {0, deterministic}, nullptr, withFlaw(flaw, tried->calls));
   const Layer layer;
   testing::internal::CaptureStderr();
   tried->status = tried->backend->prepareAttention(layer.shape, layer.operands(), kAlone);
@@ -301,7 +301,7 @@ TEST(AttentionTrial, IsNotMadeForWhatTheLibraryDoesNotTake) {
 TEST(AttentionTrial, AWishThatCannotBeMetIsAnErrorAndTheOtherRanksAreNotLeftWaiting) {
   setenv("INTERNEVO_CUDA_ATTENTION", "cudnn", 1);
   int calls[2] = {0, 0}, agreed = 0;
-  const auto backend = cuda::createModelBackend(false, true, nullptr, withFlaw(Flaw::needsMuch, calls));
+  const auto backend = cuda::createModelBackend(false, {}, nullptr, withFlaw(Flaw::needsMuch, calls));
   const Layer layer;
   const AttentionOperands x = layer.operands();
   const Status prepared = backend->prepareAttention(layer.shape, x, [&](std::int64_t* words, int count) {
@@ -327,7 +327,7 @@ Status absent(std::unique_ptr<cuda::AttentionLibrary>*) {
 TEST(AttentionOfALibrary, ThatIsMissingIsSaidAndOursServe) {
   unsetenv("INTERNEVO_CUDA_ATTENTION");
   Tried tried;
-  tried.backend = cuda::createModelBackend(false, true, nullptr, absent);
+  tried.backend = cuda::createModelBackend(false, {}, nullptr, absent);
   const Layer layer;
   testing::internal::CaptureStderr();
   tried.status = tried.backend->prepareAttention(layer.shape, layer.operands(), kAlone);

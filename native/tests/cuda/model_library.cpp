@@ -8,13 +8,13 @@
 #include "backend/cuda/open_arguments.h"
 
 extern "C" int internevo_device_open_1(internevo::DeviceOpenArguments* arguments) {
-  return internevo::cuda::answerOpen(
-      arguments,
-      [](const internevo::DeviceRequest& request,
-         std::unique_ptr<internevo::Backend>* backend) -> internevo::Status {
-        if (const char* const witness = std::getenv("INTERNEVO_MODEL_OPENED"); witness != nullptr)
-          std::ofstream(witness) << "opened\n";
-        *backend = internevo::cuda::createModelBackend(true, request.deterministic);
-        return {};
-      });
+  return internevo::cuda::answerOpen(arguments,
+                                     [](const internevo::DeviceRequest& request,
+                                        std::unique_ptr<internevo::Backend>* backend) -> internevo::Status {
+                                       if (const char* const witness = std::getenv("INTERNEVO_MODEL_OPENED");
+                                           witness != nullptr)
+                                         std::ofstream(witness) << "opened\n";
+                                       *backend = internevo::cuda::createModelBackend(true, request);
+                                       return {};
+                                     });
 }

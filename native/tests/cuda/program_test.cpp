@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <optional>
 
@@ -52,6 +53,32 @@ class DeviceProgram : public Program {
     unsetenv("INTERNEVO_MODEL_OPENED");
     EXPECT_TRUE(fs::exists(witness)) << "the model was not opened";
     return result;
+  }
+
+  /// While one lives: the answers of the model's cuBLASLt, and who of them is asked for.
+  class ModelOfProducts {
+   public:
+    explicit ModelOfProducts(const std::string& answers, const std::string& how = "") {
+      setenv("INTERNEVO_LT_MODEL", answers.c_str(), 1);
+      if (!answers.empty()) setenv("INTERNEVO_LT_MODEL_CHOSEN", "1", 1);
+      if (!how.empty()) setenv("INTERNEVO_CUDA_PRODUCTS", how.c_str(), 1);
+    }
+    ~ModelOfProducts() {
+      for (const char* const name :
+           {"INTERNEVO_LT_MODEL", "INTERNEVO_LT_MODEL_CHOSEN", "INTERNEVO_CUDA_PRODUCTS"})
+        unsetenv(name);
+    }
+    ModelOfProducts(const ModelOfProducts&) = delete;
+    ModelOfProducts& operator=(const ModelOfProducts&) = delete;
+  };
+  /// Of every product of a run.
+  static void expectAnswer(const Result& result, int answer) {
+    EXPECT_GE(result.named("product").size(), 12u);
+    for (const Json& each : result.named("product")) {
+      EXPECT_EQ(each["library"], "cuBLASLt of the model");
+      EXPECT_EQ(each["answer"], answer) << each;
+      EXPECT_LT(each["seconds"], each["firstSeconds"]) << each;
+    }
   }
 
   /// Losses and the gradients of the first step, of the CPU and the model.
@@ -232,6 +259,7 @@ TEST_F(DeviceProgram, ACheckpointOfTheModelGoesOnWithTheSameBitsAndOnTheCpu) {
 
 /// The files of a run that ended there: nothing came after its last checkpoint.
 TEST_F(DeviceProgram, ACheckpointCopiedBesideTheNextStepHoldsTheWeightsOfItsStep) {
+  const ModelOfProducts products("", "first");  // several runs have the same bits
   use(planOf(2, 2, false, 1, 1, 1, 1, 1));
   std::map<int, std::map<std::string, std::string>> ended;
   for (const int steps : {1, 2}) {
@@ -250,6 +278,92 @@ TEST_F(DeviceProgram, ACheckpointCopiedBesideTheNextStepHoldsTheWeightsOfItsStep
     unsetenv("INTERNEVO_MODEL_STREAMS");
     ASSERT_EQ(result.status, 0) << Json(result.named("error"));
     for (const int step : {1, 2}) EXPECT_EQ(shards(step), ended[step]) << order << ": step " << step;
+  }
+}
+
+// ---- who computes products ----------------------------------------------------------------------------------------------
+
+TEST_F(DeviceProgram, ProductsThatWereChosenAreTakenAgainWhenTheRunGoesOn) {
+  config_.checkpoint = CheckpointConfig{directory_.file("ck"), 2, 3, true};
+  config_.steps = 4;
+  const std::string recorded = config_.checkpoint->directory + "/products.json";
+  Result whole;
+  {
+    const ModelOfProducts products("90000,20000,50000");
+    whole = runOnModel();
+  }
+  ASSERT_EQ(whole.status, 0) << Json(whole.named("error"));
+  expectAnswer(whole, 1);
+  EXPECT_TRUE(fs::exists(recorded));
+  const auto last = shards(4);
+  const std::string kept = readFile(recorded);
+  // Today another answer is faster. Its bits are others: see the run that begins anew.
+  const ModelOfProducts products("90000,50000,20000");
+  fs::remove_all(checkpointPath(4));
+  const Result resumed = runOnModel();
+  ASSERT_EQ(resumed.status, 0) << Json(resumed.named("error"));
+  EXPECT_EQ(resumed.named("started")[0]["resumedFromStep"], 2);
+  for (const Json& each : resumed.named("product")) EXPECT_EQ(each["recorded"], true) << each;
+  EXPECT_EQ(shards(4), last);
+  EXPECT_EQ(readFile(recorded), kept);
+
+  config_.checkpoint = CheckpointConfig{directory_.file("anew"), 2, 3, true};
+  const Result anew = runOnModel();
+  ASSERT_EQ(anew.status, 0);
+  expectAnswer(anew, 2);
+  EXPECT_NE(shards(4), last);
+  {
+    // The file fixes them for any run.
+    const ModelOfProducts fixed("90000,50000,20000", recorded);
+    config_.checkpoint = CheckpointConfig{directory_.file("fixed"), 2, 3, true};
+    ASSERT_EQ(runOnModel().status, 0);
+    EXPECT_EQ(shards(4), last);
+  }
+  const ModelOfProducts missing("90000,50000,20000", directory_.file("nothing.json"));
+  const Result refused = runOnModel();
+  expectError(refused, 2, "bad_config", "nothing.json");
+  EXPECT_EQ(refused.named("error")[0]["field"], "INTERNEVO_CUDA_PRODUCTS");
+}
+
+/// With INTERNEVO_LT_MODEL_CHOSEN the model ends a run that computes a product which nobody has chosen.
+TEST_F(DeviceProgram, ProductsOfEveryKindOfPlanAreChosenAlikeOnAllRanks) {
+  PlanConfig ulysses = planOf(2, 2, true, 1, 2, 1, 1, 2), tensor = planOf(2, 2, false, 1, 2, 1, 1, 1);
+  tensor.tensorParallel = 2;
+  // By itself the one rank would take the second answer, the other the third; the first device lacks the last one.
+  const ModelOfProducts products("90000,10000,40000,x5000:90000,70000,30000,10000");
+  config_.model.vocabularySize = 63;  // slices of two sizes
+  // Rows of the weights begin at multiples of 64 bytes: what does not is computed by the first answer.
+  config_.model.hiddenSize = 64, config_.model.heads = 4, config_.model.kvHeads = 2,
+  config_.model.ffnHiddenSize = 96;
+  for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
+    config_.precision = precision;
+    for (const PlanConfig& plan :
+         {planOf(1, 2, false, 2, 1, 2, 1, 1), ulysses, tensor, stagedPlan(2, 2, 1, 1, 1, 1)}) {
+      use(plan);
+      config_.steps = 1;
+      const Result result = runOnModel();
+      ASSERT_EQ(result.status, 0) << Json(result.named("error")) << readFile(directory_.file("stderr"));
+      expectAnswer(result, 2);
+    }
+  }
+}
+
+/// The products of a plan that overlaps leave room for collectives; those of one that does not, or has no other rank, have all.
+TEST_F(DeviceProgram, ProductsLeaveRoomForCommunicationWhereItRunsBesideThem) {
+  const ModelOfProducts products("20000,10000");
+  PlanConfig overlapped = planOf(1, 2, false, 2, 1, 2, 1, 1), alone = planOf(2, 2, false, 1, 1, 1, 1, 1);
+  overlapped.forwardOverlap = alone.forwardOverlap = ForwardOverlap::interLayer;
+  config_.steps = 1;
+  for (const auto& [plan, shares] : {std::pair{overlapped, true}, std::pair{alone, false},
+                                     std::pair{planOf(1, 2, false, 2, 1, 2, 1, 1), false}}) {
+    use(plan);
+    const Result result = runOnModel();
+    ASSERT_EQ(result.status, 0) << Json(result.named("error"));
+    expectAnswer(result, 1);
+    for (const Json& each : result.named("product"))
+      EXPECT_EQ(each["product"].get<std::string>().find("on 116 multiprocessors") != std::string::npos,
+                shares)
+          << each;
   }
 }
 
@@ -288,6 +402,27 @@ TEST_F(DeviceProgram, SeveralRanksOnTheModelResumeUnderAnotherPlan) {
   ASSERT_EQ(staged.status, 0);
   EXPECT_EQ(staged.named("started")[0]["resumedFromStep"], 2);
   for (const auto& [step, loss] : staged.losses()) EXPECT_NEAR(loss, whole.losses().at(step), 1e-5 * loss);
+}
+
+/// What communicators take of a GPU shows in its free memory only: the model has none of them.
+TEST_F(DeviceProgram, SeveralRanksTellWhatCommunicatorsTake) {
+  use(planOf(1, 2, false, 2, 1, 2, 1, 1));
+  const Result result = runOnModel();
+  ASSERT_EQ(result.status, 0) << Json(result.named("error"));
+  ASSERT_EQ(result.named("communicators").size(), 1u);
+  const Json told = result.named("communicators")[0], lines = result.named("started")[0]["memory"];
+  // The group that shards parameters, of two ranks, is the only one.
+  EXPECT_EQ(told["plannedBytes"], std::int64_t{16} * 36 << 20);
+  EXPECT_EQ(told["plannedBytes"], lines["communicators"]);
+  std::int64_t sum = 0;
+  for (const auto& [name, bytes] : lines.items()) sum += bytes.get<std::int64_t>();
+  EXPECT_EQ(result.named("started")[0]["plannedPeakBytes"], sum);
+  std::cout << "told: communicators planned " << told["plannedBytes"] << " bytes a rank, measured "
+            << told["measuredBytes"] << " on the GPU\n";
+  use(planOf(2, 2, false, 1, 1, 1, 1, 1));
+  const Result alone = runOnModel();
+  EXPECT_TRUE(alone.named("communicators").empty());
+  EXPECT_FALSE(alone.named("started")[0]["memory"].contains("communicators"));
 }
 
 /// The model ends a program that lets a communicator or memory go while ranges are registered.

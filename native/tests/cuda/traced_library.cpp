@@ -22,7 +22,7 @@ extern "C" int internevo_device_open_1(internevo::DeviceOpenArguments* arguments
       [](const internevo::DeviceRequest& request,
          std::unique_ptr<internevo::Backend>* backend) -> internevo::Status {
         traces().push_back(std::make_unique<internevo::cuda::model::LaunchTrace>());
-        *backend = internevo::cuda::createModelBackend(true, request.deterministic, traces().back().get());
+        *backend = internevo::cuda::createModelBackend(true, request, traces().back().get());
         return {};
       });
 }

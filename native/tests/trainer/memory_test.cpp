@@ -145,6 +145,43 @@ std::map<std::string, Integer> linesOf(const MemoryPlan& plan) {
   return lines;
 }
 
+/// MEMORY.md, of a plan on GPUs.
+Integer communicators(const Config& c) {
+  const PlanConfig& p = c.plan;
+  const Integer MiB = 1 << 20, R = p.dataParallel * p.sequenceParallel / p.tensorParallel;
+  const Integer u = p.tensorParallel == 1 ? p.sequenceParallel / p.contextParallel : 1;
+  Integer sum = 0;
+  for (const Integer g :
+       {u, Integer{p.contextParallel}, Integer{p.parameterSharding}, Integer{p.optimizerStateSharding},
+        R / (p.parameterSharding * p.optimizerStateSharding), Integer{p.tensorParallel},
+        std::max<Integer>(1, p.tensorParallel / c.model.kvHeads),
+        Integer{c.model.tiedEmbeddings && p.pipelineParallel > 1 ? 2 : 1}}) {
+    if (g > 1) sum += 16 * (24 + 12 * std::min<Integer>(g - 1, 7)) * MiB;
+  }
+  if (p.pipelineParallel > 1) sum += (p.pipelineParallel > 2 || p.pipelineChunks > 1 ? 2 : 1) * 16 * 16 * MiB;
+  return sum;
+}
+
+TEST(Memory, CommunicatorsOfAGpuAreTheFormulaOfMemoryMd) {
+  int plans = 0;
+  for (const int ranks : {1, 2, 4, 6, 8, 12}) {
+    Config c = smallConfig("d.tokens");
+    c.model.hiddenSize = 240, c.model.heads = 24, c.model.kvHeads = 4, c.model.layers = 9;
+    c.model.ffnHiddenSize = 96, c.sequenceLengthTokens = 480;
+    c.model.tiedEmbeddings = ranks % 4 == 0;
+    for (const PlanConfig& plan : latticeOf(c, ranks, 24)) {
+      c.plan = plan;
+      c.device = DeviceKind::cpu;
+      EXPECT_EQ(communicatorBytes(c), 0);
+      c.device = DeviceKind::cuda;
+      EXPECT_EQ(communicatorBytes(c), communicators(c)) << nameOf(plan);
+      EXPECT_EQ(communicatorBytes(c) > 0, ranks > 1) << nameOf(plan);
+      ++plans;
+    }
+  }
+  EXPECT_GT(plans, 100);
+}
+
 TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
   int plans = 0, interleaved = 0, tensor = 0, context = 0;
   for (const bool tied : {false, true}) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "backend/checks.h"
+#include "backend/cuda/communication_share.h"
 #include "backend/cuda/stream_lane.h"
 #include "backend/cuda/stream_moments.h"
 #include "backend/cuda/stream_stopwatch.h"
@@ -36,6 +37,15 @@ std::unique_ptr<Moments> CudaBackend::createMoments(std::int64_t capacity) {
 
 std::unique_ptr<BackgroundCopies> CudaBackend::createBackgroundCopies() {
   return std::make_unique<StreamCopies>(*device_.streams, *device_.current, *device_.pinned);
+}
+
+int CudaBackend::warpgroupBlocks() const {
+  return shares_ ? blocksBesideCommunication(device_.warpgroupBlocks) : device_.warpgroupBlocks;
+}
+
+void CudaBackend::shareWithCommunication(bool shares) {
+  shares_ = shares;
+  device_.products->setMultiprocessors(shares ? blocksBesideCommunication(device_.multiprocessors) : 0);
 }
 
 Status CudaBackend::start() {

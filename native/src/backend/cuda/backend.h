@@ -9,7 +9,7 @@
 #include "backend/cuda/allocation.h"
 #include "backend/cuda/attention_choice.h"
 #include "backend/cuda/attention_library.h"
-#include "backend/cuda/matrix.h"
+#include "backend/cuda/matrix_products.h"
 #include "backend/cuda/nccl/communication.h"
 #include "backend/cuda/portable.h"
 #include "backend/cuda/sizes.h"
@@ -30,6 +30,7 @@ struct Device {
   std::unique_ptr<MatrixProducts> products;
   std::vector<LibraryVersion> libraries;  ///< but NCCL
   bool deterministic = true;
+  int multiprocessors = 0;
   int warpgroupBlocks = 0;  ///< multiprocessors for attention's kernels of sm_90a; 0: those of sm_80 serve
   AttentionChoice attentionChoice = AttentionChoice::best;
   std::unique_ptr<AttentionLibrary> attentionLibrary;  ///< or null
@@ -79,6 +80,8 @@ class CudaBackend final : public Backend {
   Status linearGradInput(const LinearShape&, ConstView gY, ConstView w, View gX, bool accumulate,
                          Workspace) override;
   Status linearGradWeight(const LinearShape&, ConstView x, ConstView gY, View gW, Workspace) override;
+  void shareWithCommunication(bool shares) override;
+  Status chooseProducts(const ProductRequest&, const LargestOfRanks&, ProductChoices*) override;
   Status biasAdd(const BiasShape&, ConstView bias, View y) override;
   Status biasGradient(const BiasShape&, ConstView gY, View gBias, Workspace) override;
 
@@ -159,7 +162,11 @@ class CudaBackend final : public Backend {
   Status gradientsOfHead(std::int64_t rows, std::int64_t width, std::int64_t vocabulary, ConstView x,
                          ConstView w, const float* logits, View gX, View gW, Workspace workspace);
 
+  /// Attention's own kernels of sm_90a stay on their multiprocessors for a whole call.
+  int warpgroupBlocks() const;
+
   Device device_;
+  bool shares_ = false;  ///< with communication
   NcclCommunication communication_;
   const Sizes sizes_;
   std::int64_t* table_ = nullptr;

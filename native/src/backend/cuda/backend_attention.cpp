@@ -161,7 +161,7 @@ Status CudaBackend::attentionForward(const AttentionShape& given, ConstView q, C
 }
 
 Status CudaBackend::ownForward(const AttentionArguments& a, const LibraryAttention& x) {
-  return Forward{queue(), memory(), device_.warpgroupBlocks, a,     x.q,       x.k,
+  return Forward{queue(), memory(), warpgroupBlocks(),       a,     x.q,       x.k,
                  x.v,     x.o,      x.logSumExp.as<float>(), false, x.scratch, "attentionForward"}
       .run();
 }
@@ -192,7 +192,7 @@ Status CudaBackend::attentionBackward(const AttentionShape& given, ConstView q, 
 Status CudaBackend::ownBackward(const AttentionArguments& a, const LibraryAttention& x) {
   return Backward{queue(),
                   memory(),
-                  device_.warpgroupBlocks,
+                  warpgroupBlocks(),
                   a,
                   x.q,
                   x.k,
@@ -250,8 +250,8 @@ Status CudaBackend::attentionBlockForward(const AttentionBlockShape& given, Cons
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"q", q}, {"k", k}, {"v", v}}));
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"o", o}, {"logSumExp", logSumExp}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, attentionBlockWorkspaceBytes(s)));
-  return Forward{queue(), memory(), device_.warpgroupBlocks, a,     q,         k,
-                 v,       o,        logSumExp.as<float>(),   merge, workspace, kCall}
+  return Forward{queue(), memory(), warpgroupBlocks(),     a,     q,         k,
+                 v,       o,        logSumExp.as<float>(), merge, workspace, kCall}
       .run();
 }
 
@@ -266,8 +266,8 @@ Status CudaBackend::attentionBlockBackward(const AttentionBlockShape& given, Con
   INTERNEVO_RETURN_IF_ERROR(
       requireFloat32(kCall, {{"logSumExp", logSumExp}, {"gQ", gQ}, {"gK", gK}, {"gV", gV}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, attentionBlockWorkspaceBytes(s)));
-  return Backward{queue(), memory(), device_.warpgroupBlocks, a,         q,  k,  v,
-                  o,       gO,       logSumExp.as<float>(),   workspace, gQ, gK, gV,
+  return Backward{queue(), memory(), warpgroupBlocks(),     a,         q,  k,  v,
+                  o,       gO,       logSumExp.as<float>(), workspace, gQ, gK, gV,
                   kCall}
       .run<true>();
 }

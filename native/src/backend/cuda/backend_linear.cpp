@@ -1,5 +1,6 @@
 #include "backend/checks.h"
 #include "backend/cuda/backend.h"
+#include "backend/cuda/product_trial.h"
 
 namespace internevo::cuda {
 
@@ -45,6 +46,13 @@ Status CudaBackend::linearGradWeight(const LinearShape& given, ConstView x, Cons
   INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gW", gW}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, linearWorkspaceBytes()));
   return multiply(weightGradientProduct(s, x, gY, gW), workspace);
+}
+
+Status CudaBackend::chooseProducts(const ProductRequest& request, const LargestOfRanks& largest,
+                                   ProductChoices* chosen) {
+  const std::unique_ptr<Stopwatch> stopwatch = createStopwatch();
+  return cuda::chooseProducts({*device_.products, memory(), *stopwatch, queue(), communication_.rank() == 0},
+                              request, largest, chosen);
 }
 
 }  // namespace internevo::cuda

@@ -36,8 +36,7 @@ Status CudaBackend::gradientsOfHead(std::int64_t rows, std::int64_t width, std::
                                     Workspace workspace) {
   LinearShape s;
   s.rows = rows, s.inputs = width, s.outputs = vocabulary, s.inputStride = width;
-  s.outputStride =
-      x.type == DataType::float32 ? vocabulary : 2 * vocabulary;  // rows stay where the logits stood
+  s.outputStride = headGradientStride(x.type, vocabulary);
   const ConstView gradient{logits, x.type};
   INTERNEVO_RETURN_IF_ERROR(multiply(weightGradientProduct(s, x, gradient, gW), workspace));
   return multiply(inputGradientProduct(s, gradient, w, gX, false), workspace);

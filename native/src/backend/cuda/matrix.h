@@ -1,9 +1,6 @@
 // Matrix products as cuBLASLt takes them: column-major.
 #pragma once
 
-#include <memory>
-
-#include "backend/cuda/queue.h"
 #include "internevo/backend.h"
 
 namespace internevo::cuda {
@@ -34,11 +31,9 @@ inline MatrixProduct weightGradientProduct(const LinearShape& s, ConstView x, Co
   return {s.inputs, s.outputs, s.rows, false, true, s.inputStride, s.outputStride, s.inputs, x, gY, gW, true};
 }
 
-class MatrixProducts {
- public:
-  virtual ~MatrixProducts() = default;
-  /// Errors: badConfig for types that do not go together; internal.
-  virtual Status multiply(const Queue& queue, const MatrixProduct& product, Workspace workspace) = 0;
-};
+/// Of the gradient of a head's logits, whose rows stay where the logits stood, in float32.
+constexpr std::int64_t headGradientStride(DataType type, std::int64_t vocabulary) {
+  return type == DataType::float32 ? vocabulary : 2 * vocabulary;
+}
 
 }  // namespace internevo::cuda

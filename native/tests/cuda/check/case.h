@@ -112,6 +112,8 @@ Outcome checkProgramTest(CaseRun& run, const std::string& test, bool ranksShare)
 Outcome checkTenSteps(CaseRun& run, const std::string& kernels);
 /// Ten steps of two layers of the 7B with each kind of attention's kernels: the losses side by side.
 Outcome compareTenSteps(CaseRun& run, const std::string& kernels);
+/// Who computes the products of a 7B, by timing, and that it can be taken again.
+Outcome checkProductChoice(CaseRun& run);
 Outcome timeProducts(CaseRun& run);
 Outcome timeStreams(CaseRun& run);
 

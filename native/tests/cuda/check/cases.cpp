@@ -83,6 +83,8 @@ void truth(bool small, List* list) {
               "ten steps of two layers against the CPU's losses, attention by " + kernels,
               [kernels](CaseRun& run) { return checkTenSteps(run, kernels); });
   }
+  list->add("products.choice", 6, "who computes the products of a 7B, by timing what cuBLASLt answers",
+            checkProductChoice);
   list->add("benchmark.products", 8, "matrix products of a 7B", timeProducts);
   for (const std::string kernels : kKernels) {
     list->add("benchmark.attention." + kernels, 9, "attention by " + kernels,
@@ -140,6 +142,10 @@ void peers(bool small, List* list) {
       return checkProgramTest(run, "DeviceProgram.SeveralRanksOnTheModel" + test, true);
     });
   }
+  list->add("ranks.communicators", 18, "memory that NCCL takes for itself, planned and measured",
+            [](CaseRun& run) {
+              return checkProgramTest(run, "DeviceProgram.SeveralRanksTellWhatCommunicatorsTake", true);
+            });
   list->add("longest.torch", 60, "PyTorch's, by trying", findTorchsLongest);
   // The state of the GPU after all that, and of the commit: the same cases once more.
   for (const CheckCase& each : [&] {

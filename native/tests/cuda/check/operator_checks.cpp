@@ -3,6 +3,7 @@
 
 #include "cuda/check/case.h"
 #include "cuda/check/harness.h"
+#include "cuda/check/timing.h"
 #include "cuda/check/verdicts.h"
 
 namespace internevo::check {
@@ -55,6 +56,44 @@ Outcome checkOperator(CaseRun& run, std::size_t index) {
     run.noteNow();
   }
   return outcome;
+}
+
+/// As a run of a 7B at 8192 tokens chooses; the choices are then taken again as a run that goes on takes them.
+Outcome checkProductChoice(CaseRun& run) {
+  Backend& device = run.device();
+  const std::int64_t rows = run.small() ? 32 : 8192, hidden = run.small() ? 64 : 4096,
+                     ffn = run.small() ? 96 : 11008;
+  constexpr DataType kType = DataType::bfloat16;
+  ProductRequest request;
+  request.uses.linear = {{rows, hidden, 3 * hidden, kType},
+                         {rows, hidden, hidden, kType},
+                         {rows, hidden, 2 * ffn, kType},
+                         {rows, ffn, hidden, kType}};
+  request.uses.heads = {{rows, hidden, run.small() ? 97 : 32000, device.lossChunkRows(), kType}};
+  Operands o(device.memory());
+  request.memory = o.scratch(device.linearWorkspaceBytes() + (run.small() ? 1 << 20 : std::int64_t{2} << 30));
+  const LargestOfRanks alone = [](std::int64_t*, int) { return Status::success(); };
+  ProductChoices again;
+  Status status = o.status;
+  if (status.ok()) status = device.chooseProducts(request, alone, &request.recorded);
+  for (const ProductChoice& each : request.recorded.products) {
+    run.result["products"].push_back({{"product", each.product},
+                                      {"answer", each.answer},
+                                      {"answers", each.answers},
+                                      {"seconds", each.seconds},
+                                      {"firstSeconds", each.firstSeconds}});
+  }
+  run.noteNow();
+  request.search = ProductSearch::fixed;
+  if (status.ok()) status = device.chooseProducts(request, alone, &again);
+  if (status.ok()) status = device.settle();
+  run.message = status.message();
+  if (!status.ok()) return Outcome::failed;
+  bool same = again.products.size() == request.recorded.products.size();
+  for (std::size_t i = 0; same && i < again.products.size(); ++i)
+    same = again.products[i].algorithm == request.recorded.products[i].algorithm;
+  if (!same) run.message = "recorded choices are not taken again";
+  return same ? Outcome::passed : Outcome::failed;
 }
 
 Outcome timeProducts(CaseRun& run) { return noteTimes(run, productBenchmarks(run.device(), run.small())); }

@@ -149,6 +149,9 @@ Outcome checkProgramTest(CaseRun& run, const std::string& test, bool ranksShare)
   }
   const Ended ended = check::run(
       {installed(built::kProgramTest), "--gtest_filter=" + test, "--gtest_brief=1"}, run.leftSeconds() - 3);
+  for (const std::string line : linesOf(ended.output)) {
+    if (line.rfind("told: ", 0) == 0) run.result["told"].push_back(line.substr(6));
+  }
   if (ended.output.find("[  PASSED  ] 1 test") != std::string::npos && ended.status == 0)
     return Outcome::passed;
   run.message = ended.status == kTimedOut ? "its time was over" : "status " + std::to_string(ended.status);

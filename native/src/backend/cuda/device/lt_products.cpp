@@ -2,12 +2,10 @@
 
 #include <cublasLt.h>
 
-#include <algorithm>
-#include <array>
+#include <cstring>
 #include <map>
 #include <string>
-
-#include "backend/cuda/sizes.h"
+#include <vector>
 
 namespace internevo::cuda {
 
@@ -16,14 +14,6 @@ namespace {
 Status ltStatus(cublasStatus_t code, const char* call) {
   if (code == CUBLAS_STATUS_SUCCESS) return Status::success();
   return {StatusCode::internal, std::string(call) + ": " + cublasLtGetStatusString(code)};
-}
-
-/// Alignment that a pointer has, as far as the heuristics care.
-std::uint32_t alignmentOf(const void* pointer) {
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  std::uint32_t alignment = 256;
-  while (address % alignment != 0) alignment /= 2;
-  return alignment;
 }
 
 cudaDataType_t ltType(DataType type) { return type == DataType::float32 ? CUDA_R_32F : CUDA_R_16BF; }
@@ -41,78 +31,93 @@ struct Owned {
 using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-/// A product as the library wants it described, and how it is computed.
-struct Prepared {
+/// A product as the library wants it described.
+struct Described {
   Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> operation;
   Layout a, b, c;
-  cublasLtMatmulAlgo_t algorithm{};
 };
 
-/// All that the choice of an algorithm depends on.
-using Key = std::array<std::int64_t, 15>;
-
-Key keyOf(const MatrixProduct& p, std::int64_t workspaceBytes) {
-  return {p.m,
-          p.n,
-          p.k,
-          p.lda,
-          p.ldb,
-          p.ldc,
-          p.transposeA,
-          p.transposeB,
-          p.accumulate,
-          static_cast<std::int64_t>(p.a.type),
-          static_cast<std::int64_t>(p.c.type),
-          alignmentOf(p.a.data),
-          alignmentOf(p.b.data),
-          alignmentOf(p.c.data),
-          workspaceBytes};
+cublasLtMatmulAlgo_t ltAlgorithm(const ProductAlgorithm& algorithm) {
+  cublasLtMatmulAlgo_t result{};
+  static_assert(sizeof result == sizeof algorithm.words);
+  std::memcpy(&result, algorithm.words.data(), sizeof result);
+  return result;
 }
 
-std::string shapeOf(const MatrixProduct& p) {
-  return std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k);
-}
-
-class LtProducts final : public MatrixProducts {
+class LtProducts final : public ProductLibrary {
  public:
+  explicit LtProducts(const std::string& device) : name_("cuBLASLt " + ltVersion() + " on " + device) {}
   ~LtProducts() override {
-    prepared_.clear();
+    described_.clear();
     if (handle_ != nullptr) cublasLtDestroy(handle_);
   }
 
   Status start() { return ltStatus(cublasLtCreate(&handle_), "cublasLtCreate"); }
 
-  Status multiply(const Queue& queue, const MatrixProduct& p, Workspace workspace) override {
-    if (p.a.type != p.b.type || (p.a.type == DataType::float32 && p.c.type != DataType::float32)) {
-      return {StatusCode::badConfig,
-              "a product of float32 has a float32 result, and both sides are of one type"};
-    }
-    const std::int64_t room = std::min(workspace.bytes, kMatrixWorkspaceBytes);
-    Prepared* how = nullptr;
-    INTERNEVO_RETURN_IF_ERROR(prepare(p, room, &how));
-    const float alpha = 1.f, beta = p.accumulate ? 1.f : 0.f;
-    return ltStatus(
-        cublasLtMatmul(handle_, how->operation.handle, &alpha, p.a.data, how->a.handle, p.b.data,
-                       how->b.handle, &beta, p.c.data, how->c.handle, p.c.data, how->c.handle,
-                       &how->algorithm, workspace.data, static_cast<std::size_t>(room), queue.stream),
-        "cublasLtMatmul");
-  }
+  std::string name() const override { return name_; }
 
- private:
-  Status prepare(const MatrixProduct& p, std::int64_t room, Prepared** result) {
-    const Key key = keyOf(p, room);
-    if (const auto found = prepared_.find(key); found != prepared_.end()) {
-      *result = found->second.get();
-      return Status::success();
+  Status answers(const ProductProblem& p, int most, std::vector<ProductAlgorithm>* result) override {
+    Described* how = nullptr;
+    INTERNEVO_RETURN_IF_ERROR(find(p, &how));
+    Preference preference;
+    INTERNEVO_RETURN_IF_ERROR(prefer(p, &preference));
+    std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<std::size_t>(most));
+    int count = 0;
+    const cublasStatus_t code = cublasLtMatmulAlgoGetHeuristic(handle_, how->operation.handle, how->a.handle,
+                                                               how->b.handle, how->c.handle, how->c.handle,
+                                                               preference.handle, most, found.data(), &count);
+    result->clear();
+    if (code == CUBLAS_STATUS_NOT_SUPPORTED) return Status::success();
+    INTERNEVO_RETURN_IF_ERROR(ltStatus(code, "cublasLtMatmulAlgoGetHeuristic"));
+    for (int i = 0; i < count; ++i) {
+      const cublasLtMatmulHeuristicResult_t& each = found[static_cast<std::size_t>(i)];
+      if (each.state != CUBLAS_STATUS_SUCCESS || !fits(each, p)) continue;
+      ProductAlgorithm algorithm;
+      std::memcpy(algorithm.words.data(), &each.algo, sizeof each.algo);
+      result->push_back(algorithm);
     }
-    auto how = std::make_unique<Prepared>();
-    INTERNEVO_RETURN_IF_ERROR(describe(p, how.get()));
-    INTERNEVO_RETURN_IF_ERROR(choose(p, room, how.get()));
-    *result = prepared_.emplace(key, std::move(how)).first->second.get();
     return Status::success();
   }
 
-  static Status describe(const MatrixProduct& p, Prepared* how) {
+  bool computes(const ProductProblem& p, const ProductAlgorithm& algorithm) override {
+    Described* how = nullptr;
+    if (!find(p, &how).ok()) return false;
+    const cublasLtMatmulAlgo_t algo = ltAlgorithm(algorithm);
+    cublasLtMatmulHeuristicResult_t answer{};
+    return cublasLtMatmulAlgoCheck(handle_, how->operation.handle, how->a.handle, how->b.handle,
+                                   how->c.handle, how->c.handle, &algo, &answer) == CUBLAS_STATUS_SUCCESS &&
+           answer.state == CUBLAS_STATUS_SUCCESS && fits(answer, p);
+  }
+
+  Status multiply(const Queue& queue, const ProductProblem& problem, const MatrixProduct& p,
+                  const ProductAlgorithm& algorithm, void* scratch) override {
+    Described* how = nullptr;
+    INTERNEVO_RETURN_IF_ERROR(find(problem, &how));
+    const cublasLtMatmulAlgo_t algo = ltAlgorithm(algorithm);
+    const float alpha = 1.f, beta = p.accumulate ? 1.f : 0.f;
+    return ltStatus(cublasLtMatmul(handle_, how->operation.handle, &alpha, p.a.data, how->a.handle, p.b.data,
+                                   how->b.handle, &beta, p.c.data, how->c.handle, p.c.data, how->c.handle,
+                                   &algo, scratch, static_cast<std::size_t>(problem.roomBytes), queue.stream),
+                    "cublasLtMatmul");
+  }
+
+ private:
+  static bool fits(const cublasLtMatmulHeuristicResult_t& answer, const ProductProblem& p) {
+    return answer.workspaceSize <= static_cast<std::size_t>(p.roomBytes);
+  }
+
+  Status find(const ProductProblem& p, Described** result) {
+    std::unique_ptr<Described>& place = described_[p];
+    if (place == nullptr) {
+      auto how = std::make_unique<Described>();
+      INTERNEVO_RETURN_IF_ERROR(describe(p, how.get()));
+      place = std::move(how);
+    }
+    *result = place.get();
+    return Status::success();
+  }
+
+  static Status describe(const ProductProblem& p, Described* how) {
     INTERNEVO_RETURN_IF_ERROR(
         ltStatus(cublasLtMatmulDescCreate(&how->operation.handle, CUBLAS_COMPUTE_32F, CUDA_R_32F),
                  "cublasLtMatmulDescCreate"));
@@ -124,6 +129,12 @@ class LtProducts final : public MatrixProducts {
     INTERNEVO_RETURN_IF_ERROR(ltStatus(
         cublasLtMatmulDescSetAttribute(how->operation.handle, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b),
         "TRANSB"));
+    if (const std::int32_t left = p.multiprocessors; left > 0) {
+      INTERNEVO_RETURN_IF_ERROR(
+          ltStatus(cublasLtMatmulDescSetAttribute(how->operation.handle, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET,
+                                                  &left, sizeof left),
+                   "SM_COUNT_TARGET"));
+    }
     const auto layout = [](Layout* made, DataType type, std::int64_t rows, std::int64_t columns,
                            std::int64_t stride) {
       return ltStatus(
@@ -132,50 +143,48 @@ class LtProducts final : public MatrixProducts {
           "cublasLtMatrixLayoutCreate");
     };
     INTERNEVO_RETURN_IF_ERROR(
-        layout(&how->a, p.a.type, p.transposeA ? p.k : p.m, p.transposeA ? p.m : p.k, p.lda));
+        layout(&how->a, p.type, p.transposeA ? p.k : p.m, p.transposeA ? p.m : p.k, p.lda));
     INTERNEVO_RETURN_IF_ERROR(
-        layout(&how->b, p.b.type, p.transposeB ? p.n : p.k, p.transposeB ? p.k : p.n, p.ldb));
-    return layout(&how->c, p.c.type, p.m, p.n, p.ldc);
+        layout(&how->b, p.type, p.transposeB ? p.n : p.k, p.transposeB ? p.k : p.n, p.ldb));
+    return layout(&how->c, p.resultType, p.m, p.n, p.ldc);
   }
 
   /// Only algorithms that add parts of a sum in float32, in an order of their own.
-  Status choose(const MatrixProduct& p, std::int64_t room, Prepared* how) {
-    Preference preference;
+  static Status prefer(const ProductProblem& p, Preference* preference) {
     INTERNEVO_RETURN_IF_ERROR(
-        ltStatus(cublasLtMatmulPreferenceCreate(&preference.handle), "cublasLtMatmulPreferenceCreate"));
+        ltStatus(cublasLtMatmulPreferenceCreate(&preference->handle), "cublasLtMatmulPreferenceCreate"));
     const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, const auto& value) {
-      return ltStatus(cublasLtMatmulPreferenceSetAttribute(preference.handle, name, &value, sizeof value),
+      return ltStatus(cublasLtMatmulPreferenceSetAttribute(preference->handle, name, &value, sizeof value),
                       "cublasLtMatmulPreferenceSetAttribute");
     };
     INTERNEVO_RETURN_IF_ERROR(
-        set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(room)));
+        set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(p.roomBytes)));
     INTERNEVO_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                   static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)));
-    INTERNEVO_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignmentOf(p.a.data)));
-    INTERNEVO_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignmentOf(p.b.data)));
-    INTERNEVO_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignmentOf(p.c.data)));
-    INTERNEVO_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignmentOf(p.c.data)));
-    cublasLtMatmulHeuristicResult_t best{};
-    int found = 0;
-    const cublasStatus_t code =
-        cublasLtMatmulAlgoGetHeuristic(handle_, how->operation.handle, how->a.handle, how->b.handle,
-                                       how->c.handle, how->c.handle, preference.handle, 1, &best, &found);
-    if (code != CUBLAS_STATUS_SUCCESS || found == 0 || best.state != CUBLAS_STATUS_SUCCESS) {
-      return {StatusCode::internal, "cuBLASLt has no algorithm for a product of " + shapeOf(p) + ": " +
-                                        cublasLtGetStatusString(code)};
-    }
-    how->algorithm = best.algo;
-    return Status::success();
+    const auto alignment = [&](cublasLtMatmulPreferenceAttributes_t name, std::int64_t bytes) {
+      return set(name, static_cast<std::uint32_t>(bytes));
+    };
+    INTERNEVO_RETURN_IF_ERROR(alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.alignmentA));
+    INTERNEVO_RETURN_IF_ERROR(alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.alignmentB));
+    INTERNEVO_RETURN_IF_ERROR(alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.alignmentC));
+    return alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.alignmentC);
   }
 
+  const std::string name_;
   cublasLtHandle_t handle_ = nullptr;
-  std::map<Key, std::unique_ptr<Prepared>> prepared_;
+  std::map<ProductProblem, std::unique_ptr<Described>> described_;
 };
 
 }  // namespace
 
-Status createLtProducts(std::unique_ptr<MatrixProducts>* result) {
-  auto products = std::make_unique<LtProducts>();
+std::string ltVersion() {
+  const std::size_t version = cublasLtGetVersion();
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+Status createLtProducts(const std::string& device, std::unique_ptr<ProductLibrary>* result) {
+  auto products = std::make_unique<LtProducts>(device);
   INTERNEVO_RETURN_IF_ERROR(products->start());
   *result = std::move(products);
   return Status::success();

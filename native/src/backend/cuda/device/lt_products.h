@@ -2,13 +2,17 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
-#include "backend/cuda/matrix.h"
+#include "backend/cuda/product_library.h"
 
 namespace internevo::cuda {
 
-/// Of the current device. An algorithm is chosen by cuBLASLt's heuristics at the first call of a shape and kept: a call's bits
-/// do not change in a run. Float32 is computed as float32, not as TF32. Errors: internal.
-Status createLtProducts(std::unique_ptr<MatrixProducts>* result);
+/// "12.8.4"
+std::string ltVersion();
+
+/// Of the current device, whose name is given. Float32 is computed as float32, not as TF32; parts of a sum are added in float32, in an
+/// order of the algorithm's own. Errors: internal.
+Status createLtProducts(const std::string& device, std::unique_ptr<ProductLibrary>* result);
 
 }  // namespace internevo::cuda

@@ -1,6 +1,4 @@
 // The entry point of libinternevo-cuda.so.
-#include <cublasLt.h>
-
 #include <fstream>
 #include <string>
 
@@ -71,9 +69,7 @@ std::vector<LibraryVersion> librariesHere() {
   int version = 0;
   if (cudaDriverGetVersion(&version) == cudaSuccess) found.push_back({"cuda-driver", releaseOf(version)});
   if (cudaRuntimeGetVersion(&version) == cudaSuccess) found.push_back({"cuda-runtime", releaseOf(version)});
-  const std::size_t lt = cublasLtGetVersion();
-  found.push_back({"cublaslt", std::to_string(lt / 10000) + "." + std::to_string(lt / 100 % 100) + "." +
-                                   std::to_string(lt % 100)});
+  found.push_back({"cublaslt", ltVersion()});
   return found;
 }
 
@@ -86,6 +82,7 @@ Status openDevice(const DeviceRequest& request, std::unique_ptr<Backend>* result
   Device device;
   device.name = std::string("cuda: ") + properties.name;
   device.libraries = librariesHere();
+  device.multiprocessors = properties.multiProcessorCount;
   device.deterministic = request.deterministic;
   device.streams = createDeviceStreams();
   device.current = std::make_unique<Current>();
@@ -93,7 +90,9 @@ Status openDevice(const DeviceRequest& request, std::unique_ptr<Backend>* result
   device.allocation = std::make_unique<Allocation>();
   device.pinned = createPinnedMemory();
   device.memory = createDeviceMemory(*device.streams, *device.current, *device.allocation, *device.pinned);
-  INTERNEVO_RETURN_IF_ERROR(createLtProducts(&device.products));
+  std::unique_ptr<ProductLibrary> products;
+  INTERNEVO_RETURN_IF_ERROR(createLtProducts(properties.name, &products));
+  device.products = std::make_unique<MatrixProducts>(std::move(products));
   INTERNEVO_RETURN_IF_ERROR(findWarpgroups(device.current->queue, properties, &device.warpgroupBlocks));
   // Before the arena is taken, so that the plan's `runtime` has what cuDNN keeps on the GPU.
   INTERNEVO_RETURN_IF_ERROR(findAttentionLibrary(openCudnnAttention, &device));

@@ -25,6 +25,8 @@ struct ModelEvent {
   std::atomic<std::int64_t> atNanoseconds{-1};  ///< of the device's clock
 };
 
+std::atomic<std::int64_t> addedNanoseconds{0};
+
 class Work final : public Operation {
  public:
   Work(const char* name, std::function<Status()> body) : name_(name), body_(std::move(body)) {}
@@ -45,7 +47,8 @@ class EventRecord final : public Operation {
   const char* name() const override { return "record"; }
   bool advance(Status*) override {
     event_.atNanoseconds.store(
-        std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+        std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count() +
+        addedNanoseconds.load());
     return event_.happened.store(number_), true;
   }
 
@@ -260,6 +263,8 @@ Status ModelStream::run(const char* name, std::function<Status()> body) {
 std::unique_ptr<Streams> createModelStreams(bool thread, StreamOrder order, LaunchTrace* trace) {
   return std::make_unique<ModelStreams>(thread, order, trace);
 }
+
+void addDeviceTime(std::int64_t nanoseconds) noexcept { addedNanoseconds += nanoseconds; }
 
 void finishAll(Streams& streams) noexcept { static_cast<ModelStreams&>(streams).finishAll(); }
 

@@ -1,6 +1,7 @@
 // Streams and events of the model of a device.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "backend/cuda/model/trace.h"
@@ -17,6 +18,8 @@ enum class StreamOrder { first, last, mixed };
 std::unique_ptr<Streams> createModelStreams(bool thread, StreamOrder order, LaunchTrace* trace = nullptr);
 /// Waits for everything that was given to such streams, as a GPU does before it releases memory.
 void finishAll(Streams& streams) noexcept;
+/// In an operation: what it is said to take, which events of the device's clock then tell.
+void addDeviceTime(std::int64_t nanoseconds) noexcept;
 /// What INTERNEVO_MODEL_STREAMS names: first (also unless it is set), last, mixed.
 StreamOrder streamOrderAsked();
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "backend/cuda/communication_share.h"
 #include "backend/cuda/model/nccl_transport.h"
 #include "internevo/tensor.h"
 
@@ -129,9 +130,18 @@ INTERNEVO_ENTRY int ncclGetUniqueId(nccl::UniqueId* id) {
   return nccl::kSuccess;
 }
 
+namespace {
+/// As this backend configures them: non-blocking, with no more channels than were planned for.
+bool isConfigured(const nccl::Config* config) {
+  return config != nullptr && config->magic == 0xcafebeefu && config->blocking == 0 &&
+         config->maxCtas == internevo::cuda::kCommunicationBlocks &&
+         std::getenv("NCCL_BUFFSIZE") != nullptr && std::getenv("NCCL_NVLS_ENABLE") != nullptr;
+}
+}  // namespace
+
 INTERNEVO_ENTRY int ncclCommInitRankConfig(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank,
                                            nccl::Config* config) {
-  if (config == nullptr || config->magic != 0xcafebeefu || config->blocking != 0) return kInvalidArgument;
+  if (!isConfigured(config)) return kInvalidArgument;
   int numbers[2] = {0, 0}, world = 0;
   std::memcpy(numbers, id.bytes, sizeof numbers);
   MPI_Comm_rank(MPI_COMM_WORLD, &world);
@@ -166,7 +176,7 @@ INTERNEVO_ENTRY int ncclCommInitRankConfig(nccl::Comm* comm, int ranks, nccl::Un
 
 INTERNEVO_ENTRY int ncclCommSplit(nccl::Comm comm, int color, int key, nccl::Comm* result,
                                   nccl::Config* config) {
-  if (config == nullptr || config->magic != 0xcafebeefu || config->blocking != 0) return kInvalidArgument;
+  if (!isConfigured(config)) return kInvalidArgument;
   *result = nullptr;
   auto made = std::make_unique<Communicator>();
   MPI_Comm_split(of(comm)->mpi, color < 0 ? MPI_UNDEFINED : color, key, &made->mpi);

@@ -4,9 +4,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <utility>
 
+#include "backend/cuda/communication_share.h"
 #include "backend/cuda/nccl/group.h"
 
 namespace internevo::cuda {
@@ -14,6 +16,25 @@ namespace internevo::cuda {
 using namespace nccl;
 
 namespace {
+
+// What the library allocates of the device's memory (transport/p2p.cc, transport/net.cc and init.cc of NCCL 2.28): for every connection of a channel
+// buffers of its three protocols, in pieces of 2 MiB; for messages to other hosts a pool that a communicator's peers share. The sizes of
+// two protocols are its own, that of the third is set here.
+constexpr std::int64_t kPiece = std::int64_t{2} << 20, kSimple = std::int64_t{4} << 20;
+constexpr std::int64_t kLowLatency = 8 * 512 * 8 * 16, kLowLatency128 = 120 * 640 * 8 * 8, kHeader = 4096;
+constexpr std::int64_t kBuffers = alignUp(kHeader + kLowLatency + kLowLatency128 + kSimple, kPiece);
+static_assert(sizes::messageConnectionBytes == kBuffers + kPiece,
+              "to a GPU of this host: its receiver has the buffers");
+static_assert(sizes::collectiveConnectionBytes == 2 * kBuffers, "over a network both sides have");
+static_assert(sizes::sharedMessageBytes == 2 * 16 * (std::int64_t{128} << 10),
+              "16 steps of 128 KiB, both ways");
+
+/// What the memory plan stands on. Who sets one of them otherwise has another plan.
+void boundMemory() {
+  setenv("NCCL_BUFFSIZE", std::to_string(kSimple).c_str(), 0);
+  setenv("NCCL_RUNTIME_CONNECT", "1", 0);  // nothing for groups that never communicate
+  setenv("NCCL_NVLS_ENABLE", "0", 0);      // its buffers grow with channels times GPUs of a host
+}
 
 /// Longer than any start of a job's ranks takes, and than any of them may be behind in a step.
 constexpr std::chrono::minutes kPatience{10};
@@ -84,6 +105,7 @@ Config NcclCommunication::configuration() const {
   Config config;
   config.blocking = 0;
   config.splitShare = 0;  // communicators are used at the same time on streams of their own
+  config.maxCtas = kCommunicationBlocks;
   if (policy_ != kPolicyDefault) config.ctaPolicy = policy_;
   return config;
 }
@@ -109,6 +131,7 @@ Status NcclCommunication::start(const void* id, int rank, int size) {
     // NCCL takes ranks for those of different hosts then, and lets them share a GPU: for tests.
     setenv("NCCL_HOSTID", ("internevo-rank-" + std::to_string(rank)).c_str(), 0);
   }
+  boundMemory();
   Config config = configuration();
   int code = 0;
   {
