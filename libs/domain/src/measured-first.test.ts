@@ -6,13 +6,13 @@ it("says what is measured before a job is planned, and how long that takes", () 
     "Before it is planned, the cluster is measured: 171 points.",
   );
   expect(measuredFirstWords({ missing: 171, noisy: 0, seconds: 69.1, profile: null })).toBe(
-    "Before it is planned, the cluster is measured: 171 points, which takes about 69.10 s by the last measurement.",
+    "Before it is planned, the cluster is measured: 171 points, which takes about a minute by the last measurement.",
   );
   expect(measuredFirstWords({ missing: 0, noisy: 0, seconds: null, profile: "p" })).toBe(
     "Nothing is measured before it is planned: profile p is used.",
   );
   expect(measuredFirstWords({ missing: 1, noisy: 1234, seconds: 30, profile: "p" })).toBe(
-    "Before it is planned, it measures 1 point that profile p lacks and 1,234 that it has noisily, which takes about 30.00 s by the last measurement.",
+    "Before it is planned, it measures 1 point that profile p lacks and 1,234 that it has noisily, which takes about 30 seconds by the last measurement.",
   );
   expect(measuredFirstWords({ missing: 0, noisy: 2, seconds: null, profile: "p" })).toBe(
     "Before it is planned, it measures 2 points that profile p has noisily.",

@@ -283,7 +283,8 @@ export const ProfileQualitySchema = Type.Object(
     secondsPerPoint: Type.Optional(
       Type.Number({
         minimum: 0,
-        description: "how long the last measurement took, over its points, those measured again among them",
+        description:
+          "how long the last measurement took, with what was measured again, over the points that were needed",
       }),
     ),
     worstSpreadPercent: Type.Number({
