@@ -51,10 +51,10 @@ it("has rows for what two plans differ in as it is written, in words, and names 
   };
   const text = explanationText(answer, colors);
   expect(text).toMatch(
-    /TIME OF A STEP +A +B +B − A\nOptimizer update +4\.00 ms +63\.0 ms +\+59\.0 ms\nthe same in both: compute 10\.79 s\n/,
+    /TIME OF A STEP +A +B +B − A\nOptimizer update +4\.00 ms +63\.0 ms +\+59\.0 ms\nnearly the same in both \(\+1 µs together\): compute 10\.79 s\n/,
   );
   expect(text).toMatch(
-    /MEMORY OF THE FULLEST RANK +A +B +B − A\nGathered parameters +1\.00 GiB +2\.00 GiB +\+1\.00 GiB\nthe same in both: optimizer states 1\.00 GiB, gradients 869\.7 MiB, parameters 434\.8 MiB\n/,
+    /MEMORY OF THE FULLEST RANK +A +B +B − A\nGathered parameters +1\.00 GiB +2\.00 GiB +\+1\.00 GiB\nnearly the same in both \(\+48\.8 KiB together\): optimizer states 1\.00 GiB, gradients 869\.7 MiB, parameters 434\.8 MiB\n/,
   );
   // What is all that differs has a row, however little it is.
   expect(explanationText({ ...answer, memory: answer.memory.slice(1, 2) }, colors)).toMatch(

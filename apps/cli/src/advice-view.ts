@@ -9,6 +9,7 @@ import type {
   WhyNot,
 } from "@internevo/advisor";
 import {
+  alikeWords,
   formatBytes,
   formatCounted,
   formatInteger,
@@ -22,6 +23,8 @@ import {
   planChanges,
   planLabel,
   REJECTION_WORDS,
+  splitTerms,
+  sumOfDifferences,
   termName,
   termWords,
   UTILISATION_WORDS,
@@ -93,39 +96,27 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
   return sections.join("\n\n");
 }
 
-/**
- * Whether a term has a row: what differs by nothing that is written, or by next to nothing beside the largest
- * difference, has none.
- */
-function matters(
-  { a, b, difference }: Term,
-  list: readonly Term[],
-  format: (value: number) => string,
-): boolean {
-  const most = Math.max(...list.map((term) => Math.abs(term.difference)));
-  const share = format(a) === format(b) ? 1 / 20 : 1 / 1000;
-  return format(Math.abs(difference)) !== format(0) && Math.abs(difference) >= most * share;
-}
-
 export function explanationText(answer: Explanation, colors: Colors): string {
   const { a, b, changes, time, memory, summary } = answer;
   const side = (name: string, { plan, predicted, fits }: Explanation["a"]): string =>
     `${colors.bold(name)}  ${planLabel(plan)}: ${figures(predicted)}, ` +
     `${perGpu(predicted)} tokens/GPU/s${fits ? "" : colors.red(", does not fit")}`;
   const rows = (list: readonly Term[], title: string, format: (value: number) => string): string => {
-    const differing = list.filter((term) => matters(term, list, format));
-    const alike = list.filter((term) => !matters(term, list, format));
+    const { differing, alike } = splitTerms(list, format);
     const columns: Column<Term>[] = [
       { title, value: ({ name }) => termName(name) },
       { title: "A", align: "right", value: (term) => format(term.a) },
       { title: "B", align: "right", value: (term) => format(term.b) },
       { title: "B − A", align: "right", value: ({ difference }) => formatSigned(difference, format) },
     ];
+    const alikeSum = sumOfDifferences(alike);
     const same =
       alike.length === 0
         ? []
         : [
-            `the same in both: ${[...alike]
+            `${lowered(alikeWords(alike))}${alikeSum === 0 ? "" : ` (${formatSigned(alikeSum, format)} together)`}: ${[
+              ...alike,
+            ]
               .sort((x, y) => y.a - x.a)
               .map((term) => `${termWords(term.name)} ${format(term.a)}`)
               .join(", ")}`,

@@ -220,6 +220,32 @@ describe("explain", () => {
     expect(near).toBeGreaterThan(0);
   });
 
+  it("names terms that add up to the difference", () => {
+    const candidates = planJob(job, profile, { top: 12 }).candidates;
+    const seconds = (text: string, unit: string) =>
+      Number(text) * ({ s: 1, ms: 1e-3, µs: 1e-6, ns: 1e-9 }[unit] ?? NaN);
+    const sum = (text = "") =>
+      [...text.matchAll(/([\d.]+) (s|ms|µs|ns) of /g)].reduce(
+        (total, [, n = "", u = ""]) => total + seconds(n, u),
+        0,
+      );
+    for (const one of candidates.slice(1)) {
+      const { summary } = explain(
+        job,
+        profile,
+        planOfJob(candidates[0]?.plan as Plan, job),
+        planOfJob(one.plan, job),
+      );
+      const [, number = "", unit = "", terms = ""] =
+        /\(([\d.]+) (s|ms|µs|ns) a step\)([^.]*(?:\.\d[^.]*)*)\. /.exec(`${summary} `) ?? [];
+      const [saved, paid] = terms.split("pays");
+      const total = seconds(number, unit);
+      const written = sum(saved) - sum(paid);
+      // Each is rounded as it is written: the sums are of hundreds of milliseconds.
+      expect(Math.abs(written - total), summary).toBeLessThan(0.03 * total + 4e-4);
+    }
+  });
+
   it("says what differs where two plans take the same time", () => {
     const [first] = best();
     const plan = first?.plan as Plan;

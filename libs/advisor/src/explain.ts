@@ -3,6 +3,8 @@ import {
   formatBytes,
   formatSeconds,
   rangesTouch,
+  splitTerms,
+  sumOfDifferences,
   termWords,
   type JobSpec,
   type Measurement,
@@ -59,24 +61,32 @@ function terms(a: Readonly<Record<string, number>>, b: Readonly<Record<string, n
     .sort(byDifference);
 }
 
-/** Sums round: two times that differ by less are the same. */
-const ROUNDING = 1e-9;
-
-/**
- * The terms on one side of the balance, the largest first; beside the largest difference of all, what is
- * under a twentieth of it says little.
- */
-function sideOf(terms: readonly Term[], sign: number, most: number): readonly Term[] {
-  const largest = Math.abs(terms[0]?.difference ?? 0);
-  return terms
-    .filter(({ difference }) => difference * sign > 0 && Math.abs(difference) >= largest / 20)
+/** The terms on one side of the balance that tell the plans apart, the largest first. */
+const sideOf = (
+  terms: readonly Term[],
+  sign: number,
+  most: number,
+  format: (value: number) => string,
+): readonly Term[] =>
+  splitTerms(terms, format)
+    .differing.filter(({ difference }) => difference * sign > 0)
     .slice(0, most);
-}
 
-const causes = (time: readonly Term[], sign: 1 | -1): string =>
-  sideOf(time, sign, 3)
-    .map(({ name, difference }) => `${formatSeconds(Math.abs(difference))} of ${termWords(name)}`)
-    .join(", ");
+/** From this share of the difference on, the terms that are not named are summed up. */
+const REST = 1 / 100;
+
+function causes(time: readonly Term[], sign: 1 | -1): string {
+  const named = sideOf(time, sign, 3, formatSeconds);
+  const rest = Math.abs(
+    sumOfDifferences(time.filter((term) => term.difference * sign > 0 && !named.includes(term))),
+  );
+  const words = named.map(
+    ({ name, difference }) => `${formatSeconds(Math.abs(difference))} of ${termWords(name)}`,
+  );
+  if (words.length > 0 && rest > REST * Math.abs(sumOfDifferences(time)))
+    words.push(`${formatSeconds(rest)} of the rest`);
+  return words.join(", ");
+}
 
 /** A percentage with as many digits as it takes to be more than nothing. */
 const percentage = (fraction: number): string =>
@@ -88,7 +98,7 @@ function memorySummary(a: Prediction, b: Prediction, memory: readonly Term[]): s
   const difference = b.peakMemoryBytes - a.peakMemoryBytes;
   if (difference === 0) return " They need the same memory.";
   const sign = Math.sign(difference);
-  const lines = sideOf(memory, sign, 2).map(({ name }) => termWords(name));
+  const lines = sideOf(memory, sign, 2, formatBytes).map(({ name }) => termWords(name));
   return ` ${difference > 0 ? "A" : "B"} needs ${formatBytes(Math.abs(difference))} less memory (${lines.join(", ")}).`;
 }
 
@@ -125,11 +135,8 @@ function summaryOf(
   tie: boolean | null,
 ): string {
   const [one, two] = [a.stepTimeSeconds, b.stepTimeSeconds];
-  if (Math.abs(one - two) < ROUNDING * one) {
-    const saved = causes(
-      time.filter(({ difference }) => Math.abs(difference) >= ROUNDING * one),
-      1,
-    );
+  if (sumOfDifferences(time) === 0) {
+    const saved = causes(time, 1);
     return `By prediction A and B take the same time.${saved === "" ? "" : ` What A saves, ${saved}, it pays elsewhere.`}${memorySummary(a, b, memory)}`;
   }
   const aWins = one < two;
