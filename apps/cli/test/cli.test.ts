@@ -78,7 +78,9 @@ describe("token", () => {
   it("creates one that works by its role, lists it without its secret, and revokes it", async () => {
     const made = await internevo("token", "create", "ci", "--role", "viewer", "--valid-for", "30d");
     expect([made.status, made.stdout]).toEqual([0, expect.stringMatching(/^ievo_[\w-]{43}\n$/)]);
-    expect(made.stderr).toMatch(/ci may use it as viewer until .* cannot be shown again/);
+    expect(made.stderr).toMatch(
+      /ci may use it as viewer until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+\. .* cannot be shown again/,
+    );
     const as = { ...env, INTERNEVO_TOKEN: made.stdout.trim() };
     expect((await run(["whoami"], as)).stdout).toBe("ci viewer\n");
     const refused = await run(["submit", join(directory, "job.yaml")], as);
@@ -93,7 +95,12 @@ describe("token", () => {
       "there is a token ci already",
     );
     expect((await internevo("token", "create", "x", "--role", "root")).status).toBe(2);
-    expect((await internevo("token", "revoke", "ci")).status).toBe(0);
+    expect(await internevo("token", "revoke", "ci")).toMatchObject({
+      status: 0,
+      stdout: expect.stringMatching(
+        /^token ci is revoked \([0-9a-f-]{36}\): whoever uses it is refused from now on\n$/,
+      ) as string,
+    });
     expect((await run(["whoami"], as)).stderr).toContain("the token is not valid");
   });
 });

@@ -51,7 +51,10 @@ export function addProfile(program: Command, context: Context): void {
       const id = await profileId(client, text, context.signal);
       await client.discardProfile(id, { signal: context.signal });
       if (output.json) output.document({ id, discarded: true });
-      else output.data(`${id} discarded`);
+      else
+        output.data(
+          `profile ${text} is discarded${text === id ? "" : ` (${id})`}: the next job of its cluster measures it again`,
+        );
     });
   profile
     .command("measure")
