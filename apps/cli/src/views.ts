@@ -6,6 +6,7 @@ import {
   disturbedTrialsWords,
   FAILURE_WORDS,
   formatBytes,
+  formatCorrelation,
   formatCounted,
   formatInteger,
   formatMoment,
@@ -226,7 +227,7 @@ export function reportWords(report: Report): [trained: string, loss: string, pre
   return [
     `${formatCounted(report.steps, "step")} in ${formatCounted(report.attempts, "attempt")}, ${formatSeconds(report.meanStepTimeSeconds)} a step, ${formatRate(report.tokensPerGpuPerSecond)} tokens/s a rank`,
     `${report.finalLossNats.toFixed(4)} nats a token${verdict} (mean of the last tenth of the steps)`,
-    `mean error of step time ${share(report.timeErrorOverTrials)}, of peak memory ${share(report.memoryErrorOverTrials)}; Kendall's τ ${report.kendallTauOverTrials?.toFixed(2) ?? NONE}`,
+    `mean error of step time ${share(report.timeErrorOverTrials)}, of peak memory ${share(report.memoryErrorOverTrials)}; Kendall's τ ${report.kendallTauOverTrials === null ? NONE : formatCorrelation(report.kendallTauOverTrials)}`,
   ];
 }
 
