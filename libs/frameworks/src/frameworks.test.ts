@@ -516,6 +516,24 @@ describe("DeepSpeed", () => {
     ).toEqual([]);
   });
 
+  it("asks for the script where it is given the JSON, or another framework's file", () => {
+    const file = (name: string, text: string): FrameworkFile => ({ name, text });
+    const json = file("ds_config.json", '{ // of DeepSpeed\n "train_batch_size": 64,\n "zero_optimization": { "stage": 3 } }');
+    const toml = file("a.toml", '[model]\nname = "llama3"\n[training]\nsteps = 3\n');
+    const yaml = file("a.yaml", "# a job\nmodel:\n  layers: 4\n  list:\n    - 1\n");
+    expect(faultsOf("deepspeed", json)).toEqual([
+      "file: is JSON → give the script that starts training; it names this file with --deepspeed_config",
+    ]);
+    expect(faultsOf("megatron", yaml)).toEqual([
+      "file: is YAML → give the script that starts training, with its options",
+    ]);
+    expect(faultsOf("internevo", toml)).toEqual([
+      "file: is TOML → give the Python file that training is started with; a TOML file is read as framework torchtitan",
+    ]);
+    expect(faultsOf("torchtitan", yaml)).toEqual(["file: is YAML → give the job's TOML file"]);
+    expect(faultsOf("deepspeed", file("a.sh", "A=1\nB=2\n")).join()).not.toMatch(/TOML/);
+  });
+
   it("says what contradicts what", () => {
     expect(
       faultsOf("deepspeed", ...deepspeed("--zero-stage 1", { zero_optimization: { stage: 3 } }))[0],
