@@ -445,7 +445,7 @@ describe("scripts as people write them", () => {
       /needs --use-distributed-optimizer/,
     );
     expect(faultsOf("megatron", megatron("--pipeline-model-parallel-size 3"))[0]).toMatch(
-      /^\(ranks\): is no multiple of .* which is 6/,
+      /^nodes × gpusPerNode: is no multiple of .* which is 6/,
     );
     expect(
       faultsOf(
@@ -518,7 +518,10 @@ describe("DeepSpeed", () => {
 
   it("asks for the script where it is given the JSON, or another framework's file", () => {
     const file = (name: string, text: string): FrameworkFile => ({ name, text });
-    const json = file("ds_config.json", '{ // of DeepSpeed\n "train_batch_size": 64,\n "zero_optimization": { "stage": 3 } }');
+    const json = file(
+      "ds_config.json",
+      '{ // of DeepSpeed\n "train_batch_size": 64,\n "zero_optimization": { "stage": 3 } }',
+    );
     const toml = file("a.toml", '[model]\nname = "llama3"\n[training]\nsteps = 3\n');
     const yaml = file("a.yaml", "# a job\nmodel:\n  layers: 4\n  list:\n    - 1\n");
     expect(faultsOf("deepspeed", json)).toEqual([
@@ -637,7 +640,7 @@ describe("Python and TOML", () => {
     );
     expect(faultsOf("torchtitan", { name: "t.toml", text: "[x" })[0]).toMatch(/^t.toml: /);
     expect(faultsOf("torchtitan", { name: "t.toml", text: '[model]\nflavor = "8B"' })[0]).toMatch(
-      /^\(ranks\): are not said in the file → give nodes and gpusPerNode/,
+      /^nodes and gpusPerNode: are not said in the file → give nodes and gpusPerNode/,
     );
   });
 });

@@ -273,17 +273,12 @@ describe("internevo plan", () => {
       },
     ]);
     expect((await problemOf({ job: empty, top: 1 })).details).toEqual([
-      { field: "(job file)", value: empty, message: "is empty", remedy: "give a job file, in YAML or JSON" },
+      { field: "job", value: empty, message: "is empty", remedy: "give a job file, in YAML or JSON" },
     ]);
   });
 
   it.each([
-    [
-      "a job that is not there",
-      async () => ({ job: join(directory, "none.yaml") }),
-      "job-invalid",
-      "(job file)",
-    ],
+    ["a job that is not there", async () => ({ job: join(directory, "none.yaml") }), "job-invalid", "job"],
     ["broken JSON", async () => ({ job: await file("broken.json", "{") }), "job-invalid", undefined],
     [
       "an unknown field",
