@@ -3,7 +3,7 @@ import type { Explanation } from "@internevo/advisor";
 import { frontSample, type Candidate } from "@internevo/domain";
 import picocolors from "picocolors";
 import { expect, it } from "vitest";
-import { explanationText, frontText } from "./advice-view.ts";
+import { explanationText, frontText, whyNotText } from "./advice-view.ts";
 
 const colors = picocolors.createColors(false);
 const plan = aPlan({ microBatches: 4, dataParallel: 2 });
@@ -60,4 +60,41 @@ it("has rows for what two plans differ in as it is written, in words, and names 
   expect(explanationText({ ...answer, memory: answer.memory.slice(1, 2) }, colors)).toMatch(
     /Gradients +869\.7 MiB +869\.7 MiB +\+32\.5 KiB/,
   );
+});
+
+it("says of a plan that is not chosen what was predicted, and what was measured", () => {
+  const predicted = { ...candidate(2, 2 ** 30).predicted };
+  const text = whyNotText(
+    {
+      plan,
+      binding: null,
+      notRunnableReason: null,
+      predicted,
+      excessBytes: -(2 ** 30),
+      memory: [],
+      smallestChange: null,
+      standing: {
+        rank: 2,
+        of: 5,
+        best: { plan, changes: [], predicted: { ...predicted, stepTimeSeconds: 1.9 } },
+      },
+      measured: {
+        stepTimeSeconds: 3.73,
+        place: 1,
+        of: 2,
+        verdict: "fastest",
+        tied: 1,
+        behind: 0,
+        fastest: plan,
+        disturbed: true,
+      },
+    },
+    2 ** 31,
+    colors,
+  );
+  expect(text).toContain("feasible: by prediction rank 2 of 5 families of plans");
+  expect(text).toContain(
+    "Measured: 3.73 s a step, the fastest of 2 plans. Other work ran beside every run of it, so its time says little.",
+  );
+  expect(text).toContain("by prediction the best plan is 5.3% faster");
 });

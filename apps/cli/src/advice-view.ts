@@ -19,6 +19,7 @@ import {
   formatSigned,
   frontSample,
   lowered,
+  measuredStandingWords,
   memoryLineName,
   planChanges,
   planLabel,
@@ -56,6 +57,7 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
     memory,
     smallestChange,
     standing,
+    measured,
   } = answer;
   const fits = excessBytes !== null && excessBytes <= 0;
   const sections = [
@@ -67,9 +69,10 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
     );
   else if (standing !== null)
     sections.push(
-      `${colors.green("feasible")}: ${rankText(standing.rank, standing.of)}, ` +
+      `${colors.green("feasible")}: by prediction ${rankText(standing.rank, standing.of)}, ` +
         `${predicted ? figures(predicted) : ""}, ${formatBytes(Math.abs(excessBytes ?? 0))} to spare`,
     );
+  if (measured !== null) sections.push(measuredStandingWords(measured));
   if (notRunnableReason !== null) sections.push(`Fits in memory. ${withoutTrainer(notRunnableReason)}.`);
   if (memory.length > 0) {
     const columns: Column<(typeof memory)[number]>[] = [
@@ -90,7 +93,7 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
     const { best } = standing;
     const faster = predicted.stepTimeSeconds / best.predicted.stepTimeSeconds - 1;
     sections.push(
-      `the best plan is ${formatPercent(faster)} faster: ${changesText(best.changes)}\n  ${planLabel(best.plan)}: ${figures(best.predicted)}\nTerm by term: internevo explain JOB '${planLabel(plan)}' '${planLabel(best.plan)}'`,
+      `by prediction the best plan is ${formatPercent(faster)} faster: ${changesText(best.changes)}\n  ${planLabel(best.plan)}: ${figures(best.predicted)}\nTerm by term: internevo explain JOB '${planLabel(plan)}' '${planLabel(best.plan)}'`,
     );
   }
   return sections.join("\n\n");

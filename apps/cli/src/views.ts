@@ -3,17 +3,20 @@ import {
   ATTEMPT_STATE_WORDS,
   choiceOf,
   choiceWords,
+  DISTURBED_LEGEND,
   disturbedTrialsWords,
   FAILURE_WORDS,
   formatBytes,
   formatCorrelation,
   formatCounted,
   formatInteger,
+  formatMeasuredSeconds,
   formatMoment,
   formatPercent,
   formatRate,
   formatSeconds,
   formatSignedPercent,
+  isDisturbed,
   isGivenKey,
   JOB_STATE_WORDS,
   lowered,
@@ -127,6 +130,9 @@ export function trialsTable(
 ): string {
   const sorted = [...trials].sort((a, b) => a.candidate.rank - b.candidate.rank);
   const times = trials.flatMap((trial) => trial.measured?.stepTimeSeconds ?? []).sort((a, b) => a - b);
+  const disturbed = trials.some(({ measured }) => measured && isDisturbed(measured));
+  // Figures stay below one another.
+  const column = (text: string): string => (disturbed && !text.endsWith("*") ? `${text}  ` : text);
   const measured =
     (show: (trial: Trial & { measured: NonNullable<Trial["measured"]> }) => string) => (trial: Trial) =>
       trial.measured ? show({ ...trial, measured: trial.measured }) : NONE;
@@ -141,7 +147,7 @@ export function trialsTable(
     {
       title: "meas.",
       align: "right",
-      value: measured((trial) => formatSeconds(trial.measured.stepTimeSeconds)),
+      value: measured((trial) => column(formatMeasuredSeconds(trial.measured))),
     },
     {
       title: "place",
@@ -193,7 +199,8 @@ export function trialsTable(
       },
     },
   ];
-  return table(columns, sorted, colors);
+  const rows = table(columns, sorted, colors);
+  return disturbed ? `${rows}\n${DISTURBED_LEGEND}` : rows;
 }
 
 export function reportLines(job: JobDetail, colors: Colors): string[] {
@@ -232,11 +239,12 @@ export function reportWords(report: Report): [trained: string, loss: string, pre
 }
 
 /** Which plan the trials chose and how sure that is, once they are over. */
-function choiceLines({ trials, chosen }: JobDetail, colors: Colors): string[] {
+function choiceLines({ trials, chosen, report }: JobDetail, colors: Colors): string[] {
   const choice = chosen === null ? undefined : choiceOf(trials);
   // Jobs of earlier versions were trained with the fastest, whatever tied with it.
   if (!choice || choice.chosen.rank !== chosen?.rank) return [];
-  const disturbed = disturbedTrialsWords(choice);
+  // The report says it too.
+  const disturbed = report?.disturbances ? undefined : disturbedTrialsWords(choice);
   return ["", choiceWords(choice), ...(disturbed === undefined ? [] : [colors.yellow(disturbed)])];
 }
 

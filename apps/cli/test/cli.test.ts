@@ -133,6 +133,15 @@ describe("submit, ps, show, cancel", () => {
 
     expect(json<JobDetail>(await internevo("show", id.slice(0, 13), "--json")).id).toBe(id);
     expect(json<JobDetail>(await internevo("show", "small", "--json")).id).toBe(id);
+    const plans = ["b1 n2 a0 pp1 dp2 tp1 sp1 ps1 gs1 oss1", "b2 n1 a0 pp1 dp2 tp1 sp1 ps1 gs1 oss1"];
+    const [why, difference, step] = await Promise.all([
+      internevo("why-not", "small", plans[0]!, "--profile", "a800-128", "--json"),
+      internevo("explain", id.slice(0, 13), ...plans, "--profile", "a800-128"),
+      internevo("simulate", "small", "--profile", "a800-128"),
+    ]);
+    expect(json<{ measured: unknown }>(why).measured).toBeNull();
+    expect([difference.status, difference.stdout]).toEqual([0, expect.stringContaining("By prediction ")]);
+    expect([step.status, step.stderr]).toEqual([7, expect.stringContaining("small has chosen no plan yet")]);
     const cancelled = await internevo("cancel", id.slice(0, 13));
     expect([cancelled.status, cancelled.stdout]).toEqual([0, `${id} cancelled\n`]);
   });

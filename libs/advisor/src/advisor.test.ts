@@ -220,6 +220,18 @@ describe("explain", () => {
     expect(near).toBeGreaterThan(0);
   });
 
+  it("says that other work ran beside all runs of measured plans", () => {
+    const [first, second] = best().map(({ plan }) => planOfJob(plan, job));
+    const said = (a: boolean, b: boolean) =>
+      explain(job, profile, first!, second!, {
+        a: { stepTimeSeconds: 1, ...(a ? { disturbed: true } : {}) },
+        b: { stepTimeSeconds: 2, ...(b ? { disturbed: true } : {}) },
+      }).summary;
+    expect(said(true, true)).toContain("Other work ran beside every run of both, so their times say little.");
+    expect(said(false, true)).toContain("Other work ran beside every run of B, so its time says little.");
+    expect(said(false, false)).not.toContain("Other work");
+  });
+
   it("names terms that add up to the difference", () => {
     const candidates = planJob(job, profile, { top: 12 }).candidates;
     const seconds = (text: string, unit: string) =>

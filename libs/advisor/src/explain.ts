@@ -1,7 +1,10 @@
 import { CostModel } from "@internevo/cost-model";
 import {
+  disturbedRunsWords,
   formatBytes,
   formatSeconds,
+  isDisturbed,
+  measurementOfPlan,
   rangesTouch,
   splitTerms,
   sumOfDifferences,
@@ -11,6 +14,7 @@ import {
   type Plan,
   type Prediction,
   type Profile,
+  type Tried,
 } from "@internevo/domain";
 import type { PlanOfJob } from "@internevo/plan";
 import { stepTimeRanges, withRange } from "@internevo/search";
@@ -25,7 +29,10 @@ export interface Term {
 }
 
 /** What was measured of a plan. */
-export type Measured = Pick<Measurement, "stepTimeSeconds" | "runStepTimeSeconds">;
+export interface Measured extends Pick<Measurement, "stepTimeSeconds" | "runStepTimeSeconds"> {
+  /** Where other work ran beside every run of it. */
+  readonly disturbed?: true;
+}
 
 export interface Explanation {
   readonly a: { readonly plan: Plan; readonly predicted: Prediction; readonly fits: boolean };
@@ -108,11 +115,35 @@ function tieSummary(tie: boolean | null): string {
   return tie ? " The ranges of the two predictions touch: it is a tie, which only trials decide." : "";
 }
 
+/** What trials measured of two plans; null unless they measured both. */
+export function measuredOfBoth(trials: readonly Tried[], a: Plan, b: Plan): Explanation["measured"] {
+  const of = (plan: Plan): Measured | undefined => {
+    const measured = measurementOfPlan(trials, plan);
+    if (measured === undefined) return undefined;
+    const { stepTimeSeconds, runStepTimeSeconds } = measured;
+    return {
+      stepTimeSeconds,
+      ...(runStepTimeSeconds ? { runStepTimeSeconds } : {}),
+      ...(isDisturbed(measured) ? { disturbed: true } : {}),
+    };
+  };
+  const [one, two] = [of(a), of(b)];
+  return one && two ? { a: one, b: two } : null;
+}
+
+/** Whose times say little, since other work ran beside every run. */
+function disturbedSummary({ a, b }: NonNullable<Explanation["measured"]>): string {
+  if (a.disturbed && b.disturbed) return ` ${disturbedRunsWords("both", "their times say")}`;
+  if (!a.disturbed && !b.disturbed) return "";
+  return ` ${disturbedRunsWords(a.disturbed ? "A" : "B", "its time says")}`;
+}
+
 /** Of runs that overlap it is not known which plan is faster. */
 function measuredSummary({ a, b }: NonNullable<Explanation["measured"]>): string {
   const [one, two] = [a.stepTimeSeconds, b.stepTimeSeconds];
   const both = `${formatSeconds(one)} and ${formatSeconds(two)} a step`;
-  if (one === two) return `Measured, A and B take the same time (${both}).`;
+  const disturbed = disturbedSummary({ a, b });
+  if (one === two) return `Measured, A and B take the same time (${both}).${disturbed}`;
   const runs = [a, b].map(
     ({ stepTimeSeconds, runStepTimeSeconds = [] }) =>
       [
@@ -123,7 +154,7 @@ function measuredSummary({ a, b }: NonNullable<Explanation["measured"]>): string
   const tie = runs[0][0] <= runs[1][1] && runs[1][0] <= runs[0][1] ? " Their runs overlap: it is a tie." : "";
   return (
     `Measured, ${one < two ? "A" : "B"} is ` +
-    `${percentage(Math.max(one, two) / Math.min(one, two) - 1)} faster (A and B took ${both}).${tie}`
+    `${percentage(Math.max(one, two) / Math.min(one, two) - 1)} faster (A and B took ${both}).${tie}${disturbed}`
   );
 }
 

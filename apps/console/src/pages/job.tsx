@@ -65,7 +65,8 @@ function ChosenPlan({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] })
   if (!job.chosen) return null;
   const choice = choiceOf(job.trials);
   const reason = reasonOfChoice(rows, choice);
-  const disturbed = choice && disturbedTrialsWords(choice);
+  // The report says it too.
+  const disturbed = choice && !job.report?.disturbances ? disturbedTrialsWords(choice) : undefined;
   return (
     <Section title="Chosen plan">
       <div className="chosen-plan">
