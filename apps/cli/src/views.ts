@@ -33,12 +33,14 @@ import {
   type FailureCode,
   type JobState,
   type Plan,
+  type Profile,
   type Proposal,
   type Report,
   type Trial,
   type Workload,
 } from "@internevo/domain";
 import type { ProfileSummary } from "@internevo/client";
+import { SHIPPED_PROFILES } from "@internevo/cost-model";
 import { countsText } from "./planning-view.ts";
 import { shortIds } from "./resolve.ts";
 import { table, type Colors, type Column } from "./output.ts";
@@ -335,51 +337,76 @@ export function jobText(job: JobDetail, colors: Colors): string {
   return lines.join("\n");
 }
 
+/** Stored profiles, and behind them those that are shipped: these have a name only. */
 export function profilesTable(profiles: readonly ProfileSummary[], colors: Colors): string {
   const short = shortIds(profiles.map(({ id }) => id));
-  return table<ProfileSummary>(
+  const stored =
+    (show: (profile: ProfileSummary) => string, shipped = NONE) =>
+    (profile: ProfileSummary | string): string =>
+      typeof profile === "string" ? shipped : show(profile);
+  return table<ProfileSummary | string>(
     [
-      { title: "ID", value: (profile) => short(profile.id) },
-      { title: "NAME", most: 2 * MOST_OF_NAME, value: (profile) => profile.name },
+      { title: "ID", value: stored(({ id }) => short(id)) },
+      {
+        title: "NAME",
+        most: 2 * MOST_OF_NAME,
+        value: (profile) => (typeof profile === "string" ? profile : profile.name),
+      },
       {
         title: "STORED",
-        value: (profile) => `${when(profile.createdAt)}${isGivenKey(profile.clusterKey) ? ", given" : ""}`,
+        value: stored(
+          ({ createdAt, clusterKey }) => `${when(createdAt)}${isGivenKey(clusterKey) ? ", given" : ""}`,
+          "shipped",
+        ),
       },
       {
         title: "FRESH UNTIL",
-        value: (profile) => (isGivenKey(profile.clusterKey) ? "–" : when(profile.freshUntil)),
+        value: stored(({ clusterKey, freshUntil }) => (isGivenKey(clusterKey) ? NONE : when(freshUntil))),
       },
       {
         title: "MEASURED",
-        value: ({ quality }) => {
+        value: stored(({ quality }) => {
           if (quality === null) return NONE;
           return quality.verdict === "noisy"
             ? colors.yellow(`noisy: ${quality.noisyPoints} of ${quality.points} points`)
             : "quiet";
-        },
+        }),
       },
     ],
-    profiles,
+    [...profiles, ...SHIPPED_PROFILES],
     colors,
   );
 }
 
-export function profileText(record: ProfileRecord, colors: Colors): string {
-  const { profile } = record;
-  const head = [
-    `${colors.bold("profile")}       ${record.id} ${record.name}`,
-    `${colors.bold("cluster")}       ${profile.cluster.nodes} × ${profile.cluster.gpusPerNode}, ${profile.device.name}`,
+/** Where a stored profile is from, and whether jobs use it. */
+function storedLines(record: ProfileRecord, colors: Colors): string[] {
+  return [
     isGivenKey(record.clusterKey)
       ? `${colors.bold("given")}         first used ${when(record.createdAt)}`
       : `${colors.bold("measured")}      ${when(record.createdAt)}, fresh until ${when(record.freshUntil)}`,
-    `${colors.bold("peak")}          ${(profile.device.peakFlopsPerSecondFp32 / 1e9).toFixed(0)} GFLOP/s fp32, ${(profile.device.peakFlopsPerSecondBf16 / 1e9).toFixed(0)} bf16, ${(profile.device.memoryBandwidthBytesPerSecond / 1e9).toFixed(1)} GB/s memory`,
-    `${colors.bold("modules")}       ${formatCounted(profile.modules.length, "shape")}; ` +
-      `${formatCounted(profile.overlaps.length, "overlap")}`,
     ...(record.discardedAt === null
       ? []
       : [
           `${colors.bold("discarded")}     ${colors.yellow(`${when(record.discardedAt)}: no new job uses it`)}`,
         ]),
+  ];
+}
+
+/** @param name of a shipped profile */
+export const shippedProfileText = (name: string, profile: Profile, colors: Colors): string =>
+  profileLines(profile, `${name}, shipped: ${profile.name}`, [], colors);
+
+export const profileText = (record: ProfileRecord, colors: Colors): string =>
+  profileLines(record.profile, `${record.id} ${record.name}`, storedLines(record, colors), colors);
+
+function profileLines(profile: Profile, name: string, stored: readonly string[], colors: Colors): string {
+  const head = [
+    `${colors.bold("profile")}       ${name}`,
+    `${colors.bold("cluster")}       ${profile.cluster.nodes} × ${profile.cluster.gpusPerNode}, ${profile.device.name}`,
+    ...stored,
+    `${colors.bold("peak")}          ${(profile.device.peakFlopsPerSecondFp32 / 1e9).toFixed(0)} GFLOP/s fp32, ${(profile.device.peakFlopsPerSecondBf16 / 1e9).toFixed(0)} bf16, ${(profile.device.memoryBandwidthBytesPerSecond / 1e9).toFixed(1)} GB/s memory`,
+    `${colors.bold("modules")}       ${formatCounted(profile.modules.length, "shape")}; ` +
+      `${formatCounted(profile.overlaps.length, "overlap")}`,
     ...(profile.quality
       ? qualityWords(profile.quality).map(
           (words, index) =>

@@ -370,7 +370,9 @@ describe("a whole job", { timeout: 120_000 }, () => {
 
 describe("profile and replan", () => {
   it("show what was measured, and keep workloads", async () => {
-    expect((await internevo("profile", "list")).stderr).toContain("no profiles yet");
+    const none = await internevo("profile", "list");
+    expect(none.stderr).toContain("no profiles yet");
+    expect(none.stdout).toMatch(/\n– +a800-128 +shipped +–/);
     const profile = findShippedProfile("a800-128");
     if (!profile) throw new Error("the profile ships with the project");
     const id = await storeProfile(database.database.db, {
