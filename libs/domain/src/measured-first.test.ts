@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { measuredFirstWords } from "./measured-first.ts";
+import { estimatesWords, measuredFirstWords } from "./measured-first.ts";
 
 it("says what is measured before a job is planned, and how long that takes", () => {
   expect(measuredFirstWords({ missing: 171, noisy: 0, seconds: null, profile: null })).toBe(
@@ -17,4 +17,18 @@ it("says what is measured before a job is planned, and how long that takes", () 
   expect(measuredFirstWords({ missing: 0, noisy: 2, seconds: null, profile: "p" })).toBe(
     "Before it is planned, it measures 2 points that profile p has noisily.",
   );
+});
+
+it("says whether figures are partly or wholly estimated", () => {
+  const estimates = {
+    needed: 166,
+    missing: { modules: 100, collectives: 47, overlaps: 0, slices: 0 },
+    noisy: 19,
+    measuredBy: "internevo profile measure job.yaml",
+    planWith: null,
+  };
+  expect(estimatesWords(estimates, "p")).toMatch(
+    /^Step times, token rates and MFU are wholly estimated: profile p lacks 147 of the 166 measurements .*, and has 19 noisily\./,
+  );
+  expect(estimatesWords({ ...estimates, noisy: 18 }, "p")).toMatch(/are partly estimated:/);
 });

@@ -68,6 +68,7 @@ export function estimatesWords(
         ]
       : []),
   ];
+  const partly = lacking + noisy < needed ? "partly" : "wholly";
   const then = planWith === null ? "" : ` Then plan with \`--profile ${planWith}\`.`;
-  return `Step times, token rates and MFU are ${lacking > 0 ? "partly estimated" : "uncertain"}: profile ${profile} ${faults.join(", and ")}.\n\`${measuredBy}\` measures them on the cluster itself.${then}`;
+  return `Step times, token rates and MFU are ${lacking > 0 ? `${partly} estimated` : "uncertain"}: profile ${profile} ${faults.join(", and ")}.\n\`${measuredBy}\` measures them on the cluster itself.${then}`;
 }
