@@ -216,7 +216,11 @@ describe("questions about plans", () => {
       standing: { rank: 2 },
       measured: { stepTimeSeconds: 2, place: 1, of: 2, verdict: "fastest", disturbed: false },
     });
-    expect((await whyNot(1)).measured).toMatchObject({ place: 2, behind: 1.5, fastest: candidates[1]!.plan });
+    expect((await whyNot(1)).measured).toMatchObject({
+      place: 2,
+      behind: 1.5,
+      fastest: { rank: 2, plan: candidates[1]!.plan },
+    });
     expect((await whyNot(3)).measured).toBeNull();
   });
 

@@ -85,7 +85,7 @@ it("says of a plan that is not chosen what was predicted, and what was measured"
         verdict: "fastest",
         tied: 1,
         behind: 0,
-        fastest: plan,
+        fastest: { rank: 2, plan },
         disturbed: true,
       },
     },

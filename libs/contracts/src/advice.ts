@@ -143,7 +143,10 @@ export const WhyNotSchema = Type.Object({
         }),
         tied: Type.Integer({ minimum: 1, description: "plans that tie with the fastest, itself among them" }),
         behind: Type.Number({ description: "how far it is behind the fastest, a fraction" }),
-        fastest: PlanSchema,
+        fastest: Type.Object({
+          rank: Type.Integer({ minimum: 1, description: "by prediction" }),
+          plan: PlanSchema,
+        }),
         disturbed: Type.Boolean({ description: "whether other work ran beside every run of it" }),
       },
       {

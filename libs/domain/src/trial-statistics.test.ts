@@ -200,12 +200,12 @@ describe("measuredStanding", () => {
       verdict: "fastest",
       tied: 1,
       behind: 0,
-      fastest: planOf(2),
+      fastest: { rank: 2, plan: planOf(2) },
       disturbed: false,
     });
     expect(words(trials, 2)).toBe("Measured: 3.73 s a step, the fastest of 2 plans.");
     expect(words(trials, 1)).toMatch(
-      /^Measured: 5\.00 s a step, number 2 of 2 plans, 34\.0% behind the fastest, b1 .*dp2 /,
+      /^Measured: 5\.00 s a step, number 2 of 2 plans, 34\.0% behind the fastest, #2\.$/,
     );
     expect(words(trials, 3), "it was not measured").toBeNull();
     expect(words([trial(1, ran(1))], 1)).toBe("Measured: 1.00 s a step; no other plan was measured.");

@@ -284,7 +284,7 @@ export interface MeasuredStanding {
   readonly tied: number;
   /** How far it is behind the fastest, a fraction. */
   readonly behind: number;
-  readonly fastest: Plan;
+  readonly fastest: Pick<Candidate, "rank" | "plan">;
   /** Whether other work ran beside every run of it. */
   readonly disturbed: boolean;
 }
@@ -311,7 +311,7 @@ export function measuredStanding(trials: readonly Tried[], plan: Plan): Measured
     verdict: sorted.length === 1 ? "only" : among,
     tied: near.length,
     behind: stepTimeSeconds / fastest.measured.stepTimeSeconds - 1,
-    fastest: fastest.candidate.plan,
+    fastest: { rank: fastest.candidate.rank, plan: fastest.candidate.plan },
     disturbed: isDisturbed(own.measured),
   };
 }
@@ -325,7 +325,7 @@ export function measuredStandingWords(standing: MeasuredStanding): string {
     only: `${figure}; no other plan was measured.`,
     fastest: `${figure}, the fastest of ${others}.`,
     tie: `${figure}, number ${place} of ${others}. It is one of ${formatInteger(tied)} that tie: their runs do not tell them apart.`,
-    slower: `${figure}, number ${place} of ${others}, ${formatPercent(behind)} behind the fastest, ${planLabel(fastest)}.`,
+    slower: `${figure}, number ${place} of ${others}, ${formatPercent(behind)} behind the fastest, #${fastest.rank}.`,
   }[verdict];
   return disturbed ? `${said} ${disturbedRunsWords("it", "its time says")}` : said;
 }
