@@ -209,6 +209,19 @@ describe("questions about plans", () => {
     expect(found.summary).not.toEqual(explain(own, profile, predicted, other).summary);
     expect((await ask(2, 1)).measured).toEqual({ a: found.measured?.b, b: found.measured?.a });
     expect((await ask(1, 3)).measured).toBeNull();
+    // So does the answer to why a plan is not chosen.
+    const whyNot = async (plan: unknown) =>
+      shaped(WhyNotSchema, await send("/plans/why-not", { jobId: id, plan }));
+    expect(await whyNot(2)).toMatchObject({
+      standing: { rank: 2 },
+      measured: { stepTimeSeconds: 2, place: 1, of: 2, verdict: "fastest", disturbed: false },
+    });
+    expect((await whyNot(1)).measured).toMatchObject({
+      place: 2,
+      behind: 1.5,
+      fastest: { rank: 2, plan: candidates[1]!.plan },
+    });
+    expect((await whyNot(3)).measured).toBeNull();
   });
 
   it("name what is wrong with them", async () => {

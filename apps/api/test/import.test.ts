@@ -37,7 +37,7 @@ describe("a configuration that does not say how many ranks it is for", () => {
       text: "python pretrain_gpt.py --num-layers 4\n",
     });
     const { errors }: Problem = validate(ProblemSchema, reply.json(), "internal", "the problem");
-    const remedy = errors?.find(({ field }) => field === "(ranks)")?.remedy;
+    const remedy = errors?.find(({ field }) => field === "nodes and gpusPerNode")?.remedy;
     expect(remedy).toMatch(/\bnodes and gpusPerNode\b/);
     expect(remedy).toMatch(/--nodes and --gpus-per-node/);
   });

@@ -3,7 +3,7 @@ import type { Explanation } from "@internevo/advisor";
 import { frontSample, type Candidate } from "@internevo/domain";
 import picocolors from "picocolors";
 import { expect, it } from "vitest";
-import { explanationText, frontText } from "./advice-view.ts";
+import { explanationText, frontText, whyNotText } from "./advice-view.ts";
 
 const colors = picocolors.createColors(false);
 const plan = aPlan({ microBatches: 4, dataParallel: 2 });
@@ -51,13 +51,50 @@ it("has rows for what two plans differ in as it is written, in words, and names 
   };
   const text = explanationText(answer, colors);
   expect(text).toMatch(
-    /TIME OF A STEP +A +B +B − A\nOptimizer update +4\.00 ms +63\.0 ms +\+59\.0 ms\nthe same in both: compute 10\.79 s\n/,
+    /TIME OF A STEP +A +B +B − A\nOptimizer update +4\.00 ms +63\.0 ms +\+59\.0 ms\nnearly the same in both \(\+1 µs together\): compute 10\.79 s\n/,
   );
   expect(text).toMatch(
-    /MEMORY OF THE FULLEST RANK +A +B +B − A\nGathered parameters +1\.00 GiB +2\.00 GiB +\+1\.00 GiB\nthe same in both: optimizer states 1\.00 GiB, gradients 869\.7 MiB, parameters 434\.8 MiB\n/,
+    /MEMORY OF THE FULLEST RANK +A +B +B − A\nGathered parameters +1\.00 GiB +2\.00 GiB +\+1\.00 GiB\nnearly the same in both \(\+48\.8 KiB together\): optimizer states 1\.00 GiB, gradients 869\.7 MiB, parameters 434\.8 MiB\n/,
   );
   // What is all that differs has a row, however little it is.
   expect(explanationText({ ...answer, memory: answer.memory.slice(1, 2) }, colors)).toMatch(
     /Gradients +869\.7 MiB +869\.7 MiB +\+32\.5 KiB/,
   );
+});
+
+it("says of a plan that is not chosen what was predicted, and what was measured", () => {
+  const predicted = { ...candidate(2, 2 ** 30).predicted };
+  const text = whyNotText(
+    {
+      plan,
+      binding: null,
+      notRunnableReason: null,
+      predicted,
+      excessBytes: -(2 ** 30),
+      memory: [],
+      smallestChange: null,
+      standing: {
+        rank: 2,
+        of: 5,
+        best: { plan, changes: [], predicted: { ...predicted, stepTimeSeconds: 1.9 } },
+      },
+      measured: {
+        stepTimeSeconds: 3.73,
+        place: 1,
+        of: 2,
+        verdict: "fastest",
+        tied: 1,
+        behind: 0,
+        fastest: { rank: 2, plan },
+        disturbed: true,
+      },
+    },
+    2 ** 31,
+    colors,
+  );
+  expect(text).toContain("feasible: by prediction rank 2 of 5 families of plans");
+  expect(text).toContain(
+    "Measured: 3.73 s a step, the fastest of 2 plans. Other work ran beside every run of it, so its time says little.",
+  );
+  expect(text).toContain("by prediction the best plan is 5.3% faster");
 });

@@ -9,6 +9,7 @@ import type {
   WhyNot,
 } from "@internevo/advisor";
 import {
+  alikeWords,
   formatBytes,
   formatCounted,
   formatInteger,
@@ -18,10 +19,13 @@ import {
   formatSigned,
   frontSample,
   lowered,
+  measuredStandingWords,
   memoryLineName,
   planChanges,
   planLabel,
   REJECTION_WORDS,
+  splitTerms,
+  sumOfDifferences,
   termName,
   termWords,
   UTILISATION_WORDS,
@@ -53,6 +57,7 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
     memory,
     smallestChange,
     standing,
+    measured,
   } = answer;
   const fits = excessBytes !== null && excessBytes <= 0;
   const sections = [
@@ -64,9 +69,10 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
     );
   else if (standing !== null)
     sections.push(
-      `${colors.green("feasible")}: ${rankText(standing.rank, standing.of)}, ` +
+      `${colors.green("feasible")}: by prediction ${rankText(standing.rank, standing.of)}, ` +
         `${predicted ? figures(predicted) : ""}, ${formatBytes(Math.abs(excessBytes ?? 0))} to spare`,
     );
+  if (measured !== null) sections.push(measuredStandingWords(measured));
   if (notRunnableReason !== null) sections.push(`Fits in memory. ${withoutTrainer(notRunnableReason)}.`);
   if (memory.length > 0) {
     const columns: Column<(typeof memory)[number]>[] = [
@@ -87,24 +93,10 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
     const { best } = standing;
     const faster = predicted.stepTimeSeconds / best.predicted.stepTimeSeconds - 1;
     sections.push(
-      `the best plan is ${formatPercent(faster)} faster: ${changesText(best.changes)}\n  ${planLabel(best.plan)}: ${figures(best.predicted)}\nTerm by term: internevo explain JOB '${planLabel(plan)}' '${planLabel(best.plan)}'`,
+      `by prediction the best plan is ${formatPercent(faster)} faster: ${changesText(best.changes)}\n  ${planLabel(best.plan)}: ${figures(best.predicted)}\nTerm by term: internevo explain JOB '${planLabel(plan)}' '${planLabel(best.plan)}'`,
     );
   }
   return sections.join("\n\n");
-}
-
-/**
- * Whether a term has a row: what differs by nothing that is written, or by next to nothing beside the largest
- * difference, has none.
- */
-function matters(
-  { a, b, difference }: Term,
-  list: readonly Term[],
-  format: (value: number) => string,
-): boolean {
-  const most = Math.max(...list.map((term) => Math.abs(term.difference)));
-  const share = format(a) === format(b) ? 1 / 20 : 1 / 1000;
-  return format(Math.abs(difference)) !== format(0) && Math.abs(difference) >= most * share;
 }
 
 export function explanationText(answer: Explanation, colors: Colors): string {
@@ -113,19 +105,21 @@ export function explanationText(answer: Explanation, colors: Colors): string {
     `${colors.bold(name)}  ${planLabel(plan)}: ${figures(predicted)}, ` +
     `${perGpu(predicted)} tokens/GPU/s${fits ? "" : colors.red(", does not fit")}`;
   const rows = (list: readonly Term[], title: string, format: (value: number) => string): string => {
-    const differing = list.filter((term) => matters(term, list, format));
-    const alike = list.filter((term) => !matters(term, list, format));
+    const { differing, alike } = splitTerms(list, format);
     const columns: Column<Term>[] = [
       { title, value: ({ name }) => termName(name) },
       { title: "A", align: "right", value: (term) => format(term.a) },
       { title: "B", align: "right", value: (term) => format(term.b) },
       { title: "B − A", align: "right", value: ({ difference }) => formatSigned(difference, format) },
     ];
+    const alikeSum = sumOfDifferences(alike);
     const same =
       alike.length === 0
         ? []
         : [
-            `the same in both: ${[...alike]
+            `${lowered(alikeWords(alike))}${alikeSum === 0 ? "" : ` (${formatSigned(alikeSum, format)} together)`}: ${[
+              ...alike,
+            ]
               .sort((x, y) => y.a - x.a)
               .map((term) => `${termWords(term.name)} ${format(term.a)}`)
               .join(", ")}`,

@@ -116,7 +116,7 @@ export function parseJobDocument(content: string, name: string): unknown {
         : syntaxFault(error, content);
     throw new ProblemError("job-invalid", `${name} is neither YAML nor JSON`, [
       {
-        field: line === undefined ? "(job file)" : `line ${line}`,
+        field: line === undefined ? "job" : `line ${line}`,
         message,
         remedy,
         ...(excerpt === undefined ? {} : { excerpt }),
@@ -134,7 +134,7 @@ export function parseJobDocument(content: string, name: string): unknown {
     // The one error that is left: aliases of aliases.
     if (!(thrown instanceof ReferenceError)) throw thrown;
     return refuse(
-      "(job file)",
+      "job",
       `uses more than ${MAXIMUM_ALIASES} aliases, alias by alias`,
       "write the values themselves",
     );

@@ -4,7 +4,7 @@ import { parseJobDocument } from "./job-document.ts";
 
 const JOB_FILE: Expected = {
   code: "job-invalid",
-  field: "(job file)",
+  field: "job",
   what: "a job file, in YAML or JSON",
   filled: true,
   smaller: "give a job file; data is named in it by its path",

@@ -24,6 +24,8 @@ interface Listing<T> {
   ) => Promise<Page<T>>;
   /** Said where there is nothing. */
   readonly none: string;
+  /** Whether the table has rows of its own, and is shown where there is nothing too. */
+  readonly showsNone?: boolean;
   readonly table: (items: readonly T[], colors: Colors) => string;
 }
 
@@ -34,7 +36,7 @@ interface Listing<T> {
 export function addList<T>(
   group: Command,
   context: Context,
-  { description, list, none, table }: Listing<T>,
+  { description, list, none, showsNone = false, table }: Listing<T>,
 ): void {
   group
     .command("list", { isDefault: true })
@@ -56,6 +58,6 @@ export function addList<T>(
       const items = await everyItem((cursor) => list(client, { signal: context.signal, ...cursor }));
       if (output.json) output.document(items);
       else if (items.length === 0) output.note(none);
-      else output.data(table(items, output.colors));
+      if (!output.json && (items.length > 0 || showsNone)) output.data(table(items, output.colors));
     });
 }

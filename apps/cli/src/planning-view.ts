@@ -121,9 +121,12 @@ function memoryText(memory: Readonly<Record<string, number>>, colors: Colors): s
   );
 }
 
-/** How many plans there were, and what became of them. */
+/**
+ * How many plans there were, and what became of them. How many are skipped depends on how many are asked for,
+ * and so does how many fit.
+ */
 export const countsText = ({ evaluated, feasible, pruned = 0 }: PlanningResult["counts"]): string =>
-  `${formatCounted(evaluated, "plan")}: ${formatInteger(feasible)} fit${pruned > 0 ? `, ${formatInteger(pruned)} skipped, since a bound shows that they are slower` : ""}`;
+  `${formatCounted(evaluated, "plan")}: ${formatInteger(feasible)} fit${pruned > 0 ? ` (of those looked at), ${formatInteger(pruned)} skipped, since a bound shows that they are slower` : ""}`;
 
 /** What people read of a planning result. */
 export function planningText(result: PlanningResult, colors: Colors): string {

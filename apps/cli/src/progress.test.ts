@@ -1,5 +1,6 @@
 import { WAITS_FOR_CLUSTER, type JobStreamEvent } from "@internevo/contracts";
 import { expect, it } from "vitest";
+import { aPlan } from "@internevo/test-kit";
 import { createOutput } from "./output.ts";
 import { createProgress } from "./progress.ts";
 
@@ -22,6 +23,7 @@ function follow(isTTY: boolean) {
       event("state", { from, to, reason }),
     progress: (stage: string, message: string, done: number, total: number) =>
       event("progress", { stage, message, done, total, waits: message === WAITS_FOR_CLUSTER }),
+    trial: (trial: unknown) => event("trial", { trial }),
     text: () => text,
   };
 }
@@ -54,4 +56,26 @@ it("keeps one line up to date on a terminal", () => {
   expect(text.split("\n")).toHaveLength(6);
   expect(text).toContain("\r\u001b[2K  ██████████░░░░░░░░░░ 48/95 point 48");
   expect(text).toContain(`  ${WAITS_FOR_CLUSTER}`);
+});
+
+it("marks the times of disturbed trials, and says once what the mark means", () => {
+  const job = follow(false);
+  const trial = (rank: number, disturbances?: string[]) =>
+    job.trial({
+      state: "succeeded",
+      candidate: { rank, plan: aPlan(), predicted: { stepTimeSeconds: 1 } },
+      measured: {
+        stepTimeSeconds: 2,
+        peakMemoryBytes: 2 ** 20,
+        runs: [{ stepTimeSeconds: 2, ...(disturbances ? { disturbances } : {}) }],
+      },
+    });
+  trial(1);
+  trial(2, ["here"]);
+  trial(3, ["here"]);
+  const lines = job.text().trimEnd().split("\n");
+  expect(lines).toHaveLength(4);
+  expect(lines[0]).toMatch(/: 2\.00 s a step \(predicted/);
+  expect(lines[1]).toMatch(/: 2\.00 s \* a step \(predicted/);
+  expect(lines[2]).toMatch(/^ {2}\* Other work ran beside every run/);
 });

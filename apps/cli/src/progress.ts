@@ -1,11 +1,14 @@
 import type { InternEvoClient } from "@internevo/client";
 import type { JobStreamEvent, StageProgress } from "@internevo/contracts";
 import {
+  DISTURBED_LEGEND,
   FAILURE_WORDS,
   formatBytes,
+  formatMeasuredSeconds,
   formatRate,
   formatRuns,
   formatSeconds,
+  isDisturbed,
   isTerminal,
   JOB_STATE_WORDS,
   lowered,
@@ -51,6 +54,7 @@ class ProgressLines {
   #nextStepLine = 1;
   #tenthsSaid = -1;
   #said = "";
+  #saidLegend = false;
 
   constructor(options: ProgressOptions) {
     this.#options = options;
@@ -119,12 +123,14 @@ class ProgressLines {
       this.#output.note(`  ✘ ${label}: ${words}: ${failure?.message ?? ""}`);
     }
     if (state === "succeeded" && measured) {
-      const took = formatSeconds(measured.stepTimeSeconds);
+      const took = formatMeasuredSeconds(measured);
       const predicted = formatSeconds(candidate.predicted.stepTimeSeconds);
       this.#output.note(
         `  ✔ ${label}: ${took} a step (predicted ${predicted}), ` +
           `${formatBytes(measured.peakMemoryBytes)}${formatRuns(measured)}`,
       );
+      if (isDisturbed(measured) && !this.#saidLegend) this.#output.note(`  ${DISTURBED_LEGEND}`);
+      this.#saidLegend ||= isDisturbed(measured);
     }
   }
 

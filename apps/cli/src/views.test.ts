@@ -43,6 +43,18 @@ it("lists trials by their predicted rank, with their place by measurement beside
   expect(rows.map((row) => row.slice(at, at + 5).trim())).toEqual(["3", "2", "–", "1"]);
 });
 
+it("marks times that other work disturbed, and says what the mark means", () => {
+  const disturbed = trial(2, 2);
+  const run = { stepTimeSeconds: 2, disturbances: ["here: others took 45% of the processor time"] };
+  const measured = { ...disturbed.measured, runs: [run] } as Trial["measured"];
+  const lines = trialsTable([trial(1, 3), { ...disturbed, measured }], colors).split("\n");
+  expect(lines[1]).toMatch(/ 3\.00 s {2} /);
+  expect(lines[2]).toMatch(/ 2\.00 s \* /);
+  expect(lines[1]?.indexOf("3.00 s")).toBe(lines[2]?.indexOf("2.00 s *"));
+  expect(lines.at(-1)).toBe("* Other work ran beside every run of this plan, so its time says little.");
+  expect(trialsTable([trial(1, 3)], colors)).not.toContain("*");
+});
+
 it("puts the plan of a trial below its figures where a terminal is narrow", () => {
   const lines = trialsTable([trial(1, 3), trial(2, 2)], { ...colors, width: 120 }).split("\n");
   expect(lines.filter((line) => line.length > 120)).toEqual([]);

@@ -3,16 +3,20 @@ import {
   ATTEMPT_STATE_WORDS,
   choiceOf,
   choiceWords,
+  DISTURBED_LEGEND,
   disturbedTrialsWords,
   FAILURE_WORDS,
   formatBytes,
+  formatCorrelation,
   formatCounted,
   formatInteger,
+  formatMeasuredSeconds,
   formatMoment,
   formatPercent,
   formatRate,
   formatSeconds,
   formatSignedPercent,
+  isDisturbed,
   isGivenKey,
   JOB_STATE_WORDS,
   lowered,
@@ -30,12 +34,14 @@ import {
   type FailureCode,
   type JobState,
   type Plan,
+  type Profile,
   type Proposal,
   type Report,
   type Trial,
   type Workload,
 } from "@internevo/domain";
 import type { ProfileSummary } from "@internevo/client";
+import { SHIPPED_PROFILES } from "@internevo/cost-model";
 import { countsText } from "./planning-view.ts";
 import { shortIds } from "./resolve.ts";
 import { table, type Colors, type Column } from "./output.ts";
@@ -127,6 +133,9 @@ export function trialsTable(
 ): string {
   const sorted = [...trials].sort((a, b) => a.candidate.rank - b.candidate.rank);
   const times = trials.flatMap((trial) => trial.measured?.stepTimeSeconds ?? []).sort((a, b) => a - b);
+  const disturbed = trials.some(({ measured }) => measured && isDisturbed(measured));
+  // Figures stay below one another.
+  const column = (text: string): string => (disturbed && !text.endsWith("*") ? `${text}  ` : text);
   const measured =
     (show: (trial: Trial & { measured: NonNullable<Trial["measured"]> }) => string) => (trial: Trial) =>
       trial.measured ? show({ ...trial, measured: trial.measured }) : NONE;
@@ -141,7 +150,7 @@ export function trialsTable(
     {
       title: "meas.",
       align: "right",
-      value: measured((trial) => formatSeconds(trial.measured.stepTimeSeconds)),
+      value: measured((trial) => column(formatMeasuredSeconds(trial.measured))),
     },
     {
       title: "place",
@@ -193,7 +202,8 @@ export function trialsTable(
       },
     },
   ];
-  return table(columns, sorted, colors);
+  const rows = table(columns, sorted, colors);
+  return disturbed ? `${rows}\n${DISTURBED_LEGEND}` : rows;
 }
 
 export function reportLines(job: JobDetail, colors: Colors): string[] {
@@ -227,16 +237,17 @@ export function reportWords(report: Report): [trained: string, loss: string, pre
   return [
     `${formatCounted(report.steps, "step")} in ${formatCounted(report.attempts, "attempt")}, ${formatSeconds(report.meanStepTimeSeconds)} a step, ${formatRate(report.tokensPerGpuPerSecond)} tokens/s a rank`,
     `${report.finalLossNats.toFixed(4)} nats a token${verdict} (mean of the last tenth of the steps)`,
-    `mean error of step time ${share(report.timeErrorOverTrials)}, of peak memory ${share(report.memoryErrorOverTrials)}; Kendall's τ ${report.kendallTauOverTrials?.toFixed(2) ?? NONE}`,
+    `mean error of step time ${share(report.timeErrorOverTrials)}, of peak memory ${share(report.memoryErrorOverTrials)}; Kendall's τ ${report.kendallTauOverTrials === null ? NONE : formatCorrelation(report.kendallTauOverTrials)}`,
   ];
 }
 
 /** Which plan the trials chose and how sure that is, once they are over. */
-function choiceLines({ trials, chosen }: JobDetail, colors: Colors): string[] {
+function choiceLines({ trials, chosen, report }: JobDetail, colors: Colors): string[] {
   const choice = chosen === null ? undefined : choiceOf(trials);
   // Jobs of earlier versions were trained with the fastest, whatever tied with it.
   if (!choice || choice.chosen.rank !== chosen?.rank) return [];
-  const disturbed = disturbedTrialsWords(choice);
+  // The report says it too.
+  const disturbed = report?.disturbances ? undefined : disturbedTrialsWords(choice);
   return ["", choiceWords(choice), ...(disturbed === undefined ? [] : [colors.yellow(disturbed)])];
 }
 
@@ -327,51 +338,76 @@ export function jobText(job: JobDetail, colors: Colors): string {
   return lines.join("\n");
 }
 
+/** Stored profiles, and behind them those that are shipped: these have a name only. */
 export function profilesTable(profiles: readonly ProfileSummary[], colors: Colors): string {
   const short = shortIds(profiles.map(({ id }) => id));
-  return table<ProfileSummary>(
+  const stored =
+    (show: (profile: ProfileSummary) => string, shipped = NONE) =>
+    (profile: ProfileSummary | string): string =>
+      typeof profile === "string" ? shipped : show(profile);
+  return table<ProfileSummary | string>(
     [
-      { title: "ID", value: (profile) => short(profile.id) },
-      { title: "NAME", most: 2 * MOST_OF_NAME, value: (profile) => profile.name },
+      { title: "ID", value: stored(({ id }) => short(id)) },
+      {
+        title: "NAME",
+        most: 2 * MOST_OF_NAME,
+        value: (profile) => (typeof profile === "string" ? profile : profile.name),
+      },
       {
         title: "STORED",
-        value: (profile) => `${when(profile.createdAt)}${isGivenKey(profile.clusterKey) ? ", given" : ""}`,
+        value: stored(
+          ({ createdAt, clusterKey }) => `${when(createdAt)}${isGivenKey(clusterKey) ? ", given" : ""}`,
+          "shipped",
+        ),
       },
       {
         title: "FRESH UNTIL",
-        value: (profile) => (isGivenKey(profile.clusterKey) ? "–" : when(profile.freshUntil)),
+        value: stored(({ clusterKey, freshUntil }) => (isGivenKey(clusterKey) ? NONE : when(freshUntil))),
       },
       {
         title: "MEASURED",
-        value: ({ quality }) => {
+        value: stored(({ quality }) => {
           if (quality === null) return NONE;
           return quality.verdict === "noisy"
             ? colors.yellow(`noisy: ${quality.noisyPoints} of ${quality.points} points`)
             : "quiet";
-        },
+        }),
       },
     ],
-    profiles,
+    [...profiles, ...SHIPPED_PROFILES],
     colors,
   );
 }
 
-export function profileText(record: ProfileRecord, colors: Colors): string {
-  const { profile } = record;
-  const head = [
-    `${colors.bold("profile")}       ${record.id} ${record.name}`,
-    `${colors.bold("cluster")}       ${profile.cluster.nodes} × ${profile.cluster.gpusPerNode}, ${profile.device.name}`,
+/** Where a stored profile is from, and whether jobs use it. */
+function storedLines(record: ProfileRecord, colors: Colors): string[] {
+  return [
     isGivenKey(record.clusterKey)
       ? `${colors.bold("given")}         first used ${when(record.createdAt)}`
       : `${colors.bold("measured")}      ${when(record.createdAt)}, fresh until ${when(record.freshUntil)}`,
-    `${colors.bold("peak")}          ${(profile.device.peakFlopsPerSecondFp32 / 1e9).toFixed(0)} GFLOP/s fp32, ${(profile.device.peakFlopsPerSecondBf16 / 1e9).toFixed(0)} bf16, ${(profile.device.memoryBandwidthBytesPerSecond / 1e9).toFixed(1)} GB/s memory`,
-    `${colors.bold("modules")}       ${formatCounted(profile.modules.length, "shape")}; ` +
-      `${formatCounted(profile.overlaps.length, "overlap")}`,
     ...(record.discardedAt === null
       ? []
       : [
           `${colors.bold("discarded")}     ${colors.yellow(`${when(record.discardedAt)}: no new job uses it`)}`,
         ]),
+  ];
+}
+
+/** @param name of a shipped profile */
+export const shippedProfileText = (name: string, profile: Profile, colors: Colors): string =>
+  profileLines(profile, `${name}, shipped: ${profile.name}`, [], colors);
+
+export const profileText = (record: ProfileRecord, colors: Colors): string =>
+  profileLines(record.profile, `${record.id} ${record.name}`, storedLines(record, colors), colors);
+
+function profileLines(profile: Profile, name: string, stored: readonly string[], colors: Colors): string {
+  const head = [
+    `${colors.bold("profile")}       ${name}`,
+    `${colors.bold("cluster")}       ${profile.cluster.nodes} × ${profile.cluster.gpusPerNode}, ${profile.device.name}`,
+    ...stored,
+    `${colors.bold("peak")}          ${(profile.device.peakFlopsPerSecondFp32 / 1e9).toFixed(0)} GFLOP/s fp32, ${(profile.device.peakFlopsPerSecondBf16 / 1e9).toFixed(0)} bf16, ${(profile.device.memoryBandwidthBytesPerSecond / 1e9).toFixed(1)} GB/s memory`,
+    `${colors.bold("modules")}       ${formatCounted(profile.modules.length, "shape")}; ` +
+      `${formatCounted(profile.overlaps.length, "overlap")}`,
     ...(profile.quality
       ? qualityWords(profile.quality).map(
           (words, index) =>

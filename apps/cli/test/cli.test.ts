@@ -78,7 +78,9 @@ describe("token", () => {
   it("creates one that works by its role, lists it without its secret, and revokes it", async () => {
     const made = await internevo("token", "create", "ci", "--role", "viewer", "--valid-for", "30d");
     expect([made.status, made.stdout]).toEqual([0, expect.stringMatching(/^ievo_[\w-]{43}\n$/)]);
-    expect(made.stderr).toMatch(/ci may use it as viewer until .* cannot be shown again/);
+    expect(made.stderr).toMatch(
+      /ci may use it as viewer until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+\. .* cannot be shown again/,
+    );
     const as = { ...env, INTERNEVO_TOKEN: made.stdout.trim() };
     expect((await run(["whoami"], as)).stdout).toBe("ci viewer\n");
     const refused = await run(["submit", join(directory, "job.yaml")], as);
@@ -93,7 +95,12 @@ describe("token", () => {
       "there is a token ci already",
     );
     expect((await internevo("token", "create", "x", "--role", "root")).status).toBe(2);
-    expect((await internevo("token", "revoke", "ci")).status).toBe(0);
+    expect(await internevo("token", "revoke", "ci")).toMatchObject({
+      status: 0,
+      stdout: expect.stringMatching(
+        /^token ci is revoked \([0-9a-f-]{36}\): whoever uses it is refused from now on\n$/,
+      ) as string,
+    });
     expect((await run(["whoami"], as)).stderr).toContain("the token is not valid");
   });
 });
@@ -126,6 +133,15 @@ describe("submit, ps, show, cancel", () => {
 
     expect(json<JobDetail>(await internevo("show", id.slice(0, 13), "--json")).id).toBe(id);
     expect(json<JobDetail>(await internevo("show", "small", "--json")).id).toBe(id);
+    const plans = ["b1 n2 a0 pp1 dp2 tp1 sp1 ps1 gs1 oss1", "b2 n1 a0 pp1 dp2 tp1 sp1 ps1 gs1 oss1"];
+    const [why, difference, step] = await Promise.all([
+      internevo("why-not", "small", plans[0]!, "--profile", "a800-128", "--json"),
+      internevo("explain", id.slice(0, 13), ...plans, "--profile", "a800-128"),
+      internevo("simulate", "small", "--profile", "a800-128"),
+    ]);
+    expect(json<{ measured: unknown }>(why).measured).toBeNull();
+    expect([difference.status, difference.stdout]).toEqual([0, expect.stringContaining("By prediction ")]);
+    expect([step.status, step.stderr]).toEqual([7, expect.stringContaining("small has chosen no plan yet")]);
     const cancelled = await internevo("cancel", id.slice(0, 13));
     expect([cancelled.status, cancelled.stdout]).toEqual([0, `${id} cancelled\n`]);
   });
@@ -354,7 +370,9 @@ describe("a whole job", { timeout: 120_000 }, () => {
 
 describe("profile and replan", () => {
   it("show what was measured, and keep workloads", async () => {
-    expect((await internevo("profile", "list")).stderr).toContain("no profiles yet");
+    const none = await internevo("profile", "list");
+    expect(none.stderr).toContain("no profiles yet");
+    expect(none.stdout).toMatch(/\n– +a800-128 +shipped +–/);
     const profile = findShippedProfile("a800-128");
     if (!profile) throw new Error("the profile ships with the project");
     const id = await storeProfile(database.database.db, {

@@ -426,7 +426,7 @@ describe("clusters, workloads and dead letters", () => {
     await row.getByText("40 of 100 points").waitFor();
     await row.getByRole("link").click();
     const notice = page.getByRole("alert").filter({ hasText: "Measured while the machine was busy" });
-    await notice.getByText(/40 of 100 points are noisy, after 7 were measured again.*180%/).waitFor();
+    await notice.getByText(/40 of 100 points are noisy, after 7 repeated measurements.*180%/).waitFor();
     await notice.getByText("here: others took 45% of the processor time.").waitFor();
     await page.getByRole("button", { name: "Discard", exact: true }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Keep it" }).click();

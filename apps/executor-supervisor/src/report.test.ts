@@ -147,7 +147,7 @@ describe("reportOf", () => {
       "disturbances",
     );
     expect(reportOf({ ...options, steps, hosts: [host] }).disturbances).toEqual([
-      expect.stringMatching(/^the training was disturbed.*here: others took 45%.*5.0% of it stolen/),
+      expect.stringMatching(/^The training was disturbed.*here: others took 45%.*5.0% of it stolen/),
     ]);
   });
   it("refuses steps with a gap", () => {

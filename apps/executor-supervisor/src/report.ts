@@ -88,7 +88,7 @@ function quality({
   const disturbances = [
     ...(duringTrials === undefined ? [] : [duringTrials]),
     ...disturbancesOf(hosts, mostOthersPercent).map(
-      (each) => `the training was disturbed, so its step times may be too long: ${each}`,
+      (each) => `The training was disturbed, so its step times may be too long: ${each}`,
     ),
   ];
   return {

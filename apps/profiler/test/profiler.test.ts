@@ -17,7 +17,10 @@ import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 import { profiler } from "../src/index.ts";
 
 const measuring = {
-  probe: probeIn(join(import.meta.dirname, "..", "..", "..", "native", "dist")),
+  probe: probeIn(
+    process.env["INTERNEVO_NATIVE_DIRECTORY"] ??
+      join(import.meta.dirname, "..", "..", "..", "native", "dist"),
+  ),
   threadsPerRank: 1,
 };
 
@@ -50,6 +53,15 @@ async function progressOf(of: World, jobId: string): Promise<(readonly [number, 
       ? [[Number(data["done"]), Number(data["total"])] as const]
       : [],
   );
+}
+
+/** Seconds from the first to the last that a job's profiling said while it measured. */
+async function measuredFor(of: World, jobId: string): Promise<number> {
+  const { rows } = await of.database.db.execute<{ seconds: number }>(
+    `select extract(epoch from max(at) - min(at))::float8 as seconds from job_events
+     where job_id = '${jobId}' and type = 'progress' and data->>'stage' = 'profiling' and (data->>'done')::int > 0`,
+  );
+  return rows[0]?.seconds ?? NaN;
 }
 
 /**
@@ -251,6 +263,11 @@ describe("profiler on a busy machine", () => {
         // Once, and once more for each time that noisy points are measured again.
         const passes = passesOf(await progressOf(busy, id));
         expect(passes.length > 1).toBe((record.profile.quality?.measuredAgain ?? 0) > 0);
+        const { secondsPerPoint = NaN } = record.profile.quality ?? {};
+        expect(
+          secondsPerPoint * measurementCount(requiredMeasurements((await busy.job(id)).spec)),
+          "what is measured again is a part of how long a measurement takes",
+        ).toBeGreaterThan(await measuredFor(busy, id));
         return record;
       };
       const first = await profiled();

@@ -220,6 +220,44 @@ describe("explain", () => {
     expect(near).toBeGreaterThan(0);
   });
 
+  it("says that other work ran beside all runs of measured plans", () => {
+    const [first, second] = best().map(({ plan }) => planOfJob(plan, job));
+    const said = (a: boolean, b: boolean) =>
+      explain(job, profile, first!, second!, {
+        a: { stepTimeSeconds: 1, ...(a ? { disturbed: true } : {}) },
+        b: { stepTimeSeconds: 2, ...(b ? { disturbed: true } : {}) },
+      }).summary;
+    expect(said(true, true)).toContain("Other work ran beside every run of both, so their times say little.");
+    expect(said(false, true)).toContain("Other work ran beside every run of B, so its time says little.");
+    expect(said(false, false)).not.toContain("Other work");
+  });
+
+  it("names terms that add up to the difference", () => {
+    const candidates = planJob(job, profile, { top: 12 }).candidates;
+    const seconds = (text: string, unit: string) =>
+      Number(text) * ({ s: 1, ms: 1e-3, µs: 1e-6, ns: 1e-9 }[unit] ?? NaN);
+    const sum = (text = "") =>
+      [...text.matchAll(/([\d.]+) (s|ms|µs|ns) of /g)].reduce(
+        (total, [, n = "", u = ""]) => total + seconds(n, u),
+        0,
+      );
+    for (const one of candidates.slice(1)) {
+      const { summary } = explain(
+        job,
+        profile,
+        planOfJob(candidates[0]?.plan as Plan, job),
+        planOfJob(one.plan, job),
+      );
+      const [, number = "", unit = "", terms = ""] =
+        /\(([\d.]+) (s|ms|µs|ns) a step\)([^.]*(?:\.\d[^.]*)*)\. /.exec(`${summary} `) ?? [];
+      const [saved, paid] = terms.split("pays");
+      const total = seconds(number, unit);
+      const written = sum(saved) - sum(paid);
+      // Each is rounded as it is written: the sums are of hundreds of milliseconds.
+      expect(Math.abs(written - total), summary).toBeLessThan(0.03 * total + 4e-4);
+    }
+  });
+
   it("says what differs where two plans take the same time", () => {
     const [first] = best();
     const plan = first?.plan as Plan;

@@ -1,14 +1,20 @@
 import { CostModel } from "@internevo/cost-model";
 import {
+  disturbedRunsWords,
   formatBytes,
   formatSeconds,
+  isDisturbed,
+  measurementOfPlan,
   rangesTouch,
+  splitTerms,
+  sumOfDifferences,
   termWords,
   type JobSpec,
   type Measurement,
   type Plan,
   type Prediction,
   type Profile,
+  type Tried,
 } from "@internevo/domain";
 import type { PlanOfJob } from "@internevo/plan";
 import { stepTimeRanges, withRange } from "@internevo/search";
@@ -23,7 +29,10 @@ export interface Term {
 }
 
 /** What was measured of a plan. */
-export type Measured = Pick<Measurement, "stepTimeSeconds" | "runStepTimeSeconds">;
+export interface Measured extends Pick<Measurement, "stepTimeSeconds" | "runStepTimeSeconds"> {
+  /** Where other work ran beside every run of it. */
+  readonly disturbed?: true;
+}
 
 export interface Explanation {
   readonly a: { readonly plan: Plan; readonly predicted: Prediction; readonly fits: boolean };
@@ -59,24 +68,32 @@ function terms(a: Readonly<Record<string, number>>, b: Readonly<Record<string, n
     .sort(byDifference);
 }
 
-/** Sums round: two times that differ by less are the same. */
-const ROUNDING = 1e-9;
-
-/**
- * The terms on one side of the balance, the largest first; beside the largest difference of all, what is
- * under a twentieth of it says little.
- */
-function sideOf(terms: readonly Term[], sign: number, most: number): readonly Term[] {
-  const largest = Math.abs(terms[0]?.difference ?? 0);
-  return terms
-    .filter(({ difference }) => difference * sign > 0 && Math.abs(difference) >= largest / 20)
+/** The terms on one side of the balance that tell the plans apart, the largest first. */
+const sideOf = (
+  terms: readonly Term[],
+  sign: number,
+  most: number,
+  format: (value: number) => string,
+): readonly Term[] =>
+  splitTerms(terms, format)
+    .differing.filter(({ difference }) => difference * sign > 0)
     .slice(0, most);
-}
 
-const causes = (time: readonly Term[], sign: 1 | -1): string =>
-  sideOf(time, sign, 3)
-    .map(({ name, difference }) => `${formatSeconds(Math.abs(difference))} of ${termWords(name)}`)
-    .join(", ");
+/** From this share of the difference on, the terms that are not named are summed up. */
+const REST = 1 / 100;
+
+function causes(time: readonly Term[], sign: 1 | -1): string {
+  const named = sideOf(time, sign, 3, formatSeconds);
+  const rest = Math.abs(
+    sumOfDifferences(time.filter((term) => term.difference * sign > 0 && !named.includes(term))),
+  );
+  const words = named.map(
+    ({ name, difference }) => `${formatSeconds(Math.abs(difference))} of ${termWords(name)}`,
+  );
+  if (words.length > 0 && rest > REST * Math.abs(sumOfDifferences(time)))
+    words.push(`${formatSeconds(rest)} of the rest`);
+  return words.join(", ");
+}
 
 /** A percentage with as many digits as it takes to be more than nothing. */
 const percentage = (fraction: number): string =>
@@ -88,7 +105,7 @@ function memorySummary(a: Prediction, b: Prediction, memory: readonly Term[]): s
   const difference = b.peakMemoryBytes - a.peakMemoryBytes;
   if (difference === 0) return " They need the same memory.";
   const sign = Math.sign(difference);
-  const lines = sideOf(memory, sign, 2).map(({ name }) => termWords(name));
+  const lines = sideOf(memory, sign, 2, formatBytes).map(({ name }) => termWords(name));
   return ` ${difference > 0 ? "A" : "B"} needs ${formatBytes(Math.abs(difference))} less memory (${lines.join(", ")}).`;
 }
 
@@ -98,11 +115,35 @@ function tieSummary(tie: boolean | null): string {
   return tie ? " The ranges of the two predictions touch: it is a tie, which only trials decide." : "";
 }
 
+/** What trials measured of two plans; null unless they measured both. */
+export function measuredOfBoth(trials: readonly Tried[], a: Plan, b: Plan): Explanation["measured"] {
+  const of = (plan: Plan): Measured | undefined => {
+    const measured = measurementOfPlan(trials, plan);
+    if (measured === undefined) return undefined;
+    const { stepTimeSeconds, runStepTimeSeconds } = measured;
+    return {
+      stepTimeSeconds,
+      ...(runStepTimeSeconds ? { runStepTimeSeconds } : {}),
+      ...(isDisturbed(measured) ? { disturbed: true } : {}),
+    };
+  };
+  const [one, two] = [of(a), of(b)];
+  return one && two ? { a: one, b: two } : null;
+}
+
+/** Whose times say little, since other work ran beside every run. */
+function disturbedSummary({ a, b }: NonNullable<Explanation["measured"]>): string {
+  if (a.disturbed && b.disturbed) return ` ${disturbedRunsWords("both", "their times say")}`;
+  if (!a.disturbed && !b.disturbed) return "";
+  return ` ${disturbedRunsWords(a.disturbed ? "A" : "B", "its time says")}`;
+}
+
 /** Of runs that overlap it is not known which plan is faster. */
 function measuredSummary({ a, b }: NonNullable<Explanation["measured"]>): string {
   const [one, two] = [a.stepTimeSeconds, b.stepTimeSeconds];
   const both = `${formatSeconds(one)} and ${formatSeconds(two)} a step`;
-  if (one === two) return `Measured, A and B take the same time (${both}).`;
+  const disturbed = disturbedSummary({ a, b });
+  if (one === two) return `Measured, A and B take the same time (${both}).${disturbed}`;
   const runs = [a, b].map(
     ({ stepTimeSeconds, runStepTimeSeconds = [] }) =>
       [
@@ -113,7 +154,7 @@ function measuredSummary({ a, b }: NonNullable<Explanation["measured"]>): string
   const tie = runs[0][0] <= runs[1][1] && runs[1][0] <= runs[0][1] ? " Their runs overlap: it is a tie." : "";
   return (
     `Measured, ${one < two ? "A" : "B"} is ` +
-    `${percentage(Math.max(one, two) / Math.min(one, two) - 1)} faster (A and B took ${both}).${tie}`
+    `${percentage(Math.max(one, two) / Math.min(one, two) - 1)} faster (A and B took ${both}).${tie}${disturbed}`
   );
 }
 
@@ -125,11 +166,8 @@ function summaryOf(
   tie: boolean | null,
 ): string {
   const [one, two] = [a.stepTimeSeconds, b.stepTimeSeconds];
-  if (Math.abs(one - two) < ROUNDING * one) {
-    const saved = causes(
-      time.filter(({ difference }) => Math.abs(difference) >= ROUNDING * one),
-      1,
-    );
+  if (sumOfDifferences(time) === 0) {
+    const saved = causes(time, 1);
     return `By prediction A and B take the same time.${saved === "" ? "" : ` What A saves, ${saved}, it pays elsewhere.`}${memorySummary(a, b, memory)}`;
   }
   const aWins = one < two;

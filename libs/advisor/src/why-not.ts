@@ -4,15 +4,18 @@ import {
   extensionsOf,
   formatBytes,
   isWholePlan,
+  measuredStanding,
   planPartLabel,
   ProblemError,
   type JobSpec,
+  type MeasuredStanding,
   type PartialPlan,
   type MemoryLines,
   type Plan,
   type Prediction,
   type Profile,
   type RejectionReason,
+  type Tried,
 } from "@internevo/domain";
 import { isRunnable, layoutsOf, planFault, planOfJob, shardingsOf } from "@internevo/plan";
 import { feasibleFamilies, planJob } from "@internevo/search";
@@ -56,6 +59,8 @@ export interface WhyNot {
    * the best plan.
    */
   readonly standing: { readonly rank: number; readonly of: number; readonly best: Change } | null;
+  /** Where the plan stands among those that trials of the job measured; null where none measured it. */
+  readonly measured: MeasuredStanding | null;
 }
 
 const linesOf = (memory: MemoryLines): { line: string; bytes: number }[] =>
@@ -66,14 +71,23 @@ const linesOf = (memory: MemoryLines): { line: string; bytes: number }[] =>
 
 /**
  * Why a plan is not chosen: what rejects it, by how much, and the smallest change that makes it feasible; or
- * what is better. The one question that takes plans which do not divide the job. Of a part of a plan, it is
+ * what is better, by prediction and by what trials measured. The one question that takes plans which do not divide the job. Of a part of a plan, it is
  * asked for the best of those with it.
+ * @param trials of the job, where it has any
  * @throws ProblemError `plan-invalid` for a part that no plan of the job has.
  */
-export function whyNot(job: JobSpec, profile: Profile, plan: Plan | PartialPlan): WhyNot {
-  return isWholePlan(plan)
-    ? whyNotPlan(job, profile, plan)
-    : { ...whyNotPlan(job, profile, bestWith(job, profile, plan)), bestOf: planPartLabel(plan) };
+export function whyNot(
+  job: JobSpec,
+  profile: Profile,
+  plan: Plan | PartialPlan,
+  trials: readonly Tried[] = [],
+): WhyNot {
+  const whole = isWholePlan(plan) ? plan : bestWith(job, profile, plan);
+  return {
+    ...whyNotPlan(job, profile, whole),
+    measured: measuredStanding(trials, whole),
+    ...(isWholePlan(plan) ? {} : { bestOf: planPartLabel(plan) }),
+  };
 }
 
 /** The fastest plan that fits and has this part; where none fits, the one that needs least memory. */
@@ -100,7 +114,7 @@ function bestWith(job: JobSpec, profile: Profile, part: PartialPlan): Plan {
   ]);
 }
 
-function whyNotPlan(job: JobSpec, profile: Profile, plan: Plan): WhyNot {
+function whyNotPlan(job: JobSpec, profile: Profile, plan: Plan): Omit<WhyNot, "measured"> {
   const model = new CostModel(job, profile);
   const limit = job.cluster.memoryPerGpuBytes;
   const fault = planFault(plan, job);

@@ -128,7 +128,30 @@ export const WhyNotSchema = Type.Object({
       {
         description:
           "where a feasible plan stands among the families of plans with " +
-          "the same ranks, shards, micro-batches and kind of schedule",
+          "the same ranks, shards, micro-batches and kind of schedule, by prediction",
+      },
+    ),
+  ),
+  measured: nullable(
+    Type.Object(
+      {
+        stepTimeSeconds: Type.Number(),
+        place: Type.Integer({ minimum: 1 }),
+        of: Type.Integer({ minimum: 1, description: "plans that were measured" }),
+        verdict: Type.Enum(["fastest", "tie", "slower", "only"], {
+          description: "tie: the runs do not tell it from the fastest, or the fastest from others",
+        }),
+        tied: Type.Integer({ minimum: 1, description: "plans that tie with the fastest, itself among them" }),
+        behind: Type.Number({ description: "how far it is behind the fastest, a fraction" }),
+        fastest: Type.Object({
+          rank: Type.Integer({ minimum: 1, description: "by prediction" }),
+          plan: PlanSchema,
+        }),
+        disturbed: Type.Boolean({ description: "whether other work ran beside every run of it" }),
+      },
+      {
+        description:
+          "where the plan stands among those that the submitted job's trials measured; null where none measured it",
       },
     ),
   ),
@@ -146,6 +169,9 @@ export type ExplanationTerm = Static<typeof TermSchema>;
 const MeasuredSchema = Type.Object({
   stepTimeSeconds: Type.Number(),
   runStepTimeSeconds: Type.Optional(Type.Array(Type.Number())),
+  disturbed: Type.Optional(
+    Type.Literal(true, { description: "where other work ran beside every run of the plan" }),
+  ),
 });
 export const ExplainRequestSchema = Type.Object(
   { ...subject, a: PlanChoiceSchema, b: PlanChoiceSchema },

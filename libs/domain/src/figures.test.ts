@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import {
   formatClock,
+  formatCorrelation,
   formatCounted,
   formatInteger,
   formatMoment,
@@ -29,6 +30,17 @@ describe("figures for people", () => {
       "–",
     ]);
     expect([4096, 2 ** 20, 1000, 5000].map(formatTokens)).toEqual(["4k", "1M", "1,000", "5,000"]);
+  });
+
+  it("write correlations with the sign of differences", () => {
+    expect([1, 0.784, -0.001, 0, -0.4, -1].map(formatCorrelation)).toEqual([
+      "1.00",
+      "0.78",
+      "0.00",
+      "0.00",
+      "−0.40",
+      "−1.00",
+    ]);
   });
 
   it("write percentages in one way, and never a share that exists as none", () => {

@@ -43,6 +43,12 @@ export function formatSignedPercent(fraction: number, digits = 1): string {
   return `${Number(text) === 0 ? "±" : sign}${text}%`;
 }
 
+/** A correlation, from −1 to 1. */
+export function formatCorrelation(value: number): string {
+  const text = Math.abs(value).toFixed(2);
+  return value < 0 && Number(text) > 0 ? `−${text}` : text;
+}
+
 /** A difference with its sign; nothing has none. */
 export const formatSigned = (value: number, format: (size: number) => string): string =>
   value === 0 ? format(0) : `${value > 0 ? "+" : "−"}${format(Math.abs(value))}`;

@@ -29,5 +29,6 @@ export * from "./validate.ts";
 export * from "./timeline.ts";
 export * from "./front.ts";
 export * from "./figures.ts";
+export * from "./terms.ts";
 export * from "./words.ts";
 export * from "./memory-lines.ts";

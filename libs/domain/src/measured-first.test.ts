@@ -1,20 +1,34 @@
 import { expect, it } from "vitest";
-import { measuredFirstWords } from "./measured-first.ts";
+import { estimatesWords, measuredFirstWords } from "./measured-first.ts";
 
 it("says what is measured before a job is planned, and how long that takes", () => {
   expect(measuredFirstWords({ missing: 171, noisy: 0, seconds: null, profile: null })).toBe(
     "Before it is planned, the cluster is measured: 171 points.",
   );
   expect(measuredFirstWords({ missing: 171, noisy: 0, seconds: 69.1, profile: null })).toBe(
-    "Before it is planned, the cluster is measured: 171 points, which takes about 69.10 s by the last measurement.",
+    "Before it is planned, the cluster is measured: 171 points, which takes about a minute by the last measurement.",
   );
   expect(measuredFirstWords({ missing: 0, noisy: 0, seconds: null, profile: "p" })).toBe(
     "Nothing is measured before it is planned: profile p is used.",
   );
   expect(measuredFirstWords({ missing: 1, noisy: 1234, seconds: 30, profile: "p" })).toBe(
-    "Before it is planned, it measures 1 point that profile p lacks and 1,234 that it has noisily, which takes about 30.00 s by the last measurement.",
+    "Before it is planned, it measures 1 point that profile p lacks and 1,234 that it has noisily, which takes about 30 seconds by the last measurement.",
   );
   expect(measuredFirstWords({ missing: 0, noisy: 2, seconds: null, profile: "p" })).toBe(
     "Before it is planned, it measures 2 points that profile p has noisily.",
   );
+});
+
+it("says whether figures are partly or wholly estimated", () => {
+  const estimates = {
+    needed: 166,
+    missing: { modules: 100, collectives: 47, overlaps: 0, slices: 0 },
+    noisy: 19,
+    measuredBy: "internevo profile measure job.yaml",
+    planWith: null,
+  };
+  expect(estimatesWords(estimates, "p")).toMatch(
+    /^Step times, token rates and MFU are wholly estimated: profile p lacks 147 of the 166 measurements .*, and has 19 noisily\./,
+  );
+  expect(estimatesWords({ ...estimates, noisy: 18 }, "p")).toMatch(/are partly estimated:/);
 });

@@ -1,7 +1,7 @@
 import { Type, type Static } from "typebox";
 import { formatCounted, formatInteger } from "./figures.ts";
 import type { Estimates } from "./planning.ts";
-import { formatSeconds } from "./units.ts";
+import { aboutSeconds } from "./units.ts";
 
 /** What a job that is submitted now measures before it is planned. */
 export const MeasuredFirstSchema = Type.Object(
@@ -26,8 +26,7 @@ export type MeasuredFirst = Static<typeof MeasuredFirstSchema>;
 
 /** What is measured before a job is planned, in a sentence. */
 export function measuredFirstWords({ missing, noisy, seconds, profile }: MeasuredFirst): string {
-  const about =
-    seconds === null ? "" : `, which takes about ${formatSeconds(seconds)} by the last measurement`;
+  const about = seconds === null ? "" : `, which takes ${aboutSeconds(seconds)} by the last measurement`;
   if (profile === null)
     return `Before it is planned, the cluster is measured: ${formatCounted(missing, "point")}${about}.`;
   if (missing + noisy === 0) return `Nothing is measured before it is planned: profile ${profile} is used.`;
@@ -69,6 +68,7 @@ export function estimatesWords(
         ]
       : []),
   ];
+  const partly = lacking + noisy < needed ? "partly" : "wholly";
   const then = planWith === null ? "" : ` Then plan with \`--profile ${planWith}\`.`;
-  return `Step times, token rates and MFU are ${lacking > 0 ? "partly estimated" : "uncertain"}: profile ${profile} ${faults.join(", and ")}.\n\`${measuredBy}\` measures them on the cluster itself.${then}`;
+  return `Step times, token rates and MFU are ${lacking > 0 ? `${partly} estimated` : "uncertain"}: profile ${profile} ${faults.join(", and ")}.\n\`${measuredBy}\` measures them on the cluster itself.${then}`;
 }

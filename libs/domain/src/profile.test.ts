@@ -31,7 +31,7 @@ const USE = {
 
 it("says how quiet a measurement was with counts as people read them", () => {
   expect(qualityWords(quality)[0]).toMatch(
-    /^1,710 of 5,844 points are noisy, after 1,066 were measured again: .* \(the worst: 21,254%\)\.$/,
+    /^1,710 of 5,844 points are noisy, after 1,066 repeated measurements: .* \(the worst: 21,254%\)\.$/,
   );
 });
 

@@ -1,6 +1,6 @@
 import { Type, type Static } from "typebox";
 import { MAXIMUM_BYTES, MAXIMUM_RANKS } from "./bounds.ts";
-import { formatInteger } from "./figures.ts";
+import { formatCounted, formatInteger } from "./figures.ts";
 import { HostUseSchema, summedDisturbances } from "./host-use.ts";
 import { ClusterSchema } from "./job.ts";
 import { DECODER_PROGRAM, type ByUnit } from "./layer-program.ts";
@@ -288,7 +288,8 @@ export const ProfileQualitySchema = Type.Object(
     secondsPerPoint: Type.Optional(
       Type.Number({
         minimum: 0,
-        description: "how long the last measurement took, over its points, those measured again among them",
+        description:
+          "how long the last measurement took, with what was measured again, over the points that were needed",
       }),
     ),
     worstSpreadPercent: Type.Number({
@@ -386,7 +387,7 @@ export function qualityWords({
   measuredAgain,
   disturbances,
 }: ProfileQuality): string[] {
-  const again = measuredAgain === 0 ? "" : `, after ${formatInteger(measuredAgain)} were measured again`;
+  const again = measuredAgain === 0 ? "" : `, after ${formatCounted(measuredAgain, "repeated measurement")}`;
   const counts =
     noisyPoints === 0
       ? `None of ${formatInteger(points)} points is noisy${again}.`

@@ -6,6 +6,9 @@ import {
   choiceOf,
   choiceWords,
   disturbedTrialsWords,
+  formatMeasuredSeconds,
+  measuredStanding,
+  measuredStandingWords,
   noiseOf,
   quantile,
   rangesTouch,
@@ -158,7 +161,7 @@ describe("choiceOf", () => {
     });
     expect(choice?.within).toBeCloseTo(2.695 / 2.35 - 1, 12);
     expect(choice && choiceWords(choice)).toMatch(
-      /^tie between .*; .* within 14\.7%; chose the leanest: .*, 300 B a rank$/,
+      /^Tie between #2 and #1 within 14\.7%; chose the leanest: #2, 300 B a rank$/,
     );
   });
   it("tells plans of equal memory apart by communication, then by prediction", () => {
@@ -174,11 +177,55 @@ describe("choiceOf", () => {
   it("says which trials were disturbed", () => {
     const choice = choiceOf([trial(1, ran(1, { disturbed: true })), trial(2, ran(2))]);
     expect(choice && disturbedTrialsWords(choice)).toBe(
-      "trials were disturbed: other work ran beside 1 of 2 measured plans, so their times say little (here: others took 45% of the processor time)",
+      "Trials were disturbed: other work ran beside 1 of 2 measured plans, so their times say little (here: others took 45% of the processor time)",
     );
     expect(choiceOf([trial(1, ran(1, { disturbed: true }), ran(1)), trial(2, ran(2))])?.disturbedPlans).toBe(
       0,
     );
+  });
+});
+
+describe("measuredStanding", () => {
+  const planOf = (rank: number) => ({ ...PLAN, dataParallel: rank });
+  const words = (trials: readonly Tried[], rank: number) => {
+    const standing = measuredStanding(trials, planOf(rank));
+    return standing && measuredStandingWords(standing);
+  };
+  it("says where a plan stands among the measured ones, whatever was predicted", () => {
+    const trials = [trial(1, ran(5)), trial(2, ran(3.73)), trial(3)];
+    expect(measuredStanding(trials, planOf(2))).toEqual({
+      stepTimeSeconds: 3.73,
+      place: 1,
+      of: 2,
+      verdict: "fastest",
+      tied: 1,
+      behind: 0,
+      fastest: { rank: 2, plan: planOf(2) },
+      disturbed: false,
+    });
+    expect(words(trials, 2)).toBe("Measured: 3.73 s a step, the fastest of 2 plans.");
+    expect(words(trials, 1)).toMatch(
+      /^Measured: 5\.00 s a step, number 2 of 2 plans, 34\.0% behind the fastest, #2\.$/,
+    );
+    expect(words(trials, 3), "it was not measured").toBeNull();
+    expect(words([trial(1, ran(1))], 1)).toBe("Measured: 1.00 s a step; no other plan was measured.");
+  });
+  it("says a tie, and that every run was disturbed", () => {
+    const trials = [trial(1, ran(1)), trial(2, ran(1.01)), trial(3, ran(2, { disturbed: true }))];
+    for (const [rank, place] of [
+      [1, 1],
+      [2, 2],
+    ] as const)
+      expect(words(trials, rank)).toMatch(
+        new RegExp(
+          `number ${place} of 3 plans\\. It is one of 2 that tie: their runs do not tell them apart\\.$`,
+        ),
+      );
+    expect(words(trials, 3)).toMatch(/ Other work ran beside every run of it, so its time says little\.$/);
+  });
+  it("marks a time of which every run was disturbed", () => {
+    expect(formatMeasuredSeconds(ran(2, { disturbed: true }))).toBe("2.00 s *");
+    expect(formatMeasuredSeconds(runsTogether([ran(4, { disturbed: true }), ran(2)]))).toBe("2.00 s");
   });
 });
 

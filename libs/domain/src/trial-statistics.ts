@@ -1,7 +1,8 @@
-import { formatPercent } from "./figures.ts";
+import { formatCounted, formatInteger, formatPercent } from "./figures.ts";
 import type { Candidate } from "./planning.ts";
 import type { Measurement, TrialRun } from "./execution.ts";
 import { planLabel } from "./plan-fields.ts";
+import type { Plan } from "./plan.ts";
 import { formatBytes, formatSeconds } from "./units.ts";
 
 /** The q-quantile of a sample, interpolated between its neighbours. @throws RangeError without values. */
@@ -237,7 +238,7 @@ export function choiceOf(trials: readonly Tried[]): Choice | undefined {
 
 const MOST_NAMED = 4;
 
-/** A choice in a sentence, without a full stop. */
+/** A choice in a sentence, without a full stop; plans are told by their ranks, as tables have them. */
 export function choiceWords({
   chosen,
   verdict,
@@ -247,16 +248,16 @@ export function choiceWords({
   noise,
   peakMemoryBytes,
 }: Choice): string {
-  const label = planLabel(chosen.plan);
+  const name = ({ rank }: Candidate): string => `#${rank}`;
   switch (verdict) {
     case "only":
-      return `${label} was the only measured plan`;
+      return `${name(chosen)} was the only measured plan`;
     case "winner":
-      return `${label} was the fastest of ${measuredPlans} measured plans, ${formatPercent(within ?? 0)} ahead of the next; its noise is ±${formatPercent(noise)}`;
+      return `${name(chosen)} was the fastest of ${measuredPlans} measured plans, ${formatPercent(within ?? 0)} ahead of the next; its noise is ±${formatPercent(noise)}`;
     case "tie": {
-      const names = tied.slice(0, MOST_NAMED).map(({ plan }) => planLabel(plan));
-      const others = tied.length > MOST_NAMED ? ` and ${tied.length - MOST_NAMED} more` : "";
-      return `tie between ${names.join("; ")}${others} within ${formatPercent(within ?? 0)}; chose the leanest: ${label}, ${formatBytes(peakMemoryBytes)} a rank`;
+      const named = tied.slice(0, MOST_NAMED).map(name);
+      const more = tied.length > MOST_NAMED ? [`${tied.length - MOST_NAMED} more`] : named.splice(-1);
+      return `Tie between ${named.join(", ")} and ${more.join("")} within ${formatPercent(within ?? 0)}; chose the leanest: ${name(chosen)}, ${formatBytes(peakMemoryBytes)} a rank`;
     }
   }
 }
@@ -268,8 +269,79 @@ export function disturbedTrialsWords({
   measuredPlans,
 }: Choice): string | undefined {
   if (disturbedPlans === 0) return undefined;
-  return `trials were disturbed: other work ran beside ${disturbedPlans} of ${measuredPlans} measured plans, so their times say little (${disturbances.slice(0, 2).join("; ")}${disturbances.length > 2 ? `; and ${disturbances.length - 2} more` : ""})`;
+  return `Trials were disturbed: other work ran beside ${disturbedPlans} of ${measuredPlans} measured plans, so their times say little (${disturbances.slice(0, 2).join("; ")}${disturbances.length > 2 ? `; and ${disturbances.length - 2} more` : ""})`;
 }
+
+/** Where one plan stands among those that trials measured. */
+export interface MeasuredStanding {
+  readonly stepTimeSeconds: number;
+  readonly place: number;
+  /** Plans that were measured. */
+  readonly of: number;
+  /** `tie`: the runs do not tell it from the fastest, or the fastest from others. */
+  readonly verdict: "fastest" | "tie" | "slower" | "only";
+  /** Plans that tie with the fastest, itself among them; 1 where none does. */
+  readonly tied: number;
+  /** How far it is behind the fastest, a fraction. */
+  readonly behind: number;
+  readonly fastest: Pick<Candidate, "rank" | "plan">;
+  /** Whether other work ran beside every run of it. */
+  readonly disturbed: boolean;
+}
+
+/** What trials measured of a plan. */
+export const measurementOfPlan = (trials: readonly Tried[], plan: Plan): Measurement | undefined =>
+  measuredOf(trials).find((trial) => planLabel(trial.candidate.plan) === planLabel(plan))?.measured;
+
+/** Null where no trial measured the plan. */
+export function measuredStanding(trials: readonly Tried[], plan: Plan): MeasuredStanding | null {
+  const label = planLabel(plan);
+  const sorted = measuredOf(trials).sort(byTime);
+  const own = sorted.find(({ candidate }) => planLabel(candidate.plan) === label);
+  const [fastest] = sorted;
+  if (!own || !fastest) return null;
+  const near = contenders(trials);
+  const leads = own === fastest ? "fastest" : "slower";
+  const among = near.length > 1 && near.includes(own) ? "tie" : leads;
+  const { stepTimeSeconds } = own.measured;
+  return {
+    stepTimeSeconds,
+    place: 1 + sorted.filter(({ measured }) => measured.stepTimeSeconds < stepTimeSeconds).length,
+    of: sorted.length,
+    verdict: sorted.length === 1 ? "only" : among,
+    tied: near.length,
+    behind: stepTimeSeconds / fastest.measured.stepTimeSeconds - 1,
+    fastest: { rank: fastest.candidate.rank, plan: fastest.candidate.plan },
+    disturbed: isDisturbed(own.measured),
+  };
+}
+
+/** A standing in sentences. */
+export function measuredStandingWords(standing: MeasuredStanding): string {
+  const { stepTimeSeconds, place, of, verdict, tied, behind, fastest, disturbed } = standing;
+  const figure = `Measured: ${formatSeconds(stepTimeSeconds)} a step`;
+  const others = formatCounted(of, "plan");
+  const said = {
+    only: `${figure}; no other plan was measured.`,
+    fastest: `${figure}, the fastest of ${others}.`,
+    tie: `${figure}, number ${place} of ${others}. It is one of ${formatInteger(tied)} that tie: their runs do not tell them apart.`,
+    slower: `${figure}, number ${place} of ${others}, ${formatPercent(behind)} behind the fastest, #${fastest.rank}.`,
+  }[verdict];
+  return disturbed ? `${said} ${disturbedRunsWords("it", "its time says")}` : said;
+}
+
+/** @param beside whose runs: "it", "both" @param says "its time says", "their times say" */
+export const disturbedRunsWords = (beside: string, says: string): string =>
+  `Other work ran beside every run of ${beside}, so ${says} little.`;
+
+/** Stands behind a measured time that says little. */
+const DISTURBED_MARK = "*";
+/** What the mark means, below a table that has it. */
+export const DISTURBED_LEGEND = `${DISTURBED_MARK} Other work ran beside every run of this plan, so its time says little.`;
+
+/** A measured step time, with a mark where every run was disturbed. */
+export const formatMeasuredSeconds = (measured: Measurement): string =>
+  `${formatSeconds(measured.stepTimeSeconds)}${isDisturbed(measured) ? ` ${DISTURBED_MARK}` : ""}`;
 
 /** What is said behind the step time of a plan that was run more than once; nothing of one run. */
 export function formatRuns(measured: Measurement): string {

@@ -1,5 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { formatBytes, formatSeconds, parseBytes, parseQuantity, readMemory, writeBytes } from "./units.ts";
+import {
+  aboutSeconds,
+  formatBytes,
+  formatSeconds,
+  parseBytes,
+  parseQuantity,
+  readMemory,
+  writeBytes,
+} from "./units.ts";
 
 describe("parseBytes", () => {
   it.each([
@@ -126,6 +134,23 @@ describe("formats for people", () => {
       [0, 4.88e-7, 9.996e-7, 4e-10].map(formatSeconds),
       "what takes time is never written as none",
     ).toEqual(["0 s", "488 ns", "1 µs", "< 1 ns"]);
+  });
+
+  it("write about how long something takes as people say it", () => {
+    expect([0, 4, 5, 34, 54, 60, 89, 90, 156, 3300, 5399, 7300].map(aboutSeconds)).toEqual([
+      "a few seconds",
+      "a few seconds",
+      "about 10 seconds",
+      "about 30 seconds",
+      "about 50 seconds",
+      "about a minute",
+      "about a minute",
+      "about 2 minutes",
+      "about 3 minutes",
+      "about an hour",
+      "about an hour",
+      "about 2 hours",
+    ]);
   });
 
   it("write bytes exactly, in the largest unit that divides them", () => {

@@ -114,3 +114,12 @@ export function formatSeconds(seconds: number): string {
   if (seconds < 7200) return `${(seconds / 60).toFixed(1)} min`;
   return `${(seconds / 3600).toFixed(1)} h`;
 }
+
+/** About how long something takes, as people say it: "about 20 seconds", "about a minute", "about 2 hours". */
+export function aboutSeconds(seconds: number): string {
+  if (seconds < 5) return "a few seconds";
+  if (seconds < 55) return `about ${Math.round(seconds / 10) * 10} seconds`;
+  if (seconds < 90) return "about a minute";
+  if (seconds < 55 * 60) return `about ${Math.round(seconds / 60)} minutes`;
+  return seconds < 90 * 60 ? "about an hour" : `about ${Math.round(seconds / 3600)} hours`;
+}

@@ -138,7 +138,7 @@ export function readOptions(text: string, program: RegExp, table: OptionTable, w
     commands.find(([first]) => first?.startsWith("--"));
   if (command === undefined)
     return faults.fail(
-      "(file)",
+      "file",
       null,
       "starts no training program",
       "give the script that starts it, or a file of its options",

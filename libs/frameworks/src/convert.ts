@@ -14,6 +14,7 @@ import {
   type ImportedConfiguration,
   type Launch,
 } from "./framework.ts";
+import { assertForm } from "./form.ts";
 import { expressInternEvo, writeInternEvo } from "./internevo.ts";
 import { importInternEvo } from "./internevo-import.ts";
 import { expressMegatron, writeMegatron } from "./megatron.ts";
@@ -73,8 +74,9 @@ export function importConfiguration(
   const [{ name, text }] = files;
   if (text.trim() === "")
     throw new ProblemError("bad-request", `${name} is empty`, [
-      { field: "(file)", value: name, message: "is empty", remedy: "give a configuration" },
+      { field: "file", value: name, message: "is empty", remedy: "give a configuration" },
     ]);
+  assertForm(framework, files[0]);
   return DIALECTS[framework].read(files, launch);
 }
 

@@ -20,7 +20,7 @@ import {
   type Launch,
   type TakenAs,
 } from "./framework.ts";
-import { ranksOf } from "./launch.ts";
+import { RANKS_FIELD, ranksOf } from "./launch.ts";
 import { recomputeOfOptions } from "./megatron-import.ts";
 import { quotient } from "./problems.ts";
 
@@ -326,7 +326,7 @@ export function importDeepSpeed(
   faults.end();
   const dp = quotient(
     faults,
-    "(ranks)",
+    RANKS_FIELD,
     launch.nodes * launch.gpusPerNode,
     pp * sp,
     "pipeline times tensor times sequence ranks",

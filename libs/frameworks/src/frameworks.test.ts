@@ -445,7 +445,7 @@ describe("scripts as people write them", () => {
       /needs --use-distributed-optimizer/,
     );
     expect(faultsOf("megatron", megatron("--pipeline-model-parallel-size 3"))[0]).toMatch(
-      /^\(ranks\): is no multiple of .* which is 6/,
+      /^nodes × gpusPerNode: is no multiple of .* which is 6/,
     );
     expect(
       faultsOf(
@@ -514,6 +514,27 @@ describe("DeepSpeed", () => {
         text: json.text.replace("}}", '},"fp16":{"enabled":false}}'),
       }),
     ).toEqual([]);
+  });
+
+  it("asks for the script where it is given the JSON, or another framework's file", () => {
+    const file = (name: string, text: string): FrameworkFile => ({ name, text });
+    const json = file(
+      "ds_config.json",
+      '{ // of DeepSpeed\n "train_batch_size": 64,\n "zero_optimization": { "stage": 3 } }',
+    );
+    const toml = file("a.toml", '[model]\nname = "llama3"\n[training]\nsteps = 3\n');
+    const yaml = file("a.yaml", "# a job\nmodel:\n  layers: 4\n  list:\n    - 1\n");
+    expect(faultsOf("deepspeed", json)).toEqual([
+      "file: is JSON → give the script that starts training; it names this file with --deepspeed_config",
+    ]);
+    expect(faultsOf("megatron", yaml)).toEqual([
+      "file: is YAML → give the script that starts training, with its options",
+    ]);
+    expect(faultsOf("internevo", toml)).toEqual([
+      "file: is TOML → give the Python file that training is started with; a TOML file is read as framework torchtitan",
+    ]);
+    expect(faultsOf("torchtitan", yaml)).toEqual(["file: is YAML → give the job's TOML file"]);
+    expect(faultsOf("deepspeed", file("a.sh", "A=1\nB=2\n")).join()).not.toMatch(/TOML/);
   });
 
   it("says what contradicts what", () => {
@@ -619,7 +640,7 @@ describe("Python and TOML", () => {
     );
     expect(faultsOf("torchtitan", { name: "t.toml", text: "[x" })[0]).toMatch(/^t.toml: /);
     expect(faultsOf("torchtitan", { name: "t.toml", text: '[model]\nflavor = "8B"' })[0]).toMatch(
-      /^\(ranks\): are not said in the file → give nodes and gpusPerNode/,
+      /^nodes and gpusPerNode: are not said in the file → give nodes and gpusPerNode/,
     );
   });
 });

@@ -16,7 +16,7 @@ import {
   type Launch,
   type TakenAs,
 } from "./framework.ts";
-import { ranksInText } from "./launch.ts";
+import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { Faults, quotient } from "./problems.ts";
 import { NeedsRun, pythonModule } from "./python.ts";
 
@@ -299,7 +299,7 @@ export function importInternEvo(
   faults.end();
   const dp = quotient(
     faults,
-    "(ranks)",
+    RANKS_FIELD,
     launch.nodes * launch.gpusPerNode,
     pp * sp,
     "pipeline.size times tensor.size",

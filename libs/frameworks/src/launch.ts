@@ -1,6 +1,9 @@
 import type { ImportedConfiguration, Launch } from "./framework.ts";
 import type { Faults } from "./problems.ts";
 
+/** The field that errors about the number of ranks name. */
+export const RANKS_FIELD = "nodes × gpusPerNode";
+
 type Ranks = Pick<ImportedConfiguration, "launch" | "launchOrigin">;
 
 /** What is asked for, else what the launcher's options say. */
@@ -15,7 +18,7 @@ export function ranksOf(
     asked ??
     said ??
     faults.fail(
-      "(ranks)",
+      "nodes and gpusPerNode",
       null,
       "are not said in the file",
       "give nodes and gpusPerNode; on the command line --nodes and --gpus-per-node",

@@ -18,7 +18,7 @@ import {
   type TakenAs,
 } from "./framework.ts";
 import { quotient } from "./problems.ts";
-import { ranksOf } from "./launch.ts";
+import { RANKS_FIELD, ranksOf } from "./launch.ts";
 import { MEGATRON_DIALECT, sharesHeads } from "./megatron.ts";
 import { FIELD_OPTIONS } from "./model-fields.ts";
 
@@ -375,7 +375,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
   const sequenceLengthTokens = options.needed("--seq-length");
   const { tp, pp, sp, context } = sequenceOfOptions(options, model.kvHeads, takenAs);
   faults.end();
-  const dp = quotient(faults, "(ranks)", ranks, pp * sp, "pipeline times tensor times context ranks");
+  const dp = quotient(faults, RANKS_FIELD, ranks, pp * sp, "pipeline times tensor times context ranks");
   const replicas = (dp * sp) / tp;
   const chunks = chunksOfOptions(options, model.layers, pp);
   const shards = shardsOfOptions(options, replicas);

@@ -12,7 +12,7 @@ import {
   type Launch,
   type TakenAs,
 } from "./framework.ts";
-import { ranksInText } from "./launch.ts";
+import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { Faults, quotient } from "./problems.ts";
 import { overlapOf } from "./torchtitan.ts";
 import { readModel } from "./torchtitan-model.ts";
@@ -59,7 +59,13 @@ function degrees(parallelism: Fields, ranks: number): Degrees {
       "use one of them",
     );
   faults.end();
-  const dp = quotient(faults, "(ranks)", ranks, tp * pp * ring, "tensor times pipeline times context degree");
+  const dp = quotient(
+    faults,
+    RANKS_FIELD,
+    ranks,
+    tp * pp * ring,
+    "tensor times pipeline times context degree",
+  );
   const shard =
     given > 0
       ? given

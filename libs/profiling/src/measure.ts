@@ -163,7 +163,7 @@ class Measuring {
     const { needed, limits } = this.#options;
     const first = await this.#pass(needed, "");
     if (first.status !== "measured") return first;
-    const secondsPerPoint = this.#secondsPerPoint(measurementCount(needed));
+    const secondsPerPoint = this.#secondsPerPoint();
     let profile = first.profile;
     let last = first;
     let measuredAgain = 0;
@@ -189,7 +189,7 @@ class Measuring {
     }
     const quality = qualityOf(profile, limits, {
       measuredAgain,
-      secondsPerPoint: this.#secondsPerPoint(measurementCount(needed) + measuredAgain),
+      secondsPerPoint: this.#secondsPerPoint(),
       hosts: [...last.hosts],
       disturbances: [...last.disturbances, ...first.disturbances],
     });
@@ -199,7 +199,9 @@ class Measuring {
     };
   }
 
-  #secondsPerPoint(points: number): number {
+  /** So far: what is measured again comes on top of the points that are needed. */
+  #secondsPerPoint(): number {
+    const points = measurementCount(this.#options.needed);
     return (performance.now() - this.#begin) / 1000 / Math.max(1, points);
   }
 

@@ -1,9 +1,11 @@
 import type { ProfileRecord } from "@internevo/contracts";
 import {
+  bothMeasurements,
   firstMeasurements,
   measurementCount,
   MOST_LISTED_RANKS,
   requiredMeasurements,
+  type Measurements,
 } from "@internevo/cost-model";
 import { clusterKey, type JobSpec, type MeasuredFirst, type Profile } from "@internevo/domain";
 import { type Probe } from "@internevo/launcher";
@@ -38,6 +40,16 @@ export async function freshProfile(
 }
 
 /**
+ * About how long it takes to measure these points, by the last measurement of the cluster; null where there
+ * was none, or there is nothing to measure.
+ */
+export function measuringSeconds(points: Measurements, last: Profile | undefined): number | null {
+  const count = measurementCount(points);
+  const secondsPerPoint = last?.quality?.secondsPerPoint;
+  return count === 0 || secondsPerPoint === undefined ? null : secondsPerPoint * count;
+}
+
+/**
  * What a job would measure first if it were submitted now.
  * @returns undefined where that is not known: the programs are not built on this machine, or the cluster is
  * very large.
@@ -60,12 +72,10 @@ export async function measuredFirst(
   const first = firstMeasurements(fresh?.profile, requiredMeasurements(spec));
   const [missing, noisy] = [measurementCount(first.missing), measurementCount(first.noisy)];
   const last = fresh ?? (await newestProfile(database.db, clusterKey(cluster)));
-  const secondsPerPoint = last?.profile.quality?.secondsPerPoint;
   return {
     missing,
     noisy,
-    seconds:
-      missing + noisy === 0 || secondsPerPoint === undefined ? null : secondsPerPoint * (missing + noisy),
+    seconds: measuringSeconds(bothMeasurements(first.missing, first.noisy), last?.profile),
     profile: fresh?.profile.name ?? null,
   };
 }

@@ -7,26 +7,26 @@ import {
   type Measurements,
 } from "@internevo/cost-model";
 import {
+  aboutSeconds,
   clusterKey,
   formatCounted,
-  formatInteger,
   type Failure,
   type JobSpec,
   type Profile,
 } from "@internevo/domain";
 import { assertProgram, type Probe, type Trainer } from "@internevo/launcher";
 import { measurementRuns, measureProfile } from "@internevo/profiling";
+import { mergeProfiles, qualityOf, type NoiseLimits, type ProbeEffort } from "@internevo/profiles";
 import {
-  mergeProfiles,
-  qualityOf,
-  SLICE_ROUNDS,
-  type NoiseLimits,
-  type ProbeEffort,
-} from "@internevo/profiles";
-import { storeGivenProfile, storeProfile, type Database, type Transaction } from "@internevo/store";
+  newestProfile,
+  storeGivenProfile,
+  storeProfile,
+  type Database,
+  type Transaction,
+} from "@internevo/store";
 import { launchDirectory } from "./directories.ts";
 import { launchSignals } from "./launch-signals.ts";
-import { freshProfile } from "./measured-first.ts";
+import { freshProfile, measuringSeconds } from "./measured-first.ts";
 import { namedProfile } from "./named-profile.ts";
 import { reserveLaunch } from "./reserve-launch.ts";
 import { retryLostRanks } from "./retry-lost-ranks.ts";
@@ -128,9 +128,6 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
   }
 }
 
-/** About so long ranks take to start. */
-const START_SECONDS = 1;
-
 /** A profile with a newer measurement of some of its points, and how quiet both are together. */
 function completed(older: Profile, newer: Profile): Profile {
   const merged = mergeProfiles(older, newer);
@@ -156,11 +153,10 @@ async function measure(
   const { killSignal, detachSignal } = launchSignals(spec.cluster, signal);
   const points = measurementCount(missing);
   const runs = measurementRuns(missing);
-  const seconds =
-    settings.effort.maximumSecondsPerPoint * measurementCount({ ...missing, slices: [] }) +
-    SLICE_ROUNDS * missing.slices.length * (settings.effort.maximumSecondsPerPoint + START_SECONDS);
+  const last = base ?? (await newestProfile(options.database.db, key));
+  const seconds = measuringSeconds(missing, last?.profile);
   options.onProgress(
-    `measures ${base ? "only what the fresh profile lacks or has noisily: " : ""}${formatCounted(points, "point")}${runs === points ? "" : ` in ${formatCounted(runs, "run")}`}, about ${formatInteger(Math.ceil(seconds))} s`,
+    `measures ${base ? "only what the fresh profile lacks or has noisily: " : ""}${formatCounted(points, "point")}${runs === points ? "" : ` in ${formatCounted(runs, "run")}`}${seconds === null ? "" : `, ${aboutSeconds(seconds)}`}`,
     0,
     runs,
   );

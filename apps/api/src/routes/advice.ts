@@ -1,4 +1,4 @@
-import { clusterSizes, type Explanation, type Measured } from "@internevo/advisor";
+import { clusterSizes, measuredOfBoth } from "@internevo/advisor";
 import {
   CheapestClusterRequestSchema,
   CheapestClusterSchema,
@@ -17,7 +17,7 @@ import {
   WhyNotSchema,
   type ClusterChoiceAnswer,
 } from "@internevo/contracts";
-import { assertHeadroomOfAxis, planLabel, type Candidate, type Plan } from "@internevo/domain";
+import { assertHeadroomOfAxis, type Candidate, type Tried } from "@internevo/domain";
 import type { PlanOfJob } from "@internevo/plan";
 import { listTrials } from "@internevo/store";
 import type { TSchema } from "typebox";
@@ -43,25 +43,10 @@ const question = <Body extends TSchema, Answer extends TSchema>(
   schema: { tags: [tag], summary, body: withExample(body, example), response: answers({ 200: answer }) },
 });
 
-/** What the trials of a job measured of two plans; null unless they measured both. */
-async function measuredOf(
-  jobId: string,
-  a: Plan,
-  b: Plan,
-  { database }: SubjectSource,
-): Promise<Explanation["measured"]> {
-  const trials = await listTrials(database.db, jobId);
-  const of = (plan: Plan): Measured | undefined => {
-    const measured = trials.find((trial) => planLabel(trial.candidate.plan) === planLabel(plan))?.measured;
-    return measured
-      ? {
-          stepTimeSeconds: measured.stepTimeSeconds,
-          ...(measured.runStepTimeSeconds ? { runStepTimeSeconds: measured.runStepTimeSeconds } : {}),
-        }
-      : undefined;
-  };
-  const [one, two] = [of(a), of(b)];
-  return one && two ? { a: one, b: two } : null;
+/** What a submitted job's trials were, and what they measured; of a job file there are none. */
+async function triedOf(jobId: string | undefined, { database }: SubjectSource): Promise<Tried[]> {
+  const trials = jobId === undefined ? [] : await listTrials(database.db, jobId);
+  return trials.map(({ candidate, measured }) => ({ candidate, measured }));
 }
 
 /** Why a plan is not chosen, how one wins over another, and what a rank's memory holds. */
@@ -84,6 +69,7 @@ function registerPlanQuestions(app: ApiInstance, source: SubjectSource): void {
           kind: "why-not",
           ...subject,
           plan: await anyPlanOf(request.body.plan, "plan", subject, source, gone),
+          trials: await triedOf(request.body.jobId, source),
         },
         gone,
       );
@@ -110,8 +96,7 @@ function registerPlanQuestions(app: ApiInstance, source: SubjectSource): void {
         source,
         gone,
       )) as [PlanOfJob, PlanOfJob];
-      const measured =
-        request.body.jobId === undefined ? null : await measuredOf(request.body.jobId, a, b, source);
+      const measured = measuredOfBoth(await triedOf(request.body.jobId, source), a, b);
       return workers.advise<"explain">({ kind: "explain", ...subject, a, b, measured }, gone);
     },
   );

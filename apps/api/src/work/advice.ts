@@ -29,6 +29,7 @@ import {
   type PartialPlan,
   type Plan,
   type Profile,
+  type Tried,
 } from "@internevo/domain";
 import {
   exportConfiguration,
@@ -48,7 +49,11 @@ interface Subject {
  * some points at a time.
  */
 export type Question =
-  | ({ readonly kind: "why-not"; readonly plan: Plan | PartialPlan } & Subject)
+  | ({
+      readonly kind: "why-not";
+      readonly plan: Plan | PartialPlan;
+      readonly trials: readonly Tried[];
+    } & Subject)
   | ({
       readonly kind: "explain";
       readonly a: PlanOfJob;
@@ -125,7 +130,7 @@ function imported({
 async function answerOf(question: Question): Promise<unknown> {
   switch (question.kind) {
     case "why-not":
-      return whyNot(question.spec, question.profile, question.plan);
+      return whyNot(question.spec, question.profile, question.plan, question.trials);
     case "explain":
       return explain(question.spec, question.profile, question.a, question.b, question.measured);
     case "memory":

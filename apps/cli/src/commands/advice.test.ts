@@ -25,7 +25,9 @@ describe("advice", () => {
   });
 
   it("takes a plan by its rank", async () => {
-    expect((await cli("why-not", JOB, "1")).stdout).toMatch(/feasible: rank 1 of [\d,]+ families of plans,/);
+    expect((await cli("why-not", JOB, "1")).stdout).toMatch(
+      /feasible: by prediction rank 1 of [\d,]+ families of plans,/,
+    );
     const missing = await cli("why-not", JOB, "0");
     expect(missing.status).toBe(2);
     expect(missing.stderr).toMatch(/there is no plan of rank 0/);

@@ -4,6 +4,7 @@ import {
   clusterSizes,
   explain,
   largestSequence,
+  measuredOfBoth,
   paretoFront,
   sweep,
   SWEEP_AXES,
@@ -17,11 +18,11 @@ import {
   parseQuantity,
   ProblemError,
   readMemory,
-  resolveJob,
   withHeadroom,
   type Headroom,
   type JobSpec,
   type Profile,
+  type Tried,
 } from "@internevo/domain";
 import type { PlanOfJob } from "@internevo/plan";
 import { Option, type Command } from "commander";
@@ -46,19 +47,19 @@ import {
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { HEADROOM, headroomOption } from "../headroom.ts";
-import { readJobFile } from "../job-input.ts";
+import { JOB_HELP, namedJob } from "../named-job.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
 import type { Output } from "../output.ts";
 import { chooseAnyPlan, choosePlans, PLAN_HELP } from "../plan-argument.ts";
 
-/** A job file, and what was measured of its cluster. */
-export async function loadJob(
-  path: string,
+/** A job, what was measured of its cluster, and what its trials measured where it was submitted. */
+async function loadJob(
+  text: string,
   profileName: string | undefined,
   context: ProfileContext,
-): Promise<{ job: JobSpec; profile: Profile }> {
-  const job = resolveJob(await readJobFile(path));
-  return { job, profile: await jobProfile(job, profileName, context) };
+): Promise<{ job: JobSpec; profile: Profile; trials: readonly Tried[] }> {
+  const { spec: job, profile, submitted } = await namedJob(text, profileName, context);
+  return { job, profile: await jobProfile(job, profile, context), trials: submitted?.trials ?? [] };
 }
 
 /** Searches of one answer: beyond that nobody waits. */
@@ -365,15 +366,15 @@ function addWhyNot(program: Command, context: Context): void {
     .command("why-not")
     .description(
       "why a plan is not chosen: what rejects it, by how much, and the " +
-        "smallest change that makes it feasible; or what is better. Offline",
+        "smallest change that makes it feasible; or what is better. Offline for a job file",
     )
-    .argument("<job>", "job file, YAML or JSON; - for standard input")
+    .argument("<job>", JOB_HELP)
     .argument("<plan>", PLAN_HELP)
     .addOption(profileOption())
     .action(async (path: string, text: string, options: { profile?: string }) => {
-      const { job, profile } = await loadJob(path, options.profile, context);
+      const { job, profile, trials } = await loadJob(path, options.profile, context);
       const plan = await chooseAnyPlan(text, "plan", job, profile, context);
-      const answer = context.computing(() => whyNot(job, profile, plan));
+      const answer = context.computing(() => whyNot(job, profile, plan, trials));
       const output = context.output();
       if (output.json) output.document(answer);
       else output.data(whyNotText(answer, job.cluster.memoryPerGpuBytes, output.colors));
@@ -383,13 +384,13 @@ function addWhyNot(program: Command, context: Context): void {
 function addExplain(program: Command, context: Context): void {
   program
     .command("explain")
-    .description("how one plan wins over another, term by term. Offline")
-    .argument("<job>", "job file, YAML or JSON; - for standard input")
+    .description("how one plan wins over another, term by term. Offline for a job file")
+    .argument("<job>", JOB_HELP)
     .argument("[a]", PLAN_HELP, "1")
     .argument("[b]", PLAN_HELP, "2")
     .addOption(profileOption())
     .action(async (path: string, a: string, b: string, options: { profile?: string }) => {
-      const { job, profile } = await loadJob(path, options.profile, context);
+      const { job, profile, trials } = await loadJob(path, options.profile, context);
       const [first, second] = (await choosePlans(
         [
           { text: a, field: "A" },
@@ -399,7 +400,7 @@ function addExplain(program: Command, context: Context): void {
         profile,
         context,
       )) as [PlanOfJob, PlanOfJob];
-      const answer = explain(job, profile, first, second);
+      const answer = explain(job, profile, first, second, measuredOfBoth(trials, first, second));
       const output = context.output();
       if (output.json) output.document(answer);
       else output.data(explanationText(answer, output.colors));
@@ -411,9 +412,9 @@ function addWhatIf(program: Command, context: Context): void {
     .command("what-if")
     .description(
       "the best plan under other circumstances: a sweep, the longest " +
-        "sequence, time against memory, the cheapest cluster. Offline",
+        "sequence, time against memory, the cheapest cluster. Offline for a job file",
     )
-    .argument("<job>", "job file, YAML or JSON; - for standard input")
+    .argument("<job>", JOB_HELP)
     .addOption(profileOption())
     .addOption(
       new Option("--axis <axis>", "what to vary; bandwidths are factors of the measured ones").choices(

@@ -1,155 +1,20 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { formatBytes, planLabel, ProblemError, type Plan } from "@internevo/domain";
+import { formatBytes, ProblemError } from "@internevo/domain";
 import { Option, type Command } from "commander";
 import { integerArgument } from "../arguments.ts";
+import {
+  inspectionText,
+  verificationText,
+  writtenText,
+  type Inspection,
+  type Verification,
+  type Written,
+} from "../checkpoint-view.ts";
 import type { Context } from "../context.ts";
 import { EXIT, type ExitCode } from "../exit-codes.ts";
 import { checkpointTool, runCheckpointTool } from "../native-tool.ts";
-import { table, type Colors, type Output } from "../output.ts";
-
-interface CheckpointSummary {
-  readonly path: string;
-  readonly step: number;
-  readonly dataPosition: number;
-  readonly parameters: number;
-  readonly bytes: number;
-  readonly fileCount: number;
-  readonly precision: string;
-  readonly plan: SavedPlan | null;
-  readonly holds: readonly string[];
-  /** Only of one that cannot be read: then the other members are absent. */
-  readonly problem?: string;
-}
-
-type Inspection =
-  | { readonly kind: "directory"; readonly path: string; readonly checkpoints: readonly CheckpointSummary[] }
-  | {
-      readonly kind: "huggingFace";
-      readonly path: string;
-      readonly model: Readonly<Record<string, unknown>>;
-      readonly parameters: number;
-      readonly fileCount: number;
-    }
-  | (CheckpointSummary & {
-      readonly kind: "checkpoint";
-      readonly files: readonly {
-        readonly name: string;
-        readonly bytes: number;
-        readonly slices: number;
-        readonly elements: number;
-      }[];
-      readonly tensors: readonly {
-        readonly name: string;
-        readonly shape: readonly number[];
-        readonly elements: number;
-        readonly slices: number;
-      }[];
-    });
-
-interface Verification {
-  readonly ok: boolean;
-  readonly checkpoints: readonly {
-    readonly path: string;
-    readonly step?: number;
-    readonly bytes?: number;
-    readonly fileCount?: number;
-    readonly ok: boolean;
-    readonly problems: readonly { readonly file: string; readonly message: string }[];
-  }[];
-}
-
-interface Written {
-  readonly path: string;
-  readonly from: string;
-  readonly bytes: number;
-  readonly parameters: number;
-  readonly fileCount?: number;
-}
-
-const NONE = "–";
-/** A manifest's plan says nothing of overlap: it has no bearing on what is saved. */
-type SavedPlan = Omit<Plan, "forwardOverlap" | "backwardOverlap">;
-const planText = (plan: SavedPlan | null): string =>
-  plan === null ? NONE : planLabel({ ...plan, forwardOverlap: "none", backwardOverlap: "none" });
-
-function inspectionText(found: Inspection, colors: Colors): string {
-  if (found.kind === "huggingFace") {
-    const lines = Object.entries(found.model).map(
-      ([name, value]) =>
-        `${colors.bold(name.padEnd(24))} ${typeof value === "string" ? value : JSON.stringify(value)}`,
-    );
-    return [
-      `Hugging Face folder ${found.path}: ${found.parameters} parameters ` +
-        `in ${found.fileCount} file${found.fileCount === 1 ? "" : "s"}`,
-      ...lines,
-    ].join("\n");
-  }
-  if (found.kind === "directory") {
-    return table<CheckpointSummary>(
-      [
-        {
-          title: "STEP",
-          align: "right",
-          value: (each) => (each.problem === undefined ? String(each.step) : NONE),
-        },
-        {
-          title: "PLAN",
-          value: (each) => (each.problem === undefined ? planText(each.plan) : colors.red(each.problem)),
-        },
-        { title: "PRECISION", value: (each) => each.precision ?? NONE },
-        { title: "FILES", align: "right", value: (each) => String(each.fileCount ?? NONE) },
-        {
-          title: "BYTES",
-          align: "right",
-          value: (each) => (each.bytes === undefined ? NONE : formatBytes(each.bytes)),
-        },
-        { title: "PATH", value: (each) => each.path },
-      ],
-      found.checkpoints,
-      colors,
-    );
-  }
-  const head = [
-    `${colors.bold("checkpoint")}    ${found.path}`,
-    `${colors.bold("step")}          ${found.step}, ${found.dataPosition} sequences read`,
-    `${colors.bold("saved under")}   ${planText(found.plan)}, ${found.precision}`,
-    `${colors.bold("holds")}         ${found.holds.join(", ")} of ` +
-      `${found.parameters} parameters, ${formatBytes(found.bytes)}`,
-    "",
-  ];
-  const files = table(
-    [
-      { title: "FILE", value: (file) => file.name },
-      { title: "BYTES", align: "right", value: (file) => formatBytes(file.bytes) },
-      { title: "SLICES", align: "right", value: (file) => String(file.slices) },
-      { title: "ELEMENTS", align: "right", value: (file) => String(file.elements) },
-    ],
-    found.files,
-    colors,
-  );
-  const tensors = table(
-    [
-      { title: "TENSOR", value: (tensor) => tensor.name },
-      { title: "SHAPE", value: (tensor) => tensor.shape.join(" × ") },
-      { title: "SLICES", align: "right", value: (tensor) => String(tensor.slices) },
-    ],
-    found.tensors,
-    colors,
-  );
-  return [...head, files, "", tensors].join("\n");
-}
-
-function verificationText(found: Verification, colors: Colors): string {
-  const lines: string[] = [];
-  for (const each of found.checkpoints) {
-    lines.push(
-      `${each.ok ? colors.green("sound") : colors.red("damaged")}  ${each.path}${each.bytes === undefined ? "" : `: ${each.fileCount} files, ${formatBytes(each.bytes)}`}`,
-    );
-    for (const problem of each.problems) lines.push(`  ${problem.file}: ${problem.message}`);
-  }
-  return lines.join("\n");
-}
+import type { Output } from "../output.ts";
 
 /**
  * Runs the tool with progress for a terminal. @throws ProblemError `not-found` when `directory` does not
@@ -188,10 +53,7 @@ async function runTool<T>(
 
 function showWritten(written: Written, what: string, output: Output): ExitCode {
   if (output.json) output.document(written);
-  else
-    output.data(
-      `${what} ${written.path}: ${written.parameters} parameters, ${formatBytes(written.bytes)}${written.fileCount === undefined ? "" : ` in ${written.fileCount} file${written.fileCount === 1 ? "" : "s"}`}, from ${written.from}`,
-    );
+  else output.data(writtenText(written, what));
   return EXIT.ok;
 }
 

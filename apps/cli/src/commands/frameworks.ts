@@ -78,7 +78,7 @@ async function writeNew(files: readonly FrameworkFile[]): Promise<string[]> {
   return paths.map((path) => resolve(path));
 }
 
-const CONFIGURATION: Expected = { code: "bad-request", field: "(file)", what: "a configuration" };
+const CONFIGURATION: Expected = { code: "bad-request", field: "file", what: "a configuration" };
 
 /** The file a configuration names beside itself: DeepSpeed's JSON, the module with torchtitan's model. */
 function companionOf(framework: Framework, text: string): string | null {

@@ -1,4 +1,3 @@
-import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import {
   formatBytes,
@@ -7,7 +6,6 @@ import {
   parsePlanLabel,
   planLabel,
   ProblemError,
-  resolveJob,
   worldSize,
   type JobSpec,
   type Plan,
@@ -20,15 +18,14 @@ import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { assertWritable, writeWhole } from "../files.ts";
-import { readJobFile } from "../job-input.ts";
 import { plannedLines, plannedLinesText, whoseMemory } from "../memory/planned-lines.ts";
 import { memoryPicture } from "../memory/picture.ts";
 import { planMemory, trainerProgram } from "../memory/plan-memory.ts";
 import { linesOf } from "../memory/regions.ts";
 import { memoryTable } from "../memory/table.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
-import { choosePlan, PLAN_HELP, readPlan } from "../plan-argument.ts";
-import { jobId } from "../resolve.ts";
+import { JOB_HELP, namedJob } from "../named-job.ts";
+import { choosePlan, PLAN_HELP, readPlan, type PlanArgument } from "../plan-argument.ts";
 
 interface MemoryOptions {
   readonly plan?: string;
@@ -38,20 +35,18 @@ interface MemoryOptions {
   readonly all?: boolean;
 }
 
-const isFile = (text: string): boolean => text === "-" || /\.(ya?ml|json)$/i.test(text) || existsSync(text);
-
 /**
  * The plan that is asked for: as tables show it, or by file, or by its rank in the search, for which a
  * profile is needed.
  */
 async function planOf(
   spec: JobSpec,
-  text: string,
+  { text, field }: PlanArgument,
   profile: string | undefined,
   context: Context,
 ): Promise<PlanOfJob> {
-  if (looksLikePlanLabel(text)) return planOfJob(readPlan(parsePlanLabel, text, "--plan"), spec, "--plan");
-  return choosePlan(text, "--plan", spec, await jobProfile(spec, profile, context), context);
+  if (looksLikePlanLabel(text)) return planOfJob(readPlan(parsePlanLabel, text, field), spec, field);
+  return choosePlan(text, field, spec, await jobProfile(spec, profile, context), context);
 }
 
 /**
@@ -74,34 +69,30 @@ export async function profileOf(
 
 /**
  * A job's file and the plan asked for, else the best; or a job that was submitted, and the plan it chose.
+ * @param field the argument that names the plan, for errors
  * @returns `profile`: the one that was given, or that a submitted job was planned with.
  */
 export async function findPlan(
   text: string,
-  { plan, profile }: Pick<MemoryOptions, "plan" | "profile">,
+  { plan, profile }: { readonly plan?: string | undefined; readonly profile?: string | undefined },
   context: Context,
+  field = "--plan",
 ): Promise<{ spec: JobSpec; plan: PlanOfJob; profile: string | undefined }> {
-  if (isFile(text)) {
-    const spec = resolveJob(await readJobFile(text));
-    return { spec, plan: await planOf(spec, plan ?? "1", profile, context), profile };
-  }
-  const client = await context.client();
-  const { spec, chosen, name, profileId } = await client.getJob(await jobId(client, text, context.signal), {
-    signal: context.signal,
-  });
-  const used = profile ?? profileId ?? undefined;
-  if (plan !== undefined) return { spec, plan: await planOf(spec, plan, used, context), profile: used };
-  if (chosen === null) {
-    throw new ProblemError("conflict", `${name} has chosen no plan yet`, [
+  const { spec, profile: used, submitted } = await namedJob(text, profile, context);
+  const asked = plan ?? (submitted === null ? "1" : undefined);
+  if (asked !== undefined)
+    return { spec, plan: await planOf(spec, { text: asked, field }, used, context), profile: used };
+  if (!submitted?.chosen) {
+    throw new ProblemError("conflict", `${spec.name} has chosen no plan yet`, [
       {
         field: "job",
         value: text,
         message: "has no plan",
-        remedy: "wait until its trials are over, or give --plan",
+        remedy: "wait until its trials are over, or name a plan",
       },
     ]);
   }
-  return { spec, plan: planOfJob(chosen.plan, spec), profile: used };
+  return { spec, plan: planOfJob(submitted.chosen.plan, spec), profile: used };
 }
 
 /**
@@ -162,10 +153,7 @@ export function addMemory(program: Command, context: Context): void {
       "where everything lies in a rank's memory, and when in a step " +
         "it is in use: a table, and a picture. Offline for a job file",
     )
-    .argument(
-      "<job>",
-      "job file, YAML or JSON (- for standard input); or a job's id, the beginning of it, or its name",
-    )
+    .argument("<job>", JOB_HELP)
     .option("--plan <plan>", `${PLAN_HELP}; default: the job's chosen plan, of a file the best`)
     .option(
       "--profile <name or file>",

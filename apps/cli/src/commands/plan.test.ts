@@ -223,6 +223,14 @@ describe("internevo plan", () => {
     expect(located?.rank).toBeGreaterThan(0);
   });
 
+  it("locates the plan of a rank", async () => {
+    const { candidates, located } = await planCommand({ job: example("7b-4k.yaml"), top: 3, locate: "3" });
+    expect(located).toMatchObject({ rank: 3, predicted: candidates[2]?.predicted });
+    expect((await problemOf({ job: example("7b-4k.yaml"), top: 1, locate: "0" })).details).toMatchObject([
+      { field: "--locate", value: "0" },
+    ]);
+  });
+
   it("says what would fit when nothing does, and ends with status 3", async () => {
     const job = await file(
       "job.json",
@@ -265,17 +273,12 @@ describe("internevo plan", () => {
       },
     ]);
     expect((await problemOf({ job: empty, top: 1 })).details).toEqual([
-      { field: "(job file)", value: empty, message: "is empty", remedy: "give a job file, in YAML or JSON" },
+      { field: "job", value: empty, message: "is empty", remedy: "give a job file, in YAML or JSON" },
     ]);
   });
 
   it.each([
-    [
-      "a job that is not there",
-      async () => ({ job: join(directory, "none.yaml") }),
-      "job-invalid",
-      "(job file)",
-    ],
+    ["a job that is not there", async () => ({ job: join(directory, "none.yaml") }), "job-invalid", "job"],
     ["broken JSON", async () => ({ job: await file("broken.json", "{") }), "job-invalid", undefined],
     [
       "an unknown field",

@@ -7,7 +7,6 @@ import {
   type JobSpec,
   type PlanningResult,
 } from "@internevo/domain";
-import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import type { Command } from "commander";
 import { Option } from "commander";
@@ -18,7 +17,7 @@ import { HEADROOM, headroomOption } from "../headroom.ts";
 import { readJobFile } from "../job-input.ts";
 import { NOTES_OPTION, showNotes, type Output } from "../output.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
-import { loadPlan } from "../plan-argument.ts";
+import { choosePlan, PLAN_HELP } from "../plan-argument.ts";
 import { planningText } from "../planning-view.ts";
 
 export interface PlanCommandOptions {
@@ -28,7 +27,7 @@ export interface PlanCommandOptions {
   /** A shipped profile, a file, or a stored profile; default: the job's. */
   readonly profile?: string;
   readonly memoryModel?: JobSpec["memoryModel"];
-  /** A plan whose rank is asked for: a JSON file, or as tables show it. */
+  /** A plan whose rank is asked for: a JSON file, as tables show it, or a rank. */
   readonly locate?: string;
   /** Memory of each GPU that plans leave free. */
   readonly headroom?: Headroom;
@@ -47,7 +46,13 @@ export async function planCommand(
   const locate =
     options.locate === undefined
       ? undefined
-      : planOfJob(await loadPlan(options.locate, "--locate", profile), job, "--locate");
+      : await choosePlan(
+          options.locate,
+          "--locate",
+          options.memoryModel ? { ...job, memoryModel: options.memoryModel } : job,
+          profile,
+          context,
+        );
   return context.computing(() => {
     const result = planJob(job, profile, {
       top: options.top,
@@ -96,10 +101,7 @@ export function addPlan(program: Command, context: Context): void {
         "paper",
       ]),
     )
-    .option(
-      "--locate <plan>",
-      "a plan, as tables show it or a JSON file: say its rank, or why it is rejected",
-    )
+    .option("--locate <plan>", `${PLAN_HELP}: say its rank, or why it is rejected`)
     .addOption(headroomOption())
     .option(...NOTES_OPTION)
     .action(

@@ -35,7 +35,11 @@ describe("profiles as files", () => {
     expect((JSON.parse(readFileSync(file("slow.json"), "utf8")) as { name: string }).name).toBe(
       "slow gathers",
     );
+    const unnamed = ["profile", "import", file("curves.csv"), "--format", "csv", "--into", "a800-128"];
+    await cli(...unnamed, "--out", file("mine.json"));
+    expect((JSON.parse(readFileSync(file("mine.json"), "utf8")) as { name: string }).name).toBe("mine");
     const difference = await cli("profile", "diff", "a800-128", file("slow.json"));
+    expect(difference.stdout.split("\n")[0]).toBe(`a800-128 beside ${file("slow.json")}`);
     expect(
       difference.stdout.split("\n").find((line) => line.startsWith("all-gather over 8 ranks, intra-node")),
     ).toMatch(/× slower/);
@@ -45,6 +49,17 @@ describe("profiles as files", () => {
     );
     const job = new URL("../../../../examples/paper/7b-32k.yaml", import.meta.url).pathname;
     expect((await cli("plan", job, "--profile", file("slow.json"), "--top", "1")).status).toBe(0);
+  });
+
+  it("are shown without an API where they are shipped", async () => {
+    const { status, stdout } = await cli("profile", "show", "a800-128");
+    expect([status, stdout]).toEqual([
+      0,
+      expect.stringMatching(/^profile +a800-128, shipped: .*\ncluster +16 × 8/),
+    ]);
+    expect(JSON.parse((await cli("profile", "show", "a800-128", "--json")).stdout)).toMatchObject({
+      cluster: { nodes: 16, gpusPerNode: 8 },
+    });
   });
 
   it("are said to be the same where nothing differs, and not where anything does", async () => {

@@ -1,4 +1,4 @@
-import { resolve } from "node:path";
+import { basename, resolve } from "node:path";
 import {
   diffProfiles,
   NCCL_TEST_PROGRAMS,
@@ -23,6 +23,11 @@ interface ImportOptions {
 }
 
 export function addProfileFiles(profile: Command, context: Context): void {
+  addDiff(profile, context);
+  addImport(profile, context);
+}
+
+function addDiff(profile: Command, context: Context): void {
   profile
     .command("diff")
     .description("what two profiles measured differently, and whether that is more than their spread")
@@ -39,8 +44,11 @@ export function addProfileFiles(profile: Command, context: Context): void {
       const output = context.output();
       const difference = diffProfiles(before, after);
       if (output.json) output.document({ first: before.name, second: after.name, ...difference });
-      else output.data(differenceText(difference, [before.name, after.name], output.colors));
+      else output.data(differenceText(difference, [first, second], output.colors));
     });
+}
+
+function addImport(profile: Command, context: Context): void {
   profile
     .command("import")
     .description("put curves of collectives that were measured elsewhere into a profile, offline")
@@ -61,7 +69,10 @@ export function addProfileFiles(profile: Command, context: Context): void {
       "--op <program>",
       `which program of nccl-tests wrote the files, where they do not say: ${NCCL_TEST_PROGRAMS.join(", ")}`,
     )
-    .option("--name <name>", "name of the result; default: of the profile it goes into")
+    .option(
+      "--name <name>",
+      "name of the result; default: of the file that --out names, else of the profile it goes into",
+    )
     .option("--out <file>", "write the result there; default: standard output")
     .action(async (files: readonly string[], { into, format, op, name, out }: ImportOptions) => {
       if (out !== undefined) await assertWritable(out, "--out");
@@ -84,7 +95,8 @@ export function addProfileFiles(profile: Command, context: Context): void {
           };
         }),
       );
-      const merged = withCurves(name === undefined ? base : { ...base, name }, imported);
+      const written = out === undefined ? base.name : basename(out, ".json");
+      const merged = withCurves({ ...base, name: name ?? written }, imported);
       const output = context.output();
       const document = JSON.stringify(merged, null, 2);
       if (out === undefined) output.data(document);

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import type { InternEvoClient } from "@internevo/client";
 import type { JobDetail } from "@internevo/contracts";
+import { findShippedProfile } from "@internevo/cost-model";
 import type { Command } from "commander";
 import type { Context } from "../context.ts";
 import { exitCodeOfState } from "../exit-codes.ts";
@@ -10,32 +11,18 @@ import { createProgress, followJob } from "../progress.ts";
 import { profileId } from "../resolve.ts";
 import { addProfileFiles } from "./profile-files.ts";
 import { addProfileKit } from "./profile-kit.ts";
-import { jobText, profilesTable, profileText } from "../views.ts";
+import { jobText, profilesTable, profileText, shippedProfileText } from "../views.ts";
 
 export function addProfile(program: Command, context: Context): void {
   const profile = program.command("profile").description("what was measured of the clusters");
   addList(profile, context, {
-    description: "list stored profiles, newest first",
+    description: "list stored profiles, newest first, and those that are shipped",
     list: (client, query) => client.listProfiles(query),
     none: "no profiles yet: the first job of a cluster makes one",
     table: profilesTable,
+    showsNone: true,
   });
-  profile
-    .command("show")
-    .description("show one profile; with --json the whole document, which `plan --profile` reads")
-    .argument(
-      "<profile>",
-      "id of the profile, the beginning of it, its name, or its cluster's, of which it is the newest",
-    )
-    .action(async (text: string) => {
-      const output = context.output();
-      const client = await context.client();
-      const record = await client.getProfile(await profileId(client, text, context.signal), {
-        signal: context.signal,
-      });
-      if (output.json) output.document(record.profile);
-      else output.data(profileText(record, output.colors));
-    });
+  addShow(profile, context);
   profile
     .command("discard")
     .description(
@@ -51,7 +38,10 @@ export function addProfile(program: Command, context: Context): void {
       const id = await profileId(client, text, context.signal);
       await client.discardProfile(id, { signal: context.signal });
       if (output.json) output.document({ id, discarded: true });
-      else output.data(`${id} discarded`);
+      else
+        output.data(
+          `profile ${text} is discarded${text === id ? "" : ` (${id})`}: the next job of its cluster measures it again`,
+        );
     });
   profile
     .command("measure")
@@ -86,6 +76,31 @@ export function addProfile(program: Command, context: Context): void {
     });
   addProfileFiles(profile, context);
   addProfileKit(profile, context);
+}
+
+function addShow(profile: Command, context: Context): void {
+  profile
+    .command("show")
+    .description("show one profile; with --json the whole document, which `plan --profile` reads")
+    .argument(
+      "<profile>",
+      "id of the profile, the beginning of it, its name, or its cluster's, of which it is the newest; or a shipped one",
+    )
+    .action(async (text: string) => {
+      const output = context.output();
+      const shipped = findShippedProfile(text);
+      if (shipped) {
+        if (output.json) output.document(shipped);
+        else output.data(shippedProfileText(text, shipped, output.colors));
+        return;
+      }
+      const client = await context.client();
+      const record = await client.getProfile(await profileId(client, text, context.signal), {
+        signal: context.signal,
+      });
+      if (output.json) output.document(record.profile);
+      else output.data(profileText(record, output.colors));
+    });
 }
 
 /** A job that names a profile measures nothing, which is not what is asked for here. */

@@ -21,8 +21,10 @@ import type { Command } from "commander";
 import type { Context } from "../context.ts";
 import { assertWritable, writeWhole } from "../files.ts";
 import { NOTES_OPTION, showNotes, table, type Colors } from "../output.ts";
-import { choosePlan, PLAN_HELP, readJson } from "../plan-argument.ts";
-import { loadJob } from "./advice.ts";
+import { JOB_HELP } from "../named-job.ts";
+import { jobProfile } from "../named-profile.ts";
+import { PLAN_HELP, readJson } from "../plan-argument.ts";
+import { findPlan } from "./memory.ts";
 
 /** A step of more pieces than these takes longer to simulate, and to look at, than anybody waits. */
 const MOST_PIECES = 2_000_000;
@@ -110,7 +112,7 @@ async function readMeasured(
 
 async function simulate(
   path: string,
-  text: string,
+  text: string | undefined,
   options: SimulateOptions,
   context: Context,
 ): Promise<void> {
@@ -125,8 +127,12 @@ async function simulate(
     ]);
   if (options.out !== undefined) await assertWritable(options.out, "--out");
   const measured = options.over === undefined ? undefined : await readMeasured(options.over);
-  const { job, profile } = await loadJob(path, options.profile, context);
-  const plan = await choosePlan(text, "plan", job, profile, context);
+  const {
+    spec: job,
+    plan,
+    profile: name,
+  } = await findPlan(path, { ...options, plan: text }, context, "plan");
+  const profile = await jobProfile(job, name, context);
   const pieces = plan.microBatches * job.model.layers * 24;
   if (pieces > MOST_PIECES)
     throw new ProblemError(
@@ -176,10 +182,10 @@ export function addSimulate(program: Command, context: Context): void {
     .command("simulate")
     .description(
       "a step of a plan event by event: what every stage computes, waits for " +
-        "and hides; its timeline for Perfetto, also over a measured one. Offline",
+        "and hides; its timeline for Perfetto, also over a measured one. Offline for a job file",
     )
-    .argument("<job>", "job file, YAML or JSON; - for standard input")
-    .argument("[plan]", PLAN_HELP, "1")
+    .argument("<job>", JOB_HELP)
+    .argument("[plan]", `${PLAN_HELP}; default: the job's chosen plan, of a file the best`)
     .option(
       "--profile <name or file>",
       `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`,
@@ -190,5 +196,7 @@ export function addSimulate(program: Command, context: Context): void {
       "a timeline that a job of this plan wrote: the simulated step is laid over each of its steps",
     )
     .option(...NOTES_OPTION)
-    .action((path: string, plan: string, options: SimulateOptions) => simulate(path, plan, options, context));
+    .action((path: string, plan: string | undefined, options: SimulateOptions) =>
+      simulate(path, plan, options, context),
+    );
 }

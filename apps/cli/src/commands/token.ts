@@ -1,4 +1,5 @@
 import { ROLES, type Role } from "@internevo/contracts";
+import { formatMoment } from "@internevo/domain";
 import { Option, type Command } from "commander";
 import { durationArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
@@ -29,7 +30,7 @@ export function addToken(program: Command, context: Context): void {
       else {
         output.data(made.token);
         output.note(
-          `${made.name} may use it as ${made.role}${made.expiresAt === null ? "" : ` until ${made.expiresAt}`}. It is not stored and cannot be shown again: pass it as --token or INTERNEVO_TOKEN.`,
+          `${made.name} may use it as ${made.role}${made.expiresAt === null ? "" : ` until ${formatMoment(made.expiresAt)}`}. It is not stored and cannot be shown again: pass it as --token or INTERNEVO_TOKEN.`,
         );
       }
     });
@@ -49,6 +50,9 @@ export function addToken(program: Command, context: Context): void {
       await client.revokeToken(id, { signal: context.signal });
       const output = context.output();
       if (output.json) output.document({ revoked: id });
-      else output.data(id);
+      else
+        output.data(
+          `token ${text} is revoked${text === id ? "" : ` (${id})`}: whoever uses it is refused from now on`,
+        );
     });
 }

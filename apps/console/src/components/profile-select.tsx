@@ -21,10 +21,17 @@ export function ProfileSelect({ value, onChange, description, otherwise }: Profi
   const options = [
     ...(otherwise === undefined ? [] : [{ value: "", label: otherwise }]),
     { value: SHIPPED_PROFILE, label: `${SHIPPED_PROFILE} (shipped)` },
-    ...stored.map(({ id, name, clusterKey }) => ({ value: id, label: `${name} (${clusterKey})` })),
+    ...stored.map(({ id, name, clusterKey }) => ({
+      value: id,
+      // Most names say the cluster already.
+      label: stored.some((other) => other.id !== id && other.name === name)
+        ? `${name} (${clusterKey})`
+        : name,
+    })),
   ];
   return (
     <NativeSelect
+      className="wide-field"
       label="Profile"
       description={description}
       value={value}

@@ -97,8 +97,8 @@ export function reasonOfChoice(rows: readonly PlanRow[], choice: Choice | undefi
   const words =
     planLabel(choice.chosen.plan) === chosen.key
       ? choiceWords(choice)
-      : `number ${chosen.place ?? "?"} of ${choice.measuredPlans} measured plans`;
-  return `${words.charAt(0).toUpperCase()}${words.slice(1)}. By prediction it was number ${chosen.rank} of all plans.`;
+      : `Number ${chosen.place ?? "?"} of ${choice.measuredPlans} measured plans`;
+  return `${words}. By prediction it was number ${chosen.rank} of all plans.`;
 }
 
 /**

@@ -27,7 +27,7 @@ import { useJobFeed } from "../data/use-job-feed.ts";
 import { planRows, reasonOfChoice, type PlanRow } from "../data/plan-rows.ts";
 import { isActive, useJob } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
-import { formatBytes, formatCount, formatCounted, formatInteger, sentence } from "../text/format.ts";
+import { formatBytes, formatCounted, formatInteger, formatTokens, sentence } from "../text/format.ts";
 import { explainPlan, FAILURE_WORDS } from "../text/words.ts";
 
 const route = getRouteApi("/jobs/$jobId");
@@ -65,7 +65,8 @@ function ChosenPlan({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] })
   if (!job.chosen) return null;
   const choice = choiceOf(job.trials);
   const reason = reasonOfChoice(rows, choice);
-  const disturbed = choice && disturbedTrialsWords(choice);
+  // The report says it too.
+  const disturbed = choice && !job.report?.disturbances ? disturbedTrialsWords(choice) : undefined;
   return (
     <Section title="Chosen plan">
       <div className="chosen-plan">
@@ -192,8 +193,8 @@ function JobFacts({ job }: { job: JobDetail }) {
             ].join(", "),
           },
           { name: "Vocabulary", value: `${formatInteger(job.spec.model.vocabularySize)} tokens` },
-          { name: "Sequence", value: `${formatInteger(job.spec.sequenceLengthTokens)} tokens` },
-          { name: "Batch", value: `${formatCount(job.spec.globalBatchTokens)} tokens`, note: "a step" },
+          { name: "Sequence", value: `${formatTokens(job.spec.sequenceLengthTokens)} tokens` },
+          { name: "Batch", value: `${formatTokens(job.spec.globalBatchTokens)} tokens`, note: "a step" },
           { name: "Precision", value: job.spec.precision },
           {
             name: "Cluster",

@@ -3,6 +3,7 @@
 export {
   formatBytes,
   formatClock,
+  formatCorrelation,
   formatCount,
   formatCounted,
   formatInteger,

@@ -32,6 +32,6 @@ describe("configurations of other frameworks", () => {
     expect(lineOfOption(text, "--hidden-size")).toBe(3);
     expect(lineOfOption(text, "--hidden")).toBeUndefined();
     expect(lineOfOption('[model]\nflavor = "7B"\n', "model.flavor")).toBe(2);
-    expect(lineOfOption(text, "(file)")).toBeUndefined();
+    expect(lineOfOption("file a\n", "file")).toBeUndefined();
   });
 });

@@ -70,8 +70,9 @@ export function sortFiles(
   };
 }
 
-/** The line that says an option, from 1; undefined where none does. */
+/** The line that says an option, from 1; undefined where none does: a fault may be of the whole file. */
 export function lineOfOption(text: string, field: string): number | undefined {
+  if (field === "file") return undefined;
   const option = /^--[\w-]+/.exec(field)?.[0] ?? /[\w-]+$/.exec(field)?.[0];
   if (option === undefined) return undefined;
   const at = text.split("\n").findIndex((line) => new RegExp(`(?<![\\w-])${option}(?![\\w-])`).test(line));

@@ -5,7 +5,7 @@ import { stringify } from "yaml";
 import type { Subject } from "../../data/advice.ts";
 import { downloadText, fileName } from "../../data/download.ts";
 import { FRAMEWORK_WORDS } from "../../text/frameworks.ts";
-import { formatCount, formatInteger, formatTokens, sentence } from "../../text/format.ts";
+import { formatInteger, formatTokens, sentence } from "../../text/format.ts";
 import { Facts, Section } from "../page.tsx";
 import { Comparison } from "../plan/compare-plans.tsx";
 import { PlanText } from "../plan/plan-text.tsx";
@@ -59,7 +59,7 @@ function ReadFacts({ model, job }: { model: Imported["model"]; job: ImportedJob 
         },
         {
           name: "Batch",
-          value: job.globalBatchTokens === undefined ? "–" : formatCount(job.globalBatchTokens),
+          value: job.globalBatchTokens === undefined ? "–" : formatTokens(job.globalBatchTokens),
           note: "tokens a step",
         },
         { name: "Precision", value: job.precision ?? "–" },

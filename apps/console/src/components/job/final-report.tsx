@@ -1,6 +1,7 @@
 import type { Report } from "@internevo/domain";
 import { Alert } from "@mantine/core";
 import {
+  formatCorrelation,
   formatCounted,
   formatInteger,
   formatLoss,
@@ -62,7 +63,8 @@ export function FinalReport({ report }: { report: Report }) {
           },
           {
             name: "Rank correlation",
-            value: report.kendallTauOverTrials === null ? "–" : report.kendallTauOverTrials.toFixed(2),
+            value:
+              report.kendallTauOverTrials === null ? "–" : formatCorrelation(report.kendallTauOverTrials),
             note: "Kendall's τ of predicted and measured",
           },
         ]}

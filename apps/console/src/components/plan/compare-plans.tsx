@@ -1,5 +1,5 @@
 import type { ExplanationAnswer, ExplanationTerm, PlanChoice } from "@internevo/contracts";
-import { planLabel } from "@internevo/domain";
+import { alikeWords, planLabel, splitTerms, sumOfDifferences } from "@internevo/domain";
 import { NativeSelect, Text } from "@mantine/core";
 import { useState } from "react";
 import { useExplanation, type Subject } from "../../data/advice.ts";
@@ -30,27 +30,15 @@ interface TermsProps {
   readonly terms: readonly ExplanationTerm[];
   readonly wordOf: (name: string) => string;
   readonly format: (value: number) => string;
-  /** Terms that are the same in both become one row. */
-  readonly foldsEqual?: boolean;
 }
 
-/** Sums round: what two plans differ by less than this share of the whole is the same in both. */
-const ROUNDING = 1e-9;
+const sumOf = (terms: readonly ExplanationTerm[], of: "a" | "b"): number =>
+  terms.reduce((total, term) => total + term[of], 0);
 
-function withoutRounding(terms: readonly ExplanationTerm[]): readonly ExplanationTerm[] {
-  const whole = terms.reduce((total, { a, b }) => total + Math.max(Math.abs(a), Math.abs(b)), 0);
-  return terms.map((term) =>
-    Math.abs(term.difference) <= ROUNDING * whole ? { ...term, difference: 0 } : term,
-  );
-}
-
-function Terms({ title, terms: all, wordOf, format, foldsEqual = false }: TermsProps) {
-  const terms = withoutRounding(all);
-  const equal = foldsEqual ? terms.filter(({ difference }) => difference === 0) : [];
-  const shown = equal.length > 1 ? terms.filter(({ difference }) => difference !== 0) : terms;
-  const same = equal.reduce((total, { a }) => total + a, 0);
-  const most = Math.max(0, ...terms.map(({ difference }) => Math.abs(difference)));
-  const sum = (of: "a" | "b" | "difference"): number => terms.reduce((total, term) => total + term[of], 0);
+/** Terms that are the same in both become one row. */
+function Terms({ title, terms, wordOf, format }: TermsProps) {
+  const { differing, alike } = splitTerms(terms, format);
+  const most = Math.max(0, ...differing.map(({ difference }) => Math.abs(difference)));
   return (
     <div>
       {/* Cards have no head. */}
@@ -68,7 +56,7 @@ function Terms({ title, terms: all, wordOf, format, foldsEqual = false }: TermsP
           </Row>
         </Head>
         <Body>
-          {shown.map(({ name, a, b, difference }) => (
+          {differing.map(({ name, a, b, difference }) => (
             <Row key={name} name={name}>
               <RowTitle>{wordOf(name)}</RowTitle>
               <Cell label="A" numeric>
@@ -85,20 +73,20 @@ function Terms({ title, terms: all, wordOf, format, foldsEqual = false }: TermsP
               </Cell>
             </Row>
           ))}
-          {equal.length > 1 && (
+          {alike.length > 0 && (
             <Row className="row-quiet" name="equal">
               <th role="rowheader" scope="row" className="card-title">
-                {equal.length} lines that are the same
-                <div className="cell-note">{equal.map(({ name }) => wordOf(name)).join(", ")}</div>
+                {alikeWords(alike)}
+                <div className="cell-note">{alike.map(({ name }) => wordOf(name)).join(", ")}</div>
               </th>
               <Cell label="A" numeric>
-                {format(same)}
+                {format(sumOf(alike, "a"))}
               </Cell>
               <Cell label="B" numeric>
-                {format(same)}
+                {format(sumOf(alike, "b"))}
               </Cell>
               <Cell label="B − A" numeric>
-                {format(0)}
+                {formatSigned(sumOfDifferences(alike), format)}
               </Cell>
               <Cell className="balance-cell">{""}</Cell>
             </Row>
@@ -106,13 +94,13 @@ function Terms({ title, terms: all, wordOf, format, foldsEqual = false }: TermsP
           <Row className="row-sum">
             <RowTitle>Together</RowTitle>
             <Cell label="A" numeric>
-              {format(sum("a"))}
+              {format(sumOf(terms, "a"))}
             </Cell>
             <Cell label="B" numeric>
-              {format(sum("b"))}
+              {format(sumOf(terms, "b"))}
             </Cell>
             <Cell label="B − A" numeric>
-              {formatSigned(sum("difference"), format)}
+              {formatSigned(sumOfDifferences(terms), format)}
             </Cell>
             <Cell className="balance-cell">{""}</Cell>
           </Row>
@@ -170,7 +158,6 @@ function Explained({ answer }: { answer: ExplanationAnswer }) {
         terms={answer.memory}
         wordOf={lineName}
         format={formatBytes}
-        foldsEqual
       />
     </div>
   );

@@ -1,4 +1,12 @@
-import { noneWithoutTrainer, tieWords, withoutTrainer, type Plan } from "@internevo/domain";
+import {
+  DISTURBED_LEGEND,
+  formatMeasuredSeconds,
+  isDisturbed,
+  noneWithoutTrainer,
+  tieWords,
+  withoutTrainer,
+  type Plan,
+} from "@internevo/domain";
 import { Text, Tooltip } from "@mantine/core";
 import {
   createColumnHelper,
@@ -170,7 +178,10 @@ const timeColumns = (tied: ReadonlySet<string>) => [
   helper.accessor(measuredStepSeconds, {
     id: "measuredTime",
     sortUndefined: "last",
-    cell: ({ row }) => figure(measuredStepSeconds(row.original), formatSeconds),
+    cell: ({ row: { original } }) => {
+      const measured = original.trial?.measured;
+      return figure(measuredStepSeconds(original), () => (measured ? formatMeasuredSeconds(measured) : ""));
+    },
   }),
   helper.accessor(({ place }) => place, {
     id: "place",
@@ -459,6 +470,26 @@ function useOpenRows() {
   return [open, toggle] as const;
 }
 
+/** What the ranges and the marks of the table mean. */
+function Marks({ rows, tied }: { rows: readonly PlanRow[]; tied: ReadonlySet<string> }) {
+  return (
+    <>
+      {rows.some(({ candidate }) => candidate.predicted.stepTimeRangeSeconds) && (
+        <Text size="sm" c="dimmed" mt="xs">
+          Below a predicted step time: from – to, with every measurement of the profile at its 10th and at its
+          90th percentile.
+          {tied.size > 1 && ` ${tieWords(tied.size, rows.length) ?? ""}`}
+        </Text>
+      )}
+      {rows.some(({ trial }) => trial?.measured && isDisturbed(trial.measured)) && (
+        <Text size="sm" c="dimmed" mt="xs">
+          {DISTURBED_LEGEND}
+        </Text>
+      )}
+    </>
+  );
+}
+
 /** The plans, predicted beside measured; a row opens to everything that is known of it. */
 export function PlanTable({
   rows,
@@ -525,13 +556,7 @@ export function PlanTable({
           ))}
         </Body>
       </Table>
-      {rows.some(({ candidate }) => candidate.predicted.stepTimeRangeSeconds) && (
-        <Text size="sm" c="dimmed" mt="xs">
-          Below a predicted step time: from – to, with every measurement of the profile at its 10th and at its
-          90th percentile.
-          {tied.size > 1 && ` ${tieWords(tied.size, rows.length) ?? ""}`}
-        </Text>
-      )}
+      <Marks rows={rows} tied={tied} />
       <PlanLegend dimensions={dimensions} />
     </>
   );

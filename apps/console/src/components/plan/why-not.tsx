@@ -1,7 +1,7 @@
 import type { PlanChoice, PlanMemoryAnswer, WhyNotAnswer } from "@internevo/contracts";
 import { Alert, Text } from "@mantine/core";
 import { usePlanMemory, useWhyNot, type Subject } from "../../data/advice.ts";
-import { withoutTrainer } from "@internevo/domain";
+import { measuredStandingWords, withoutTrainer } from "@internevo/domain";
 import {
   formatBytes,
   formatInteger,
@@ -55,7 +55,7 @@ function Figures({ predicted, limitBytes }: { predicted: Prediction; limitBytes:
 }
 
 function Verdict({ answer, limitBytes }: { answer: WhyNotAnswer; limitBytes: number }) {
-  const { binding, notRunnableReason, standing, smallestChange, predicted } = answer;
+  const { binding, notRunnableReason, standing, smallestChange, predicted, measured } = answer;
   if (binding) {
     return (
       <div className="answer">
@@ -81,21 +81,23 @@ function Verdict({ answer, limitBytes }: { answer: WhyNotAnswer; limitBytes: num
   if (!predicted) return null;
   const slower = standing ? predicted.stepTimeSeconds / standing.best.predicted.stepTimeSeconds - 1 : 0;
   const isBest = standing === null || standing.best.changes.length === 0;
-  const fits = notRunnableReason === null ? "It can run" : "It fits in memory";
+  const fits = notRunnableReason === null ? "It can run." : "It fits in memory.";
   const longer = slower < 0.0005 ? "as long as" : `${formatPercent(slower)} longer than`;
   return (
     <div className="answer">
-      <Text fw={600}>
-        {isBest ? "It is the best plan." : `${fits}, and takes ${longer} the best plan.`}
+      {measured !== null && <Text fw={600}>{measuredStandingWords(measured)}</Text>}
+      <Text fw={measured === null ? 600 : 400}>
+        {fits} By prediction it {isBest ? "is the best plan" : `takes ${longer} the best plan`}
         {standing &&
-          ` Rank ${formatInteger(standing.rank)} of the ${formatInteger(standing.of)} families of plans that fit.`}
+          `: rank ${formatInteger(standing.rank)} of the ${formatInteger(standing.of)} families of plans that fit`}
+        .
       </Text>
       {notRunnableReason !== null && <Text size="sm">{sentence(withoutTrainer(notRunnableReason))}</Text>}
       <Figures predicted={predicted} limitBytes={limitBytes} />
       {standing && !isBest && (
         <div className="chosen-plan">
           <Text size="sm" fw={600}>
-            The best plan
+            The best plan by prediction
           </Text>
           <PlanText plan={standing.best.plan} />
           <Changes label="Differences from your plan" changes={standing.best.changes} />
