@@ -1,5 +1,11 @@
 import { ProblemError } from "@internevo/domain";
 import { shellArithmetic } from "./shell-arithmetic.ts";
+import {
+  parameterAt,
+  parametersAfterSet,
+  parametersAfterShift,
+  type Parameters,
+} from "./shell-parameters.ts";
 
 function fault(line: number, value: string, message: string, remedy: string): ProblemError {
   return new ProblemError("bad-request", `line ${line}: ${message}`, [
@@ -88,6 +94,8 @@ class Script {
   /** Whether the commands before && and || all were assignments, which succeed. */
   #succeeds = true;
   #assignedInList: string[] = [];
+  #parameters: Parameters = "caller's";
+  #changesParameters = false;
   #at = 0;
   #line = 1;
   #expanded = 0;
@@ -213,14 +221,24 @@ class Script {
       for (const [name, variable] of pending)
         this.#set(name, isSure ? variable : { ...variable, words: null });
     if (!inPipe && first !== undefined) this.#carryOut(first, rest, isSure);
-    if (separator === "&")
-      for (const name of this.#assignedInList) this.#variables.set(name, { isArray: false, words: null });
-    if (separator !== "&&" && separator !== "||" && separator !== "|") this.#assignedInList = [];
-    if (first !== undefined && !declares) this.commands.push(command);
+    this.#endList(separator);
+    // The arguments of set are no command, though they may name the program.
+    if (first !== undefined && !declares && first !== "set") this.commands.push(command);
     const continues = this.#before === "&&" || this.#before === "||";
     this.#succeeds =
       first === undefined && !inPipe && (!continues || (this.#before === "&&" && this.#succeeds));
     this.#before = separator;
+  }
+
+  /** What a list assigns that runs in the background may be assigned, or not. */
+  #endList(separator: Separator): void {
+    if (separator === "&") {
+      for (const name of this.#assignedInList) this.#variables.set(name, { isArray: false, words: null });
+      if (this.#changesParameters) this.#parameters = "unknown";
+    }
+    if (separator === "&&" || separator === "||" || separator === "|") return;
+    this.#assignedInList = [];
+    this.#changesParameters = false;
   }
 
   #set(name: string, variable: Variable): void {
@@ -242,8 +260,18 @@ class Script {
     if (sets)
       for (const [name] of rest.join(" ").matchAll(/[A-Za-z_]\w*/g))
         this.#set(name, { isArray: false, words: null });
-    if (SETS_ANY.has(first))
+    if (SETS_ANY.has(first)) {
       for (const [name] of this.#variables) this.#set(name, { isArray: false, words: null });
+      this.#setParameters("unknown", true);
+    }
+    if (first === "set") this.#setParameters(parametersAfterSet(this.#parameters, rest), isSure);
+    if (first === "shift") this.#setParameters(parametersAfterShift(this.#parameters, rest), isSure);
+  }
+
+  #setParameters(parameters: Parameters, isSure: boolean): void {
+    if (parameters === this.#parameters) return;
+    this.#parameters = isSure ? parameters : "unknown";
+    this.#changesParameters = true;
   }
 
   /** The place behind the bracket that closes the one before `at`. Quotes hide brackets. */
@@ -284,11 +312,8 @@ class Script {
     if (whole === undefined) throw notUnderstood();
     const end = at + whole.length;
     const variableName = name ?? plain ?? "";
-    // What the script is called with is not part of the configuration.
     if (!/^[A-Za-z_]/.test(variableName))
-      return variableName === "@" || variableName === "*"
-        ? known([], end, variableName === "@")
-        : unknown(whole, end);
+      return this.#expandParameter(variableName, rest ?? "", end, notUnderstood);
     const variable = this.#variable(variableName);
     if (rest === "[@]" || rest === "[*]") {
       // Of what the environment gives, much names files; whoever reads a number finds the name in its place.
@@ -298,6 +323,28 @@ class Script {
         : known(this.#quoted ? [variable.words.join(" ")] : variable.words, end);
     }
     return this.#expandScalar(variableName, rest, end, notUnderstood);
+  }
+
+  /** `$@`, `$1` and the like. */
+  #expandParameter(name: string, rest: string, end: number, notUnderstood: () => ProblemError): Expanded {
+    const parameters = this.#parameters;
+    const whole = this.#text.slice(this.#at, end);
+    const number = /^[1-9]\d*$/.test(name + rest) ? Number(name + rest) : null;
+    if (parameters === "unknown" && (name === "@" || name === "*" || number !== null))
+      throw this.#fault(
+        "stands for parameters of the script that were changed in a way that is not known",
+        "write the arguments in its place",
+        whole,
+      );
+    if (name === "@" || name === "*") {
+      // What the script is called with is not part of the configuration: none of it has any part either.
+      const isPart = /^:\d+(?::\d+)?$/.test(rest) && parameters === "caller's";
+      if (rest !== "" && !isPart) throw notUnderstood();
+      const words = typeof parameters === "string" ? [] : parameters;
+      return name === "*" && this.#quoted ? known([words.join(" ")], end) : known(words, end, name === "@");
+    }
+    const value = number === null ? undefined : parameterAt(parameters, number);
+    return value === undefined ? unknown(whole, end) : known([value], end);
   }
 
   /** `$name`, or `${name-fallback}`. */

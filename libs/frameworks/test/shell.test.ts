@@ -37,7 +37,7 @@ const isSame = (read: readonly string[], real: readonly string[]): boolean => {
   const text = read.join("\0");
   if (!text.includes("$")) return text === real.join("\0");
   const parts = text
-    .split(/\0?(?:\$\([^)]*\)|\$(?:\w+|[?#]))\0?/)
+    .split(/[\0 ]?(?:\$\([^)]*\)|\$(?:\w+|[?#]))[\0 ]?/)
     .map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
   return new RegExp(`^${parts.join("[\\s\\S]*")}$`).test(real.join("\0"));
 };
@@ -107,7 +107,12 @@ const atom = fc.oneof(
       "$#",
       "$?",
       '"$@"',
+      "$@",
+      '"$*"',
+      "${@:1}",
+      "${@:-5}",
       "$1",
+      '"$2"',
       '"x $A y"',
       '"$A"$B',
       "$A$B",
@@ -184,6 +189,15 @@ const command = fc.oneof(
       "mapfile A </dev/null",
       "cd .",
       "shift",
+      "set -- $A x",
+      'set -- "$@" $B "${L[@]}"',
+      "shift 2",
+      "set -euo pipefail",
+      "set y $UNSET",
+      "set -- z | true",
+      "set -- z &",
+      "set 1 2 && true",
+      "true || set 1 2",
       "A=9 eval B=8",
     ),
   },
@@ -245,6 +259,39 @@ describe("a shell script that is not run", () => {
   ] as const)("is read: %s", (script, real) =>
     expect([readOf(script), inShell(`${script}\nrun $A end`)?.slice(0, -1)]).toEqual([real, real]),
   );
+
+  const runOf = (script: string): string[] | null => asRead(script);
+  it.each([
+    ['set -- --tp 8\nrun "$@"', ["--tp", "8"]],
+    ['set -- --tp 8\nset -- "$@" "x y"\nrun $@', ["--tp", "8", "x", "y"]],
+    ['set -- "x y" 2\nrun "$@" "$*" $*', ["x y", "2", "x y 2", "x", "y", "2"]],
+    ['set -- 1 2 3\nshift\nrun "$@"', ["2", "3"]],
+    ['set -- 1 2 3\nshift 4\nrun "$@"', ["1", "2", "3"]],
+    ['set -euo pipefail\nset -- 1\nset -x +e -\nrun "$@"', ["1"]],
+    ['set -eo pipefail 1 - 2\nrun "$@"', ["1", "-", "2"]],
+    ['set -- 1 2\nrun $2 "$3" ${1} $10', ["2", "", "1", "10"]],
+    ['set -- 1\nset --\nrun 4 "$@"', ["4"]],
+    ['set -- 1 | true\nrun 4 "$@"', ["4"]],
+    ['shift\nrun 4 "$@" ${@:1}', ["4"]],
+    ["set -- run 4\nrun 5", ["5"]],
+  ] as const)("has the parameters that the script sets: %s", (script, real) =>
+    expect([runOf(script), inShell(`${script} end`)?.slice(0, -1)]).toEqual([real, real]),
+  );
+
+  it.each([
+    'set $UNSET 1\nrun "$@"',
+    'cd x && set -- 1\nrun "$@"',
+    'set -- 1 && cd x &\nrun "$@"',
+    'set -- $UNSET 1\nshift\nrun "$@"',
+    'set -- 1\nshift $UNSET\nrun "$@"',
+    "set -- 1\nshift $UNSET\nrun $1",
+    'source x\nrun "$*"',
+    "set -- 1\nrun ${@:1}",
+    "run ${@:-8}",
+  ])("is refused where its parameters are not known: %s", (script) => expect(runOf(script)).toBeNull());
+
+  it("leaves a parameter unknown behind what may be several words", () =>
+    expect(runOf("set -- $UNSET 8\nrun $2")).toEqual(["$2"]));
 
   it.each(["A=4\nfalse && A=5", "A=4\nsource x", "A=4\nread A", "A=4\neval A=5", "A=5 &"])(
     "leaves unknown what it does not know: %s",
