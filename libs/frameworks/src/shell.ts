@@ -1,5 +1,6 @@
 import { ProblemError } from "@internevo/domain";
 import { shellArithmetic } from "./shell-arithmetic.ts";
+import { ASSIGNMENT, DECLARES, PREFIXES, setBy, whyRefused } from "./shell-commands.ts";
 import {
   parameterAt,
   parametersAfterSet,
@@ -13,39 +14,24 @@ function fault(line: number, value: string, message: string, remedy: string): Pr
   ]);
 }
 
-const CONTROL: ReadonlySet<string> = new Set([
-  "if",
-  "for",
-  "while",
-  "until",
-  "case",
-  "select",
-  "function",
-  "coproc",
-  "local",
-  "readonly",
-  "{",
-  "}",
-  "[[",
-  "then",
-  "else",
-  "do",
-  "done",
-  "fi",
-  "esac",
-]);
-/** Commands whose arguments are assignments. */
-const DECLARES: ReadonlySet<string> = new Set(["export", "declare", "typeset"]);
-/** Commands that set the variables that they name, to what is not known here. */
-const SETS: ReadonlySet<string> = new Set(["read", "let", "mapfile", "readarray", "getopts", "wait"]);
-/** Commands that may set any variable. */
-const SETS_ANY: ReadonlySet<string> = new Set(["eval", "source", "."]);
-
-const ASSIGNMENT = /^([A-Za-z_]\w*)(\+?)=/;
 interface Variable {
   readonly isArray: boolean;
   /** Null: not known here. */
   readonly words: readonly string[] | null;
+}
+/** An array stays one, whatever is in it. */
+const forgotten = (variable: Variable | undefined): Variable => ({
+  isArray: variable?.isArray ?? false,
+  words: null,
+});
+
+/** What a word is so far: a NAME, NAME+, or anything else. Nothing of a name is quoted. */
+type Head = "" | "name" | "plus" | "else";
+
+/** A word of a command. */
+interface Word {
+  readonly text: string;
+  readonly assigns: boolean;
 }
 
 /** What stands for a $…: words, and whether their text is known here. */
@@ -79,9 +65,16 @@ class Script {
   readonly #text: string;
   readonly #variables = new Map<string, Variable>();
   readonly commands: string[][] = [];
-  /** Words of the command that is being read; those that begin as an assignment begin without quotes. */
-  #words: { readonly text: string; readonly assigns: boolean }[] = [];
+  /** Words of the command that is being read. */
+  #words: Word[] = [];
+  /** The place of the command among them, behind assignments that are its environment; -1: none so far. */
+  #commandAt = -1;
+  /** Whether the command declares variables; and whether it is written so that its arguments are not split. */
+  #declares = false;
+  #isDeclaration = false;
   #word: string | null = null;
+  #head: Head = "";
+  #isLiteral = true;
   #wordAssigns = false;
   #array: { readonly name: string; readonly adds: boolean; readonly words: string[] } | null = null;
   /** Assignments of the command so far: they hold for the next of its assignments. */
@@ -89,7 +82,6 @@ class Script {
   /** The next word says where output goes. */
   #redirects = false;
   #quoted = false;
-  #nameIsQuoted = false;
   #before: Separator = "";
   /** Whether the commands before && and || all were assignments, which succeed. */
   #succeeds = true;
@@ -108,7 +100,9 @@ class Script {
     return fault(this.#line, value, message, remedy);
   }
   #variable(name: string): Variable | undefined {
-    return (this.#inAssignment() ? this.#pending.get(name) : undefined) ?? this.#variables.get(name);
+    // Arguments of a command that declares are made before any of them is assigned.
+    const isSequel = this.#inAssignment() && this.#commandAt < 0;
+    return (isSequel ? this.#pending.get(name) : undefined) ?? this.#variables.get(name);
   }
 
   /** The text of a variable where it stands alone: an array's first. */
@@ -125,38 +119,55 @@ class Script {
   /** Whether a word that begins now may be an assignment. */
   #mayAssign(): boolean {
     if (this.#array !== null || this.#redirects) return false;
-    const [first] = this.#words;
-    return (first !== undefined && DECLARES.has(first.text)) || this.#words.every(({ assigns }) => assigns);
+    return this.#commandAt < 0 || this.#isDeclaration;
   }
 
   #append(text: string, isQuoted: boolean): void {
-    if (this.#word === null) this.#wordAssigns = false;
-    const before = this.#word ?? "";
-    this.#word = before + text;
+    if (this.#word === null) {
+      this.#wordAssigns = false;
+      this.#head = "";
+      this.#isLiteral = true;
+    }
+    this.#word = (this.#word ?? "") + text;
+    if (isQuoted) this.#isLiteral = false;
+    if (this.#wordAssigns) return;
     // NAME= is an assignment where no part of it is quoted.
-    if (
-      !isQuoted &&
-      text === "=" &&
-      /^[A-Za-z_]\w*\+?$/.test(before) &&
-      this.#mayAssign() &&
-      !this.#nameIsQuoted
-    )
-      this.#wordAssigns = true;
-    if (isQuoted && !this.#wordAssigns) this.#nameIsQuoted = true;
+    if (!isQuoted && text === "=" && (this.#head === "name" || this.#head === "plus"))
+      this.#wordAssigns = this.#mayAssign();
+    this.#head = isQuoted ? "else" : this.#headWith(text);
+  }
+
+  #headWith(letter: string): Head {
+    if (this.#head === "") return /^[A-Za-z_]$/.test(letter) ? "name" : "else";
+    if (this.#head !== "name") return "else";
+    if (letter === "+") return "plus";
+    return /^\w$/.test(letter) ? "name" : "else";
   }
 
   #endWord(): void {
     const word = this.#word;
     this.#word = null;
-    this.#nameIsQuoted = false;
     if (word === null) return;
     if (this.#redirects) this.#redirects = false;
     else if (this.#array) this.#array.words.push(word);
     else {
-      if (this.#wordAssigns) this.#assign(word);
-      this.#words.push({ text: word, assigns: this.#wordAssigns });
+      // A command that declares sees what its arguments have become.
+      const assigns = this.#wordAssigns || (this.#declares && ASSIGNMENT.test(word));
+      if (assigns) this.#assign(word);
+      this.#words.push({ text: word, assigns });
+      if (!assigns && this.#commandAt < 0) this.#beginCommand(word);
     }
     this.#wordAssigns = false;
+  }
+
+  #beginCommand(word: string): void {
+    this.#commandAt = this.#words.length - 1;
+    this.#declares = DECLARES.has(word);
+    this.#isDeclaration = this.#declares && this.#isLiteral;
+    // What is assigned before a command is its environment; where it may be none at all, that is not known.
+    if (this.#declares) this.#pending.clear();
+    else if (word.includes("$"))
+      for (const [name, each] of this.#pending) this.#pending.set(name, forgotten(each));
   }
 
   #assign(word: string): void {
@@ -171,55 +182,35 @@ class Script {
       before?.words === null && (plus === "+" || before.isArray)
         ? null
         : [plus === "+" ? first + value : value, ...rest];
-    this.#pending.set(name, { isArray: before?.isArray ?? false, words });
+    // Some shells take "NAME=(…)" as an array.
+    const mayBeArray = !this.#wordAssigns && value.startsWith("(");
+    this.#pending.set(
+      name,
+      mayBeArray ? { isArray: true, words: null } : { isArray: before?.isArray ?? false, words },
+    );
   }
 
   #endCommand(separator: Separator): void {
     this.#endWord();
     if (this.#redirects) throw this.#fault("redirects to nothing", "name the file");
-    const words = this.#words;
     const pending = this.#pending;
-    if (words.length === 0 && pending.size === 0 && separator === "\n") return;
+    if (this.#words.length === 0 && pending.size === 0 && separator === "\n") return;
+    const command = this.#command();
+    const mayBeNone = this.#commandAt >= 0 && this.#words[this.#commandAt]?.text.includes("$") === true;
     this.#words = [];
+    this.#commandAt = -1;
+    this.#declares = this.#isDeclaration = false;
     this.#pending = new Map();
     const inPipe = this.#before === "|" || separator === "|";
     const isSure =
       (this.#before !== "&&" && this.#before !== "||") || (this.#before === "&&" && this.#succeeds);
-    const command = words
-      .filter(({ assigns }, at) => !assigns || words.slice(0, at).some((each) => !each.assigns))
-      .map(({ text }) => text);
-    while (
-      command[0] === "!" ||
-      command[0] === "time" ||
-      command[0] === "command" ||
-      command[0] === "builtin"
-    ) {
-      command.shift();
-      if (ASSIGNMENT.test(command[0] ?? "") || DECLARES.has(command[0] ?? ""))
-        throw this.#fault(
-          "is an assignment that is not understood",
-          "write the assignment alone",
-          command.join(" "),
-        );
-    }
     const [first, ...rest] = command;
-    if (first !== undefined && CONTROL.has(first))
-      throw this.#fault(
-        `${first} decides what runs or is set, and nothing is run here`,
-        "write the arguments without conditions, loops and functions",
-        command.join(" "),
-      );
+    const refused = first === undefined ? null : whyRefused(first, rest);
+    if (refused) throw this.#fault(...refused, command.join(" "));
     const declares = first !== undefined && DECLARES.has(first);
-    if (declares && rest.some((word) => /^-.*[^-xg]/.test(word)))
-      throw this.#fault(
-        "declares variables that are not understood",
-        "assign them without options",
-        command.join(" "),
-      );
     // What a pipe's commands assign is gone with them; before a command, assignments are its environment.
-    if (!inPipe && (first === undefined || declares))
-      for (const [name, variable] of pending)
-        this.#set(name, isSure ? variable : { ...variable, words: null });
+    if (!inPipe && (first === undefined || declares || mayBeNone))
+      for (const [name, variable] of pending) this.#set(name, isSure ? variable : forgotten(variable));
     if (!inPipe && first !== undefined) this.#carryOut(first, rest, isSure);
     this.#endList(separator);
     // The arguments of set are no command, though they may name the program.
@@ -230,10 +221,29 @@ class Script {
     this.#before = separator;
   }
 
+  /** The words of the command without what leaves it as it is. */
+  #command(): string[] {
+    if (this.#commandAt < 0) return [];
+    const words = this.#words.map(({ text }) => text);
+    let at = this.#commandAt;
+    while (PREFIXES.has(words[at] ?? "")) {
+      at += 1;
+      const word = words[at] ?? "";
+      if (ASSIGNMENT.test(word) || DECLARES.has(word) || /^-(?![vV]$)/.test(word))
+        throw this.#fault(
+          "is an assignment that is not understood",
+          "write the assignment alone",
+          words.slice(at).join(" "),
+        );
+    }
+    return words.slice(at);
+  }
+
   /** What a list assigns that runs in the background may be assigned, or not. */
   #endList(separator: Separator): void {
     if (separator === "&") {
-      for (const name of this.#assignedInList) this.#variables.set(name, { isArray: false, words: null });
+      for (const name of this.#assignedInList)
+        this.#variables.set(name, forgotten(this.#variables.get(name)));
       if (this.#changesParameters) this.#parameters = "unknown";
     }
     if (separator === "&&" || separator === "||" || separator === "|") return;
@@ -253,17 +263,13 @@ class Script {
         const name = /^\w+/.exec(word)?.[0];
         if (name === undefined) continue;
         if (isSure && name === word && !rest.includes("-f")) this.#variables.delete(name);
-        else this.#set(name, { isArray: false, words: null });
+        else this.#set(name, forgotten(this.#variables.get(name)));
       }
     }
-    const sets = SETS.has(first) || (first === "printf" && rest[0]?.startsWith("-v") === true);
-    if (sets)
-      for (const [name] of rest.join(" ").matchAll(/[A-Za-z_]\w*/g))
-        this.#set(name, { isArray: false, words: null });
-    if (SETS_ANY.has(first)) {
-      for (const [name] of this.#variables) this.#set(name, { isArray: false, words: null });
-      this.#setParameters("unknown", true);
-    }
+    const names = setBy(first, rest);
+    for (const name of names === "any" ? [...this.#variables.keys()] : names)
+      this.#set(name, forgotten(this.#variables.get(name)));
+    if (names === "any") this.#setParameters("unknown", true);
     if (first === "set") this.#setParameters(parametersAfterSet(this.#parameters, rest), isSure);
     if (first === "shift") this.#setParameters(parametersAfterShift(this.#parameters, rest), isSure);
   }
@@ -458,7 +464,6 @@ class Script {
       /[\s;&|)]|^$/.test(this.#text[this.#at] ?? "")
     ) {
       this.#word = null;
-      this.#nameIsQuoted = false;
     }
   }
 
@@ -559,7 +564,7 @@ class Script {
     } else if (
       (here === "{" && /^\{[^\s{}]*(?:,|\.\.)/.test(text.slice(this.#at, this.#at + 200))) ||
       (here === "[" && this.#word !== null
-        ? /^[A-Za-z_]\w*$/.test(this.#word) &&
+        ? this.#head === "name" &&
           this.#mayAssign() &&
           /^\[[^\]\n]*\]\+?=/.test(text.slice(this.#at, this.#at + 200))
         : here === "[" && inArray)

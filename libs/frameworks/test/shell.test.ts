@@ -128,6 +128,9 @@ const atom = fc.oneof(
 const words = fc.array(atom, { maxLength: 5 });
 const value = fc.array(atom, { minLength: 0, maxLength: 2 }).map((parts) => parts.join(""));
 const assignment = fc.tuple(name, fc.constantFrom("=", "=", "=", "+="), value).map((parts) => parts.join(""));
+const quotedAssignment = fc
+  .tuple(name, fc.constantFrom("=", "+="), fc.constantFrom("8", "x y", "$A", "${L[@]}"))
+  .map((parts) => `"${parts.join("")}"`);
 const array = fc
   .tuple(
     name,
@@ -147,7 +150,7 @@ const command = fc.oneof(
     arbitrary: fc
       .tuple(
         fc.constantFrom("export", "readonly", "declare", "declare -i", "export -n", "local", "typeset -x"),
-        fc.array(fc.oneof(assignment, name), { minLength: 1, maxLength: 2 }),
+        fc.array(fc.oneof(assignment, quotedAssignment, name), { minLength: 1, maxLength: 2 }),
       )
       .map(([first, rest]) => `${first} ${rest.join(" ")}`),
   },
@@ -256,6 +259,16 @@ describe("a shell script that is not run", () => {
     ['A="\\$x"', ["$x"]],
     ["A=5 && A=6", ["6"]],
     ["true >/dev/null 2>&1\nA=7", ["7"]],
+    ['A=4\nexport "A=8"', ["8"]],
+    ["A=4\nX=A=8\nexport $X", ["8"]],
+    ["A=4\nX='B=1 A=8'\ndeclare -x $X", ["8"]],
+    ["A=4\nX=export\n$X A=8", ["8"]],
+    ["A=4\nX=export Y='8 9'\n$X A=$Y 2>/dev/null", ["8"]],
+    ["A=4\nB=1 typeset A=8", ["8"]],
+    ["A=4\nA=8 export B=1", ["4"]],
+    ["A=4\nexport A=9 B=$A\nA=$B", ["4"]],
+    ["A=4\nexport 'A+=8' A+=6", ["486"]],
+    ["A=4\nexport \\A=8", ["8"]],
   ] as const)("is read: %s", (script, real) =>
     expect([readOf(script), inShell(`${script}\nrun $A end`)?.slice(0, -1)]).toEqual([real, real]),
   );
@@ -293,10 +306,22 @@ describe("a shell script that is not run", () => {
   it("leaves a parameter unknown behind what may be several words", () =>
     expect(runOf("set -- $UNSET 8\nrun $2")).toEqual(["$2"]));
 
-  it.each(["A=4\nfalse && A=5", "A=4\nsource x", "A=4\nread A", "A=4\neval A=5", "A=5 &"])(
-    "leaves unknown what it does not know: %s",
-    (script) => expect(readOf(script)).toEqual(["$A"]),
-  );
+  it.each([
+    'A=4\nX=$UNSET\nexport "$X"',
+    "A=4\nexport $(cat env)",
+    "A=4\nexport A$UNSET=5",
+    "A=4\nunset $UNSET",
+    "A=4\nread $UNSET",
+    "A=4\nexport 'A[0]=5'",
+    "A=(4)\nexport 'A=(5)'",
+    "A=4\nA=5 $UNSET",
+    "A=(4 5)\nA=6 &\nA=7\nA=${A[@]}",
+    "A=4\nfalse && A=5",
+    "A=4\nsource x",
+    "A=4\nread A",
+    "A=4\neval A=5",
+    "A=5 &",
+  ])("leaves unknown what it does not know: %s", (script) => expect(readOf(script)).toEqual(["$A"]));
 
   it.each([
     "A[1]=5",
@@ -310,5 +335,7 @@ describe("a shell script that is not run", () => {
     "declare -i A=1+2",
     "A={1,2}",
     "A=(1 [5]=3)",
+    "command -p export A=8",
+    "builtin -- eval A=8",
   ])("is refused: %s", (script) => expect(readOf(script)).toBeNull());
 });
