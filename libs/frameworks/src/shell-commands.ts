@@ -28,6 +28,15 @@ const SETS: ReadonlySet<string> = new Set(["read", "let", "mapfile", "readarray"
 const SETS_ANY: ReadonlySet<string> = new Set(["eval", "source", "."]);
 /** Words before a command that leave what it does as it is. */
 export const PREFIXES: ReadonlySet<string> = new Set(["!", "time", "command", "builtin"]);
+/** Settings with which a shell reads a script in another way than here. */
+const REREADS: ReadonlySet<string> = new Set([
+  "lastpipe",
+  "expand_aliases",
+  "posix",
+  "keyword",
+  "noexec",
+  "onecmd",
+]);
 
 export const ASSIGNMENT = /^([A-Za-z_]\w*)(\+?)=/;
 
@@ -40,7 +49,23 @@ export function whyRefused(first: string, rest: readonly string[]): readonly [st
     ];
   if (DECLARES.has(first) && rest.some((word) => /^-.*[^-xg]/.test(word)))
     return ["declares variables that are not understood", "assign them without options"];
+  if (first === "alias" && rest.some((word) => /[=$]/.test(word)))
+    return ["gives commands other names", "write the commands under their own names"];
+  // It is run before every command.
+  if (first === "trap" && rest.slice(1).some((signal) => /^(?:SIG)?DEBUG$|\$/i.test(signal)))
+    return ["runs something before every command", "leave out what is run on DEBUG"];
+  if ((first === "set" || first === "shopt") && changesReading(rest))
+    return ["changes how the script is read", "write the arguments without it"];
   return null;
+}
+
+/** Whether settings begin with `-n`, `-t` or `-k`, or name one of those above. */
+function changesReading(rest: readonly string[]): boolean {
+  const end = rest.findIndex((word) => !/^[-+]./.test(word) || word === "--");
+  const settings = rest.slice(0, end < 0 ? undefined : end);
+  // Names stand behind -o.
+  const named = rest.slice(0, settings.length + 2);
+  return settings.some((word) => /^-\w*[ntk]/.test(word)) || named.some((word) => REREADS.has(word));
 }
 
 /** Variables that a command sets to what is not known here. */

@@ -269,6 +269,7 @@ describe("a shell script that is not run", () => {
     ["A=4\nexport A=9 B=$A\nA=$B", ["4"]],
     ["A=4\nexport 'A+=8' A+=6", ["486"]],
     ["A=4\nexport \\A=8", ["8"]],
+    ["trap true EXIT INT TERM\nset -- -n -k\nset -e -- -t\nA=8", ["8"]],
   ] as const)("is read: %s", (script, real) =>
     expect([readOf(script), inShell(`${script}\nrun $A end`)?.slice(0, -1)]).toEqual([real, real]),
   );
@@ -336,6 +337,15 @@ describe("a shell script that is not run", () => {
     "A={1,2}",
     "A=(1 [5]=3)",
     "command -p export A=8",
+    "trap 'A=8' DEBUG",
+    "trap 'A=8' INT sigdebug",
+    "trap 'A=8' $UNSET",
+    "alias run='run 8'",
+    "shopt -s lastpipe",
+    "shopt -s expand_aliases extglob",
+    "set -n",
+    "set -ekx",
+    "set -eo posix",
     "builtin -- eval A=8",
   ])("is refused: %s", (script) => expect(readOf(script)).toBeNull());
 });
