@@ -341,7 +341,11 @@ export class Expressions extends Names {
       } else if (next?.name === "AssignOp") {
         const value = parts[at + 2];
         if (!value) return undefined;
-        named.push([this.nameOf(part), this.evaluate(value)]);
+        const known = this.evaluate(value);
+        if (this.isWalrus(next)) {
+          this.values.set(this.nameOf(part), known);
+          placed.push(known);
+        } else named.push([this.nameOf(part), known]);
         at += 2;
       } else placed.push(this.evaluate(part));
     }

@@ -159,7 +159,13 @@ export class Names {
       const parent = cursor.node.parent;
       if (
         (isStatement && parent && !READS.has(parent.name)) ||
-        (parent?.name === "NamedExpression" && parent.firstChild?.from === cursor.from)
+        (parent?.name === "NamedExpression" && parent.firstChild?.from === cursor.from) ||
+        (parent?.name === "ArgList" && this.isWalrus(cursor.node.nextSibling))
+  /** Within brackets of a call, the parser tells `name := value` from `name=value` by its sign alone. */
+  protected isWalrus(sign: SyntaxNode | null | undefined): boolean {
+    return sign?.name === "AssignOp" && this.source(sign) === ":=";
+  }
+
       )
         this.values.set(name, why);
     });

@@ -250,6 +250,12 @@ const expression = fc.letrec<Record<"any" | "atom" | "container" | "test", strin
     { weight: 1, arbitrary: fc.tuple(variable, key).map(([of, name]) => `${of}.pop("${name}", 3)`) },
     {
       weight: 1,
+      arbitrary: fc
+        .tuple(fc.constantFrom("print", "min", "f", "len", "dict"), variable, tie("any"), tie("any"))
+        .map(([of, name, left, right]) => `${of}(${left}, ${name} := ${right})`),
+    },
+    {
+      weight: 1,
       arbitrary: fc.constantFrom(
         "(lambda: m.update(x=9))()",
         "exec('a = 9')",
@@ -485,6 +491,9 @@ describe("a Python module that is not run", () => {
     ["a = 1\ndel a\na = 2", 2],
   ])("is evaluated: %s", (source, value) => expect(valueOf(`${source}\n`)).toEqual(value));
 
+    ["a = 24\nprint(a:=48)", 48],
+    ["a = min(a := 5, b := 7) + a + b", 17],
+    ["a = 24\nb = dict(a=48)", 24],
   it.each([
     "a = 24\nfor b in (1, 2):\n    a = b",
     "a = dict(x=1)\na.update(x=2)",
@@ -509,6 +518,8 @@ describe("a Python module that is not run", () => {
     expect(pythonModule(`${source}\n`, ["a"])["a"]).toBeInstanceOf(NeedsRun),
   );
 
+    "a = 24\nfoo(a:=48)",
+    "a = 24\nfoo and print(1, a:=48)",
   it("is known by part, and names the line of what is not", () => {
     const { a } = pythonModule("import os\na = dict(x=1,\n    y=os.getpid(), z=2)\n", ["a"]) as {
       a: Record<string, unknown>;
