@@ -90,6 +90,28 @@ describe("what configurations must not do", () => {
     }
   });
 
+  it("refuses what stands behind the end of a script or a module", () => {
+    expect(refusal("megatron", shell(`true\nexit 0\n${command("").text}`))).toMatch(
+      /^line 2: ends the script before a training program starts → leave out exit/,
+    );
+    const sections = "model = dict()\ndata = dict()\nparallel = dict()\n";
+    for (const end of [
+      "exit()",
+      "x = [quit()]",
+      "import sys\nsys.exit(0)",
+      "from sys import exit as stop\nstop()",
+      "import os\nos._exit(0)",
+      "raise SystemExit",
+      "if True:\n    raise ValueError('x')",
+      "return",
+    ])
+      expect(refusal("internevo", python(`${end}\n${sections}`)), end).toMatch(
+        /^line \d: ends the module, and nothing behind it is run → leave it out/,
+      );
+    for (const end of ["if unknown():\n    raise X", "def f():\n    exit()", "def exit(): pass\nexit()"])
+      expect(refusal("internevo", python(`${end}\n${sections}`)), end).not.toMatch(/ends the module/);
+  });
+
   it("changes nothing outside its own values", () => {
     for (const key of ["__proto__", "constructor"]) {
       refusal(

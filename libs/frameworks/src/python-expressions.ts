@@ -353,12 +353,34 @@ export class Expressions extends Names {
     return new Set(named.map(([name]) => name)).size === named.length ? { placed, named } : undefined;
   }
 
+  /** Whether to call it ends Python. */
+  protected isStop(callee: SyntaxNode): boolean {
+    if (callee.name === "VariableName") {
+      const name = this.nameOf(callee);
+      const value = this.values.get(name);
+      if (value !== undefined) return this.stops.get(name) === value;
+      return (name === "exit" || name === "quit") && !this.functions.has(name);
+    }
+    const [module, of, name] = partsOf(callee);
+    if (module?.name !== "VariableName" || of?.name !== "." || !name) return false;
+    return /^(?:sys\.exit|os\.(?:_exit|abort))$/.test(`${this.moduleOf(module)}.${this.nameOf(name)}`);
+  }
+
+  /** What was imported under the name, where it is a module. */
+  protected moduleOf(node: SyntaxNode): string {
+    const name = this.nameOf(node);
+    const value = this.values.get(name);
+    const from = value instanceof NeedsRun ? value.expression : "";
+    return new RegExp(`^import\\b.*?\\b(\\w+)\\s+as\\s+${name}\\b`, "s").exec(from)?.[1] ?? name;
+  }
+
   /**
    * `dict(a=1)` is a record, `int(x)` and the like are numbers; types of other projects are records where
    * that is asked for.
    */
   protected call(node: SyntaxNode): PythonValue | undefined {
     const callee = node.firstChild as SyntaxNode;
+    if (this.isStop(callee)) throw this.ended(node);
     if (callee.name !== "VariableName") return undefined;
     const name = this.nameOf(callee);
     const isImitated = this.imitated?.test(name) === true && !this.functions.has(name);

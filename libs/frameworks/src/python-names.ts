@@ -1,3 +1,4 @@
+import { ProblemError } from "@internevo/domain";
 import type { SyntaxNode } from "@lezer/common";
 import { MOST_DEPTH } from "./depth.ts";
 import {
@@ -46,6 +47,8 @@ export class Names {
   /** Functions and classes of the module: to call one may change any variable. */
   protected readonly functions = new Set<string>();
   protected functionsAreOut = false;
+  /** Names under which `sys.exit` was imported. */
+  protected readonly stops = new Map<string, NeedsRun>();
   /** Containers that something unknown holds too. */
   protected leaked: Container[] = [];
   protected readonly lineStarts: number[] = [0];
@@ -80,6 +83,24 @@ export class Names {
 
   protected unknown(node: SyntaxNode): NeedsRun {
     return new NeedsRun(this.lineOf(node.from), this.source(node));
+  }
+
+  /** The module is refused for what stands there. */
+  protected refusal(at: number, value: string, message: string, remedy: string): ProblemError {
+    const field = `line ${this.lineOf(at)}`;
+    return new ProblemError("bad-request", `${field} ${message}`, [
+      { field, value: value.slice(0, 200), message, remedy },
+    ]);
+  }
+
+  /** The module is over before its end. */
+  protected ended(node: SyntaxNode): ProblemError {
+    return this.refusal(
+      node.from,
+      this.source(node),
+      "ends the module, and nothing behind it is run",
+      "leave it out",
+    );
   }
 
   /** The variable's value when the module has run; undefined when it has none. */
@@ -139,6 +160,11 @@ export class Names {
     this.lostAt = why;
   }
 
+  /** Within brackets of a call, the parser tells `name := value` from `name=value` by its sign alone. */
+  protected isWalrus(sign: SyntaxNode | null | undefined): boolean {
+    return sign?.name === "AssignOp" && this.source(sign) === ":=";
+  }
+
   /** The node is not followed: what it mentions is unknown from here on. */
   protected disturb(node: SyntaxNode, isStatement = false): NeedsRun {
     const why = this.unknown(node);
@@ -161,11 +187,6 @@ export class Names {
         (isStatement && parent && !READS.has(parent.name)) ||
         (parent?.name === "NamedExpression" && parent.firstChild?.from === cursor.from) ||
         (parent?.name === "ArgList" && this.isWalrus(cursor.node.nextSibling))
-  /** Within brackets of a call, the parser tells `name := value` from `name=value` by its sign alone. */
-  protected isWalrus(sign: SyntaxNode | null | undefined): boolean {
-    return sign?.name === "AssignOp" && this.source(sign) === ":=";
-  }
-
       )
         this.values.set(name, why);
     });

@@ -1,4 +1,3 @@
-import { ProblemError } from "@internevo/domain";
 import type { NodeType, SyntaxNode } from "@lezer/common";
 import { parser } from "@lezer/python";
 import { Expressions } from "./python-expressions.ts";
@@ -23,15 +22,8 @@ class Evaluator extends Expressions {
     do {
       // The parser gives up on what is nested some thousand levels deep, and its tree then lacks types.
       if ((broken.type as NodeType | undefined)?.isError ?? true) {
-        const line = this.lineOf(broken.from);
-        throw new ProblemError("bad-request", `line ${line} is not Python`, [
-          {
-            field: `line ${line}`,
-            value: this.text.split("\n")[line - 1]?.slice(0, 200) ?? "",
-            message: "is not Python",
-            remedy: "mend the file",
-          },
-        ]);
+        const line = this.text.split("\n")[this.lineOf(broken.from) - 1] ?? "";
+        throw this.refusal(broken.from, line, "is not Python", "mend the file");
       }
     } while (broken.next());
     this.block(tree.topNode);
@@ -61,6 +53,14 @@ class Evaluator extends Expressions {
         const parameters = node.getChild("ParamList");
         if (parameters) this.disturb(parameters);
         return this.define(node);
+      }
+      case "RaiseStatement":
+      case "ReturnStatement":
+        throw this.ended(node);
+      case "AssertStatement": {
+        const [, test] = partsOf(node);
+        if (test && this.truth(this.evaluate(test)) === false) throw this.ended(node);
+        return void this.disturb(node, true);
       }
       case ":":
       case ";":
@@ -203,6 +203,8 @@ class Evaluator extends Expressions {
 
   protected import(node: SyntaxNode): void {
     const why = this.unknown(node);
+    const stop = /^from\s+sys\s+import\s+(?:exit\s+as\s+)?(\w+)$/.exec(this.source(node));
+    if (stop && /\bexit\b/.test(stop[0])) this.stops.set(stop[1] as string, why);
     if (node.getChild("*")) return this.loseAll(why);
     for (const name of node.getChildren("VariableName")) {
       this.values.set(this.nameOf(name), why);

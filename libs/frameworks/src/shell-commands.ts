@@ -28,6 +28,8 @@ const SETS: ReadonlySet<string> = new Set(["read", "let", "mapfile", "readarray"
 const SETS_ANY: ReadonlySet<string> = new Set(["eval", "source", "."]);
 /** Words before a command that leave what it does as it is. */
 export const PREFIXES: ReadonlySet<string> = new Set(["!", "time", "command", "builtin"]);
+/** Commands behind which nothing of a script is run. */
+const ENDS: ReadonlySet<string> = new Set(["exit", "return", "exec"]);
 /** Settings with which a shell reads a script in another way than here. */
 const REREADS: ReadonlySet<string> = new Set([
   "lastpipe",
@@ -58,6 +60,10 @@ export function whyRefused(first: string, rest: readonly string[]): readonly [st
     return ["changes how the script is read", "write the arguments without it"];
   return null;
 }
+
+/** Whether the script ends here. Without a command, exec only says where output goes. */
+export const endsScript = (first: string, rest: readonly string[]): boolean =>
+  ENDS.has(first) && (first !== "exec" || rest.length > 0);
 
 /** Whether settings begin with `-n`, `-t` or `-k`, or name one of those above. */
 function changesReading(rest: readonly string[]): boolean {

@@ -1,6 +1,6 @@
 import { ProblemError } from "@internevo/domain";
 import { shellArithmetic } from "./shell-arithmetic.ts";
-import { ASSIGNMENT, DECLARES, PREFIXES, setBy, whyRefused } from "./shell-commands.ts";
+import { ASSIGNMENT, DECLARES, endsScript, PREFIXES, setBy, whyRefused } from "./shell-commands.ts";
 import {
   parameterAt,
   parametersAfterSet,
@@ -65,6 +65,7 @@ class Script {
   readonly #text: string;
   readonly #variables = new Map<string, Variable>();
   readonly commands: string[][] = [];
+  end: ShellScript["end"] = null;
   /** Words of the command that is being read. */
   #words: Word[] = [];
   /** The place of the command among them, behind assignments that are its environment; -1: none so far. */
@@ -213,6 +214,8 @@ class Script {
       for (const [name, variable] of pending) this.#set(name, isSure ? variable : forgotten(variable));
     if (!inPipe && first !== undefined) this.#carryOut(first, rest, isSure);
     this.#endList(separator);
+    if (first !== undefined && !inPipe && isSure && separator !== "&" && endsScript(first, rest))
+      this.end = { line: this.#line, command: first };
     // The arguments of set are no command, though they may name the program.
     if (first !== undefined && !declares && first !== "set") this.commands.push(command);
     const continues = this.#before === "&&" || this.#before === "||";
@@ -577,11 +580,19 @@ class Script {
   }
 
   read(): void {
-    while (this.#at < this.#text.length) this.#step();
+    while (this.#at < this.#text.length && this.end === null) this.#step();
+    if (this.end !== null) return;
     if (this.#array !== null)
       throw this.#fault("is an array without end", "close it with )", this.#array.name);
     this.#endCommand("");
   }
+}
+
+export interface ShellScript {
+  /** The words of each command. */
+  readonly commands: readonly (readonly string[])[];
+  /** The command that ends the script before its last line; null: none. */
+  readonly end: { readonly line: number; readonly command: string } | null;
 }
 
 /**
@@ -590,8 +601,8 @@ class Script {
  * commands are not. A variable that is not known here stays as `$NAME`.
  * @throws ProblemError `bad-request` that names the line.
  */
-export function shellCommands(script: string): string[][] {
+export function shellScript(script: string): ShellScript {
   const read = new Script(script);
   read.read();
-  return read.commands;
+  return read;
 }

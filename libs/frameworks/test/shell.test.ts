@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { ProblemError } from "@internevo/domain";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { shellCommands } from "../src/shell.ts";
+import { shellScript } from "../src/shell.ts";
 
 const PRELUDE = "run() { printf '%s\\0' \"$@\"; exit 0; }\n";
 
@@ -22,8 +22,8 @@ function inShell(script: string): string[] | null {
 function asRead(script: string): string[] | null {
   try {
     return (
-      shellCommands(script)
-        .find(([first]) => first === "run")
+      shellScript(script)
+        .commands.find(([first]) => first === "run")
         ?.slice(1) ?? null
     );
   } catch (error) {
@@ -202,6 +202,12 @@ const command = fc.oneof(
       "set 1 2 && true",
       "true || set 1 2",
       "A=9 eval B=8",
+      "exit",
+      "exec",
+      "exec 2>/dev/null",
+      "exit &",
+      "true || exit",
+      "exit | true",
     ),
   },
   {
@@ -303,6 +309,20 @@ describe("a shell script that is not run", () => {
     "set -- 1\nrun ${@:1}",
     "run ${@:-8}",
   ])("is refused where its parameters are not known: %s", (script) => expect(runOf(script)).toBeNull());
+
+  it.each(["exit 0", "A=8 && exit", "return", "exec true", "B=1 exit"])(
+    "reads nothing behind what ends the script: %s",
+    (end) =>
+      expect(shellScript(`${end}\nrun 4 "`)).toEqual({
+        commands: [end.split(" ").filter((word) => !/[=&]/.test(word))],
+        end: { line: 1, command: end.match(/exit|return|exec/)?.[0] },
+      }),
+  );
+
+  it.each(["exit &", "exit | true", "cd x || exit 1", "exec >/dev/null", "cd x && exit"])(
+    "goes on behind what may not end it: %s",
+    (end) => expect(runOf(`${end}\nrun 4`)).toEqual(["4"]),
+  );
 
   it("leaves a parameter unknown behind what may be several words", () =>
     expect(runOf("set -- $UNSET 8\nrun $2")).toEqual(["$2"]));
