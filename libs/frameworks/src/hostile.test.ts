@@ -294,6 +294,41 @@ describe("what configurations must not do", () => {
     }
   });
 
+  it("takes no longer for each line that looks at all lines above it", () => {
+    const lines = (count: number, line: (at: number) => string, between = "\n"): string =>
+      Array.from({ length: count }, (_, at) => line(at)).join(between);
+    const rest = "\nmodel = dict()\ndata = dict()\nparallel = dict()\n";
+    const run = `\n${command("--no-such-option").text}`;
+    for (const [framework, file, fault] of [
+      [
+        "internevo",
+        python(`d=dict()\n${lines(5000, (i) => `d=dict(d,a${i}=1)`)}${rest}`),
+        /copies more than/,
+      ],
+      [
+        "internevo",
+        python(`d0=dict()\n${lines(30_000, (i) => `d${i + 1}=dict(d${i},a${i}=1)`)}${rest}`),
+        /copies more than/,
+      ],
+      [
+        "internevo",
+        python(`d=dict(${lines(8000, (i) => `a${i}=1`, ",")})\n${lines(8000, () => "e=not d")}${rest}`),
+        /copies more than/,
+      ],
+      ["internevo", python(`${lines(100_000, () => "a b )", " ")}${rest}`), /is not Python/],
+      ["megatron", shell(`${lines(8000, (i) => `a${i}=`)}\n${lines(8000, () => ".")}${run}`), /is not known/],
+      ["megatron", shell(lines(60_000, () => "a=", " ") + run), /is not known/],
+      ["megatron", shell(`A=()\n${lines(100_000, () => "A+=(x)")}${run}`), /longer than 4 MiB/],
+      ["megatron", shell(`${"! ".repeat(300_000)}true${run}`), /is not known/],
+      ["megatron", shell(`${"a[".repeat(300_000)}${run}`), /is not known/],
+    ] as const) {
+      const from = process.cpuUsage();
+      expect(refusal(framework, file)).toMatch(fault);
+      const { user, system } = process.cpuUsage(from);
+      expect((user + system) / 1e6, file.text.slice(0, 40)).toBeLessThan(2);
+    }
+  });
+
   it("does not take forever to be told what was meant", () => {
     expect(refusal("megatron", command(`--${"a".repeat(900_000)} 1`))).toMatch(/is not known/);
     expect(

@@ -4,6 +4,7 @@ import { MOST_DEPTH } from "./depth.ts";
 import {
   childrenOf,
   isContainer,
+  MOST_COPIED,
   MOST_SIZE,
   NeedsRun,
   recordOf,
@@ -53,6 +54,7 @@ export class Names {
   protected leaked: Container[] = [];
   protected readonly lineStarts: number[] = [0];
   protected depth = 0;
+  protected copied = 0;
 
   /** @param imitated names of imported types whose calls with keywords are taken as records. */
   constructor(text: string, imitated: RegExp | null) {
@@ -103,6 +105,18 @@ export class Names {
     );
   }
 
+  /** Counts what is looked through: each line of a module may look through all that the others made. */
+  protected count(container: Container, node: SyntaxNode): void {
+    this.copied += childrenOf(container).length;
+    if (this.copied > MOST_COPIED)
+      throw this.refusal(
+        node.from,
+        this.source(node),
+        `copies more than ${MOST_COPIED} entries, with what stands above`,
+        "write the values once, where they are needed",
+      );
+  }
+
   /** The variable's value when the module has run; undefined when it has none. */
   valueOf(name: string): PythonValue | undefined {
     const value = this.values.has(name) ? this.values.get(name) : this.lostAt;
@@ -150,7 +164,7 @@ export class Names {
     for (let each = left.pop(); each !== undefined; each = left.pop()) {
       if (!isContainer(each) || this.spoilt.has(each)) continue;
       this.spoilt.set(each, why);
-      left.push(...childrenOf(each));
+      for (const child of childrenOf(each)) left.push(child);
     }
   }
 

@@ -19,6 +19,7 @@ interface Variable {
   /** Null: not known here. */
   readonly words: readonly string[] | null;
 }
+const UNSET: Variable = { isArray: false, words: [] };
 /** An array stays one, whatever is in it. */
 const forgotten = (variable: Variable | undefined): Variable => ({
   isArray: variable?.isArray ?? false,
@@ -64,6 +65,9 @@ type Separator = "\n" | ";" | "&" | "|" | "&&" | "||" | "";
 class Script {
   readonly #text: string;
   readonly #variables = new Map<string, Variable>();
+  readonly #arrays = new Set<string>();
+  /** Whether a command may have set any variable; those that were set since are known. */
+  #isLost = false;
   readonly commands: string[][] = [];
   end: ShellScript["end"] = null;
   /** Words of the command that is being read. */
@@ -103,7 +107,12 @@ class Script {
   #variable(name: string): Variable | undefined {
     // Arguments of a command that declares are made before any of them is assigned.
     const isSequel = this.#inAssignment() && this.#commandAt < 0;
-    return (isSequel ? this.#pending.get(name) : undefined) ?? this.#variables.get(name);
+    return (isSequel ? this.#pending.get(name) : undefined) ?? this.#variableSet(name);
+  }
+
+  #variableSet(name: string): Variable | undefined {
+    const variable = this.#variables.get(name);
+    return variable ?? (this.#isLost ? { isArray: this.#arrays.has(name), words: null } : undefined);
   }
 
   /** The text of a variable where it stands alone: an array's first. */
@@ -174,10 +183,11 @@ class Script {
   #assign(word: string): void {
     const [whole = "", name = "", plus] = ASSIGNMENT.exec(word) ?? [];
     const value = word.slice(whole.length);
-    const before = this.#pending.get(name) ?? this.#variables.get(name);
+    const before = this.#pending.get(name) ?? this.#variableSet(name);
     if (name === "IFS")
       throw this.#fault("changes how words are split", "write the arguments without it", word);
     // A text is the first of an array.
+    this.#count(before?.words?.length ?? 0);
     const [first = "", ...rest] = before?.words ?? [];
     const words =
       before?.words === null && (plus === "+" || before.isArray)
@@ -245,8 +255,7 @@ class Script {
   /** What a list assigns that runs in the background may be assigned, or not. */
   #endList(separator: Separator): void {
     if (separator === "&") {
-      for (const name of this.#assignedInList)
-        this.#variables.set(name, forgotten(this.#variables.get(name)));
+      for (const name of this.#assignedInList) this.#variables.set(name, forgotten(this.#variableSet(name)));
       if (this.#changesParameters) this.#parameters = "unknown";
     }
     if (separator === "&&" || separator === "||" || separator === "|") return;
@@ -256,6 +265,7 @@ class Script {
 
   #set(name: string, variable: Variable): void {
     this.#variables.set(name, variable);
+    if (variable.isArray) this.#arrays.add(name);
     this.#assignedInList.push(name);
   }
 
@@ -265,15 +275,18 @@ class Script {
       for (const word of rest) {
         const name = /^\w+/.exec(word)?.[0];
         if (name === undefined) continue;
-        if (isSure && name === word && !rest.includes("-f")) this.#variables.delete(name);
-        else this.#set(name, forgotten(this.#variables.get(name)));
+        if (isSure && name === word && !rest.includes("-f")) this.#set(name, UNSET);
+        else this.#set(name, forgotten(this.#variableSet(name)));
       }
     }
     const names = setBy(first, rest);
-    for (const name of names === "any" ? [...this.#variables.keys()] : names)
-      this.#set(name, forgotten(this.#variables.get(name)));
-    if (names === "any") this.#setParameters("unknown", true);
+    if (names === "any") {
+      this.#isLost = true;
+      this.#variables.clear();
+      this.#setParameters("unknown", true);
+    } else for (const name of names) this.#set(name, forgotten(this.#variableSet(name)));
     if (first === "set") this.#setParameters(parametersAfterSet(this.#parameters, rest), isSure);
+    if (first === "shift" && typeof this.#parameters !== "string") this.#count(this.#parameters.length);
     if (first === "shift") this.#setParameters(parametersAfterShift(this.#parameters, rest), isSure);
   }
 
@@ -352,6 +365,7 @@ class Script {
       const words = typeof parameters === "string" ? [] : parameters;
       return name === "*" && this.#quoted ? known([words.join(" ")], end) : known(words, end, name === "@");
     }
+    if (typeof parameters !== "string") this.#count(Math.min(number ?? 0, parameters.length));
     const value = number === null ? undefined : parameterAt(parameters, number);
     return value === undefined ? unknown(whole, end) : known([value], end);
   }
@@ -406,14 +420,19 @@ class Script {
     return known([String(value)], end);
   }
 
-  #expandCounted(): Expanded {
-    const found = this.#expand();
-    this.#expanded += found.words.reduce((sum, each) => sum + each.length + 1, 0);
+  /** Counts what is made of words that are there already: characters, or words of an array. */
+  #count(made: number): void {
+    this.#expanded += made;
     if (this.#expanded > MOST_EXPANDED)
       throw this.#fault(
         `makes the script longer than ${MOST_EXPANDED >> 20} MiB by its variables`,
         "write the values",
       );
+  }
+
+  #expandCounted(): Expanded {
+    const found = this.#expand();
+    this.#count(found.words.reduce((sum, each) => sum + each.length + 1, 0));
     this.#line += this.#text.slice(this.#at, found.end).split("\n").length - 1;
     this.#at = found.end;
     return found;
@@ -543,7 +562,8 @@ class Script {
     } else if (here === ")" && this.#array) {
       this.#endWord();
       const { name, adds, words } = this.#array;
-      const before = this.#pending.get(name) ?? this.#variables.get(name);
+      const before = this.#pending.get(name) ?? this.#variableSet(name);
+      if (adds) this.#count(before?.words?.length ?? 0);
       this.#pending.set(name, {
         isArray: true,
         words: adds && before ? before.words && [...before.words, ...words] : words,

@@ -274,6 +274,8 @@ describe("a shell script that is not run", () => {
     ["A=4\nA=8 export B=1", ["4"]],
     ["A=4\nexport A=9 B=$A\nA=$B", ["4"]],
     ["A=4\nexport 'A+=8' A+=6", ["486"]],
+    ["source /dev/null\nA=5", ["5"]],
+    ["source /dev/null\nunset A\nA=${A:-6}", ["6"]],
     ["A=4\nexport \\A=8", ["8"]],
     ["trap true EXIT INT TERM\nset -- -n -k\nset -e -- -t\nA=8", ["8"]],
   ] as const)("is read: %s", (script, real) =>
@@ -337,6 +339,7 @@ describe("a shell script that is not run", () => {
     "A=(4)\nexport 'A=(5)'",
     "A=4\nA=5 $UNSET",
     "A=(4 5)\nA=6 &\nA=7\nA=${A[@]}",
+    "source x\nA=${A:-5}",
     "A=4\nfalse && A=5",
     "A=4\nsource x",
     "A=4\nread A",
