@@ -1,7 +1,8 @@
 // Reads configurations that are nearly those of the four frameworks, and some that are nothing of the kind,
 // by the hundred thousand: each must make a job, or a problem with field and remedy, in a second and in
 // bounded memory; and what is exported must be read back as the same plan. Inputs that reach new code are
-// changed further. Prints JSON. usage: npm run chaos -- importers [--inputs 200000] [--seed 1]
+// changed further; before them, texts that grow are read. Prints JSON.
+// usage: npm run chaos -- importers [--inputs 200000] [--seed 1]
 import { fork } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";

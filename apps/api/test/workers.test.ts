@@ -108,6 +108,32 @@ describe("a search", () => {
   });
 });
 
+describe("a reading of another framework's files", () => {
+  const reading = (pool: Workers, text: string): Promise<unknown> =>
+    outcome(pool.advise({ kind: "import", framework: "internevo", files: [{ name: "c.py", text }] }));
+  const large = `a = [${"[1],".repeat(200_000)}]\nmodel = a\n`;
+
+  it("that takes more memory than it may is refused, and the next one is read", async () => {
+    const pool = made({ importMegabytes: 24 });
+    expect(await reading(pool, large)).toMatchObject({
+      code: "bad-request",
+      details: [{ field: "files", remedy: expect.stringContaining("internevo import") }],
+    });
+    expect(await reading(pool, "model = dict()\n")).toMatchObject({
+      code: "bad-request",
+      message: expect.stringContaining("c.py"),
+    });
+  });
+
+  it("ends at a deadline of its own", async () => {
+    const pool = made({ importSeconds: 0.001 });
+    expect(await reading(pool, large)).toMatchObject({
+      code: "unavailable",
+      message: "files could not be read within 0.001 s",
+    });
+  });
+});
+
 describe("work that is aborted as its answer arrives", () => {
   it("ends, and neither the process nor the pool does", async () => {
     const profile = findShippedProfile("a800-128");

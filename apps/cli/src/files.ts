@@ -1,8 +1,11 @@
 import { randomBytes } from "node:crypto";
 import { constants, createReadStream, type Stats } from "node:fs";
-import { access, realpath, rename, rm, stat, writeFile } from "node:fs/promises";
+import { access, open, realpath, rename, rm, stat, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { addAbortSignal } from "node:stream";
+import { setTimeout as wait } from "node:timers/promises";
 import { ProblemError, type ProblemCode } from "@internevo/domain";
+import { stopSignal } from "./stop-signal.ts";
 
 /** What a file is expected to be, for whoever gives another. */
 export interface Expected {
@@ -29,6 +32,44 @@ const UNREADABLE: Readonly<Record<string, string>> = {
   EACCES: "cannot be read",
 };
 
+const PIPE_CHUNK_BYTES = 1 << 16;
+const PIPE_WAIT_MS = 20;
+/** Names of what the process was given open: by process substitution, for example. */
+const GIVEN_OPEN = /^\/(?:dev|proc\/[^/]+)\/(?:fd\/|stdin$)/;
+
+/**
+ * What a pipe holds. To open it in the usual way waits for a writer, and nothing can end that wait, not even
+ * a signal.
+ */
+async function* pipeChunks(path: string): AsyncGenerator<Buffer> {
+  const signal = stopSignal();
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  // Before a writer comes, a pipe seems to be at its end.
+  let hadWriter = GIVEN_OPEN.test(path);
+  try {
+    for (;;) {
+      const buffer = Buffer.allocUnsafe(PIPE_CHUNK_BYTES);
+      const read = await file.read(buffer).catch((error: unknown) => {
+        if (codeOf(error) !== "EAGAIN") throw error;
+        return null;
+      });
+      if (read?.bytesRead === 0 && hadWriter) return;
+      if (read === null || read.bytesRead > 0) hadWriter = true;
+      if (read !== null && read.bytesRead > 0) yield buffer.subarray(0, read.bytesRead);
+      else await wait(PIPE_WAIT_MS, undefined, signal === undefined ? {} : { signal });
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+async function chunksOf(path: string): Promise<AsyncIterable<Buffer>> {
+  const signal = stopSignal();
+  if (path === "-") return signal === undefined ? process.stdin : addAbortSignal(signal, process.stdin);
+  if ((await stat(path)).isFIFO()) return pipeChunks(path);
+  return createReadStream(path);
+}
+
 /**
  * The text of a file, or of standard input for `-`; of what has no end no more is read than fits.
  * @throws ProblemError of the code that is given when the file cannot be read, is too large or is no text.
@@ -42,9 +83,9 @@ export async function readText(
   const chunks: Buffer[] = [];
   let length = 0;
   try {
-    for await (const chunk of path === "-" ? process.stdin : createReadStream(path)) {
-      chunks.push(chunk as Buffer);
-      length += (chunk as Buffer).length;
+    for await (const chunk of await chunksOf(path)) {
+      chunks.push(chunk);
+      length += chunk.length;
       if (length > maximumBytes) break;
     }
   } catch (error) {

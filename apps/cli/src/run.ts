@@ -20,6 +20,7 @@ import { addWhoami } from "./commands/whoami.ts";
 import { connect, type Context, type GlobalOptions } from "./context.ts";
 import { EXIT, exitCodeOf, InterruptedError, type ExitCode } from "./exit-codes.ts";
 import { createOutput, describeError, type OutputStreams } from "./output.ts";
+import { withStopSignal } from "./stop-signal.ts";
 
 const version = (
   JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }
@@ -95,13 +96,23 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
   return program;
 }
 
+/** A second interrupt that comes later ends the program at once. */
+const SAME_INTERRUPT_MS = 300;
+
 /**
  * Runs one command line.
  * @returns the exit status; see docs/reference/cli.md.
  */
 export async function run(args: readonly string[], streams: OutputStreams): Promise<ExitCode> {
   const stop = new AbortController();
-  const interrupt = (): void => stop.abort(new InterruptedError());
+  let interruptedAt = Number.POSITIVE_INFINITY;
+  const interrupt = (): void => {
+    // What started the program may hand on the signal that the program had from the terminal too.
+    if (performance.now() - interruptedAt > SAME_INTERRUPT_MS) process.exit(EXIT.interrupted);
+    if (stop.signal.aborted) return;
+    interruptedAt = performance.now();
+    stop.abort(new InterruptedError());
+  };
   const listen = (): void =>
     void process.on("SIGINT", interrupt).on("SIGTERM", interrupt).on("SIGHUP", interrupt);
   const deafen = (): void =>
@@ -130,7 +141,7 @@ export async function run(args: readonly string[], streams: OutputStreams): Prom
   };
   const program = commandLine(streams, json, context);
   try {
-    await program.parseAsync([...args], { from: "user" });
+    await withStopSignal(stop.signal, () => program.parseAsync([...args], { from: "user" }));
     return exitCode;
   } catch (error) {
     const cause: unknown = stop.signal.aborted ? stop.signal.reason : error;

@@ -1,5 +1,5 @@
 import { nearestWord, shellWord } from "@internevo/domain";
-import { shellCommands } from "./shell.ts";
+import { shellScript } from "./shell.ts";
 import { Faults } from "./problems.ts";
 
 /** How many values an option takes: none, one, or all up to the next option. */
@@ -132,10 +132,17 @@ function valuesBehind(words: readonly string[], at: number, arity: Arity): numbe
  */
 export function readOptions(text: string, program: RegExp, table: OptionTable, what: string): ReadOptions {
   const faults = new Faults(what);
-  const commands = shellCommands(text);
+  const { commands, end } = shellScript(text);
   const command =
     commands.find((words) => words.some((word) => program.test(word))) ??
     commands.find(([first]) => first?.startsWith("--"));
+  if (command === undefined && end !== null)
+    return faults.fail(
+      `line ${end.line}`,
+      end.command,
+      "ends the script before a training program starts",
+      `leave out ${end.command}, or give the script that starts the program`,
+    );
   if (command === undefined)
     return faults.fail(
       "file",

@@ -90,6 +90,28 @@ describe("what configurations must not do", () => {
     }
   });
 
+  it("refuses what stands behind the end of a script or a module", () => {
+    expect(refusal("megatron", shell(`true\nexit 0\n${command("").text}`))).toMatch(
+      /^line 2: ends the script before a training program starts → leave out exit/,
+    );
+    const sections = "model = dict()\ndata = dict()\nparallel = dict()\n";
+    for (const end of [
+      "exit()",
+      "x = [quit()]",
+      "import sys\nsys.exit(0)",
+      "from sys import exit as stop\nstop()",
+      "import os\nos._exit(0)",
+      "raise SystemExit",
+      "if True:\n    raise ValueError('x')",
+      "return",
+    ])
+      expect(refusal("internevo", python(`${end}\n${sections}`)), end).toMatch(
+        /^line \d: ends the module, and nothing behind it is run → leave it out/,
+      );
+    for (const end of ["if unknown():\n    raise X", "def f():\n    exit()", "def exit(): pass\nexit()"])
+      expect(refusal("internevo", python(`${end}\n${sections}`)), end).not.toMatch(/ends the module/);
+  });
+
   it("changes nothing outside its own values", () => {
     for (const key of ["__proto__", "constructor"]) {
       refusal(
@@ -269,6 +291,41 @@ describe("what configurations must not do", () => {
       refusal("internevo", python(`a = dict(x=${word.repeat(2400)}1)\nmodel = dict()\n`));
       const { user, system } = process.cpuUsage(from);
       expect((user + system) / 1e6, word).toBeLessThan(0.5);
+    }
+  });
+
+  it("takes no longer for each line that looks at all lines above it", () => {
+    const lines = (count: number, line: (at: number) => string, between = "\n"): string =>
+      Array.from({ length: count }, (_, at) => line(at)).join(between);
+    const rest = "\nmodel = dict()\ndata = dict()\nparallel = dict()\n";
+    const run = `\n${command("--no-such-option").text}`;
+    for (const [framework, file, fault] of [
+      [
+        "internevo",
+        python(`d=dict()\n${lines(5000, (i) => `d=dict(d,a${i}=1)`)}${rest}`),
+        /copies more than/,
+      ],
+      [
+        "internevo",
+        python(`d0=dict()\n${lines(30_000, (i) => `d${i + 1}=dict(d${i},a${i}=1)`)}${rest}`),
+        /copies more than/,
+      ],
+      [
+        "internevo",
+        python(`d=dict(${lines(8000, (i) => `a${i}=1`, ",")})\n${lines(8000, () => "e=not d")}${rest}`),
+        /copies more than/,
+      ],
+      ["internevo", python(`${lines(100_000, () => "a b )", " ")}${rest}`), /is not Python/],
+      ["megatron", shell(`${lines(8000, (i) => `a${i}=`)}\n${lines(8000, () => ".")}${run}`), /is not known/],
+      ["megatron", shell(lines(60_000, () => "a=", " ") + run), /is not known/],
+      ["megatron", shell(`A=()\n${lines(100_000, () => "A+=(x)")}${run}`), /longer than 4 MiB/],
+      ["megatron", shell(`${"! ".repeat(300_000)}true${run}`), /is not known/],
+      ["megatron", shell(`${"a[".repeat(300_000)}${run}`), /is not known/],
+    ] as const) {
+      const from = process.cpuUsage();
+      expect(refusal(framework, file)).toMatch(fault);
+      const { user, system } = process.cpuUsage(from);
+      expect((user + system) / 1e6, file.text.slice(0, 40)).toBeLessThan(2);
     }
   });
 

@@ -89,10 +89,11 @@ export class Expressions extends Names {
     return { container, key: key < 0 ? container.length + key : key };
   }
 
-  protected truth(value: PythonValue): boolean | undefined {
+  protected truth(value: PythonValue, node: SyntaxNode): boolean | undefined {
     if (value instanceof NeedsRun || (isContainer(value) && this.whySpoilt(value))) return undefined;
-    if (isContainer(value)) return childrenOf(value).length > 0;
-    return Boolean(value);
+    if (!isContainer(value)) return Boolean(value);
+    this.count(value, node);
+    return childrenOf(value).length > 0;
   }
 
   protected evaluate(node: SyntaxNode): PythonValue {
@@ -205,10 +206,13 @@ export class Expressions extends Names {
   }
 
   /** Copies the entries of a dictionary that is known. */
-  protected copied(value: PythonValue): readonly (readonly [string, PythonValue])[] | undefined {
-    return isContainer(value) && !Array.isArray(value) && !this.whySpoilt(value)
-      ? Object.entries(value)
-      : undefined;
+  protected entriesOf(
+    value: PythonValue,
+    node: SyntaxNode,
+  ): readonly (readonly [string, PythonValue])[] | undefined {
+    if (!isContainer(value) || Array.isArray(value) || this.whySpoilt(value)) return undefined;
+    this.count(value, node);
+    return Object.entries(value);
   }
 
   protected dictionary(node: SyntaxNode): PythonValue | undefined {
@@ -218,9 +222,9 @@ export class Expressions extends Names {
       const first = parts[at] as SyntaxNode;
       if (first.name === "**") {
         const inner = parts[(at += 1)];
-        const copied = inner && this.copied(this.evaluate(inner));
+        const copied = inner && this.entriesOf(this.evaluate(inner), inner);
         if (!copied) return undefined;
-        entries.push(...copied);
+        for (const each of copied) entries.push(each);
         continue;
       }
       const value = parts[at + 2];
@@ -256,7 +260,7 @@ export class Expressions extends Names {
     const value = this.evaluate(operand);
     const sign = this.source(operator);
     if (sign === "not") {
-      const isTrue = this.truth(value);
+      const isTrue = this.truth(value, node);
       return isTrue === undefined ? undefined : !isTrue;
     }
     if (typeof value !== "number") return undefined;
@@ -293,7 +297,7 @@ export class Expressions extends Names {
       return undefined;
     const a = this.evaluate(left);
     if (sign === "and" || sign === "or") {
-      const isTrue = this.truth(a);
+      const isTrue = this.truth(a, left);
       if (isTrue === undefined) return undefined;
       return isTrue === (sign === "and") ? this.evaluate(right) : a;
     }
@@ -317,7 +321,7 @@ export class Expressions extends Names {
   protected conditional(node: SyntaxNode): PythonValue | undefined {
     const [yes, , test, , no] = partsOf(node);
     if (!yes || !test || !no) return undefined;
-    const isTrue = this.truth(this.evaluate(test));
+    const isTrue = this.truth(this.evaluate(test), test);
     return isTrue === undefined ? undefined : this.evaluate(isTrue ? yes : no);
   }
 
@@ -334,19 +338,44 @@ export class Expressions extends Names {
       if (part.name === "*" || part.name === "for" || part.name === "async" || next?.name === "for")
         return undefined;
       if (part.name === "**") {
-        const copied = next && this.copied(this.evaluate(next));
+        const copied = next && this.entriesOf(this.evaluate(next), next);
         if (!copied) return undefined;
-        named.push(...copied);
+        for (const each of copied) named.push(each);
         at += 1;
       } else if (next?.name === "AssignOp") {
         const value = parts[at + 2];
         if (!value) return undefined;
-        named.push([this.nameOf(part), this.evaluate(value)]);
+        const known = this.evaluate(value);
+        if (this.isWalrus(next)) {
+          this.values.set(this.nameOf(part), known);
+          placed.push(known);
+        } else named.push([this.nameOf(part), known]);
         at += 2;
       } else placed.push(this.evaluate(part));
     }
     // One name twice is an error.
     return new Set(named.map(([name]) => name)).size === named.length ? { placed, named } : undefined;
+  }
+
+  /** Whether to call it ends Python. */
+  protected isStop(callee: SyntaxNode): boolean {
+    if (callee.name === "VariableName") {
+      const name = this.nameOf(callee);
+      const value = this.values.get(name);
+      if (value !== undefined) return this.stops.get(name) === value;
+      return (name === "exit" || name === "quit") && !this.functions.has(name);
+    }
+    const [module, of, name] = partsOf(callee);
+    if (module?.name !== "VariableName" || of?.name !== "." || !name) return false;
+    return /^(?:sys\.exit|os\.(?:_exit|abort))$/.test(`${this.moduleOf(module)}.${this.nameOf(name)}`);
+  }
+
+  /** What was imported under the name, where it is a module. */
+  protected moduleOf(node: SyntaxNode): string {
+    const name = this.nameOf(node);
+    const value = this.values.get(name);
+    const from = value instanceof NeedsRun ? value.expression : "";
+    return new RegExp(`^import\\b.*?\\b(\\w+)\\s+as\\s+${name}\\b`, "s").exec(from)?.[1] ?? name;
   }
 
   /**
@@ -355,6 +384,7 @@ export class Expressions extends Names {
    */
   protected call(node: SyntaxNode): PythonValue | undefined {
     const callee = node.firstChild as SyntaxNode;
+    if (this.isStop(callee)) throw this.ended(node);
     if (callee.name !== "VariableName") return undefined;
     const name = this.nameOf(callee);
     const isImitated = this.imitated?.test(name) === true && !this.functions.has(name);
@@ -370,13 +400,14 @@ export class Expressions extends Names {
     if (HARMLESS.has(name)) return this.functionsAreOut ? undefined : this.unknown(node);
     if (name === "dict") {
       if (placed.length > 1) return undefined;
-      const copied = placed.length === 0 ? [] : this.copied(placed[0] as PythonValue);
+      const copied = placed.length === 0 ? [] : this.entriesOf(placed[0] as PythonValue, node);
       return copied && recordOf([...copied, ...named]);
     }
     const numbers = placed.filter((each) => typeof each === "number");
     if (numbers.length !== placed.length || named.length > 0) return undefined;
     const [first] = numbers;
-    if (name === "min" || name === "max") return numbers.length < 2 ? undefined : Math[name](...numbers);
+    if (name === "min" || name === "max")
+      return numbers.length < 2 ? undefined : numbers.reduce((a, b) => Math[name](a, b));
     if (numbers.length > 1) return undefined;
     if (name === "abs") return first === undefined ? undefined : Math.abs(first);
     const value = name === "int" ? Math.trunc(first ?? 0) : (first ?? 0);

@@ -1,8 +1,10 @@
+import { ProblemError } from "@internevo/domain";
 import type { SyntaxNode } from "@lezer/common";
 import { MOST_DEPTH } from "./depth.ts";
 import {
   childrenOf,
   isContainer,
+  MOST_COPIED,
   MOST_SIZE,
   NeedsRun,
   recordOf,
@@ -46,10 +48,13 @@ export class Names {
   /** Functions and classes of the module: to call one may change any variable. */
   protected readonly functions = new Set<string>();
   protected functionsAreOut = false;
+  /** Names under which `sys.exit` was imported. */
+  protected readonly stops = new Map<string, NeedsRun>();
   /** Containers that something unknown holds too. */
   protected leaked: Container[] = [];
   protected readonly lineStarts: number[] = [0];
   protected depth = 0;
+  protected copied = 0;
 
   /** @param imitated names of imported types whose calls with keywords are taken as records. */
   constructor(text: string, imitated: RegExp | null) {
@@ -80,6 +85,36 @@ export class Names {
 
   protected unknown(node: SyntaxNode): NeedsRun {
     return new NeedsRun(this.lineOf(node.from), this.source(node));
+  }
+
+  /** The module is refused for what stands there. */
+  protected refusal(at: number, value: string, message: string, remedy: string): ProblemError {
+    const field = `line ${this.lineOf(at)}`;
+    return new ProblemError("bad-request", `${field} ${message}`, [
+      { field, value: value.slice(0, 200), message, remedy },
+    ]);
+  }
+
+  /** The module is over before its end. */
+  protected ended(node: SyntaxNode): ProblemError {
+    return this.refusal(
+      node.from,
+      this.source(node),
+      "ends the module, and nothing behind it is run",
+      "leave it out",
+    );
+  }
+
+  /** Counts what is looked through: each line of a module may look through all that the others made. */
+  protected count(container: Container, node: SyntaxNode): void {
+    this.copied += childrenOf(container).length;
+    if (this.copied > MOST_COPIED)
+      throw this.refusal(
+        node.from,
+        this.source(node),
+        `copies more than ${MOST_COPIED} entries, with what stands above`,
+        "write the values once, where they are needed",
+      );
   }
 
   /** The variable's value when the module has run; undefined when it has none. */
@@ -129,7 +164,7 @@ export class Names {
     for (let each = left.pop(); each !== undefined; each = left.pop()) {
       if (!isContainer(each) || this.spoilt.has(each)) continue;
       this.spoilt.set(each, why);
-      left.push(...childrenOf(each));
+      for (const child of childrenOf(each)) left.push(child);
     }
   }
 
@@ -137,6 +172,11 @@ export class Names {
     this.values.clear();
     this.lost += 1;
     this.lostAt = why;
+  }
+
+  /** Within brackets of a call, the parser tells `name := value` from `name=value` by its sign alone. */
+  protected isWalrus(sign: SyntaxNode | null | undefined): boolean {
+    return sign?.name === "AssignOp" && this.source(sign) === ":=";
   }
 
   /** The node is not followed: what it mentions is unknown from here on. */
@@ -159,7 +199,8 @@ export class Names {
       const parent = cursor.node.parent;
       if (
         (isStatement && parent && !READS.has(parent.name)) ||
-        (parent?.name === "NamedExpression" && parent.firstChild?.from === cursor.from)
+        (parent?.name === "NamedExpression" && parent.firstChild?.from === cursor.from) ||
+        (parent?.name === "ArgList" && this.isWalrus(cursor.node.nextSibling))
       )
         this.values.set(name, why);
     });

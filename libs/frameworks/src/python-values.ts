@@ -35,6 +35,8 @@ export type Container = PythonValue[] | PythonRecord;
 /** Values and characters of one variable, and characters of one text: variables can double each other. */
 export const MOST_SIZE = 1 << 20;
 export const MOST_CHARACTERS = 1 << 16;
+/** Entries of containers that a module may have copied or counted in all, each time that it does so. */
+export const MOST_COPIED = 1 << 17;
 
 export const isContainer = (value: PythonValue | undefined): value is Container =>
   typeof value === "object" && value !== null && !(value instanceof NeedsRun);

@@ -1,5 +1,5 @@
-import { ProblemError } from "@internevo/domain";
-import type { NodeType, SyntaxNode } from "@lezer/common";
+import type { ProblemError } from "@internevo/domain";
+import type { NodeType, SyntaxNode, Tree } from "@lezer/common";
 import { parser } from "@lezer/python";
 import { Expressions } from "./python-expressions.ts";
 import { POWERFUL } from "./python-names.ts";
@@ -14,25 +14,32 @@ import {
 
 export { NeedsRun, type PythonRecord, type PythonValue } from "./python-values.ts";
 
+const STRICT = parser.configure({ strict: true });
+
 /** Follows the statements of a module that it knows to follow as Python does. */
 class Evaluator extends Expressions {
+  /** Ends at the first place that is not Python: to go on behind it takes long for each such place. */
+  protected parsed(): Tree {
+    try {
+      return STRICT.parse(this.text);
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      throw this.isNotPython(Number(/\d+/.exec(error.message)?.[0] ?? 0));
+    }
+  }
+
+  protected isNotPython(at: number): ProblemError {
+    const line = this.text.split("\n")[this.lineOf(at) - 1] ?? "";
+    return this.refusal(at, line, "is not Python", "mend the file");
+  }
+
   /** @throws ProblemError `bad-request` where the text is not Python. */
   run(): void {
-    const tree = parser.parse(this.text);
+    const tree = this.parsed();
     const broken = tree.cursor();
     do {
       // The parser gives up on what is nested some thousand levels deep, and its tree then lacks types.
-      if ((broken.type as NodeType | undefined)?.isError ?? true) {
-        const line = this.lineOf(broken.from);
-        throw new ProblemError("bad-request", `line ${line} is not Python`, [
-          {
-            field: `line ${line}`,
-            value: this.text.split("\n")[line - 1]?.slice(0, 200) ?? "",
-            message: "is not Python",
-            remedy: "mend the file",
-          },
-        ]);
-      }
+      if ((broken.type as NodeType | undefined)?.isError ?? true) throw this.isNotPython(broken.from);
     } while (broken.next());
     this.block(tree.topNode);
   }
@@ -61,6 +68,14 @@ class Evaluator extends Expressions {
         const parameters = node.getChild("ParamList");
         if (parameters) this.disturb(parameters);
         return this.define(node);
+      }
+      case "RaiseStatement":
+      case "ReturnStatement":
+        throw this.ended(node);
+      case "AssertStatement": {
+        const [, test] = partsOf(node);
+        if (test && this.truth(this.evaluate(test), test) === false) throw this.ended(node);
+        return void this.disturb(node, true);
       }
       case ":":
       case ";":
@@ -203,6 +218,8 @@ class Evaluator extends Expressions {
 
   protected import(node: SyntaxNode): void {
     const why = this.unknown(node);
+    const stop = /^from\s+sys\s+import\s+(?:exit\s+as\s+)?(\w+)$/.exec(this.source(node));
+    if (stop && /\bexit\b/.test(stop[0])) this.stops.set(stop[1] as string, why);
     if (node.getChild("*")) return this.loseAll(why);
     for (const name of node.getChildren("VariableName")) {
       this.values.set(this.nameOf(name), why);
@@ -218,7 +235,7 @@ class Evaluator extends Expressions {
       }
       if (child.name !== "if" && child.name !== "elif") continue;
       const test = child.nextSibling as SyntaxNode;
-      const isTrue = this.truth(this.evaluate(test));
+      const isTrue = this.truth(this.evaluate(test), test);
       if (isTrue === undefined) return void this.disturb(node, true);
       if (!isTrue) continue;
       const body = test.nextSibling;

@@ -1,5 +1,12 @@
 import { ProblemError } from "@internevo/domain";
 import { shellArithmetic } from "./shell-arithmetic.ts";
+import { ASSIGNMENT, DECLARES, endsScript, PREFIXES, setBy, whyRefused } from "./shell-commands.ts";
+import {
+  parameterAt,
+  parametersAfterSet,
+  parametersAfterShift,
+  type Parameters,
+} from "./shell-parameters.ts";
 
 function fault(line: number, value: string, message: string, remedy: string): ProblemError {
   return new ProblemError("bad-request", `line ${line}: ${message}`, [
@@ -7,39 +14,25 @@ function fault(line: number, value: string, message: string, remedy: string): Pr
   ]);
 }
 
-const CONTROL: ReadonlySet<string> = new Set([
-  "if",
-  "for",
-  "while",
-  "until",
-  "case",
-  "select",
-  "function",
-  "coproc",
-  "local",
-  "readonly",
-  "{",
-  "}",
-  "[[",
-  "then",
-  "else",
-  "do",
-  "done",
-  "fi",
-  "esac",
-]);
-/** Commands whose arguments are assignments. */
-const DECLARES: ReadonlySet<string> = new Set(["export", "declare", "typeset"]);
-/** Commands that set the variables that they name, to what is not known here. */
-const SETS: ReadonlySet<string> = new Set(["read", "let", "mapfile", "readarray", "getopts", "wait"]);
-/** Commands that may set any variable. */
-const SETS_ANY: ReadonlySet<string> = new Set(["eval", "source", "."]);
-
-const ASSIGNMENT = /^([A-Za-z_]\w*)(\+?)=/;
 interface Variable {
   readonly isArray: boolean;
   /** Null: not known here. */
   readonly words: readonly string[] | null;
+}
+const UNSET: Variable = { isArray: false, words: [] };
+/** An array stays one, whatever is in it. */
+const forgotten = (variable: Variable | undefined): Variable => ({
+  isArray: variable?.isArray ?? false,
+  words: null,
+});
+
+/** What a word is so far: a NAME, NAME+, or anything else. Nothing of a name is quoted. */
+type Head = "" | "name" | "plus" | "else";
+
+/** A word of a command. */
+interface Word {
+  readonly text: string;
+  readonly assigns: boolean;
 }
 
 /** What stands for a $…: words, and whether their text is known here. */
@@ -72,10 +65,21 @@ type Separator = "\n" | ";" | "&" | "|" | "&&" | "||" | "";
 class Script {
   readonly #text: string;
   readonly #variables = new Map<string, Variable>();
+  readonly #arrays = new Set<string>();
+  /** Whether a command may have set any variable; those that were set since are known. */
+  #isLost = false;
   readonly commands: string[][] = [];
-  /** Words of the command that is being read; those that begin as an assignment begin without quotes. */
-  #words: { readonly text: string; readonly assigns: boolean }[] = [];
+  end: ShellScript["end"] = null;
+  /** Words of the command that is being read. */
+  #words: Word[] = [];
+  /** The place of the command among them, behind assignments that are its environment; -1: none so far. */
+  #commandAt = -1;
+  /** Whether the command declares variables; and whether it is written so that its arguments are not split. */
+  #declares = false;
+  #isDeclaration = false;
   #word: string | null = null;
+  #head: Head = "";
+  #isLiteral = true;
   #wordAssigns = false;
   #array: { readonly name: string; readonly adds: boolean; readonly words: string[] } | null = null;
   /** Assignments of the command so far: they hold for the next of its assignments. */
@@ -83,11 +87,12 @@ class Script {
   /** The next word says where output goes. */
   #redirects = false;
   #quoted = false;
-  #nameIsQuoted = false;
   #before: Separator = "";
   /** Whether the commands before && and || all were assignments, which succeed. */
   #succeeds = true;
   #assignedInList: string[] = [];
+  #parameters: Parameters = "caller's";
+  #changesParameters = false;
   #at = 0;
   #line = 1;
   #expanded = 0;
@@ -100,7 +105,14 @@ class Script {
     return fault(this.#line, value, message, remedy);
   }
   #variable(name: string): Variable | undefined {
-    return (this.#inAssignment() ? this.#pending.get(name) : undefined) ?? this.#variables.get(name);
+    // Arguments of a command that declares are made before any of them is assigned.
+    const isSequel = this.#inAssignment() && this.#commandAt < 0;
+    return (isSequel ? this.#pending.get(name) : undefined) ?? this.#variableSet(name);
+  }
+
+  #variableSet(name: string): Variable | undefined {
+    const variable = this.#variables.get(name);
+    return variable ?? (this.#isLost ? { isArray: this.#arrays.has(name), words: null } : undefined);
   }
 
   /** The text of a variable where it stands alone: an array's first. */
@@ -117,114 +129,143 @@ class Script {
   /** Whether a word that begins now may be an assignment. */
   #mayAssign(): boolean {
     if (this.#array !== null || this.#redirects) return false;
-    const [first] = this.#words;
-    return (first !== undefined && DECLARES.has(first.text)) || this.#words.every(({ assigns }) => assigns);
+    return this.#commandAt < 0 || this.#isDeclaration;
   }
 
   #append(text: string, isQuoted: boolean): void {
-    if (this.#word === null) this.#wordAssigns = false;
-    const before = this.#word ?? "";
-    this.#word = before + text;
+    if (this.#word === null) {
+      this.#wordAssigns = false;
+      this.#head = "";
+      this.#isLiteral = true;
+    }
+    this.#word = (this.#word ?? "") + text;
+    if (isQuoted) this.#isLiteral = false;
+    if (this.#wordAssigns) return;
     // NAME= is an assignment where no part of it is quoted.
-    if (
-      !isQuoted &&
-      text === "=" &&
-      /^[A-Za-z_]\w*\+?$/.test(before) &&
-      this.#mayAssign() &&
-      !this.#nameIsQuoted
-    )
-      this.#wordAssigns = true;
-    if (isQuoted && !this.#wordAssigns) this.#nameIsQuoted = true;
+    if (!isQuoted && text === "=" && (this.#head === "name" || this.#head === "plus"))
+      this.#wordAssigns = this.#mayAssign();
+    this.#head = isQuoted ? "else" : this.#headWith(text);
+  }
+
+  #headWith(letter: string): Head {
+    if (this.#head === "") return /^[A-Za-z_]$/.test(letter) ? "name" : "else";
+    if (this.#head !== "name") return "else";
+    if (letter === "+") return "plus";
+    return /^\w$/.test(letter) ? "name" : "else";
   }
 
   #endWord(): void {
     const word = this.#word;
     this.#word = null;
-    this.#nameIsQuoted = false;
     if (word === null) return;
     if (this.#redirects) this.#redirects = false;
     else if (this.#array) this.#array.words.push(word);
     else {
-      if (this.#wordAssigns) this.#assign(word);
-      this.#words.push({ text: word, assigns: this.#wordAssigns });
+      // A command that declares sees what its arguments have become.
+      const assigns = this.#wordAssigns || (this.#declares && ASSIGNMENT.test(word));
+      if (assigns) this.#assign(word);
+      this.#words.push({ text: word, assigns });
+      if (!assigns && this.#commandAt < 0) this.#beginCommand(word);
     }
     this.#wordAssigns = false;
+  }
+
+  #beginCommand(word: string): void {
+    this.#commandAt = this.#words.length - 1;
+    this.#declares = DECLARES.has(word);
+    this.#isDeclaration = this.#declares && this.#isLiteral;
+    // What is assigned before a command is its environment; where it may be none at all, that is not known.
+    if (this.#declares) this.#pending.clear();
+    else if (word.includes("$"))
+      for (const [name, each] of this.#pending) this.#pending.set(name, forgotten(each));
   }
 
   #assign(word: string): void {
     const [whole = "", name = "", plus] = ASSIGNMENT.exec(word) ?? [];
     const value = word.slice(whole.length);
-    const before = this.#pending.get(name) ?? this.#variables.get(name);
+    const before = this.#pending.get(name) ?? this.#variableSet(name);
     if (name === "IFS")
       throw this.#fault("changes how words are split", "write the arguments without it", word);
     // A text is the first of an array.
+    this.#count(before?.words?.length ?? 0);
     const [first = "", ...rest] = before?.words ?? [];
     const words =
       before?.words === null && (plus === "+" || before.isArray)
         ? null
         : [plus === "+" ? first + value : value, ...rest];
-    this.#pending.set(name, { isArray: before?.isArray ?? false, words });
+    // Some shells take "NAME=(…)" as an array.
+    const mayBeArray = !this.#wordAssigns && value.startsWith("(");
+    this.#pending.set(
+      name,
+      mayBeArray ? { isArray: true, words: null } : { isArray: before?.isArray ?? false, words },
+    );
   }
 
   #endCommand(separator: Separator): void {
     this.#endWord();
     if (this.#redirects) throw this.#fault("redirects to nothing", "name the file");
-    const words = this.#words;
     const pending = this.#pending;
-    if (words.length === 0 && pending.size === 0 && separator === "\n") return;
+    if (this.#words.length === 0 && pending.size === 0 && separator === "\n") return;
+    const command = this.#command();
+    const mayBeNone = this.#commandAt >= 0 && this.#words[this.#commandAt]?.text.includes("$") === true;
     this.#words = [];
+    this.#commandAt = -1;
+    this.#declares = this.#isDeclaration = false;
     this.#pending = new Map();
     const inPipe = this.#before === "|" || separator === "|";
     const isSure =
       (this.#before !== "&&" && this.#before !== "||") || (this.#before === "&&" && this.#succeeds);
-    const command = words
-      .filter(({ assigns }, at) => !assigns || words.slice(0, at).some((each) => !each.assigns))
-      .map(({ text }) => text);
-    while (
-      command[0] === "!" ||
-      command[0] === "time" ||
-      command[0] === "command" ||
-      command[0] === "builtin"
-    ) {
-      command.shift();
-      if (ASSIGNMENT.test(command[0] ?? "") || DECLARES.has(command[0] ?? ""))
-        throw this.#fault(
-          "is an assignment that is not understood",
-          "write the assignment alone",
-          command.join(" "),
-        );
-    }
     const [first, ...rest] = command;
-    if (first !== undefined && CONTROL.has(first))
-      throw this.#fault(
-        `${first} decides what runs or is set, and nothing is run here`,
-        "write the arguments without conditions, loops and functions",
-        command.join(" "),
-      );
+    const refused = first === undefined ? null : whyRefused(first, rest);
+    if (refused) throw this.#fault(...refused, command.join(" "));
     const declares = first !== undefined && DECLARES.has(first);
-    if (declares && rest.some((word) => /^-.*[^-xg]/.test(word)))
-      throw this.#fault(
-        "declares variables that are not understood",
-        "assign them without options",
-        command.join(" "),
-      );
     // What a pipe's commands assign is gone with them; before a command, assignments are its environment.
-    if (!inPipe && (first === undefined || declares))
-      for (const [name, variable] of pending)
-        this.#set(name, isSure ? variable : { ...variable, words: null });
+    if (!inPipe && (first === undefined || declares || mayBeNone))
+      for (const [name, variable] of pending) this.#set(name, isSure ? variable : forgotten(variable));
     if (!inPipe && first !== undefined) this.#carryOut(first, rest, isSure);
-    if (separator === "&")
-      for (const name of this.#assignedInList) this.#variables.set(name, { isArray: false, words: null });
-    if (separator !== "&&" && separator !== "||" && separator !== "|") this.#assignedInList = [];
-    if (first !== undefined && !declares) this.commands.push(command);
+    this.#endList(separator);
+    if (first !== undefined && !inPipe && isSure && separator !== "&" && endsScript(first, rest))
+      this.end = { line: this.#line, command: first };
+    // The arguments of set are no command, though they may name the program.
+    if (first !== undefined && !declares && first !== "set") this.commands.push(command);
     const continues = this.#before === "&&" || this.#before === "||";
     this.#succeeds =
       first === undefined && !inPipe && (!continues || (this.#before === "&&" && this.#succeeds));
     this.#before = separator;
   }
 
+  /** The words of the command without what leaves it as it is. */
+  #command(): string[] {
+    if (this.#commandAt < 0) return [];
+    const words = this.#words.map(({ text }) => text);
+    let at = this.#commandAt;
+    while (PREFIXES.has(words[at] ?? "")) {
+      at += 1;
+      const word = words[at] ?? "";
+      if (ASSIGNMENT.test(word) || DECLARES.has(word) || /^-(?![vV]$)/.test(word))
+        throw this.#fault(
+          "is an assignment that is not understood",
+          "write the assignment alone",
+          words.slice(at).join(" "),
+        );
+    }
+    return words.slice(at);
+  }
+
+  /** What a list assigns that runs in the background may be assigned, or not. */
+  #endList(separator: Separator): void {
+    if (separator === "&") {
+      for (const name of this.#assignedInList) this.#variables.set(name, forgotten(this.#variableSet(name)));
+      if (this.#changesParameters) this.#parameters = "unknown";
+    }
+    if (separator === "&&" || separator === "||" || separator === "|") return;
+    this.#assignedInList = [];
+    this.#changesParameters = false;
+  }
+
   #set(name: string, variable: Variable): void {
     this.#variables.set(name, variable);
+    if (variable.isArray) this.#arrays.add(name);
     this.#assignedInList.push(name);
   }
 
@@ -234,16 +275,25 @@ class Script {
       for (const word of rest) {
         const name = /^\w+/.exec(word)?.[0];
         if (name === undefined) continue;
-        if (isSure && name === word && !rest.includes("-f")) this.#variables.delete(name);
-        else this.#set(name, { isArray: false, words: null });
+        if (isSure && name === word && !rest.includes("-f")) this.#set(name, UNSET);
+        else this.#set(name, forgotten(this.#variableSet(name)));
       }
     }
-    const sets = SETS.has(first) || (first === "printf" && rest[0]?.startsWith("-v") === true);
-    if (sets)
-      for (const [name] of rest.join(" ").matchAll(/[A-Za-z_]\w*/g))
-        this.#set(name, { isArray: false, words: null });
-    if (SETS_ANY.has(first))
-      for (const [name] of this.#variables) this.#set(name, { isArray: false, words: null });
+    const names = setBy(first, rest);
+    if (names === "any") {
+      this.#isLost = true;
+      this.#variables.clear();
+      this.#setParameters("unknown", true);
+    } else for (const name of names) this.#set(name, forgotten(this.#variableSet(name)));
+    if (first === "set") this.#setParameters(parametersAfterSet(this.#parameters, rest), isSure);
+    if (first === "shift" && typeof this.#parameters !== "string") this.#count(this.#parameters.length);
+    if (first === "shift") this.#setParameters(parametersAfterShift(this.#parameters, rest), isSure);
+  }
+
+  #setParameters(parameters: Parameters, isSure: boolean): void {
+    if (parameters === this.#parameters) return;
+    this.#parameters = isSure ? parameters : "unknown";
+    this.#changesParameters = true;
   }
 
   /** The place behind the bracket that closes the one before `at`. Quotes hide brackets. */
@@ -284,11 +334,8 @@ class Script {
     if (whole === undefined) throw notUnderstood();
     const end = at + whole.length;
     const variableName = name ?? plain ?? "";
-    // What the script is called with is not part of the configuration.
     if (!/^[A-Za-z_]/.test(variableName))
-      return variableName === "@" || variableName === "*"
-        ? known([], end, variableName === "@")
-        : unknown(whole, end);
+      return this.#expandParameter(variableName, rest ?? "", end, notUnderstood);
     const variable = this.#variable(variableName);
     if (rest === "[@]" || rest === "[*]") {
       // Of what the environment gives, much names files; whoever reads a number finds the name in its place.
@@ -298,6 +345,29 @@ class Script {
         : known(this.#quoted ? [variable.words.join(" ")] : variable.words, end);
     }
     return this.#expandScalar(variableName, rest, end, notUnderstood);
+  }
+
+  /** `$@`, `$1` and the like. */
+  #expandParameter(name: string, rest: string, end: number, notUnderstood: () => ProblemError): Expanded {
+    const parameters = this.#parameters;
+    const whole = this.#text.slice(this.#at, end);
+    const number = /^[1-9]\d*$/.test(name + rest) ? Number(name + rest) : null;
+    if (parameters === "unknown" && (name === "@" || name === "*" || number !== null))
+      throw this.#fault(
+        "stands for parameters of the script that were changed in a way that is not known",
+        "write the arguments in its place",
+        whole,
+      );
+    if (name === "@" || name === "*") {
+      // What the script is called with is not part of the configuration: none of it has any part either.
+      const isPart = /^:\d+(?::\d+)?$/.test(rest) && parameters === "caller's";
+      if (rest !== "" && !isPart) throw notUnderstood();
+      const words = typeof parameters === "string" ? [] : parameters;
+      return name === "*" && this.#quoted ? known([words.join(" ")], end) : known(words, end, name === "@");
+    }
+    if (typeof parameters !== "string") this.#count(Math.min(number ?? 0, parameters.length));
+    const value = number === null ? undefined : parameterAt(parameters, number);
+    return value === undefined ? unknown(whole, end) : known([value], end);
   }
 
   /** `$name`, or `${name-fallback}`. */
@@ -350,14 +420,19 @@ class Script {
     return known([String(value)], end);
   }
 
-  #expandCounted(): Expanded {
-    const found = this.#expand();
-    this.#expanded += found.words.reduce((sum, each) => sum + each.length + 1, 0);
+  /** Counts what is made of words that are there already: characters, or words of an array. */
+  #count(made: number): void {
+    this.#expanded += made;
     if (this.#expanded > MOST_EXPANDED)
       throw this.#fault(
         `makes the script longer than ${MOST_EXPANDED >> 20} MiB by its variables`,
         "write the values",
       );
+  }
+
+  #expandCounted(): Expanded {
+    const found = this.#expand();
+    this.#count(found.words.reduce((sum, each) => sum + each.length + 1, 0));
     this.#line += this.#text.slice(this.#at, found.end).split("\n").length - 1;
     this.#at = found.end;
     return found;
@@ -411,7 +486,6 @@ class Script {
       /[\s;&|)]|^$/.test(this.#text[this.#at] ?? "")
     ) {
       this.#word = null;
-      this.#nameIsQuoted = false;
     }
   }
 
@@ -488,7 +562,8 @@ class Script {
     } else if (here === ")" && this.#array) {
       this.#endWord();
       const { name, adds, words } = this.#array;
-      const before = this.#pending.get(name) ?? this.#variables.get(name);
+      const before = this.#pending.get(name) ?? this.#variableSet(name);
+      if (adds) this.#count(before?.words?.length ?? 0);
       this.#pending.set(name, {
         isArray: true,
         words: adds && before ? before.words && [...before.words, ...words] : words,
@@ -512,7 +587,7 @@ class Script {
     } else if (
       (here === "{" && /^\{[^\s{}]*(?:,|\.\.)/.test(text.slice(this.#at, this.#at + 200))) ||
       (here === "[" && this.#word !== null
-        ? /^[A-Za-z_]\w*$/.test(this.#word) &&
+        ? this.#head === "name" &&
           this.#mayAssign() &&
           /^\[[^\]\n]*\]\+?=/.test(text.slice(this.#at, this.#at + 200))
         : here === "[" && inArray)
@@ -525,11 +600,19 @@ class Script {
   }
 
   read(): void {
-    while (this.#at < this.#text.length) this.#step();
+    while (this.#at < this.#text.length && this.end === null) this.#step();
+    if (this.end !== null) return;
     if (this.#array !== null)
       throw this.#fault("is an array without end", "close it with )", this.#array.name);
     this.#endCommand("");
   }
+}
+
+export interface ShellScript {
+  /** The words of each command. */
+  readonly commands: readonly (readonly string[])[];
+  /** The command that ends the script before its last line; null: none. */
+  readonly end: { readonly line: number; readonly command: string } | null;
 }
 
 /**
@@ -538,8 +621,8 @@ class Script {
  * commands are not. A variable that is not known here stays as `$NAME`.
  * @throws ProblemError `bad-request` that names the line.
  */
-export function shellCommands(script: string): string[][] {
+export function shellScript(script: string): ShellScript {
   const read = new Script(script);
   read.read();
-  return read.commands;
+  return read;
 }

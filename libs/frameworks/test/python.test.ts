@@ -31,9 +31,10 @@ def run(statements):
         for at, statement in enumerate(statements):
             exec(compile(ast.Module([statement], []), "configuration", "exec"), space)
         return None, space
-    except (Exception, Late): return at, space
+    except (Exception, SystemExit, Late): return at, space
     finally: signal.setitimer(signal.ITIMER_REAL, 0)
 results = []
+answer, sys.stdout = sys.stdout, open("/dev/null", "w")
 for source in json.load(sys.stdin):
     try: statements = ast.parse(source).body
     except (SyntaxError, ValueError): continue
@@ -44,7 +45,7 @@ for source in json.load(sys.stdin):
         source = "\\n".join(source.split("\\n")[:line - 1]) + "\\n"
         failed, space = run(ast.parse(source).body)
     if failed is None: results.append({"source": source, "values": {name: plain(space[name]) for name in ${JSON.stringify(NAMES)} if name in space}})
-json.dump(results, sys.stdout)
+json.dump(results, answer)
 `;
 
 type Real = {
@@ -247,6 +248,12 @@ const expression = fc.letrec<Record<"any" | "atom" | "container" | "test", strin
         .map(([name, values]) => `${name}(${values.join(", ")})`),
     },
     { weight: 1, arbitrary: fc.tuple(variable, key).map(([of, name]) => `${of}.get("${name}", 3)`) },
+    {
+      weight: 1,
+      arbitrary: fc
+        .tuple(fc.constantFrom("print", "min", "f", "len", "dict"), variable, tie("any"), tie("any"))
+        .map(([of, name, left, right]) => `${of}(${left}, ${name} := ${right})`),
+    },
     { weight: 1, arbitrary: fc.tuple(variable, key).map(([of, name]) => `${of}.pop("${name}", 3)`) },
     {
       weight: 1,
@@ -425,6 +432,9 @@ const { statement } = fc.letrec<Record<"statement" | "block", string>>((tie) => 
         "m['y'] = m",
         "x = os",
         "a: int",
+        "exit()",
+        "raise ValueError",
+        "assert a",
       ),
     },
   ),
@@ -481,6 +491,9 @@ describe("a Python module that is not run", () => {
     ["a = 1\nif __name__ == '__main__':\n    print(a)", 1],
     ["a = (b := 5) + b", 10],
     ["a = 3 if 0 else 4", 4],
+    ["a = 24\nprint(a:=48)", 48],
+    ["a = min(a := 5, b := 7) + a + b", 17],
+    ["a = 24\nb = dict(a=48)", 24],
     ["l = [1, 2]\na = l[-1]", 2],
     ["a = 1\ndel a\na = 2", 2],
   ])("is evaluated: %s", (source, value) => expect(valueOf(`${source}\n`)).toEqual(value));
@@ -505,6 +518,8 @@ describe("a Python module that is not run", () => {
     "a = dict(x=1)\nfoo(a)",
     "a = len([1])",
     "a = dict(x=1)\nu['k'] = a\nu['k']['x'] = 2",
+    "a = 24\nfoo(a:=48)",
+    "a = 24\nfoo and print(1, a:=48)",
   ])("needs the run: %s", (source) =>
     expect(pythonModule(`${source}\n`, ["a"])["a"]).toBeInstanceOf(NeedsRun),
   );

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { ProblemError } from "@internevo/domain";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { shellCommands } from "../src/shell.ts";
+import { shellScript } from "../src/shell.ts";
 
 const PRELUDE = "run() { printf '%s\\0' \"$@\"; exit 0; }\n";
 
@@ -22,8 +22,8 @@ function inShell(script: string): string[] | null {
 function asRead(script: string): string[] | null {
   try {
     return (
-      shellCommands(script)
-        .find(([first]) => first === "run")
+      shellScript(script)
+        .commands.find(([first]) => first === "run")
         ?.slice(1) ?? null
     );
   } catch (error) {
@@ -37,7 +37,7 @@ const isSame = (read: readonly string[], real: readonly string[]): boolean => {
   const text = read.join("\0");
   if (!text.includes("$")) return text === real.join("\0");
   const parts = text
-    .split(/\0?(?:\$\([^)]*\)|\$(?:\w+|[?#]))\0?/)
+    .split(/[\0 ]?(?:\$\([^)]*\)|\$(?:\w+|[?#]))[\0 ]?/)
     .map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
   return new RegExp(`^${parts.join("[\\s\\S]*")}$`).test(real.join("\0"));
 };
@@ -107,7 +107,12 @@ const atom = fc.oneof(
       "$#",
       "$?",
       '"$@"',
+      "$@",
+      '"$*"',
+      "${@:1}",
+      "${@:-5}",
       "$1",
+      '"$2"',
       '"x $A y"',
       '"$A"$B',
       "$A$B",
@@ -123,6 +128,9 @@ const atom = fc.oneof(
 const words = fc.array(atom, { maxLength: 5 });
 const value = fc.array(atom, { minLength: 0, maxLength: 2 }).map((parts) => parts.join(""));
 const assignment = fc.tuple(name, fc.constantFrom("=", "=", "=", "+="), value).map((parts) => parts.join(""));
+const quotedAssignment = fc
+  .tuple(name, fc.constantFrom("=", "+="), fc.constantFrom("8", "x y", "$A", "${L[@]}"))
+  .map((parts) => `"${parts.join("")}"`);
 const array = fc
   .tuple(
     name,
@@ -142,7 +150,7 @@ const command = fc.oneof(
     arbitrary: fc
       .tuple(
         fc.constantFrom("export", "readonly", "declare", "declare -i", "export -n", "local", "typeset -x"),
-        fc.array(fc.oneof(assignment, name), { minLength: 1, maxLength: 2 }),
+        fc.array(fc.oneof(assignment, quotedAssignment, name), { minLength: 1, maxLength: 2 }),
       )
       .map(([first, rest]) => `${first} ${rest.join(" ")}`),
   },
@@ -184,7 +192,22 @@ const command = fc.oneof(
       "mapfile A </dev/null",
       "cd .",
       "shift",
+      "set -- $A x",
+      'set -- "$@" $B "${L[@]}"',
+      "shift 2",
+      "set -euo pipefail",
+      "set y $UNSET",
+      "set -- z | true",
+      "set -- z &",
+      "set 1 2 && true",
+      "true || set 1 2",
       "A=9 eval B=8",
+      "exit",
+      "exec",
+      "exec 2>/dev/null",
+      "exit &",
+      "true || exit",
+      "exit | true",
     ),
   },
   {
@@ -242,14 +265,87 @@ describe("a shell script that is not run", () => {
     ['A="\\$x"', ["$x"]],
     ["A=5 && A=6", ["6"]],
     ["true >/dev/null 2>&1\nA=7", ["7"]],
+    ['A=4\nexport "A=8"', ["8"]],
+    ["A=4\nX=A=8\nexport $X", ["8"]],
+    ["A=4\nX='B=1 A=8'\ndeclare -x $X", ["8"]],
+    ["A=4\nX=export\n$X A=8", ["8"]],
+    ["A=4\nX=export Y='8 9'\n$X A=$Y 2>/dev/null", ["8"]],
+    ["A=4\nB=1 typeset A=8", ["8"]],
+    ["A=4\nA=8 export B=1", ["4"]],
+    ["A=4\nexport A=9 B=$A\nA=$B", ["4"]],
+    ["A=4\nexport 'A+=8' A+=6", ["486"]],
+    ["source /dev/null\nA=5", ["5"]],
+    ["source /dev/null\nunset A\nA=${A:-6}", ["6"]],
+    ["A=4\nexport \\A=8", ["8"]],
+    ["trap true EXIT INT TERM\nset -- -n -k\nset -e -- -t\nA=8", ["8"]],
   ] as const)("is read: %s", (script, real) =>
     expect([readOf(script), inShell(`${script}\nrun $A end`)?.slice(0, -1)]).toEqual([real, real]),
   );
 
-  it.each(["A=4\nfalse && A=5", "A=4\nsource x", "A=4\nread A", "A=4\neval A=5", "A=5 &"])(
-    "leaves unknown what it does not know: %s",
-    (script) => expect(readOf(script)).toEqual(["$A"]),
+  const runOf = (script: string): string[] | null => asRead(script);
+  it.each([
+    ['set -- --tp 8\nrun "$@"', ["--tp", "8"]],
+    ['set -- --tp 8\nset -- "$@" "x y"\nrun $@', ["--tp", "8", "x", "y"]],
+    ['set -- "x y" 2\nrun "$@" "$*" $*', ["x y", "2", "x y 2", "x", "y", "2"]],
+    ['set -- 1 2 3\nshift\nrun "$@"', ["2", "3"]],
+    ['set -- 1 2 3\nshift 4\nrun "$@"', ["1", "2", "3"]],
+    ['set -euo pipefail\nset -- 1\nset -x +e -\nrun "$@"', ["1"]],
+    ['set -eo pipefail 1 - 2\nrun "$@"', ["1", "-", "2"]],
+    ['set -- 1 2\nrun $2 "$3" ${1} $10', ["2", "", "1", "10"]],
+    ['set -- 1\nset --\nrun 4 "$@"', ["4"]],
+    ['set -- 1 | true\nrun 4 "$@"', ["4"]],
+    ['shift\nrun 4 "$@" ${@:1}', ["4"]],
+    ["set -- run 4\nrun 5", ["5"]],
+  ] as const)("has the parameters that the script sets: %s", (script, real) =>
+    expect([runOf(script), inShell(`${script} end`)?.slice(0, -1)]).toEqual([real, real]),
   );
+
+  it.each([
+    'set $UNSET 1\nrun "$@"',
+    'cd x && set -- 1\nrun "$@"',
+    'set -- 1 && cd x &\nrun "$@"',
+    'set -- $UNSET 1\nshift\nrun "$@"',
+    'set -- 1\nshift $UNSET\nrun "$@"',
+    "set -- 1\nshift $UNSET\nrun $1",
+    'source x\nrun "$*"',
+    "set -- 1\nrun ${@:1}",
+    "run ${@:-8}",
+  ])("is refused where its parameters are not known: %s", (script) => expect(runOf(script)).toBeNull());
+
+  it.each(["exit 0", "A=8 && exit", "return", "exec true", "B=1 exit"])(
+    "reads nothing behind what ends the script: %s",
+    (end) =>
+      expect(shellScript(`${end}\nrun 4 "`)).toEqual({
+        commands: [end.split(" ").filter((word) => !/[=&]/.test(word))],
+        end: { line: 1, command: end.match(/exit|return|exec/)?.[0] },
+      }),
+  );
+
+  it.each(["exit &", "exit | true", "cd x || exit 1", "exec >/dev/null", "cd x && exit"])(
+    "goes on behind what may not end it: %s",
+    (end) => expect(runOf(`${end}\nrun 4`)).toEqual(["4"]),
+  );
+
+  it("leaves a parameter unknown behind what may be several words", () =>
+    expect(runOf("set -- $UNSET 8\nrun $2")).toEqual(["$2"]));
+
+  it.each([
+    'A=4\nX=$UNSET\nexport "$X"',
+    "A=4\nexport $(cat env)",
+    "A=4\nexport A$UNSET=5",
+    "A=4\nunset $UNSET",
+    "A=4\nread $UNSET",
+    "A=4\nexport 'A[0]=5'",
+    "A=(4)\nexport 'A=(5)'",
+    "A=4\nA=5 $UNSET",
+    "A=(4 5)\nA=6 &\nA=7\nA=${A[@]}",
+    "source x\nA=${A:-5}",
+    "A=4\nfalse && A=5",
+    "A=4\nsource x",
+    "A=4\nread A",
+    "A=4\neval A=5",
+    "A=5 &",
+  ])("leaves unknown what it does not know: %s", (script) => expect(readOf(script)).toEqual(["$A"]));
 
   it.each([
     "A[1]=5",
@@ -263,5 +359,16 @@ describe("a shell script that is not run", () => {
     "declare -i A=1+2",
     "A={1,2}",
     "A=(1 [5]=3)",
+    "command -p export A=8",
+    "trap 'A=8' DEBUG",
+    "trap 'A=8' INT sigdebug",
+    "trap 'A=8' $UNSET",
+    "alias run='run 8'",
+    "shopt -s lastpipe",
+    "shopt -s expand_aliases extglob",
+    "set -n",
+    "set -ekx",
+    "set -eo posix",
+    "builtin -- eval A=8",
   ])("is refused: %s", (script) => expect(readOf(script)).toBeNull());
 });

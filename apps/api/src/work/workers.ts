@@ -61,6 +61,10 @@ export interface WorkersOptions {
   readonly rememberedAnswers?: number;
   /** Bound on one search, waiting included. Default 300. */
   readonly planSeconds?: number;
+  /** Bound on one reading of another framework's files, waiting included. Default 20. */
+  readonly importSeconds?: number;
+  /** Memory that one such reading may take, beside what it just made. Default 256. */
+  readonly importMegabytes?: number;
   /** Bound on one check of a job's data, waiting included. Default 60. */
   readonly checkSeconds?: number;
   /** Where jobs may name data, and where weights. Default: anywhere. */
@@ -99,7 +103,10 @@ const CHECK_PROCESS = fileURLToPath(new URL("./check-process.ts", import.meta.ur
  * Where a question is answered: among short searches, among long ones, or among those that search many times.
  */
 const ADVICE: Readonly<
-  Record<Question["kind"], { readonly pool: "quick" | "long" | "whatIf"; readonly command: string }>
+  Record<
+    Question["kind"],
+    { readonly pool: "quick" | "long" | "whatIf" | "imports"; readonly command: string }
+  >
 > = {
   "why-not": { pool: "long", command: "internevo why-not" },
   explain: { pool: "quick", command: "internevo explain" },
@@ -109,7 +116,7 @@ const ADVICE: Readonly<
   pareto: { pool: "whatIf", command: "internevo what-if --pareto" },
   cluster: { pool: "whatIf", command: "internevo what-if --deadline" },
   export: { pool: "quick", command: "internevo export" },
-  import: { pool: "long", command: "internevo import" },
+  import: { pool: "imports", command: "internevo import" },
 };
 
 /** Threads, and the turns that tokens take on them; without turns, in the order of asking. */
@@ -120,6 +127,23 @@ interface Lane {
 
 const late = (field: string, message: string, remedy: string): ProblemError =>
   new ProblemError("unavailable", `${field} ${message}`, [{ field, message, remedy }]);
+
+/** How long a task may take, and what is said of one that takes longer. */
+interface Bounds {
+  readonly seconds: number;
+  readonly late: () => ProblemError;
+}
+
+/** Only threads that read files have a bound on their memory. */
+const tooLarge = (): ProblemError =>
+  new ProblemError("bad-request", "files take more memory to read than an import may have", [
+    {
+      field: "files",
+      message: "take more memory to read than an import may have",
+      remedy:
+        "leave out what says nothing of the plan, or read them with the command line: `internevo import`",
+    },
+  ]);
 
 /** Runs one task on a lane's threads. */
 type Run = (lane: Lane, task: LimitedPlanTask | AdviceTask, name: string) => Promise<unknown>;
@@ -136,6 +160,8 @@ class WorkerPools implements Workers {
   readonly #middlePlans: Lane;
   readonly #longPlans: Lane;
   readonly #whatIfs: Lane;
+  // Files are somebody's text: a reading that takes too much memory ends its thread, and nothing else.
+  readonly #imports: Lane;
   // Nor does a submission wait for searches that others asked for: whether any plan fits has a thread of its
   // own.
   readonly #fits: Lane;
@@ -152,6 +178,7 @@ class WorkerPools implements Workers {
     this.#middlePlans = this.#fairLane();
     this.#longPlans = this.#fairLane();
     this.#whatIfs = this.#fairLane();
+    this.#imports = this.#fairLane(options.importMegabytes ?? 256);
     this.#fits = { pool: this.#threads(1), turns: null };
     this.#answers = new Remembered<PlanningResult>(options.rememberedAnswers ?? 256);
     const checkSeconds = options.checkSeconds ?? 60;
@@ -169,14 +196,17 @@ class WorkerPools implements Workers {
     });
   }
 
-  #threads(maxThreads: number): Piscina {
+  #threads(maxThreads: number, megabytes?: number): Piscina {
     const pool = new Piscina({
       filename: PLAN_THREAD,
       minThreads: 0,
       maxThreads,
       maxQueue: this.#queue,
       idleTimeout: (this.#options.idleThreadSeconds ?? 20) * 1000,
-      resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MEGABYTES },
+      resourceLimits: {
+        maxYoungGenerationSizeMb: YOUNG_MEGABYTES,
+        ...(megabytes === undefined ? {} : { maxOldGenerationSizeMb: megabytes }),
+      },
     });
     // Without a listener, such an event would end the process.
     pool.on("error", this.#options.onThreadError ?? (() => undefined));
@@ -184,10 +214,10 @@ class WorkerPools implements Workers {
   }
 
   /** One token leaves a thread to the others, whatever it asks for. */
-  #fairLane(): Lane {
+  #fairLane(megabytes?: number): Lane {
     const threads = this.adviceThreads;
     return {
-      pool: this.#threads(threads),
+      pool: this.#threads(threads, megabytes),
       turns: new FairTurns({
         atOnce: threads,
         atOnceOfOne: Math.max(1, threads - 1),
@@ -200,7 +230,7 @@ class WorkerPools implements Workers {
   plan({ profile, ...task }: PlanTask, signal?: AbortSignal): Promise<PlanningResult> {
     const shared = { ...task, profile: shareProfile(profile) };
     const search = (waited: AbortSignal | undefined): Promise<PlanningResult> =>
-      this.#within(waited, "internevo plan", (run) => this.#search(shared, run));
+      this.#within(waited, this.#planBounds("internevo plan"), (run) => this.#search(shared, run));
     // A search is pure: the same job, profile and number of plans have the same answer.
     if ((task.ranks?.length ?? task.top) > MOST_REMEMBERED_PLANS) return search(signal);
     const key = createHash("sha256")
@@ -228,7 +258,7 @@ class WorkerPools implements Workers {
   }
 
   quickPlan({ profile, ...task }: PlanTask, signal?: AbortSignal): Promise<PlanningResult | null> {
-    return this.#within(signal, "internevo plan", async (run) => {
+    return this.#within(signal, this.#planBounds("internevo plan"), async (run) => {
       const quick = (await run(
         this.#fits,
         { ...task, profile: shareProfile(profile), maximumSteps: QUICK_STEPS, isPatient: false },
@@ -243,8 +273,11 @@ class WorkerPools implements Workers {
     signal?: AbortSignal,
   ): Promise<Answers[Kind]> {
     const { pool, command } = ADVICE[question.kind];
-    const lane = { quick: this.#plans, long: this.#longPlans, whatIf: this.#whatIfs }[pool];
-    return this.#within(signal, command, async (run) => {
+    const lane = { quick: this.#plans, long: this.#longPlans, whatIf: this.#whatIfs, imports: this.#imports }[
+      pool
+    ];
+    const bounds = pool === "imports" ? this.#importBounds : this.#planBounds(command);
+    return this.#within(signal, bounds, async (run) => {
       const { profile, ...rest } = question as Question & { profile?: Profile };
       const task: AdviceTask = {
         question: rest,
@@ -266,8 +299,34 @@ class WorkerPools implements Workers {
   }
 
   async close(): Promise<void> {
-    const lanes = [this.#plans, this.#middlePlans, this.#longPlans, this.#whatIfs, this.#fits];
+    const lanes = [this.#plans, this.#middlePlans, this.#longPlans, this.#whatIfs, this.#imports, this.#fits];
     await Promise.all([...lanes.map(({ pool }) => pool.destroy()), this.#checks.close()]);
+  }
+
+  #planBounds(command: string): Bounds {
+    const seconds = this.#planSeconds;
+    return {
+      seconds,
+      late: () =>
+        late(
+          "job",
+          `could not be planned within ${seconds} s`,
+          `plan it with the command line, which has no such bound: \`${command}\``,
+        ),
+    };
+  }
+
+  get #importBounds(): Bounds {
+    const seconds = this.#options.importSeconds ?? 20;
+    return {
+      seconds,
+      late: () =>
+        late(
+          "files",
+          `could not be read within ${seconds} s`,
+          "read them with the command line, which has no such bound: `internevo import`",
+        ),
+    };
   }
 
   /**
@@ -276,11 +335,11 @@ class WorkerPools implements Workers {
    */
   async #within<T>(
     signal: AbortSignal | undefined,
-    command: string,
+    { seconds, late: whyLate }: Bounds,
     work: (run: Run) => Promise<T>,
   ): Promise<T> {
     const caller = callerNow();
-    const deadline = AbortSignal.timeout(this.#planSeconds * 1000);
+    const deadline = AbortSignal.timeout(seconds * 1000);
     const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
     try {
       return await work(({ pool, turns }, task, name) => {
@@ -293,12 +352,8 @@ class WorkerPools implements Workers {
         return pool.run(task, { name, signal: either });
       });
     } catch (error) {
-      if (deadline.aborted && !signal?.aborted)
-        throw late(
-          "job",
-          `could not be planned within ${this.#planSeconds} s`,
-          `plan it with the command line, which has no such bound: \`${command}\``,
-        );
+      if (deadline.aborted && !signal?.aborted) throw whyLate();
+      if ((error as NodeJS.ErrnoException).code === "ERR_WORKER_OUT_OF_MEMORY") throw tooLarge();
       throw error;
     }
   }

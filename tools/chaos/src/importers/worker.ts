@@ -12,6 +12,7 @@ import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import { Coverage } from "./coverage.ts";
 import { Drawer, type Input } from "./inputs.ts";
+import { FAMILIES } from "./scaling.ts";
 
 export interface Violation {
   readonly input: number;
@@ -33,6 +34,8 @@ export interface WorkerReport {
 
 const MOST_SECONDS = 1;
 const MOST_TOLD = 20;
+/** Lines or words of a text that grows: where each looked at all before it, they would take many seconds. */
+const GROWN = 8000;
 /** Coverage is looked at once for so many inputs: looking takes longer than reading. */
 const BATCH = 100;
 const MOST_CORPUS = 400;
@@ -107,6 +110,19 @@ function roundTrip(
   return { files, violation: is === was ? null : `reads ${is}, and wrote ${was}` };
 }
 
+/** Texts that grow, and are read too slowly. */
+function slowFamilies(): Violation[] {
+  return FAMILIES.flatMap(({ name, framework, files: made }) => {
+    const files = made(GROWN);
+    const begin = processorSeconds();
+    const { violation } = judged(framework, files, true);
+    const seconds = processorSeconds() - begin;
+    const slow = seconds > MOST_SECONDS ? `${name}: took ${seconds.toFixed(1)} s of the processor` : null;
+    const found = violation ?? slow;
+    return found === null ? [] : [{ input: -1, framework, violation: found, files }];
+  });
+}
+
 /**
  * @param current a file whose first line is the input that is being read, for whoever ends a process that
  * hangs.
@@ -119,6 +135,7 @@ function run(inputs: number, seed: number, current: string): WorkerReport {
     violationCount += 1;
     if (violations.length < MOST_TOLD) violations.push(violation);
   };
+  for (const violation of slowFamilies()) tell(violation);
   const known = plansAndJobs();
   // The search is not what is looked at, and runs slower under it.
   const coverage = new Coverage();
