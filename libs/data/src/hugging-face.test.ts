@@ -154,6 +154,27 @@ describe("a folder of a known family", () => {
       { ...qwen2, use_sliding_window: true, max_window_layers: 4 },
       { queryKeyValueBias: true },
     ],
+    [
+      "Qwen2 that lists windows for all layers",
+      {
+        ...qwen2,
+        use_sliding_window: true,
+        sliding_window: 64,
+        max_window_layers: 4,
+        layer_types: Array<string>(4).fill("sliding_attention"),
+      },
+      { queryKeyValueBias: true, slidingWindowTokens: 64 },
+    ],
+    [
+      "Qwen2 that lists a window for no layer",
+      {
+        ...qwen2,
+        use_sliding_window: true,
+        max_window_layers: 0,
+        layer_types: Array<string>(4).fill("full_attention"),
+      },
+      { queryKeyValueBias: true },
+    ],
     ["Qwen3", qwen3, wide],
     ["Qwen3 that says no head size", { ...qwen3, head_dim: undefined }, { ...wide, headSize: 128 }],
     ["Mistral", mistral, { slidingWindowTokens: 4096 }],
@@ -214,6 +235,18 @@ describe("a folder of another model", () => {
       /linear, llama3 or yarn/,
     ],
     ["another activation", { ...llama, hidden_act: "gelu" }, {}, /has hidden_act "gelu"/, /silu/],
+    [
+      "windows listed for some layers",
+      {
+        ...qwen2,
+        use_sliding_window: true,
+        max_window_layers: 0,
+        layer_types: ["full_attention", "sliding_attention"],
+      },
+      { queryKeyValueBias: true },
+      /layer_types of several kinds/,
+      /all of one kind/,
+    ],
     [
       "windows in some layers",
       { ...qwen2, use_sliding_window: true, max_window_layers: 2 },

@@ -54,6 +54,7 @@ export const ConfigSchema = Type.Object({
   use_sliding_window: Scalar,
   sliding_window: Scalar,
   max_window_layers: Scalar,
+  layer_types: Type.Optional(Type.Union([Type.Array(Type.String()), Type.Null()])),
   rope_theta: Scalar,
   rope_parameters: Rope,
   rope_scaling: Rope,
@@ -151,6 +152,15 @@ function windowOf(type: string, config: Config): unknown {
   if (type === "mistral")
     return config.sliding_window === undefined ? DEFAULT_WINDOW : present(config.sliding_window);
   if ((type !== "qwen2" && type !== "qwen3") || config.use_sliding_window !== true) return undefined;
+  const kinds = new Set(config.layer_types ?? []);
+  if (kinds.size > 1)
+    return {
+      message: "has layer_types of several kinds, so that some layers have a window and others none",
+      remedy: "give a model whose layers are all of one kind",
+    } satisfies MemberFault;
+  // A list of kinds counts; the number of layers only makes one where there is none.
+  if (kinds.size === 1)
+    return kinds.has("sliding_attention") ? (config.sliding_window ?? DEFAULT_WINDOW) : undefined;
   const whole = config.max_window_layers ?? QWEN_WHOLE_LAYERS;
   if (typeof whole === "number" && typeof config.num_hidden_layers === "number") {
     if (whole >= config.num_hidden_layers) return undefined;

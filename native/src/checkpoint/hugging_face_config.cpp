@@ -191,6 +191,15 @@ std::int64_t windowOf(const Configuration& config, const Architecture& architect
   }
   if (type != "qwen2" && type != "qwen3") return 0;
   if (!config.flag("use_sliding_window")) return 0;
+  // A list of kinds counts; the number of layers only makes one where there is none.
+  if (const Json kinds = config.at("layer_types"); kinds.is_array() && !kinds.empty()) {
+    const bool alike =
+        std::all_of(kinds.begin(), kinds.end(), [&](const Json& each) { return each == kinds[0]; });
+    if (!alike)
+      config.refuse("layer_types", "are of several kinds: some layers have a window and others none",
+                    "give a model whose layers are all of one kind");
+    return kinds[0] == "sliding_attention" ? config.size("sliding_window", 4096) : 0;
+  }
   const Json whole = config.at("max_window_layers", 28);
   if (!whole.is_number_integer() || whole >= layers) return 0;
   if (whole != 0) {

@@ -285,6 +285,16 @@ TEST_F(Folders, OfWhichSomeLayersHaveAWindowAreRefused) {
               (*c)["use_sliding_window"] = true, (*c)["sliding_window"] = 8, (*c)["max_window_layers"] = 1;
             }).find("max_window_layers 1 leaves some layers without a window"),
             std::string::npos);
+  EXPECT_NE(refusalWith([](Json* c) {
+              (*c)["use_sliding_window"] = true, (*c)["sliding_window"] = 8, (*c)["max_window_layers"] = 0;
+              (*c)["layer_types"] = {"full_attention", "sliding_attention"};
+            }).find("layer_types are of several kinds"),
+            std::string::npos);
+  EXPECT_NE(refusalWith([](Json* c) {
+              (*c)["use_sliding_window"] = true, (*c)["sliding_window"] = 8, (*c)["max_window_layers"] = 2;
+              (*c)["layer_types"] = {"sliding_attention", "sliding_attention"};
+            }).find("sliding_window 8; the run's model has slidingWindowTokens 0"),
+            std::string::npos);
 }
 
 TEST_F(Folders, OfMistralHaveAWindowUnlessTheySayNone) {
