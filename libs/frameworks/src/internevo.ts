@@ -7,7 +7,7 @@ import {
   type FrameworkFile,
   type Inexpressible,
 } from "./framework.ts";
-import { assertSaid, type Unsaid } from "./model-fields.ts";
+import { assertSaid, unsaidDeviation, type Unsaid } from "./model-fields.ts";
 
 /** What InternEvo's LLAMA2 has no words for. */
 const INTERNEVO_UNSAID: Unsaid = {
@@ -72,6 +72,7 @@ export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression 
       nearest: "bf16-grad16",
       reason: "gradients are kept in the precision of the parameters",
     });
+  beyond.push(...unsaidDeviation(job.model));
   if (job.model.tiedEmbeddings)
     beyond.push({
       field: "model.tiedEmbeddings",

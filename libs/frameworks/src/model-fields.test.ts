@@ -39,7 +39,7 @@ const ring = plan({ microBatches: 8, dataParallel: 16, sequenceParallel: 8, cont
 
 const written = (framework: Framework, fields: Record<string, unknown>, of = plan()) => {
   const job = jobOf({ model: { ...BASE, ...fields } });
-  return { job, files: exportConfiguration(framework, job, planOfJob(of, job)).files };
+  return { job, ...exportConfiguration(framework, job, planOfJob(of, job)) };
 };
 const read = (framework: Framework, files: readonly FrameworkFile[]) =>
   importConfiguration(framework, files as [FrameworkFile, ...FrameworkFile[]]);
@@ -115,6 +115,16 @@ describe("what a model has beyond LLaMA", () => {
     expect(found).toEqual(model);
     expect(resolveJob(importedJob(again, "again", "80GB")).model).toMatchObject(model);
   });
+
+  it.each(["internevo", "torchtitan"] as const)(
+    "names a spread of initial weights that %s has no word for",
+    (framework) => {
+      const named = (deviation: Record<string, unknown>): string[] =>
+        written(framework, deviation).inexpressible.map(({ field }) => field);
+      expect(named({ initStandardDeviation: 0.006 })).toContain("model.initStandardDeviation");
+      expect(named({})).not.toContain("model.initStandardDeviation");
+    },
+  );
 
   it("changes nothing of a model without it", () => {
     const plain: Model = jobOf({ model: BASE }).model;

@@ -8,7 +8,7 @@ import {
   type FrameworkFile,
   type Inexpressible,
 } from "./framework.ts";
-import { assertSaid } from "./model-fields.ts";
+import { assertSaid, unsaidDeviation } from "./model-fields.ts";
 import { flavorModule, modelName, TORCHTITAN_UNSAID } from "./torchtitan-model.ts";
 
 /**
@@ -126,6 +126,7 @@ export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression
       nearest: "bf16",
       reason: "gradients are reduced and kept in 4 bytes (mixed_precision_reduce)",
     });
+  beyond.push(...unsaidDeviation(job.model));
   if (job.model.tiedEmbeddings && modelName(job.model) === "llama3")
     beyond.push({
       field: "model.tiedEmbeddings",
