@@ -7,6 +7,7 @@ import {
   chunksOf,
   contextOf,
   headRanks,
+  makesGateUpAgain,
   headSize,
   resolveJob,
   usesGpus,
@@ -209,6 +210,9 @@ describe("the plan space of the executor", () => {
     has(({ plan, job }) => plan.tensorParallel > job.model.kvHeads);
     has(({ plan }) => (plan.pipelineChunks ?? 1) > 1);
     has(({ plan }) => (plan.recomputeLayers ?? 0) > 0);
+    has(({ plan }) => makesGateUpAgain(plan) && (plan.recomputeLayers ?? 0) > 0);
+    has(({ plan }) => makesGateUpAgain(plan) && plan.tensorParallel > 1 && plan.parameterSharding > 1);
+    has(({ plan, job }) => makesGateUpAgain(plan) && usesGpus(job.cluster));
     for (const precision of ["fp32", "bf16"])
       has(({ plan, job }) => contextOf(plan) > 1 && job.precision === precision);
     has(({ plan }) => contextOf(plan) > 1 && headRanks(plan) > 1);
@@ -234,6 +238,7 @@ describe("the plan space of the executor", () => {
         "context-not-possible",
         "chunks-not-possible",
         "recompute-layers-not-possible",
+        "gate-up-not-possible",
       ]),
     );
   });

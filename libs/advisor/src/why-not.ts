@@ -2,6 +2,7 @@ import { CostModel } from "@internevo/cost-model";
 import {
   constraintsOf,
   extensionsOf,
+  makesGateUpAgain,
   formatBytes,
   isWholePlan,
   measuredStanding,
@@ -177,7 +178,8 @@ function* dividingPlans(job: JobSpec, like: Plan): Generator<Plan> {
   ) {
     yield { ...like, recompute: false, recomputeLayers };
   }
-  const { recomputeLayers: _, ...whole } = like;
+  const { recomputeLayers: _, gateUp: _gateUp, ...whole } = like;
+  if (!like.recompute && !makesGateUpAgain(like)) yield { ...like, gateUp: "again" };
   yield { ...whole, recompute: true };
   for (const { layout, replicas, microBatchSizes, fault } of layoutsOf(job)) {
     if (fault !== null || microBatchSizes === null) continue;

@@ -211,11 +211,14 @@ describe("sizes", () => {
     );
     const layer = forward.reduce((sum, { shape, count }) => sum + count * workOf(shape).flops, 0) / 4096;
     const head = 2 * llama7b.hiddenSize * llama7b.vocabularySize;
-    expect(tokenFlops(llama7b, 4096, 0).causal / (3 * (32 * layer + head))).toBeCloseTo(1, 12);
-    expect(tokenFlops(llama7b, 4096, 1).executed - tokenFlops(llama7b, 4096, 0).executed).toBeCloseTo(
-      32 * layer,
-      -3,
-    );
+    const [none, all, gateUp] = [
+      tokenFlops(llama7b, 4096, { recomputed: 0, gateUpAgain: 0 }),
+      tokenFlops(llama7b, 4096, { recomputed: 1, gateUpAgain: 0 }),
+      tokenFlops(llama7b, 4096, { recomputed: 0, gateUpAgain: 1 }),
+    ];
+    expect(none.causal / (3 * (32 * layer + head))).toBeCloseTo(1, 12);
+    expect(all.executed - none.executed).toBeCloseTo(32 * layer, -3);
+    expect(gateUp.executed - none.executed).toBeCloseTo(32 * 2 * 2 * 4096 * 11_008, -3);
   });
 
   it("agree with Megatron's formula when attention is counted in full", () => {
@@ -225,7 +228,8 @@ describe("sizes", () => {
     const { layers: l, hiddenSize: h, vocabularySize: v } = model;
     const s = 4096;
     const withoutRecompute = 72 * l * h * h * (1 + s / (6 * h) + v / (12 * l * h));
-    expect(tokenFlops(model, s, 0).fullAttention / withoutRecompute).toBeCloseTo(1, 12);
+    const flops = tokenFlops(model, s, { recomputed: 0, gateUpAgain: 0 });
+    expect(flops.fullAttention / withoutRecompute).toBeCloseTo(1, 12);
   });
 });
 

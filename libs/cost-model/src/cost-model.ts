@@ -1,6 +1,7 @@
 import {
   chunksOf,
   contextOf,
+  makesGateUpAgain,
   PRECISION_BYTES,
   recomputedLayers,
   type JobSpec,
@@ -11,7 +12,7 @@ import {
   type TimeBreakdown,
   usesGpus,
 } from "@internevo/domain";
-import { clusterRanks, type Layout, type PlanOfJob, type Sharding } from "@internevo/plan";
+import { clusterRanks, type GateUp, type Layout, type PlanOfJob, type Sharding } from "@internevo/plan";
 import { overlapsAny } from "./layer-step.ts";
 import { boundaryBytes, sliceRoofline, type SliceTime } from "./layer-time.ts";
 import { sumLines, type Batching, type MemoryContext, type MemoryModel } from "./memory.ts";
@@ -192,7 +193,7 @@ export class CostModel {
   shardBytes(
     layout: Layout,
     sharding: Sharding,
-    plan: Pick<Plan, "forwardOverlap" | "backwardOverlap" | "recompute">,
+    plan: Pick<Plan, "forwardOverlap" | "backwardOverlap" | "recompute" | "gateUp">,
   ): StageBytes {
     const context = this.#context(layout, plan);
     return this.#stages(layout).map((stage) =>
@@ -211,13 +212,13 @@ export class CostModel {
   }
 
   /**
-   * Bytes that the batch decides without recomputation, of each stage that can be the fullest, and what a
-   * layer that is kept is part of them.
+   * Bytes that the batch decides where no layer is recomputed, of each stage that can be the fullest, and
+   * what one layer is part of them.
    */
-  batchMemory(layout: Layout, microBatchSize: number, microBatches: number): BatchMemory {
+  batchMemory(layout: Layout, microBatchSize: number, microBatches: number, gateUp: GateUp): BatchMemory {
     const context = this.#context(layout, { forwardOverlap: "none", backwardOverlap: "none" });
-    const batching = { microBatchSize, microBatches, recompute: false };
-    const layerBytes = this.#memory.layerBytes(context, microBatchSize);
+    const batching = { microBatchSize, microBatches, recompute: false, gateUp };
+    const layerBytes = this.#memory.layerBytes(context, microBatchSize, gateUp);
     return {
       layerBytes,
       stages: this.#stages(layout).map((stage) => ({
@@ -254,6 +255,7 @@ export class CostModel {
       layers: this.job.model.layers,
       recompute: plan.recompute,
       ...(plan.recomputeLayers === undefined ? {} : { recomputeLayers: plan.recomputeLayers }),
+      ...(plan.gateUp === undefined ? {} : { gateUp: plan.gateUp }),
       reduceEveryMicroBatch: plan.gradientSharding > 1,
       boundarySeconds: this.boundarySeconds(plan.microBatchSize, plan),
       overlap: plan,
@@ -288,7 +290,11 @@ export class CostModel {
         : device.peakFlopsPerSecondBf16;
     const layers = Math.ceil(model.layers / plan.pipelineParallel);
     const recomputed = recomputedLayers(plan, layers);
-    const flops = tokenFlops(model, sequenceLengthTokens, recomputed / layers);
+    const gateUpAgain = makesGateUpAgain(plan) ? layers - recomputed : 0;
+    const flops = tokenFlops(model, sequenceLengthTokens, {
+      recomputed: recomputed / layers,
+      gateUpAgain: gateUpAgain / layers,
+    });
     const peakOfSlice = sliceRoofline(this.job, { ...plan, sequenceLengthTokens }, device);
     const outer =
       plan.pipelineParallel === 1
@@ -296,7 +302,10 @@ export class CostModel {
         : Math.max(peakOfSlice.embeddingSeconds, peakOfSlice.headSeconds);
     const light =
       plan.microBatches *
-      (layers * peakOfSlice.layerSeconds + recomputed * peakOfSlice.recomputeSeconds + outer);
+      (layers * peakOfSlice.layerSeconds +
+        recomputed * peakOfSlice.recomputeSeconds +
+        gateUpAgain * peakOfSlice.gateUpSeconds +
+        outer);
     const memory = this.memory(plan);
     return {
       stepTimeSeconds,

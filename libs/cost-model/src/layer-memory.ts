@@ -2,6 +2,7 @@ import {
   commonProgram,
   contextOf,
   dimensionSize,
+  fateOf,
   headRanks,
   holds,
   PRECISION_BYTES,
@@ -10,7 +11,7 @@ import {
   type Precision,
   type ProgramValue,
 } from "@internevo/domain";
-import type { Layout } from "@internevo/plan";
+import type { GateUp, Layout } from "@internevo/plan";
 import { up } from "./stage.ts";
 
 /** A value of a layer on one rank, per row that it has. */
@@ -33,17 +34,24 @@ export interface LayerValues {
 
 const known = new WeakMap<Model, Map<string, LayerValues>>();
 
-/** The values of a layer, which depend on how ranks share heads and products. */
-export function layerValues(model: Model, precision: Precision, layout: Layout): LayerValues {
+/**
+ * The values of a layer, which depend on how ranks share heads and products, and on what is made again of a
+ * layer that is not recomputed.
+ */
+export function layerValues(model: Model, precision: Precision, layout: Layout, gateUp: GateUp): LayerValues {
   const tensorRanks = layout.tensorParallel;
   const ranksOfHeads = headRanks(layout);
   let ofModel = known.get(model);
   if (!ofModel) known.set(model, (ofModel = new Map<string, LayerValues>()));
-  const key = `${precision} ${tensorRanks} ${ranksOfHeads}`;
+  const key = `${precision} ${tensorRanks} ${ranksOfHeads} ${gateUp}`;
   const made = ofModel.get(key);
   if (made) return made;
   const program = commonProgram(model);
-  const flags = { tensorParallel: tensorRanks > 1, ulysses: tensorRanks === 1 && ranksOfHeads > 1 };
+  const flags = {
+    tensorParallel: tensorRanks > 1,
+    ulysses: tensorRanks === 1 && ranksOfHeads > 1,
+    gateUpAgain: gateUp === "again",
+  };
   const ranks = { tokens: 1, block: tensorRanks, attention: ranksOfHeads, once: 1 };
   const sized = ({ rows, width, type }: ProgramValue): SizedValue => ({
     rows,
@@ -52,10 +60,12 @@ export function layerValues(model: Model, precision: Precision, layout: Layout):
       (type === "float32" ? 4 : PRECISION_BYTES[precision].activationBytes),
   });
   const there = program.values.filter((value) => holds(value, flags));
-  const workspaces = there.filter(({ fate }) => fate === "again" || fate === "workspace");
+  const withFate = (...fates: readonly ProgramValue["fate"][]): ProgramValue[] =>
+    there.filter((value) => fates.includes(fateOf(value, flags)));
+  const workspaces = withFate("again", "workspace");
   const blocks = new Set(workspaces.flatMap(({ block }) => block ?? []));
   const values = {
-    kept: there.filter(({ fate }) => fate === "kept").map(sized),
+    kept: withFate("kept").map(sized),
     workspace: workspaces.filter(({ block }) => block === undefined).map(sized),
     blocks: [...blocks].map((name) => workspaces.filter(({ block }) => block === name).map(sized)),
     hidden: dimensionSize(program, model, "hidden"),

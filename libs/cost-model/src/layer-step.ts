@@ -1,5 +1,5 @@
 import type { ByUnit, Pass, Plan } from "@internevo/domain";
-import type { OverlapChoice } from "@internevo/plan";
+import { backwardGroups, GATE_UP_UNITS, type GateUp, type OverlapChoice } from "@internevo/plan";
 import type { SliceTime } from "./layer-time.ts";
 import { ATTENTION_UNIT, sumOfUnits, UNIT_BLOCKS, UNIT_COUNT } from "./layer-units.ts";
 import { mixed } from "./overlap-times.ts";
@@ -26,14 +26,16 @@ export interface Waited {
 }
 
 /**
- * Of the forward pass by granularity, of the backward pass by granularity, of layers that are kept and that
- * are recomputed.
+ * What the backward pass makes again of a layer: nothing, gate and up, or all of it.
  */
-export interface LayerWaits {
+export type LayerKind = GateUp | "recomputed";
+
+type BackwardWaits = Readonly<Record<Plan["backwardOverlap"], Waited>>;
+
+/** Of the forward pass by granularity, of the backward pass by granularity and by what it makes again. */
+export type LayerWaits = Readonly<Record<LayerKind, BackwardWaits>> & {
   readonly forward: Readonly<Record<Plan["forwardOverlap"], number>>;
-  readonly kept: Readonly<Record<Plan["backwardOverlap"], Waited>>;
-  readonly recomputed: Readonly<Record<Plan["backwardOverlap"], Waited>>;
-}
+};
 
 /** Seconds of the units at some places. */
 function sumAt(values: ByUnit, places: readonly number[]): number {
@@ -54,9 +56,11 @@ interface Turn {
   readonly attends: boolean;
 }
 
-/** Layers follow on each other, so the turns of a layer are a circle. */
-function turnsOf(groups: readonly (readonly number[])[], pass: Pass): readonly Turn[] {
-  const order = pass === "forward" ? groups : [...groups].reverse();
+/**
+ * Layers follow on each other, so the turns of a layer are a circle.
+ * @param order the groups in the order of the pass
+ */
+function turnsOf(order: readonly (readonly number[])[], pass: Pass): readonly Turn[] {
   const at = (place: number): readonly number[] =>
     order[(place + order.length) % order.length] as readonly number[];
   return order.map((own, place) => ({
@@ -68,11 +72,13 @@ function turnsOf(groups: readonly (readonly number[])[], pass: Pass): readonly T
 }
 
 const SINGLE_UNITS = Array.from({ length: UNIT_COUNT }, (_, place) => [place]);
-const turnsOfPass = (pass: Pass): Readonly<Record<"blocks" | "units", readonly Turn[]>> => ({
-  blocks: turnsOf(UNIT_BLOCKS, pass),
-  units: turnsOf(SINGLE_UNITS, pass),
+const FORWARD = { blocks: turnsOf(UNIT_BLOCKS, "forward"), units: turnsOf(SINGLE_UNITS, "forward") };
+const backwardTurns = (gateUp: GateUp): Readonly<Record<"blocks" | "units", readonly Turn[]>> => ({
+  blocks: turnsOf(backwardGroups("block", gateUp), "backward"),
+  units: turnsOf(backwardGroups("intra-layer", gateUp), "backward"),
 });
-const [FORWARD, BACKWARD] = [turnsOfPass("forward"), turnsOfPass("backward")];
+const BACKWARD = { kept: backwardTurns("kept"), again: backwardTurns("again") };
+const isGateUp = (place: number): boolean => GATE_UP_UNITS.includes(place);
 
 /** How much longer computation c takes with communication m beside it. */
 const added = (compute: number, communication: number, slowdown: number): number =>
@@ -99,6 +105,7 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
     return {
       forward: { none: 0, block: 0, "inter-layer": 0, "intra-layer": 0 },
       kept: nothing,
+      again: nothing,
       recomputed: nothing,
     };
   }
@@ -127,12 +134,12 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
     const slowdown = seconds > 0 ? (weighted + mixed(reduce, attention, compute) * reduced) / seconds : 1;
     return { parameters, reduction: Math.max(0, added(compute, seconds, slowdown) - parameters) };
   };
-  const backwards = (turns: readonly Turn[]): Waited => {
+  const backwards = (turns: readonly Turn[], gateUpSeconds: number): Waited => {
     let parameters = 0;
     let reduction = 0;
     for (const { own, next, former, attends } of turns) {
       const one = beside(
-        sumAt(b, own),
+        sumAt(b, own) + (own.some(isGateUp) ? gateUpSeconds : 0),
         attends ? backwardAttention : 0,
         sumAt(g, next),
         sumAt(s, former),
@@ -153,9 +160,7 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
     }
     return seconds;
   };
-  const block = backwards(BACKWARD.blocks);
-  const modules = backwards(BACKWARD.units);
-  const again = beside(
+  const wholeLayer = beside(
     slice.recomputeSeconds + sumOfUnits(b),
     backwardAttention,
     gathered,
@@ -172,6 +177,15 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
   const forwardWait = gathered > 0 ? layerWait * slice.forwardSeconds : 0;
   const backwardSeconds = slice.backwardSeconds;
   const repeated = backwardSeconds + slice.recomputeSeconds;
+  const byGroups = (gateUp: GateUp, gateUpSeconds: number): BackwardWaits => {
+    const { blocks, units } = BACKWARD[gateUp];
+    const computed = backwardSeconds + gateUpSeconds;
+    return {
+      none: meets(exposed, unitWait * computed),
+      block: meets(backwards(blocks, gateUpSeconds), layerWait * computed),
+      "intra-layer": meets(backwards(units, gateUpSeconds), layerWait * computed),
+    };
+  };
   return {
     forward: {
       none: gathered > 0 ? gathered + unitWait * slice.forwardSeconds : 0,
@@ -179,15 +193,12 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
       "inter-layer": forwardWait + added(slice.forwardSeconds, gathered, whole),
       "intra-layer": forwards(FORWARD.units, forwardWait),
     },
-    kept: {
-      none: meets(exposed, unitWait * backwardSeconds),
-      block: meets(block, layerWait * backwardSeconds),
-      "intra-layer": meets(modules, layerWait * backwardSeconds),
-    },
+    kept: byGroups("kept", 0),
+    again: byGroups("again", slice.gateUpSeconds),
     recomputed: {
       none: meets(exposed, unitWait * repeated),
-      block: meets(again, layerWait * repeated),
-      "intra-layer": meets(again, layerWait * repeated),
+      block: meets(wholeLayer, layerWait * repeated),
+      "intra-layer": meets(wholeLayer, layerWait * repeated),
     },
   };
 }
@@ -201,15 +212,16 @@ const least = (a: Waited, b: Waited): Waited => ({
  * Waits that are not longer than those of any granularity: whatever a plan chooses of `none` or not in its
  * backward pass.
  */
-export function leastWaits({ forward, kept, recomputed }: LayerWaits): LayerWaits {
+export function leastWaits({ forward, kept, again, recomputed }: LayerWaits): LayerWaits {
   const first = Math.min(forward.none, forward.block, forward["inter-layer"], forward["intra-layer"]);
-  const of = (waits: LayerWaits["kept"]): LayerWaits["kept"] => {
+  const of = (waits: BackwardWaits): BackwardWaits => {
     const hidden = least(waits.block, waits["intra-layer"]);
     return { none: waits.none, block: hidden, "intra-layer": hidden };
   };
   return {
     forward: { none: first, block: first, "inter-layer": first, "intra-layer": first },
     kept: of(kept),
+    again: of(again),
     recomputed: of(recomputed),
   };
 }
@@ -221,6 +233,17 @@ export function leastWaits({ forward, kept, recomputed }: LayerWaits): LayerWait
 export const stagingOf = (shard: ShardTime, reduceEveryMicroBatch: boolean): UnitTimes =>
   reduceEveryMicroBatch ? shard.stageReduced : shard.stage;
 
+/** What the backward pass of a layer makes again: computation, and collectives of the sequence. */
+export function againSeconds(
+  slice: SliceTime,
+  kind: LayerKind,
+): { readonly compute: number; readonly sequence: number } {
+  if (kind === "kept") return { compute: 0, sequence: 0 };
+  return kind === "again"
+    ? { compute: slice.gateUpSeconds, sequence: slice.gateUpCommunicationSeconds }
+    : { compute: slice.recomputeSeconds, sequence: slice.recomputeCommunicationSeconds };
+}
+
 /** One layer, forward and backward. */
 export function layerPart(
   slice: SliceTime,
@@ -228,16 +251,14 @@ export function layerPart(
   waits: LayerWaits,
   overlap: OverlapChoice,
   reduceEveryMicroBatch: boolean,
-  recompute: boolean,
+  kind: LayerKind,
 ): Part {
-  const backward = (recompute ? waits.recomputed : waits.kept)[overlap.backwardOverlap];
+  const backward = waits[kind][overlap.backwardOverlap];
+  const again = againSeconds(slice, kind);
   return {
     compute: slice.forwardSeconds + slice.backwardSeconds + stagingOf(shard, reduceEveryMicroBatch).layer,
-    recompute: recompute ? slice.recomputeSeconds : 0,
-    sequence:
-      slice.forwardCommunicationSeconds +
-      slice.backwardCommunicationSeconds +
-      (recompute ? slice.recomputeCommunicationSeconds : 0),
+    recompute: again.compute,
+    sequence: slice.forwardCommunicationSeconds + slice.backwardCommunicationSeconds + again.sequence,
     parameters: waits.forward[overlap.forwardOverlap] + backward.parameters,
     reduction: backward.reduction,
   };

@@ -46,10 +46,13 @@ export interface SliceTime {
   readonly backwardAttentionSeconds: number;
   /** What recomputation repeats of the forward pass. */
   readonly recomputeSeconds: number;
+  /** What a layer that is not recomputed repeats where gate and up are made again. */
+  readonly gateUpSeconds: number;
   /** Exposed collectives of sequence or tensor parallelism, and what a ring of the sequence is waited for. */
   readonly forwardCommunicationSeconds: number;
   readonly backwardCommunicationSeconds: number;
   readonly recomputeCommunicationSeconds: number;
+  readonly gateUpCommunicationSeconds: number;
   /** Collectives of tensor parallelism around embedding and head; nothing hides them. */
   readonly embeddingCommunicationSeconds: number;
   readonly headCommunicationSeconds: number;
@@ -67,6 +70,7 @@ export interface SliceTime {
 export interface SliceRoofline {
   readonly layerSeconds: number;
   readonly recomputeSeconds: number;
+  readonly gateUpSeconds: number;
   readonly embeddingSeconds: number;
   readonly headSeconds: number;
 }
@@ -79,11 +83,12 @@ export function sliceRoofline(
 ): SliceRoofline {
   const sum = (list: readonly CountedModule[]): number =>
     list.reduce((total, { shape, count }) => total + count * rooflineSeconds(shape, device), 0);
-  const { forward, backward, recompute } = layerModules(model, slice, precision);
+  const { forward, backward, recompute, gateUpAgain } = layerModules(model, slice, precision);
   const { embeddings, heads } = outerLists(model, slice, precision);
   return {
     layerSeconds: sum(forward) + sum(backward),
     recomputeSeconds: sum(recompute),
+    gateUpSeconds: sum(gateUpAgain),
     embeddingSeconds: sum(embeddings),
     headSeconds: sum(heads),
   };
@@ -119,11 +124,11 @@ function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, t
   const heads = headRanks(slice);
   const beta = PRECISION_BYTES[precision].activationBytes;
   const outside = { embedding: 0, head: 0 };
-  if (heads === 1) return { forward: 0, recompute: 0, backward: 0, ...outside };
+  if (heads === 1) return { forward: 0, recompute: 0, gateUpAgain: 0, backward: 0, ...outside };
   const program = commonProgram(model);
   if (tp === 1) {
     const rows = (b * s) / contextOf(slice);
-    const { forward, recompute, backward } = layerTraffic(program, "ulysses");
+    const { forward, recompute, gateUpAgain, backward } = layerTraffic(program, "ulysses");
     const exchanged = new Map<string, number>();
     for (const dimension of forward.exchanged.keys()) {
       const elements = rows * dimensionSize(program, model, dimension, heads);
@@ -135,7 +140,13 @@ function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, t
         seconds += messages * (exchanged.get(dimension) as number);
       return seconds;
     };
-    return { forward: all(forward), recompute: all(recompute), backward: all(backward), ...outside };
+    return {
+      forward: all(forward),
+      recompute: all(recompute),
+      gateUpAgain: all(gateUpAgain),
+      backward: all(backward),
+      ...outside,
+    };
   }
   // Megatron with sequence-parallel norms: attention and MLP each gather their input and scatter their
   // output. A sequence is a message of its own, because its tokens on one rank are not next to those of the
@@ -147,11 +158,12 @@ function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, t
   const statistics =
     Math.ceil((b * s) / chunkRows) *
     times.seconds("all-gather", LOSS_STATISTICS_BYTES * tp * Math.min(chunkRows, b * s), place);
-  const { forward, recompute, backward } = layerTraffic(program, "tensorParallel");
+  const { forward, recompute, gateUpAgain, backward } = layerTraffic(program, "tensorParallel");
   const all = ({ gathers, scatters }: LayerTraffic): number => gathers * gather + scatters * scatter;
   return {
     forward: all(forward),
     recompute: all(recompute),
+    gateUpAgain: all(gateUpAgain),
     backward: all(backward),
     embedding: gather + scatter,
     head: gather + scatter + statistics,
@@ -191,6 +203,7 @@ interface Computed {
   readonly forward: ByUnit;
   readonly backward: ByUnit;
   readonly recompute: number;
+  readonly gateUpAgain: number;
   readonly embedding: number;
   readonly head: number;
 }
@@ -241,11 +254,12 @@ export class SliceTimes {
     if (!ofSharing) this.#computed.set(sharing, (ofSharing = new Map<number, Kept<Computed>>()));
     const known = ofSharing.get(rows);
     if (known) return this.#recorder.recall(known);
-    const { forward, backward, recompute, embedding, head } = this.#rowModulesOf(slice);
+    const { forward, backward, recompute, gateUpAgain, embedding, head } = this.#rowModulesOf(slice);
     const made = this.#recorder.keep(() => ({
       forward: unitSeconds(forward, rows),
       backward: unitSeconds(backward, rows),
       recompute: sumOf(recompute, rows),
+      gateUpAgain: sumOf(gateUpAgain, rows),
       embedding: sumOf(embedding, rows),
       head: sumOf(head, rows),
     }));
@@ -278,12 +292,13 @@ export class SliceTimes {
           rowsOfRow: sizeOf(shape) / sliceRows(slice),
           seconds: this.#modules.along(shape),
         }));
-    const { forward, backward, recompute } = layerModules(model, slice, precision);
+    const { forward, backward, recompute, gateUpAgain } = layerModules(model, slice, precision);
     const { embeddings, heads } = outerLists(model, slice, precision);
     const made = {
       forward: ofRows(forward),
       backward: ofRows(backward),
       recompute: ofRows(recompute),
+      gateUpAgain: ofRows(gateUpAgain),
       embedding: ofRows(embeddings),
       head: ofRows(heads),
     };
@@ -373,9 +388,11 @@ export class SliceTimes {
       forwardAttentionSeconds,
       backwardAttentionSeconds,
       recomputeSeconds: computed.recompute + forwardAttentionSeconds,
+      gateUpSeconds: computed.gateUpAgain,
       forwardCommunicationSeconds: communication.forward + ring.forward,
       backwardCommunicationSeconds: communication.backward + ring.backward,
       recomputeCommunicationSeconds: communication.recompute + ring.forward,
+      gateUpCommunicationSeconds: communication.gateUpAgain,
       embeddingCommunicationSeconds: communication.embedding,
       headCommunicationSeconds: communication.head,
       embeddingSeconds: computed.embedding,

@@ -7,6 +7,7 @@ import {
   headRanks,
   headSize,
   holds,
+  operatorsAgainWhen,
   recomputedOperators,
   repeatedOperators,
   seenKeysShare,
@@ -75,6 +76,8 @@ export interface LayerModules {
   readonly backward: readonly LayerModule[];
   /** What recomputation runs again before the backward pass: everything up to the products that are kept. */
   readonly recompute: readonly LayerModule[];
+  /** What a layer that is not recomputed runs again where a plan does not keep gate and up. */
+  readonly gateUpAgain: readonly LayerModule[];
 }
 
 /**
@@ -210,7 +213,10 @@ function groupsOf(program: LayerProgram, operators: readonly ProgramOperator[], 
 }
 
 type ProgramGroups = Readonly<
-  Record<"forward" | "differentiated" | "added" | "repeated" | "recomputed" | "summed", OperatorGroup[]>
+  Record<
+    "forward" | "differentiated" | "added" | "repeated" | "recomputed" | "gateUpAgain" | "summed",
+    OperatorGroup[]
+  >
 >;
 const knownGroups = new Map<LayerProgram, ProgramGroups>();
 
@@ -232,6 +238,7 @@ function programGroups(program: LayerProgram): ProgramGroups {
     ),
     repeated: groupsOf(program, repeatedOperators(program), "backward"),
     recomputed: groupsOf(program, recomputedOperators(program), "forward"),
+    gateUpAgain: groupsOf(program, operatorsAgainWhen(program, "gateUpAgain"), "forward"),
     summed: groupsOf(
       program,
       operators.filter(({ turns }) => turns !== undefined),
@@ -273,6 +280,7 @@ export function layerModules(model: Model, slice: LayerSlice, precision: Precisi
       ...(ring > 1 ? groups.summed : []).map(({ units }) => ({ shape: summed, count: ring - 1, units })),
     ],
     recompute: modulesOf(groups.recomputed),
+    gateUpAgain: modulesOf(groups.gateUpAgain),
   };
 }
 
@@ -285,7 +293,7 @@ export interface LayerTraffic {
   readonly exchanged: ReadonlyMap<string, number>;
 }
 
-type TrafficOfPasses = Readonly<Record<"forward" | "recompute" | "backward", LayerTraffic>>;
+type TrafficOfPasses = Readonly<Record<"forward" | "recompute" | "gateUpAgain" | "backward", LayerTraffic>>;
 const knownTraffic = new Map<LayerProgram, Map<ProgramFlag, TrafficOfPasses>>();
 
 /**
@@ -315,6 +323,7 @@ export function layerTraffic(program: LayerProgram, sharing: ProgramFlag): Traff
   const made = {
     forward: trafficOf(program.operators, "forward"),
     recompute: trafficOf(recomputedOperators(program), "forward"),
+    gateUpAgain: trafficOf(operatorsAgainWhen(program, "gateUpAgain"), "forward"),
     backward: trafficOf(program.operators, "backward"),
   };
   ofProgram.set(sharing, made);

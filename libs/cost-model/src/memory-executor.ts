@@ -9,7 +9,7 @@ import {
   usesGpus,
   type MemoryLines,
 } from "@internevo/domain";
-import type { Sharding } from "@internevo/plan";
+import { backwardGroups, type GateUp, type Sharding } from "@internevo/plan";
 import sizes from "../../../native/src/executor_sizes/executor_sizes.json" with { type: "json" };
 import { keptBytes, layerRows, layerValues, workspaceBytes } from "./layer-memory.ts";
 import { sumOfUnits, UNIT_BLOCKS } from "./layer-units.ts";
@@ -110,6 +110,9 @@ function communicatorBytes(context: ShardContext, sharding: Sharding): number {
   );
 }
 
+/** Units that a layer that makes gate and up again has together. */
+const [AGAIN_UNITS = []] = backwardGroups("none", "again");
+
 interface StageUnits {
   /** Padded elements of all units of the stage. */
   readonly sum: number;
@@ -117,6 +120,8 @@ interface StageUnits {
   readonly outer: number;
   readonly module: number;
   readonly block: number;
+  /** What a layer that makes gate and up again begins its backward pass with. */
+  readonly again: number;
   readonly layer: number;
 }
 
@@ -134,6 +139,7 @@ function stageUnits(context: ShardContext, stage: Stage, sharding: Sharding): St
     outer: Math.max(embedding, head),
     module: Math.max(...units),
     block: Math.max(...blocks),
+    again: sumOfUnits(AGAIN_UNITS.map((place) => units[place] as number)),
     layer,
   };
 }
@@ -144,6 +150,7 @@ function groupsOf(
   { forwardOverlap, backwardOverlap }: MemoryContext["overlap"],
   recomputed: number,
   layers: number,
+  gateUp: GateUp,
 ): { gathered: number; staged: number } {
   const forward = {
     none: units.module,
@@ -152,7 +159,8 @@ function groupsOf(
     "intra-layer": units.module,
   }[forwardOverlap];
   const modules = backwardOverlap === "block" ? units.block : units.module;
-  const backward = Math.max(recomputed > 0 ? units.layer : 0, recomputed < layers ? modules : 0);
+  const group = gateUp === "again" ? Math.max(modules, units.again) : modules;
+  const backward = Math.max(recomputed > 0 ? units.layer : 0, recomputed < layers ? group : 0);
   return { gathered: Math.max(units.outer, forward, backward), staged: Math.max(units.outer, modules) };
 }
 
@@ -173,6 +181,7 @@ export const executorMemory: MemoryModel = {
       overlap,
       recomputedLayers(recomputation, stage.layers),
       stage.layers,
+      recomputation.gateUp ?? "kept",
     );
     const { sum } = units;
     const replicas = (dp * sp) / tp;
@@ -199,8 +208,8 @@ export const executorMemory: MemoryModel = {
     };
   },
 
-  layerBytes({ job: { model, sequenceLengthTokens: sequence, precision }, layout }, b): number {
-    return keptBytes(layerValues(model, precision, layout), layerRows(layout, sequence, b));
+  layerBytes({ job: { model, sequenceLengthTokens: sequence, precision }, layout }, b, gateUp): number {
+    return keptBytes(layerValues(model, precision, layout, gateUp), layerRows(layout, sequence, b));
   },
 
   batchLines(context, stage, batching: Batching): MemoryLines {
@@ -209,7 +218,7 @@ export const executorMemory: MemoryModel = {
     const { pipelineParallel: pp, tensorParallel: tp } = layout;
     const { microBatchSize: b, microBatches: n } = batching;
     const beta = PRECISION_BYTES[precision].activationBytes;
-    const values = layerValues(model, precision, layout);
+    const values = layerValues(model, precision, layout, batching.gateUp ?? "kept");
     const { hidden: h, query, key } = values;
     const d = headSize(model);
     const ring = contextOf(layout);

@@ -1,5 +1,5 @@
 import type { MemoryLines, Plan } from "@internevo/domain";
-import type { Layout, Sharding } from "@internevo/plan";
+import type { GateUp, Layout, Sharding } from "@internevo/plan";
 import type { JobShape, Stage } from "./stage.ts";
 
 /** b, n, a. */
@@ -9,6 +9,8 @@ export interface Batching {
   readonly recompute: boolean;
   /** Beyond the paper: layers of a stage that are recomputed when `recompute` is false. */
   readonly recomputeLayers?: number;
+  /** Beyond the paper: what the other layers do with gate and up; kept where it is left out. */
+  readonly gateUp?: GateUp;
 }
 
 /** What a memory model sees of a job, a layout and the profile. */
@@ -32,16 +34,19 @@ export type ShardContext = Omit<MemoryContext, "job"> & {
  * batch are apart, so that a search adds two numbers for a plan; together they are the rank's memory.
  */
 export interface MemoryModel {
-  /** Of the batch only its recomputation matters here: a layer that is recomputed is gathered whole. */
+  /**
+   * Of the batch only its recomputation matters here: a layer that is recomputed is gathered whole, and one
+   * that makes gate and up again with what its MLP needs.
+   */
   shardLines(
     context: ShardContext,
     stage: Stage,
     sharding: Sharding,
-    recomputation: Pick<Batching, "recompute" | "recomputeLayers">,
+    recomputation: Pick<Batching, "recompute" | "recomputeLayers" | "gateUp">,
   ): MemoryLines;
   batchLines(context: MemoryContext, stage: Stage, batching: Batching): MemoryLines;
   /** Bytes of what a layer keeps of one micro-batch when it is not recomputed. */
-  layerBytes(context: MemoryContext, microBatchSize: number): number;
+  layerBytes(context: MemoryContext, microBatchSize: number, gateUp: GateUp): number;
 }
 
 /** Bytes of all lines together. */

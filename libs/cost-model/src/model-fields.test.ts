@@ -33,6 +33,7 @@ const jobOf = (model: Record<string, unknown> = {}): JobSpec =>
     cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
   });
 const plain = { microBatchSize: 2, sequenceLengthTokens: 4096, sequenceParallel: 1, tensorParallel: 1 };
+const NOTHING_AGAIN = { recomputed: 0, gateUpAgain: 0 };
 const ulysses = { ...plain, sequenceParallel: 8 };
 const planOf = (over: Partial<Plan> = {}): Plan =>
   aPlan({ microBatchSize: 2, microBatches: 4, dataParallel: 128, parameterSharding: 8, ...over });
@@ -83,7 +84,11 @@ describe("a window", () => {
 
   it("is left out of the causal FLOPs, and no bytes", () => {
     const flops = (slidingWindowTokens?: number) =>
-      tokenFlops({ ...base, ...(slidingWindowTokens === undefined ? {} : { slidingWindowTokens }) }, 4096, 0);
+      tokenFlops(
+        { ...base, ...(slidingWindowTokens === undefined ? {} : { slidingWindowTokens }) },
+        4096,
+        NOTHING_AGAIN,
+      );
     const share = seenKeysShare({ slidingWindowTokens: 512 }, 4096);
     const attention = 3 * 32 * 2 * 4096 * 4096;
     expect(flops().causal - flops(512).causal).toBeCloseTo(attention * (1 - share), -3);
@@ -143,12 +148,12 @@ describe("norms of heads", () => {
     expect(gains(1)).toBe(32 * 2 * 128 * 2);
     expect(gains(8)).toBe(gains(1));
     expect(
-      layerValues(model, "bf16", {
-        pipelineParallel: 1,
-        dataParallel: 1,
-        sequenceParallel: 1,
-        tensorParallel: 1,
-      }).kept,
+      layerValues(
+        model,
+        "bf16",
+        { pipelineParallel: 1, dataParallel: 1, sequenceParallel: 1, tensorParallel: 1 },
+        "kept",
+      ).kept,
     ).toContainEqual({ rows: "once", bytesPerRow: 2 * 128 * 2 });
   });
 });
@@ -189,8 +194,8 @@ describe("heads of their own size", () => {
     const [own, without] = [linesOf(wide, plan), linesOf(jobOf(), plan)];
     expect(own["allToAllStaging"]).toBe(2 * (without["allToAllStaging"] as number));
     expect(own["ropeTables"]).toBe(2 * (without["ropeTables"] as number));
-    expect(tokenFlops(wide.model, 4096, 0).fullAttention).toBeGreaterThan(
-      tokenFlops(base, 4096, 0).fullAttention + 3 * 32 * 4 * 4096 * 4096,
+    expect(tokenFlops(wide.model, 4096, NOTHING_AGAIN).fullAttention).toBeGreaterThan(
+      tokenFlops(base, 4096, NOTHING_AGAIN).fullAttention + 3 * 32 * 4 * 4096 * 4096,
     );
   });
 

@@ -8,6 +8,7 @@ import {
   type SliceShape,
   type SliceWaits,
 } from "@internevo/domain";
+import { GATE_UP_UNITS } from "@internevo/plan";
 import { computePrecision, type LayerSlice } from "./layer.ts";
 import type { SliceTime } from "./layer-time.ts";
 import { byUnit, RECOMPUTED_UNITS, sumOfUnits, withAttention } from "./layer-units.ts";
@@ -163,10 +164,11 @@ function corrected(time: SliceTime, by: Ratios): SliceTime {
   const forwardSeconds = sumOfUnits(forwardUnits) + forwardAttentionSeconds;
   // What recomputation repeats is the forward pass up to the products that are kept: it is corrected as those
   // are.
-  const repeated = (units: ByUnit): number =>
-    RECOMPUTED_UNITS.reduce((sum, unit) => sum + (units[unit] as number), 0);
-  const kept = repeated(f);
-  const again = kept > 0 ? repeated(forwardUnits) / kept : 1;
+  const correctionOf = (units: readonly number[]): number => {
+    const sum = (of: ByUnit): number => units.reduce((total, unit) => total + (of[unit] as number), 0);
+    const composed = sum(f);
+    return composed > 0 ? sum(forwardUnits) / composed : 1;
+  };
   return {
     ...time,
     forwardSeconds,
@@ -175,10 +177,13 @@ function corrected(time: SliceTime, by: Ratios): SliceTime {
     backwardModules: withAttention(backwardUnits, "backward", backwardAttentionSeconds),
     forwardAttentionSeconds,
     backwardAttentionSeconds,
-    recomputeSeconds: (time.recomputeSeconds - forwardAttention) * again + forwardAttentionSeconds,
+    recomputeSeconds:
+      (time.recomputeSeconds - forwardAttention) * correctionOf(RECOMPUTED_UNITS) + forwardAttentionSeconds,
+    gateUpSeconds: time.gateUpSeconds * correctionOf(GATE_UP_UNITS),
     forwardCommunicationSeconds: time.forwardCommunicationSeconds * by.forwardCommunication,
     backwardCommunicationSeconds: time.backwardCommunicationSeconds * by.backwardCommunication,
     recomputeCommunicationSeconds: time.recomputeCommunicationSeconds * by.forwardCommunication,
+    gateUpCommunicationSeconds: time.gateUpCommunicationSeconds * by.forwardCommunication,
     embeddingCommunicationSeconds: time.embeddingCommunicationSeconds * by.embeddingCommunication,
     headCommunicationSeconds: time.headCommunicationSeconds * by.headCommunication,
     embeddingSeconds: time.embeddingSeconds * by.embedding,

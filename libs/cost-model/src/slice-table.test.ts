@@ -20,6 +20,8 @@ const time = (from: number): SliceTime => ({
   headSeconds: from + 19,
   unitWaits: from + 20,
   layerWaits: from + 21,
+  gateUpSeconds: from + 22,
+  gateUpCommunicationSeconds: from + 23,
 });
 
 it("gives back every number of every slice, and what each was warned of, however many there are", () => {

@@ -3,7 +3,7 @@ import { byUnit, UNIT_COUNT } from "./layer-units.ts";
 import type { Kept } from "./warnings.ts";
 
 /** Numbers of a slice beside those of its units. */
-const OTHERS = 14;
+const OTHERS = 16;
 const ROW = OTHERS + 2 * UNIT_COUNT;
 
 /** A row, in the order in which {@link read} reads it. */
@@ -24,6 +24,8 @@ const rowOf = (time: SliceTime): number[] => [
   time.headSeconds,
   time.unitWaits,
   time.layerWaits,
+  time.gateUpSeconds,
+  time.gateUpCommunicationSeconds,
 ];
 
 function read(from: Float64Array, at: number): SliceTime {
@@ -46,6 +48,8 @@ function read(from: Float64Array, at: number): SliceTime {
     headSeconds: number(11),
     unitWaits: number(12),
     layerWaits: number(13),
+    gateUpSeconds: number(14),
+    gateUpCommunicationSeconds: number(15),
   };
 }
 

@@ -1,5 +1,5 @@
 import { aPlan } from "@internevo/test-kit";
-import { resolveJob, worldSize, type ByUnit, type Plan, type Profile } from "@internevo/domain";
+import { planValue, resolveJob, worldSize, type ByUnit, type Plan, type Profile } from "@internevo/domain";
 import { planOfJob } from "@internevo/plan";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
@@ -352,7 +352,7 @@ describe("the sums that a search adds up", () => {
   ];
 
   it("are the time of a plan, and their bound is never above it", () => {
-    for (const base of layouts)
+    for (const base of layouts.flatMap((each) => [each, { ...each, gateUp: "again" as const }]))
       for (const gradientSharding of [1, base.optimizerStateSharding])
         for (const forwardOverlap of ["none", "block", "inter-layer", "intra-layer"] as const)
           for (const backwardOverlap of ["none", "block", "intra-layer"] as const) {
@@ -368,9 +368,10 @@ describe("the sums that a search adds up", () => {
             const waits = layerWaits(slice, shard);
             const stageLayers = Math.ceil(job.model.layers / plan.pipelineParallel);
             const costsOf = stepCosting(slice, shard, gradientSharding > 1, stageLayers);
-            const costs = costsOf(waits, plan);
+            const gateUp = planValue(plan, "gateUp");
+            const costs = costsOf(waits, plan, gateUp);
             const shape = model.stepShape(planOfJob(plan, model.job));
-            const least = costsOf(leastWaits(waits), plan);
+            const least = costsOf(leastWaits(waits), plan, gateUp);
             const alone = sliceCosts(slice);
             for (const pipelineChunks of plan.pipelineParallel === 1 ? [1] : [1, 2, 4])
               for (const recomputeLayers of [0, 1, 3, Math.ceil(32 / plan.pipelineParallel)]) {

@@ -1,12 +1,14 @@
 import { recomputedLayers, type TimeBreakdown } from "@internevo/domain";
-import type { OverlapChoice } from "@internevo/plan";
+import type { GateUp, OverlapChoice } from "@internevo/plan";
 import {
+  againSeconds,
   layerPart,
   layerWaits,
   outerPart,
   overlapsAny,
   stagingOf,
   updateSeconds,
+  type LayerKind,
   type LayerWaits,
   type Part,
 } from "./layer-step.ts";
@@ -27,6 +29,8 @@ export interface StepShape {
   readonly recompute: boolean;
   /** Layers of a stage that are recomputed when `recompute` is false. */
   readonly recomputeLayers?: number;
+  /** What its other layers do with gate and up; kept where it is left out. */
+  readonly gateUp?: GateUp;
   /** s_gs > 1: gradients are reduced after every micro-batch, not once a step. */
   readonly reduceEveryMicroBatch: boolean;
   /** One message over a stage boundary; 0 without a pipeline. */
@@ -58,8 +62,8 @@ interface Stages {
  */
 function stagesOf(slice: SliceTime, shard: ShardTime, waits: LayerWaits, step: StepShape): Stages {
   const { pipelineParallel: pp, layers, reduceEveryMicroBatch: every } = step;
-  const kept = layerPart(slice, shard, waits, step.overlap, every, false);
-  const recomputed = layerPart(slice, shard, waits, step.overlap, every, true);
+  const kept = layerPart(slice, shard, waits, step.overlap, every, step.gateUp ?? "kept");
+  const recomputed = layerPart(slice, shard, waits, step.overlap, every, "recomputed");
   const stack = (count: number): Part => {
     const again = recomputedLayers(step, count);
     return plus(plus(NOTHING, recomputed, again), kept, count - again);
@@ -164,7 +168,7 @@ export function totalSeconds(time: TimeBreakdown): number {
  * chunks by a few sums.
  */
 export interface StepCosts {
-  /** One micro-batch: a layer that is kept or recomputed, embedding, head. */
+  /** One micro-batch: a layer that is not recomputed, or is, embedding, head. */
   readonly kept: number;
   readonly recomputed: number;
   readonly embedding: number;
@@ -181,8 +185,8 @@ export interface StepCosts {
   readonly once: number;
 }
 
-/** The costs of the steps of a sharding on a slice, for every choice of overlap. */
-export type CostsOf = (waits: LayerWaits, overlap: OverlapChoice) => StepCosts;
+/** The costs of the steps of a sharding on a slice, for every choice of overlap and of gate and up. */
+export type CostsOf = (waits: LayerWaits, overlap: OverlapChoice, gateUp: GateUp) => StepCosts;
 
 /**
  * What is the same for every choice of overlap is added up once; `stageLayers` are those of the longest
@@ -202,7 +206,11 @@ export function stepCosting(
     staging.layer +
     slice.forwardCommunicationSeconds +
     slice.backwardCommunicationSeconds;
-  const again = layer + slice.recomputeSeconds + slice.recomputeCommunicationSeconds;
+  const withAgain = (kind: LayerKind): number => {
+    const { compute, sequence } = againSeconds(slice, kind);
+    return layer + compute + sequence;
+  };
+  const layers = { kept: layer, again: withAgain("again"), recomputed: withAgain("recomputed") };
   const { gather, scatter, reduce } = shard;
   const embedding =
     slice.embeddingSeconds +
@@ -222,16 +230,16 @@ export function stepCosting(
     updateSeconds(slice, shard, NOT_OVERLAPPING, stageLayers),
     updateSeconds(slice, shard, OVERLAPPING, stageLayers),
   ];
-  return (waits, overlap) => {
+  return (waits, overlap, gateUp) => {
     const forward = waits.forward[overlap.forwardOverlap];
     const [kept, recomputed] = [
-      waits.kept[overlap.backwardOverlap],
+      waits[gateUp][overlap.backwardOverlap],
       waits.recomputed[overlap.backwardOverlap],
     ];
     const hidden = !every && overlap.backwardOverlap !== "none";
     return {
-      kept: layer + forward + kept.parameters + (every ? kept.reduction : 0),
-      recomputed: again + forward + recomputed.parameters + (every ? recomputed.reduction : 0),
+      kept: layers[gateUp] + forward + kept.parameters + (every ? kept.reduction : 0),
+      recomputed: layers.recomputed + forward + recomputed.parameters + (every ? recomputed.reduction : 0),
       embedding,
       head,
       keptOnce: hidden ? kept.reduction : 0,

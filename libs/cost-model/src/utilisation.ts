@@ -1,6 +1,7 @@
 import {
   commonProgram,
   dimensionSize,
+  operatorsAgainWhen,
   seenKeysShare,
   tensorElements,
   type Model,
@@ -20,8 +21,19 @@ export interface TokenFlops {
   readonly executed: number;
 }
 
-/** @param recomputed share of the layers, from 0 to 1, whose forward pass runs twice. */
-export function tokenFlops(model: Model, sequenceLengthTokens: number, recomputed: number): TokenFlops {
+/** Shares of the layers, from 0 to 1. */
+export interface AgainShares {
+  /** Whose forward pass runs twice. */
+  readonly recomputed: number;
+  /** Of the others, those whose gate and up alone are made twice. */
+  readonly gateUpAgain: number;
+}
+
+export function tokenFlops(
+  model: Model,
+  sequenceLengthTokens: number,
+  { recomputed, gateUpAgain }: AgainShares,
+): TokenFlops {
   const { layers } = model;
   const program = commonProgram(model);
   const products = (tensors: readonly ProgramTensor[]): number =>
@@ -30,6 +42,8 @@ export function tokenFlops(model: Model, sequenceLengthTokens: number, recompute
       0,
     );
   const layerProducts = products(program.tensors);
+  const again = operatorsAgainWhen(program, "gateUpAgain").flatMap(({ parameters = [] }) => parameters);
+  const gateUpProducts = products(program.tensors.filter(({ name }) => again.includes(name)));
   const head = 2 * dimensionSize(program, model, "vocabulary") * dimensionSize(program, model, "hidden");
   // Scores and weighted values: 2 products of S × headSize a query and head; half of them are masked, and all beyond a
   // window.
@@ -40,6 +54,9 @@ export function tokenFlops(model: Model, sequenceLengthTokens: number, recompute
     causal: allProducts + 3 * layers * causalScores,
     fullAttention: allProducts + 3 * layers * fullScores,
     executed:
-      allProducts + 3.5 * layers * causalScores + recomputed * layers * (layerProducts + causalScores),
+      allProducts +
+      3.5 * layers * causalScores +
+      recomputed * layers * (layerProducts + causalScores) +
+      gateUpAgain * layers * gateUpProducts,
   };
 }

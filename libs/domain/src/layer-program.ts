@@ -13,7 +13,9 @@ export type ModuleKindOfLayer = (typeof KINDS)[number];
 
 /** Flags of the model: they hold, or not, for every plan of it. */
 const MODEL_FLAGS = ["tiedEmbeddings", "queryKeyNorm", "queryKeyValueBias", "ownHeadSize"] as const;
-const FLAGS = [...MODEL_FLAGS, "tensorParallel", "ulysses", "contextParallel"] as const;
+/** Flags of the plan. */
+const PLAN_FLAGS = ["tensorParallel", "ulysses", "contextParallel", "gateUpAgain"] as const;
+const FLAGS = [...MODEL_FLAGS, ...PLAN_FLAGS] as const;
 const CUTS = ["whole", "equal", "shared", "roundedUp"] as const;
 const ROWS = ["tokens", "block", "attention", "once"] as const;
 const KINDS = [
@@ -78,6 +80,8 @@ export interface ProgramTensor extends Conditional {
 export interface ProgramValue extends Conditional {
   readonly name: string;
   readonly fate: (typeof FATES)[number];
+  /** A flag of the plan: where it holds, what would be kept is made again in the backward pass. */
+  readonly againWhen?: (typeof PLAN_FLAGS)[number];
   readonly rows: RowsOf;
   /** Dimensions next to one another. */
   readonly width: readonly string[];
@@ -233,6 +237,7 @@ export function checkedProgram(program: LayerProgram): LayerProgram {
   for (const value of program.values) {
     const where = `value ${value.name}`;
     oneOf(where, "fate", value.fate, FATES);
+    oneOf(where, "againWhen", value.againWhen, PLAN_FLAGS);
     oneOf(where, "rows", value.rows, ROWS);
     allOf(where, "width", value.width, dimensions);
     oneOf(where, "otherwise", value.otherwise, values);
@@ -250,6 +255,10 @@ const DECODER = checkedProgram(decoder as LayerProgram);
 /** Whether what has a condition is there. */
 export const holds = ({ when, unless }: Conditional, flags: ProgramFlags): boolean =>
   (when === undefined || flags[when] === true) && (unless === undefined || flags[unless] !== true);
+
+/** What becomes of a value under a plan. */
+export const fateOf = ({ fate, againWhen }: ProgramValue, flags: ProgramFlags): ProgramValue["fate"] =>
+  againWhen !== undefined && flags[againWhen] === true ? "again" : fate;
 
 /** Elements of one head. */
 export const headSize = ({
@@ -491,6 +500,15 @@ export function recomputedOperators(program: LayerProgram): readonly ProgramOper
   const last = program.operators.findLastIndex((operator) => isWrittenWith(program, operator, "kept"));
   return program.operators.slice(0, last + 1);
 }
+
+/** What a backward pass runs again under plans with a flag, beside what every backward pass does. */
+export const operatorsAgainWhen = (
+  program: LayerProgram,
+  flag: (typeof PLAN_FLAGS)[number],
+): readonly ProgramOperator[] =>
+  program.operators.filter(({ writes }) =>
+    writes.some((name) => program.values.find((value) => value.name === name)?.againWhen === flag),
+  );
 
 /** What every backward pass runs again, because its result is not kept. */
 export const repeatedOperators = (program: LayerProgram): readonly ProgramOperator[] =>

@@ -150,7 +150,7 @@ export const PLAN_FIELDS = {
     meaning: "what the forward pass hides of the parameter all-gathers",
     value: { choices: ["none", "block", "inter-layer", "intra-layer"] },
     default: "none",
-    reading: 14,
+    reading: 15,
     deciding: 12,
   },
   backwardOverlap: {
@@ -158,7 +158,7 @@ export const PLAN_FIELDS = {
     meaning: "what the backward pass hides of all-gathers and reduce-scatters",
     value: { choices: ["none", "block", "intra-layer"] },
     default: "none",
-    reading: 15,
+    reading: 16,
     deciding: 13,
   },
   contextParallel: {
@@ -182,7 +182,7 @@ export const PLAN_FIELDS = {
     default: 1,
     optional: true,
     bounds: ["layers"],
-    reading: 13,
+    reading: 14,
     deciding: 10,
   },
   recomputeLayers: {
@@ -196,6 +196,17 @@ export const PLAN_FIELDS = {
     bounds: ["layers"],
     reading: 12,
     deciding: 11,
+  },
+  gateUp: {
+    symbol: "gu",
+    name: "Gate and up",
+    meaning:
+      "the products of gate and up in the layers that are not recomputed: kept for the backward pass, or made again there",
+    value: { choices: ["kept", "again"] },
+    default: "kept",
+    optional: true,
+    reading: 13,
+    deciding: 14,
   },
 } as const satisfies Readonly<Record<string, Row>>;
 
@@ -271,8 +282,9 @@ export function comparePlans(a: SomePlan, b: SomePlan): number {
 export const boundedBy = (bound: PlanBound): readonly PlanField[] =>
   PLAN_ROWS.filter(([, { bounds }]) => bounds?.includes(bound) === true).map(([field]) => field);
 
-const partOf = (plan: SomePlan, field: PlanField, symbol: string): string =>
-  `${symbol}${Number(planValue(plan, field))}`;
+/** What a label writes for a value of a field: "tp8", "a1", "gu-again". */
+export const labelPart = (symbol: string, value: PlanFieldValue): string =>
+  typeof value === "string" ? `${symbol}-${value}` : `${symbol}${Number(value)}`;
 
 /** A short name of a plan for tables and logs, in the paper's symbols: equal plans have equal names. */
 export function planLabel(
@@ -284,7 +296,7 @@ export function planLabel(
       (row.optional ?? false) !== optional ||
       (optional && planValue(plan, field) === row.default)
         ? []
-        : [partOf(plan, field, row.symbol)],
+        : [labelPart(row.symbol, planValue(plan, field))],
     );
   const { forwardOverlap, backwardOverlap } = plan;
   const overlap =

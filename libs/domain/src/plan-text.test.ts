@@ -128,6 +128,7 @@ describe("a plan's label", () => {
       forwardOverlap: "none",
       backwardOverlap: "none",
       pipelineChunks: 1,
+      gateUp: "kept",
     });
   });
 

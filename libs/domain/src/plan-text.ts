@@ -1,11 +1,13 @@
 import type { PlanConstraints } from "./plan-constraints.ts";
 import {
+  labelPart,
   MOST_OF_A_FACTOR,
   PLAN_FIELDS,
   PLAN_ROWS,
   planValue,
   withoutDefaults,
   type PlanField,
+  type PlanFieldValue,
 } from "./plan-fields.ts";
 import type { Plan } from "./plan.ts";
 import { ProblemError } from "./problem.ts";
@@ -50,7 +52,11 @@ const choiceWords = (choices: readonly string[]): string =>
 
 const EXAMPLE = "b1 n4 a0 pp1 dp2 tp1 sp4 ps8 gs1 oss1 ovinter-layer/intra-layer";
 
-const PART = String.raw`(?:[a-z]+\d+|ov[a-z-]+\/[a-z-]+)`;
+/** Symbols of fields whose values are words: "gu-again". */
+const WORD_SYMBOLS = Object.entries(BY_SYMBOL).flatMap(([symbol, field]) =>
+  typeof PLAN_FIELDS[field].value === "object" && "choices" in PLAN_FIELDS[field].value ? [symbol] : [],
+);
+const PART = String.raw`(?:[a-z]+\d+|ov[a-z-]+\/[a-z-]+|(?:${WORD_SYMBOLS.join("|")})-[a-z-]+)`;
 const LABEL = new RegExp(String.raw`^\s*${PART}(?:\s+${PART})*\s*$`);
 
 /** Whether a text is meant as a plan's label, or as a part of one, and not, say, as a file's name. */
@@ -80,15 +86,31 @@ function translated(text: string): string | undefined {
   return known.includes(undefined) ? undefined : known.join(" ");
 }
 
-/** The field and its value that a part of a label gives: "tp8", "a1"; undefined where it is none. */
-function numberOf(part: string): readonly [PlanField, number | boolean] | undefined {
-  const [, symbol = "", digits] = /^([a-z]+)(\d+)$/.exec(part) ?? [];
+/** The field and its value that a part of a label gives: "tp8", "a1", "gu-again"; undefined where it is none. */
+function valueOf(part: string): readonly [PlanField, PlanFieldValue] | undefined {
+  const [, symbol = "", digits, word] = /^([a-z]+)(?:(\d+)|-([a-z-]+))$/.exec(part) ?? [];
   if (!Object.hasOwn(BY_SYMBOL, symbol)) return undefined;
   const field = BY_SYMBOL[symbol] as PlanField;
   const { value } = PLAN_FIELDS[field];
+  if (word !== undefined) {
+    const isChoice = typeof value === "object" && "choices" in value;
+    const choice = isChoice ? value.choices.find((one) => one === word) : undefined;
+    return choice === undefined ? undefined : [field, choice];
+  }
   const given = Number(digits);
   if (value === "flag") return given <= 1 ? [field, given === 1] : undefined;
   return "least" in value && given >= value.least && given <= MOST_OF_A_FACTOR ? [field, given] : undefined;
+}
+
+/** How the parts of a label are written. */
+function partsInWords(): string {
+  const numbers = Object.keys(BY_SYMBOL).filter((symbol) => symbol !== "a" && !WORD_SYMBOLS.includes(symbol));
+  const words = WORD_SYMBOLS.map((symbol) => {
+    const { value } = PLAN_FIELDS[BY_SYMBOL[symbol] as PlanField];
+    const choices = typeof value === "object" && "choices" in value ? value.choices : [];
+    return choices.map((choice) => `${symbol}-${choice}`).join(" or ");
+  });
+  return `the parts are ${numbers.join(", ")} with a number behind each, a0 or a1, ${words.join(", ")}, and ovFORWARD/BACKWARD, e.g. "${EXAMPLE}"`;
 }
 
 /** The fields that a text names, each once. @throws ProblemError `plan-invalid` that names the part. */
@@ -101,14 +123,12 @@ function fieldsOf(text: string): PartialPlan {
   const fields = new Map<keyof Plan, unknown>();
   for (const part of text.trim().split(/\s+/)) {
     const overlap = OVERLAP.exec(part);
-    const named = overlap ? undefined : numberOf(part);
+    const named = overlap ? undefined : valueOf(part);
     const field = overlap ? "forwardOverlap" : named?.[0];
     if (field === undefined) {
       const remedy = part.startsWith("ov")
         ? `overlap is ovFORWARD/BACKWARD: ${choiceWords(FORWARD)}, then ${choiceWords(BACKWARD)}`
-        : `the parts are ${Object.keys(BY_SYMBOL)
-            .filter((symbol) => symbol !== "a")
-            .join(", ")} with a number behind each, a0 or a1, and ovFORWARD/BACKWARD, e.g. "${EXAMPLE}"`;
+        : partsInWords();
       throw fault(text, `${part} is not known`, remedy);
     }
     if (fields.has(field)) throw fault(text, `${part} is the second of its kind`, "leave one of them out");
@@ -174,7 +194,7 @@ export function constraintsOf(plan: Plan | PartialPlan): PlanConstraints {
 /** A part of a plan in the words of {@link parsePlanPart}. */
 export function planPartLabel(part: PartialPlan): string {
   const named = PLAN_ROWS.flatMap(([field, { symbol }]) =>
-    symbol === undefined || part[field] === undefined ? [] : [`${symbol}${Number(part[field])}`],
+    symbol === undefined || part[field] === undefined ? [] : [labelPart(symbol, part[field])],
   );
   return [
     ...named,

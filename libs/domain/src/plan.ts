@@ -63,6 +63,10 @@ export const recomputedLayers = (
   stageLayers: number,
 ): number => (plan.recompute ? stageLayers : Math.min(planValue(plan, "recomputeLayers"), stageLayers));
 
+/** Whether layers that are not recomputed make gate and up again in their backward pass. */
+export const makesGateUpAgain = (plan: Pick<Plan, "gateUp">): boolean =>
+  planValue(plan, "gateUp") === "again";
+
 /** Ranks that a plan occupies: N = s_pp · s_dp · s_sp (config 1's tensor ranks are its sequence ranks). */
 export const worldSize = (plan: Plan): number =>
   plan.pipelineParallel * plan.dataParallel * plan.sequenceParallel;

@@ -15,6 +15,7 @@ export const REJECTION_REASONS = [
   "context-not-possible",
   "chunks-not-possible",
   "recompute-layers-not-possible",
+  "gate-up-not-possible",
   "memory-exceeded",
 ] as const;
 export type RejectionReason = (typeof REJECTION_REASONS)[number];

@@ -161,6 +161,10 @@ export const REJECTION_WORDS: Readonly<
     name: "Recomputed layers don't fit",
     about: "at most the layers of a stage are recomputed, and all of them without a number",
   },
+  "gate-up-not-possible": {
+    name: "Gate and up made again twice",
+    about: "where all layers are recomputed, gate and up are among what is made again",
+  },
   "tensor-sequence-mismatch": {
     name: "Tensor and sequence parallel don't match",
     about: "tensor parallel is 1 (Ulysses), or equals sequence parallel (Megatron)",

@@ -93,6 +93,7 @@ export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression 
   reasons.pipelineChunks = "DeepSpeed's pipeline has one chunk a stage";
   reasons.recompute = reasons.recomputeLayers =
     "all layers are recomputed (--checkpoint-activations), or none";
+  reasons.gateUp = "layers are recomputed whole, or keep everything";
   if (job.model.layers % plan.pipelineParallel !== 0)
     beyond.push({
       field: "plan.pipelineParallel",
@@ -107,7 +108,7 @@ export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression 
       nearest: "--data-path data",
       reason: "data must be in the format of Megatron-DeepSpeed's tools/preprocess_data.py",
     });
-  const { contextParallel: _ring, pipelineChunks: _chunks, recomputeLayers, ...rest } = plan;
+  const { contextParallel: _ring, pipelineChunks: _chunks, gateUp: _gateUp, recomputeLayers, ...rest } = plan;
   const expressed: Plan = {
     ...rest,
     ...shards,

@@ -54,7 +54,8 @@ export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression 
   if (k > 0 && !fractional)
     reasons.recompute = reasons.recomputeLayers =
       "model.checkpoint is a share of the layers of each chunk, the same for stages of different lengths";
-  const { recomputeLayers: _layers, ...rest } = plan;
+  reasons.gateUp = "model.checkpoint recomputes whole layers";
+  const { recomputeLayers: _layers, gateUp: _gateUp, ...rest } = plan;
   const expressed: Plan = {
     ...rest,
     parameterSharding: tensor ? 1 : ps * gs,

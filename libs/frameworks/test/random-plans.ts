@@ -24,7 +24,7 @@ const pick = <Value>(values: readonly Value[], choice: number): Value =>
 /** Plans of the whole space of small jobs, extensions included. */
 export const planAndJob = fc
   .tuple(
-    fc.array(fc.nat(1_000_000), { minLength: 22, maxLength: 22 }),
+    fc.array(fc.nat(1_000_000), { minLength: 23, maxLength: 23 }),
     fc.constantFrom("bf16" as const, "fp32" as const, "bf16-grad16" as const),
     fc.boolean(),
   )
@@ -62,6 +62,9 @@ export const planAndJob = fc
       ...(ring > 1 ? { contextParallel: ring } : {}),
       ...(chunks > 1 ? { pipelineChunks: chunks } : {}),
       ...(k > 0 && k <= Math.ceil(layers / pp) ? { recomputeLayers: k } : {}),
+      ...(!recompute && k < Math.ceil(layers / pp) && next([false, true])
+        ? { gateUp: "again" as const }
+        : {}),
     };
     const model = {
       hiddenSize: 1024,

@@ -2,8 +2,10 @@ import {
   chunksOf,
   contextOf,
   headRanks,
+  makesGateUpAgain,
   planLabel,
   ProblemError,
+  recomputedLayers,
   replicaRanks,
   type JobSpec,
   type Model,
@@ -203,6 +205,16 @@ function recomputeLayersConstraint(plan: Plan, { model }: PlannedJob): Unmet | n
   );
 }
 
+function gateUpConstraint(plan: Plan, { model }: PlannedJob): Unmet | null {
+  const most = Math.ceil(model.layers / plan.pipelineParallel);
+  if (recomputedLayers(plan, most) < most || !makesGateUpAgain(plan)) return null;
+  return unmet(
+    "gateUp",
+    `gateUp again is given although ${plan.recompute ? "recompute is true" : `recomputeLayers is ${most}`}, which makes all layers again as a whole`,
+    "leave gateUp out",
+  );
+}
+
 function batchConstraint(plan: Plan, job: PlannedJob): Unmet | null {
   const { microBatchSize: b, microBatches: n, dataParallel: dp } = plan;
   const sequences = sequencesPerStep(job);
@@ -265,6 +277,7 @@ const OF_LAYOUTS = {
 const BELOW_LAYOUTS = {
   "chunks-not-possible": chunksConstraint,
   "recompute-layers-not-possible": recomputeLayersConstraint,
+  "gate-up-not-possible": gateUpConstraint,
   "batch-not-divisible": batchConstraint,
   "sharding-not-divisible": shardingConstraint,
   "gradient-sharding-not-allowed": gradientShardingConstraint,

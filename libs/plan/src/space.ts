@@ -11,6 +11,7 @@ import {
   type Plan,
   type PlanConstraints,
   type PlanExtension,
+  type PlanFieldValue,
   type RejectionReason,
 } from "@internevo/domain";
 import { clusterRanks, divisors, divisorsAmong, sequencesPerStep } from "./factors.ts";
@@ -29,7 +30,7 @@ export const OVERLAPS: readonly OverlapChoice[] = FORWARD.flatMap((forwardOverla
 
 const { recomputeLayers: NO_LAYERS, ...NOT_EXTENDED } = Object.fromEntries(
   PLAN_ROWS.filter(([, { optional }]) => optional === true).map(([field, row]) => [field, row.default]),
-) as Readonly<Record<PlanExtension, number>>;
+) as { readonly [Field in PlanExtension]: PlanFieldValue<Field> };
 
 /**
  * The plans of the paper's ten dimensions, and any overlap: no rings, no chunks, and of the layers all are
@@ -72,6 +73,18 @@ export function shardingsOf(ranks: number, job?: Pick<JobSpec, "plan">): Shardin
   return list;
 }
 
+/** What the layers that are not recomputed do with gate and up. */
+export type GateUp = NonNullable<Plan["gateUp"]>;
+export const GATE_UP: readonly GateUp[] = PLAN_FIELDS.gateUp.value.choices;
+/**
+ * Numbers of recomputed layers; where all are recomputed, none is left that could make gate and up alone
+ * again.
+ */
+export type RecomputedBy = Readonly<Record<GateUp, readonly number[]>>;
+
+/** How many choices of recomputation there are. */
+export const countRecomputed = (by: RecomputedBy): number => by.kept.length + by.again.length;
+
 /** One layout of the space with what is below it. */
 export interface LayoutSpace {
   readonly layout: Layout;
@@ -81,8 +94,8 @@ export interface LayoutSpace {
   readonly microBatchSizes: readonly number[] | null;
   /** v: chunks of a stage. */
   readonly chunks: readonly number[];
-  /** Recomputed layers of the longest stage: from none to all. */
-  readonly recomputed: readonly number[];
+  /** Recomputed layers of the longest stage, by what the other layers keep: from none to all. */
+  readonly recomputed: RecomputedBy;
   /** The first constraint that everything below the layout violates. */
   readonly fault: RejectionReason | null;
 }
@@ -105,7 +118,7 @@ const upTo = (first: number, last: number): number[] =>
 /**
  * The complete space of a job, within what its `plan` allows: s_pp | N; s_sp | N / s_pp; s_tp = s_sp, or 1
  * and a ring of c | s_sp ranks; s_dp the rest; b | B / (S·s_dp), n the rest; v·s_pp ≤ L chunks where there
- * are stages; 0 to ⌈L/s_pp⌉ recomputed layers; shardings as in {@link shardingsOf}; overlap as in {@link
+ * are stages; 0 to ⌈L/s_pp⌉ recomputed layers, and gate and up of the others kept or made again; shardings as in {@link shardingsOf}; overlap as in {@link
  * OVERLAPS}. A layout whose s_dp does not divide the batch counts once for b.
  */
 export function* layoutsOf(job: JobSpec): Generator<LayoutSpace> {
@@ -119,9 +132,14 @@ export function* layoutsOf(job: JobSpec): Generator<LayoutSpace> {
     if (!allowedBy(asked.pipelineParallel, pipelineParallel)) continue;
     const most = Math.ceil(layers / pipelineParallel);
     const chunks = pipelineParallel === 1 ? [1] : upTo(1, Math.max(1, Math.floor(layers / pipelineParallel)));
-    const recomputed = upTo(0, most).filter(
-      (k) => allowedBy(asked.recompute, k === most) && allowedBy(asked.recomputeLayers, k),
-    );
+    const layersOf = (gateUp: GateUp): number[] =>
+      upTo(0, gateUp === "kept" ? most : most - 1).filter(
+        (k) =>
+          allowedBy(asked.gateUp, gateUp) &&
+          allowedBy(asked.recompute, k === most) &&
+          allowedBy(asked.recomputeLayers, k),
+      );
+    const recomputed = { kept: layersOf("kept"), again: layersOf("again") };
     const shared = { chunks: chunks.filter((v) => allowedBy(asked.pipelineChunks, v)), recomputed };
     for (const sequenceParallel of divisorsAmong(factors, ranks / pipelineParallel)) {
       const dataParallel = ranks / pipelineParallel / sequenceParallel;
@@ -171,6 +189,7 @@ export interface Variant {
   readonly chunks: number;
   /** Recomputed layers of the longest stage. */
   readonly recomputed: number;
+  readonly gateUp: GateUp;
   readonly overlap: OverlapChoice;
 }
 
@@ -183,7 +202,7 @@ export function planOf(
   microBatchSize: number,
   microBatches: number,
   sharding: Sharding,
-  { chunks, recomputed, overlap }: Variant,
+  { chunks, recomputed, gateUp, overlap }: Variant,
   layers: number,
 ): Plan {
   const all = recomputed === Math.ceil(layers / layout.pipelineParallel);
@@ -203,12 +222,13 @@ export function planOf(
     backwardOverlap: overlap.backwardOverlap,
     ...(chunks > 1 ? { pipelineChunks: chunks } : {}),
     ...(recomputed > 0 && !all ? { recomputeLayers: recomputed } : {}),
+    ...(gateUp === "kept" ? {} : { gateUp }),
   };
 }
 
 /**
  * What plans have in common that differ only in how the same ranks with the same shards go about the same
- * batches: in overlap, in which layers are recomputed, and in how many chunks an interleaved stage has. Of
+ * batches: in overlap, in what is made again, and in how many chunks an interleaved stage has. Of
  * such plans one is worth a trial. Whether a stage has chunks at all changes what is sent, and when: plain
  * and interleaved schedules are apart.
  */

@@ -1,5 +1,6 @@
+import { DECODER_PROGRAM, operatorsAgainWhen, unitPlace, type Plan } from "@internevo/domain";
 import type { PipelineOperation } from "./pipeline-schedule.ts";
-import type { Plan } from "@internevo/domain";
+import type { GateUp } from "./space.ts";
 
 /**
  * A unit of the model: what is gathered and reduced as one. `module` counts in the order of the forward pass.
@@ -46,6 +47,8 @@ export interface ScheduledStep {
   readonly recomputedOfStage: readonly number[];
   readonly stages: number;
   readonly chunks: number;
+  /** What the layers that are not recomputed do with gate and up. */
+  readonly gateUp: GateUp;
   readonly overlap: Pick<Plan, "forwardOverlap" | "backwardOverlap">;
 }
 
@@ -67,6 +70,31 @@ const BACKWARD_GROUPS = {
   "intra-layer": [[3], [2], [1], [0]],
 } as const;
 const WHOLE = [[0, 1, 2, 3]] as const;
+
+type BackwardOverlap = Plan["backwardOverlap"];
+
+/** Places of the units whose products a layer makes again under `gateUp: again`. */
+export const GATE_UP_UNITS: readonly number[] = [
+  ...new Set(
+    operatorsAgainWhen(DECODER_PROGRAM, "gateUpAgain").map((operator) =>
+      unitPlace(DECODER_PROGRAM, operator, "forward"),
+    ),
+  ),
+];
+
+/**
+ * Units that a layer's backward pass uses together, in the order of use. A layer that makes gate and up again
+ * begins with their unit, and has the units behind it beside it.
+ */
+export function backwardGroups(overlap: BackwardOverlap, gateUp: GateUp): readonly (readonly number[])[] {
+  const groups: readonly (readonly number[])[] = BACKWARD_GROUPS[overlap];
+  if (gateUp === "kept") return groups;
+  const first = Math.min(...GATE_UP_UNITS);
+  const isLater = (unit: number): boolean => unit >= first;
+  const together = groups.flatMap((group) => group.filter(isLater)).sort((a, b) => a - b);
+  const earlier = groups.map((group) => group.filter((unit) => !isLater(unit)));
+  return [together, ...earlier.filter((group) => group.length > 0)];
+}
 
 /** The layers of a chunk of a stage, first to last. */
 export function layersOf(work: ScheduledStep, stage: number, chunk: number): StageLayer[] {
@@ -129,7 +157,7 @@ function gatherGroups(work: ScheduledStep, stage: number, operations: readonly P
     } else {
       if (hasHead(work, stage, operation)) add([{ kind: "head" }]);
       for (const { layer: of, isRecomputed } of layersOf(work, stage, operation.chunk).reverse())
-        layer(of, isRecomputed ? WHOLE : BACKWARD_GROUPS[backwardOverlap]);
+        layer(of, isRecomputed ? WHOLE : backwardGroups(backwardOverlap, work.gateUp));
     }
   }
   return groups;

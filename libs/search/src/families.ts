@@ -13,10 +13,21 @@ import {
   type LayerWaits,
   type ShardTime,
   type SliceTime,
+  type StepCosts,
   type StepShape,
   type StepSize,
 } from "@internevo/cost-model";
-import { OVERLAPS, planOf, type LayoutSpace, type OverlapChoice, type Sharding } from "@internevo/plan";
+import {
+  countRecomputed,
+  GATE_UP,
+  OVERLAPS,
+  planOf,
+  type GateUp,
+  type LayoutSpace,
+  type OverlapChoice,
+  type Sharding,
+  type Variant,
+} from "@internevo/plan";
 import type { ShardTable } from "./shard-table.ts";
 import type { Scored } from "./top.ts";
 
@@ -69,6 +80,7 @@ const PLAIN: Choice = { overlap: OVERLAPS[0] as OverlapChoice, index: 0 };
  * among these.
  */
 interface Promising {
+  /** Chunks. */
   readonly count: number;
   readonly memory: BatchMemory;
   readonly plain: Fitting;
@@ -98,11 +110,16 @@ export interface Family {
   readonly index: number;
   readonly shard: ShardTime;
   readonly sides: readonly [plain: Side, beside: Side];
-  /** No plan of the family is faster, whatever its overlap, chunks and recomputed layers. */
+  /** No plan of the family is faster, whatever its overlap, chunks and what it makes again. */
   readonly bound: number;
-  /** The same of those that have so many chunks and recompute so many layers at least. */
-  readonly boundOf: (chunks: number, recomputed: number) => number;
+  /**
+   * The same of those that do so with gate and up, have so many chunks, and recompute so many layers at least.
+   */
+  readonly boundOf: (gateUp: GateUp, chunks: number, recomputed: number) => number;
 }
+
+/** Numbers of chunks of plans whose layers do the same with gate and up. */
+type MemoriesBy = Readonly<Record<GateUp, (BatchMemory | undefined)[]>>;
 
 /**
  * Looks at the plans that share layout, batch and sharding, and differ in chunks, recomputed layers and
@@ -114,7 +131,7 @@ export class FamilySearch {
   readonly #choices: readonly Choice[];
   /** Of the batch whose families were opened last. */
   #slices: { readonly batch: Batch; readonly times: readonly [SliceTime, SliceTime] } | undefined;
-  readonly #memories = new Map<Batch, (BatchMemory | undefined)[]>();
+  readonly #memories = new Map<Batch, MemoriesBy>();
 
   constructor(model: CostModel, choices: readonly Choice[]) {
     this.#model = model;
@@ -123,19 +140,26 @@ export class FamilySearch {
   }
 
   /** Of the batch with one of its numbers of chunks. */
-  #memory(batch: Batch, at: number): BatchMemory {
+  #memory(batch: Batch, at: number, gateUp: GateUp): BatchMemory {
     let memory = this.#memories.get(batch);
-    if (!memory)
-      this.#memories.set(batch, (memory = new Array<BatchMemory | undefined>(batch.chunks.length)));
-    return (memory[at] ??= this.#model.batchMemory(
+    if (!memory) this.#memories.set(batch, (memory = { kept: [], again: [] }));
+    return (memory[gateUp][at] ??= this.#model.batchMemory(
       { ...batch.space.layout, pipelineChunks: batch.chunks[at] as number },
       batch.microBatchSize,
       batch.microBatches,
+      gateUp,
     ));
   }
 
   /** Bytes of the fullest stage. */
-  #bytes(memory: BatchMemory, shards: ShardTable, index: number, choice: Choice, k: number): number {
+  #bytes(
+    memory: BatchMemory,
+    shards: ShardTable,
+    index: number,
+    choice: Choice,
+    gateUp: GateUp,
+    k: number,
+  ): number {
     let most = 0;
     for (let at = 0; at < memory.stages.length; at += 1) {
       const stage = memory.stages[at] as BatchMemory["stages"][number];
@@ -143,7 +167,7 @@ export class FamilySearch {
       const kind = k === 0 ? 0 : some;
       most = Math.max(
         most,
-        (shards.bytes(this.#model, index, choice.index, choice.overlap, kind)[at] as number) +
+        (shards.bytes(this.#model, index, choice.index, choice.overlap, kind, gateUp)[at] as number) +
           recomputedBytes(memory, stage, k),
       );
     }
@@ -159,10 +183,11 @@ export class FamilySearch {
     shards: ShardTable,
     index: number,
     choice: Choice,
+    gateUp: GateUp,
     ks: readonly number[],
   ): Fitting {
     const fits = (at: number): boolean =>
-      this.#bytes(memory, shards, index, choice, ks[at] as number) <= this.#limit;
+      this.#bytes(memory, shards, index, choice, gateUp, ks[at] as number) <= this.#limit;
     const hasNone = ks[0] === 0;
     const none = hasNone && fits(0);
     const first = hasNone ? 1 : 0;
@@ -184,41 +209,37 @@ export class FamilySearch {
    * The numbers of chunks with which a family may have plans that fit and are of interest; the plans of the
    * others are counted.
    */
-  #promising({ batch, index, boundOf }: Family, most: number, tally: Tally): Promising[] {
-    const {
-      chunks,
-      shards,
-      space: { recomputed },
-    } = batch;
+  #promising({ batch, index, boundOf }: Family, gateUp: GateUp, most: number, tally: Tally): Promising[] {
+    const { chunks, shards } = batch;
+    const recomputed = batch.space.recomputed[gateUp];
     const plans = recomputed.length * this.#choices.length;
     const promising: Promising[] = [];
     for (const [at, count] of chunks.entries()) {
-      if (chunks.length > 1 && boundOf(count, 0) > most) {
+      if (boundOf(gateUp, count, 0) > most) {
         tally.pruned += plans;
         continue;
       }
-      const memory = this.#memory(batch, at);
-      const plain = this.#fitting(memory, shards, index, PLAIN, recomputed);
+      const memory = this.#memory(batch, at, gateUp);
+      const plain = this.#fitting(memory, shards, index, PLAIN, gateUp, recomputed);
       const layers = recomputed[plain.none ? 0 : plain.from] ?? Infinity;
       if (layers === Infinity) tally.tooLarge += plans;
-      else if (layers > 0 && boundOf(count, layers) > most) tally.pruned += plans;
+      else if (layers > 0 && boundOf(gateUp, count, layers) > most) tally.pruned += plans;
       else promising.push({ count, memory, plain, layers });
     }
     return promising;
   }
 
-  /** The least memory of the family with one number of chunks, and how many recomputed layers it takes. */
+  /** The least memory of the family: that of as few or as many recomputed layers as it may have. */
   leastBytes(batch: Batch, index: number): number {
-    const { recomputed } = batch.space;
     let least = Infinity;
     for (const choice of this.#leanest())
-      for (const at of batch.chunks.keys()) {
-        const one = this.#memory(batch, at);
-        least = Math.min(
-          least,
-          this.#bytes(one, batch.shards, index, choice, recomputed[0] as number),
-          this.#bytes(one, batch.shards, index, choice, recomputed.at(-1) as number),
-        );
+      for (const gateUp of GATE_UP) {
+        const recomputed = batch.space.recomputed[gateUp];
+        for (const k of new Set([...recomputed.slice(0, 1), ...recomputed.slice(-1)]))
+          for (const at of batch.chunks.keys()) {
+            const one = this.#memory(batch, at, gateUp);
+            least = Math.min(least, this.#bytes(one, batch.shards, index, choice, gateUp, k));
+          }
       }
     return least;
   }
@@ -231,7 +252,7 @@ export class FamilySearch {
 
   /** How many plans a family of the batch has. */
   size(batch: Batch): number {
-    return batch.space.recomputed.length * batch.chunks.length * this.#choices.length;
+    return countRecomputed(batch.space.recomputed) * batch.chunks.length * this.#choices.length;
   }
 
   /**
@@ -262,22 +283,27 @@ export class FamilySearch {
           };
     const least = leastWaits(own.waits);
     const leastBeside = other === own ? least : leastWaits(other.waits);
-    const leastCosts = [
-      own.costsOf(least, PLAIN.overlap),
-      ...HIDING.map((overlap) => other.costsOf(leastBeside, overlap)),
+    const leastCosts = (gateUp: GateUp): StepCosts[] => [
+      own.costsOf(least, PLAIN.overlap, gateUp),
+      ...HIDING.map((overlap) => other.costsOf(leastBeside, overlap, gateUp)),
     ];
-    const boundOf = (from: number, to: number, recomputed: number): number =>
-      leastCosts.reduce(
+    const leastOf = { kept: leastCosts("kept"), again: leastCosts("again") };
+    const boundOf = (gateUp: GateUp, from: number, to: number, recomputed: number): number =>
+      leastOf[gateUp].reduce(
         (bound, costs) => Math.min(bound, leastSecondsOf(costs, size, from, to, recomputed)),
         Infinity,
       ) * ROUNDING;
+    // The fewest recomputed layers may be more than none.
+    const bounds = GATE_UP.flatMap((gateUp) =>
+      batch.space.recomputed[gateUp].length > 0 ? [boundOf(gateUp, fewest, most, 0)] : [],
+    );
     return {
       batch,
       index,
       shard,
       sides: [own, other],
-      bound: boundOf(fewest, most, 0),
-      boundOf: (count, recomputed) => boundOf(count, count, recomputed),
+      bound: Math.min(...bounds),
+      boundOf: (gateUp, count, recomputed) => boundOf(gateUp, count, count, recomputed),
     };
   }
 
@@ -285,8 +311,9 @@ export class FamilySearch {
   #shardsAlone(shards: ShardTable, index: number): number {
     let least = Infinity;
     for (const choice of this.#leanest()) {
-      const none = shards.bytes(this.#model, index, choice.index, choice.overlap, 0);
-      const all = shards.bytes(this.#model, index, choice.index, choice.overlap, 2);
+      // To make gate and up again takes no less.
+      const none = shards.bytes(this.#model, index, choice.index, choice.overlap, 0, "kept");
+      const all = shards.bytes(this.#model, index, choice.index, choice.overlap, 2, "kept");
       least = Math.min(
         least,
         none.reduce((most, bytes, at) => Math.max(most, Math.min(bytes, all[at] as number)), 0),
@@ -296,25 +323,21 @@ export class FamilySearch {
   }
 
   /** Every plan of the family, whether it fits or not. */
-  *all(
-    batch: Batch,
-    index: number,
-  ): Generator<{ chunks: number; recomputed: number; overlap: OverlapChoice; bytes: number }> {
+  *all(batch: Batch, index: number): Generator<Variant & { readonly bytes: number }> {
     for (const [at, chunks] of batch.chunks.entries())
-      for (const recomputed of batch.space.recomputed)
-        for (const choice of this.#choices) {
-          yield {
-            chunks,
-            recomputed,
-            overlap: choice.overlap,
-            bytes: this.#bytes(this.#memory(batch, at), batch.shards, index, choice, recomputed),
-          };
-        }
+      for (const gateUp of GATE_UP)
+        for (const recomputed of batch.space.recomputed[gateUp])
+          for (const choice of this.#choices) {
+            const memory = this.#memory(batch, at, gateUp);
+            const bytes = this.#bytes(memory, batch.shards, index, choice, gateUp, recomputed);
+            yield { chunks, recomputed, gateUp, overlap: choice.overlap, bytes };
+          }
   }
 
   /** The most promising choice first: what it offers spares looking at most of the others. */
   #ordered(
     sides: Family["sides"],
+    gateUp: GateUp,
     size: Batch["size"],
     fewestChunks: number,
     mostChunks: number,
@@ -323,7 +346,7 @@ export class FamilySearch {
     return this.#choices
       .map((choice) => {
         const side = sides[choice.index === 0 ? 0 : 1];
-        const costs = side.costsOf(side.waits, choice.overlap);
+        const costs = side.costsOf(side.waits, choice.overlap, gateUp);
         const least = leastSecondsOf(costs, size, fewestChunks, mostChunks, fewestLayers) * ROUNDING;
         return { choice, side, costs, least };
       })
@@ -336,20 +359,32 @@ export class FamilySearch {
    * @param offer returns whether to go on.
    */
   visit(family: Family, interest: () => number, tally: Tally, offer: (scored: Scored) => boolean): void {
-    const { batch, index, shard, sides } = family;
-    const { shards, space, size } = batch;
-    const ks = space.recomputed;
-    let most = interest();
-    if (family.bound > most) {
-      tally.pruned += this.size(batch);
+    if (family.bound > interest()) {
+      tally.pruned += this.size(family.batch);
       return;
     }
-    const promising = this.#promising(family, most, tally);
-    if (promising.length === 0) return;
+    for (const gateUp of GATE_UP) if (!this.#visit(family, gateUp, interest, tally, offer)) return;
+  }
+
+  /** The same of plans whose layers do the same with gate and up. @returns whether to go on. */
+  #visit(
+    family: Family,
+    gateUp: GateUp,
+    interest: () => number,
+    tally: Tally,
+    offer: (scored: Scored) => boolean,
+  ): boolean {
+    const { batch, index, shard, sides } = family;
+    const { shards, space, size } = batch;
+    const ks = space.recomputed[gateUp];
+    let most = interest();
+    if (ks.length === 0) return true;
+    const promising = this.#promising(family, gateUp, most, tally);
+    if (promising.length === 0) return true;
     const [first, last] = [promising[0] as Promising, promising.at(-1) as Promising];
     const fewestLayers = promising.reduce((least, { layers }) => Math.min(least, layers), Infinity);
     const sharding = shards.list[index] as Sharding;
-    const ordered = this.#ordered(sides, size, first.count, last.count, fewestLayers);
+    const ordered = this.#ordered(sides, gateUp, size, first.count, last.count, fewestLayers);
     for (const {
       choice,
       side: { slice, waits },
@@ -369,7 +404,8 @@ export class FamilySearch {
           tally.pruned += ks.length;
           continue;
         }
-        const fitting = choice.index === PLAIN.index ? plain : this.#fitting(one, shards, index, choice, ks);
+        const fitting =
+          choice.index === PLAIN.index ? plain : this.#fitting(one, shards, index, choice, gateUp, ks);
         tally.feasible += fitting.count;
         tally.tooLarge += ks.length - fitting.count;
         for (let k = 0; k < ks.length; k += 1) {
@@ -384,6 +420,7 @@ export class FamilySearch {
             chunks: count,
             recompute: false,
             recomputeLayers: recomputed,
+            gateUp,
             reduceEveryMicroBatch: sharding.gradientSharding > 1,
             overlap: choice.overlap,
           };
@@ -394,14 +431,15 @@ export class FamilySearch {
             batch.microBatchSize,
             batch.microBatches,
             sharding,
-            { chunks: count, recomputed, overlap: choice.overlap },
+            { chunks: count, recomputed, gateUp, overlap: choice.overlap },
             size.layers,
           );
-          if (!offer({ plan, seconds: exact, bytes: this.#bytes(one, shards, index, choice, recomputed) }))
-            return;
+          const bytes = this.#bytes(one, shards, index, choice, gateUp, recomputed);
+          if (!offer({ plan, seconds: exact, bytes })) return false;
           most = interest();
         }
       }
     }
+    return true;
   }
 }

@@ -9,6 +9,7 @@ import {
   type RejectionReason,
 } from "@internevo/domain";
 import {
+  countRecomputed,
   familyOf,
   isSameLayout,
   layoutsOf,
@@ -237,7 +238,7 @@ function batchesOf(
   let evaluated = 0;
   for (const space of layoutsOf(job)) {
     const { fault, microBatchSizes, layout, chunks, recomputed } = space;
-    const below = counted(space.replicas) * recomputed.length * choices;
+    const below = counted(space.replicas) * countRecomputed(recomputed) * choices;
     if (fault !== null || microBatchSizes === null) {
       const plans = below * chunks.length * (microBatchSizes?.length ?? 1);
       evaluated += plans;

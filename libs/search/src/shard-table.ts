@@ -1,6 +1,14 @@
 import type { CostModel, PricedSharding, ShardTime, StageBytes } from "@internevo/cost-model";
 import type { Profile } from "@internevo/domain";
-import { OVERLAPS, shardingsOf, type Layout, type OverlapChoice, type Sharding } from "@internevo/plan";
+import {
+  GATE_UP,
+  OVERLAPS,
+  shardingsOf,
+  type GateUp,
+  type Layout,
+  type OverlapChoice,
+  type Sharding,
+} from "@internevo/plan";
 
 /** 0: no layer of the stage is recomputed; 1: some; 2: all. */
 export type Recomputation = 0 | 1 | 2;
@@ -36,14 +44,17 @@ export class ShardTable {
     overlapIndex: number,
     overlap: OverlapChoice,
     kind: Recomputation,
+    gateUp: GateUp,
   ): StageBytes {
-    const at = (index * OVERLAPS.length + overlapIndex) * 3 + kind;
+    const at =
+      ((index * OVERLAPS.length + overlapIndex) * GATE_UP.length + GATE_UP.indexOf(gateUp)) * 3 + kind;
     let bytes = this.#bytes[at];
     if (!bytes) {
       this.#bytes[at] = bytes = model.shardBytes(this.#layout, this.list[index] as Sharding, {
         ...overlap,
         recompute: kind === 2,
         ...(kind === 1 ? { recomputeLayers: 1 } : {}),
+        gateUp,
       });
       this.#kept += 1;
     }

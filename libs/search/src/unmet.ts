@@ -1,5 +1,5 @@
 import type { JobSpec, PlanConstraints } from "@internevo/domain";
-import { clusterRanks, layoutsOf, shardingsOf } from "@internevo/plan";
+import { clusterRanks, countRecomputed, layoutsOf, shardingsOf } from "@internevo/plan";
 
 /** Whether the space of a job has any plan, divided or not. */
 function hasAny(job: JobSpec): boolean {
@@ -7,7 +7,7 @@ function hasAny(job: JobSpec): boolean {
     if (
       microBatchSizes?.length !== 0 &&
       chunks.length > 0 &&
-      recomputed.length > 0 &&
+      countRecomputed(recomputed) > 0 &&
       shardingsOf(replicas, job).length > 0
     )
       return true;

@@ -21,6 +21,7 @@ function isOpen(job: JobSpec, plan: Plan, recomputed: number): boolean {
   const whole: Record<string, unknown> = {
     contextParallel: 1,
     pipelineChunks: 1,
+    gateUp: "kept",
     ...plan,
     recomputeLayers: recomputed,
   };
@@ -70,7 +71,11 @@ export function bruteForce(job: JobSpec, profile: Profile): { feasible: Judged[]
                 for (const v of pp === 1 ? [1] : upTo(model.layers)) {
                   if (v > 1 && (v * pp > model.layers || !multiple(n, pp))) continue;
                   const longest = Math.ceil(model.layers / pp);
-                  for (const k of [0, ...upTo(longest)])
+                  for (const [k, gateUp] of [0, ...upTo(longest)].flatMap((layers) =>
+                    (["kept", "again"] as const).map((choice) => [layers, choice] as const),
+                  )) {
+                    // Where every layer is made again, gate and up are.
+                    if (k === longest && gateUp === "again") continue;
                     for (const ps of upTo(ranks))
                       for (const oss of upTo(ranks))
                         for (const gs of new Set([1, oss])) {
@@ -108,10 +113,12 @@ export function bruteForce(job: JobSpec, profile: Profile): { feasible: Judged[]
                                 ...(c > 1 ? { contextParallel: c } : {}),
                                 ...(v > 1 ? { pipelineChunks: v } : {}),
                                 ...(k > 0 && k < longest ? { recomputeLayers: k } : {}),
+                                ...(gateUp === "kept" ? {} : { gateUp }),
                               };
                               if (isOpen(job, plan, k)) judge(plan);
                             }
                         }
+                  }
                 }
               }
           }

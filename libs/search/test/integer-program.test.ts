@@ -33,7 +33,7 @@ function* basesOf(
           for (const parameterSharding of divisors(replicas))
             for (const optimizerStateSharding of divisors(replicas / parameterSharding))
               for (const gradientSharding of new Set([1, optimizerStateSharding])) {
-                yield {
+                const plan: Plan = {
                   microBatchSize,
                   microBatches: own / microBatchSize,
                   recompute: false,
@@ -47,13 +47,16 @@ function* basesOf(
                   forwardOverlap: "none",
                   backwardOverlap: "none",
                 };
+                yield plan;
+                yield { ...plan, gateUp: "again" };
               }
       }
 }
 
 /**
  * Which plan, and how many of a stage's k layers are recomputed, as an integer program. Of every plan one of
- * n (no layer is), s (some are) and a (all are) may be 1, and y is how many some are. Time is a line over k.
+ * n (no layer is), s (some are) and a (all are) may be 1, and y is how many some are. Where gate and up are
+ * made again there is no a: nobody recomputes all layers and gate and up too. Time is a line over k.
  * So is the memory of each stage from k = 1 on; the first layer needs room for what it makes again, the last
  * one changes what is gathered.
  */
@@ -73,14 +76,16 @@ function programOf(job: JobSpec, bases: readonly Plan[]): string {
     const withLayers = (k: number): Plan =>
       k === all ? { ...plan, recompute: true } : { ...plan, recomputeLayers: k };
     const seconds = (k: number): number => totalSeconds(model.time(planOfJob(withLayers(k), model.job)));
-    const slope = (seconds(all) - seconds(0)) / all;
+    const hasAll = plan.gateUp === undefined;
+    const last = hasAll ? all : all - 1;
+    const slope = (seconds(last) - seconds(0)) / last;
     time.push(
       term(seconds(0), `n${f}`),
       term(seconds(0), `s${f}`),
       term(slope, `y${f}`),
-      term(seconds(all), `a${f}`),
+      ...(hasAll ? [term(seconds(all), `a${f}`)] : []),
     );
-    const [none, one, two, whole] = [0, 1, 2, all].map((k) =>
+    const [none, one, two, whole] = [0, 1, 2, last].map((k) =>
       model.stageMemory(planOfJob(withLayers(k), model.job)).map((lines) => sumLines(lines) / limit),
     ) as [number[], number[], number[], number[]];
     for (const [stage, terms] of memory.entries()) {
@@ -95,11 +100,11 @@ function programOf(job: JobSpec, bases: readonly Plan[]): string {
         term(atNone, `n${f}`),
         term(atOne - (atTwo - atOne), `s${f}`),
         term(atTwo - atOne, `y${f}`),
-        term(atWhole, `a${f}`),
+        ...(hasAll ? [term(atWhole, `a${f}`)] : []),
       );
     }
     rows.push(`y${f} - s${f} >= 0`, `y${f} - ${all - 1} s${f} <= 0`);
-    choices.push(`n${f}`, `s${f}`, `a${f}`);
+    choices.push(`n${f}`, `s${f}`, ...(hasAll ? [`a${f}`] : []));
   }
   const constraints = [
     ...memory.map((terms) => `${terms.join("\n ")} <= 1`),
@@ -159,10 +164,12 @@ describe("an integer program", () => {
       expect(Math.abs(solved.ObjectiveValue / best.predicted.stepTimeSeconds - 1)).toBeLessThan(1e-6);
       const fewer = (best.plan.recomputeLayers ?? 0) > 0 ? "some" : "none";
       recomputed.add(best.plan.recompute ? "all" : fewer);
+      if (best.plan.gateUp === "again") recomputed.add("gate and up");
     }
     // The cases are not all of one kind.
     expect(recomputed).toContain("some");
     expect(recomputed).toContain("none");
+    expect(recomputed).toContain("gate and up");
     expect(recomputed).toContain("nothing fits");
   });
 });

@@ -1,5 +1,5 @@
 import { partsOf, unitParameters, up, updateSeconds, type CostModel } from "@internevo/cost-model";
-import { chunksOf, recomputedLayers } from "@internevo/domain";
+import { chunksOf, planValue, recomputedLayers } from "@internevo/domain";
 import { groupGeometry, nodesTouched, type GroupGeometry, type PlanOfJob } from "@internevo/plan";
 import { runLanes, type Span } from "./lanes.ts";
 import { stepProgram } from "./step-program.ts";
@@ -61,6 +61,8 @@ export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(pl
       backwardExposedSeconds: slice.backwardCommunicationSeconds,
       recomputeSeconds: slice.recomputeSeconds,
       recomputeExposedSeconds: slice.recomputeCommunicationSeconds,
+      gateUpSeconds: slice.gateUpSeconds,
+      gateUpExposedSeconds: slice.gateUpCommunicationSeconds,
       gather: shard.gatherModules,
       scatter: shard.scatterModules,
       reduce: shard.reduceModules,
@@ -85,6 +87,7 @@ export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(pl
     },
     layersOfVirtualStage: layersByStage(model.layers, plan.pipelineParallel * chunks),
     recomputedOfStage: byStage.map((layers) => recomputedLayers(plan, layers)),
+    gateUp: planValue(plan, "gateUp"),
     stages: plan.pipelineParallel,
     chunks,
     microBatches: plan.microBatches,

@@ -1,5 +1,6 @@
 import { ATTENTION_UNIT, UNIT_PRODUCTS, type Slowdown } from "@internevo/cost-model";
 import {
+  backwardGroups,
   hasEmbedding,
   hasHead,
   layersOf,
@@ -252,16 +253,34 @@ export class StageProgram {
     if (hasEmbedding(this.#stage, operation)) this.#end("embedding", "backward", { microBatch });
   }
 
-  #backwardLayer({ layer, isRecomputed }: StageLayer, microBatch: number): void {
-    const { layer: work, overlap } = this.#work;
-    const place = { layer, microBatch };
+  /**
+   * What a layer makes again before its backward pass, with the units that this needs.
+   * @returns seconds of computation
+   */
+  #makeAgain(isRecomputed: boolean, place: Place): number {
+    const { layer: work, overlap, gateUp } = this.#work;
     if (isRecomputed) {
       for (const _ of MODULES) this.#take(place);
       this.#inline("recompute", work.recomputeSeconds, place);
       this.#exchange(work.recomputeExposedSeconds, place);
+      return work.recomputeSeconds;
     }
+    if (gateUp === "kept") return 0;
+    const [together = []] = backwardGroups(overlap.backwardOverlap, gateUp);
+    for (const _ of together) this.#take(place);
+    this.#exchange(work.gateUpExposedSeconds, place);
+    this.#inline("gate and up again", work.gateUpSeconds, place);
+    return work.gateUpSeconds;
+  }
+
+  #backwardLayer({ layer, isRecomputed }: StageLayer, microBatch: number): void {
+    const { layer: work, overlap, gateUp } = this.#work;
+    const place = { layer, microBatch };
+    const again = this.#makeAgain(isRecomputed, place);
+    const [together = []] = backwardGroups(overlap.backwardOverlap, gateUp);
+    const taken = gateUp === "again" ? together : [];
     for (const module of [...MODULES].reverse()) {
-      if (!isRecomputed) this.#take(place);
+      if (!isRecomputed && !taken.includes(module)) this.#take(place);
       this.#beginGradient();
       this.#inline(`backward ${UNIT_PRODUCTS[module]}`, work.backward[module] as number, place);
       if (module === ATTENTION_UNIT.backward)
@@ -270,8 +289,7 @@ export class StageProgram {
       this.#endGradient({ kind: "layer", layer, module }, place);
     }
     const computed =
-      work.backward.reduce((sum, seconds) => sum + seconds, work.backwardAttentionSeconds) +
-      (isRecomputed ? work.recomputeSeconds : 0);
+      work.backward.reduce((sum, seconds) => sum + seconds, work.backwardAttentionSeconds) + again;
     const overlapped = overlap.backwardOverlap !== "none";
     const reduces =
       this.#work.reduceEveryMicroBatch ||

@@ -26,6 +26,9 @@ export interface LayerWork {
   /** What the backward pass makes again of a layer that is recomputed. */
   readonly recomputeSeconds: number;
   readonly recomputeExposedSeconds: number;
+  /** What it makes again of another layer where gate and up are not kept. */
+  readonly gateUpSeconds: number;
+  readonly gateUpExposedSeconds: number;
   /** All-gather of a unit's parameters, once for each pass that needs them; 0 when they are not sharded. */
   readonly gather: ByModule;
   /** Reduce-scatter of a unit's gradient over s_ps, in every micro-batch. */

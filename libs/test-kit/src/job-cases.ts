@@ -121,6 +121,8 @@ export const smallJobCase: fc.Arbitrary<JobSpec> = fc
       { recompute: false },
       { recompute: true },
       { recomputeLayers: [0, 2] },
+      { gateUp: "again" as const },
+      { gateUp: "kept" as const },
       { pipelineChunks: [1, 2] },
       { contextParallel: 2 },
       { sequenceParallel: [2, 4] },

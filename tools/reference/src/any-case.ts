@@ -118,6 +118,7 @@ const factors = fc.record({
   microBatches: factor(6),
   recompute: fc.boolean(),
   recomputeLayers: fc.option(fc.integer({ min: 0, max: 4 }), { nil: undefined }),
+  gateUp: fc.constantFrom(undefined, "kept" as const, "again" as const),
   pipelineChunks: fc.option(factor(3), { nil: undefined }),
   parameterSharding: fc.nat(),
   optimizerStateSharding: fc.nat(),
@@ -195,6 +196,7 @@ function caseOf(c: Factors, fields: Fields): Case {
       ...(c.contextParallel === undefined ? {} : { contextParallel: c.contextParallel }),
       ...(c.pipelineChunks === undefined ? {} : { pipelineChunks: c.pipelineChunks }),
       ...(c.recomputeLayers === undefined ? {} : { recomputeLayers: c.recomputeLayers }),
+      ...(c.gateUp === undefined ? {} : { gateUp: c.gateUp }),
     },
   };
 }

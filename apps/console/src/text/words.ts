@@ -1,6 +1,7 @@
 import {
   BEYOND_PAPER,
   chunksOf,
+  makesGateUpAgain,
   contextOf,
   DIMENSIONS,
   formatCounted,
@@ -45,7 +46,10 @@ export const dimensionsOf = (plans: readonly Plan[]): readonly Dimension[] => [
   ...BEYOND_PAPER.filter(({ key }) => plans.some((plan) => isChosen(plan, key))),
 ];
 
-export const dimensionValue = (plan: Plan, key: PlanField): string => String(Number(planValue(plan, key)));
+export function dimensionValue(plan: Plan, key: PlanField): string {
+  const value = planValue(plan, key);
+  return typeof value === "string" ? value : String(Number(value));
+}
 
 /** What both passes hide of the communication. */
 export const overlapWords = ({
@@ -116,7 +120,7 @@ export function explainPlan(plan: Plan): string[] {
   );
   sentences.push(
     `A step is ${plan.microBatches === 1 ? "one micro-batch" : `${plan.microBatches} micro-batches`} of ${plan.microBatchSize === 1 ? "one sequence" : `${plan.microBatchSize} sequences`} ${dp > 1 ? "a group" : ""}`.trimEnd() +
-      `; activations inside a layer are ${plan.recompute ? "computed again in the backward pass" : "kept for the backward pass"}${plan.recomputeLayers ? `, but for ${plan.recomputeLayers === 1 ? "one layer" : `${plan.recomputeLayers} layers`} of each stage, where they are computed again` : ""}.`,
+      `; activations inside a layer are ${plan.recompute ? "computed again in the backward pass" : "kept for the backward pass"}${plan.recomputeLayers ? `, but for ${plan.recomputeLayers === 1 ? "one layer" : `${plan.recomputeLayers} layers`} of each stage, where they are computed again` : ""}${makesGateUpAgain(plan) ? ", and for the products of gate and up, which are computed again" : ""}.`,
   );
   const whole =
     plan.parameterSharding === 1 && plan.gradientSharding === 1 && plan.optimizerStateSharding === 1;

@@ -3,6 +3,7 @@ import {
   formatMeasuredSeconds,
   isDisturbed,
   noneWithoutTrainer,
+  planValue,
   tieWords,
   withoutTrainer,
   type Plan,
@@ -233,7 +234,7 @@ function columnsOf(
 ) {
   const number = helper.accessor(({ rank }) => rank, { id: "rank" });
   const dimensions = planDimensions.map(({ key, symbol }) =>
-    helper.accessor(({ candidate }) => Number(dimensionValue(candidate.plan, key)), {
+    helper.accessor(({ candidate }) => planValue(candidate.plan, key), {
       id: key,
       header: symbol,
       cell: ({ row }) => dimensionValue(row.original.candidate.plan, key),

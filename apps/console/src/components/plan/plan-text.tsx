@@ -16,13 +16,17 @@ export function PlanText({ plan }: { plan: Plan }) {
       {dimensionsOf([plan]).map(({ key, symbol, name, meaning }) => {
         const value = dimensionValue(plan, key);
         const idle = key === "recompute" || key === "recomputeLayers" ? value === "0" : value === "1";
+        const separator = Number.isNaN(Number(value)) ? "-" : "";
         return (
           <span
             key={key}
             className={idle ? "plan-part plan-part-idle" : "plan-part"}
             title={`${name}: ${meaning}`}
           >
-            <span className="plan-symbol">{symbol}</span>
+            <span className="plan-symbol">
+              {symbol}
+              {separator}
+            </span>
             {value}
           </span>
         );
