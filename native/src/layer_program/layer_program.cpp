@@ -40,7 +40,8 @@ const Words<bool ProgramFlags::*> kFlags = {{"tiedEmbeddings", &ProgramFlags::ti
                                             {"contextParallel", &ProgramFlags::contextParallel},
                                             {"queryKeyNorm", &ProgramFlags::queryKeyNorm},
                                             {"queryKeyValueBias", &ProgramFlags::queryKeyValueBias},
-                                            {"ownHeadSize", &ProgramFlags::ownHeadSize}};
+                                            {"ownHeadSize", &ProgramFlags::ownHeadSize},
+                                            {"gateUpAgain", &ProgramFlags::gateUpAgain}};
 using SizeOf = std::int64_t (*)(const ModelConfig&);
 const Words<SizeOf> kSizes = {{"hiddenSize", [](const ModelConfig& m) { return m.hiddenSize; }},
                               {"heads", [](const ModelConfig& m) { return m.heads; }},
@@ -98,6 +99,7 @@ ProgramValue valueOf(const Json& each) {
   readCondition(each, &value);
   value.name = each.at("name"), value.width = names(each, "width");
   value.fate = wordOf(kFates, each.at("fate"), value.name + ".fate");
+  value.againWhen = text(each, "againWhen");
   value.rows = wordOf(kRows, each.at("rows"), value.name + ".rows");
   value.float32 = text(each, "type") == "float32";
   value.otherwise = text(each, "otherwise"), value.block = text(each, "block");
@@ -159,13 +161,19 @@ ProgramFlags flagsOf(const ModelConfig& model, const PlanConfig& plan) {
           .contextParallel = plan.contextParallel > 1,
           .queryKeyNorm = model.queryKeyNorm,
           .queryKeyValueBias = model.queryKeyValueBias,
-          .ownHeadSize = model.queryWidth() != model.hiddenSize};
+          .ownHeadSize = model.queryWidth() != model.hiddenSize,
+          .gateUpAgain = plan.gateUp == GateUp::again};
 }
 
 bool holds(const ProgramCondition& condition, const ProgramFlags& flags) {
   const auto is = [&](const std::string& flag) { return flags.*wordOf(kFlags, flag, "a condition"); };
   return (condition.when.empty() || is(condition.when)) &&
          (condition.unless.empty() || !is(condition.unless));
+}
+
+Fate fateOf(const ProgramValue& value, const ProgramFlags& flags) {
+  const bool again = !value.againWhen.empty() && flags.*wordOf(kFlags, value.againWhen, "againWhen");
+  return again ? Fate::again : value.fate;
 }
 
 LayerProgram LayerProgram::parse(const std::string& programText) {
@@ -211,6 +219,10 @@ void LayerProgram::check() const {
     checkCondition(each, each.name);
     if (each.fate == Fate::kept && each.block.empty())
       refuse(each.name + " is kept and has no block; name it");
+    if (each.againWhen.empty()) continue;
+    wordOf(kFlags, each.againWhen, each.name + ".againWhen");
+    if (each.fate != Fate::kept || each.passes.empty())
+      refuse(each.name + " has againWhen; give it the fate kept, and the passes that use it");
   }
   for (const ProgramOperator& each : operators_) {
     unitPlace(each.unit);
@@ -242,6 +254,13 @@ const ProgramValue* LayerProgram::presentValue(const std::string& name, const Pr
 
 const ProgramOperator& LayerProgram::operatorOf(const std::string& name) const {
   return elementOf(operators_, name, "operator");
+}
+
+bool LayerProgram::runsAgain(const ProgramOperator& one, const ProgramFlags& flags) const {
+  return holds(one, flags) && std::any_of(one.writes.begin(), one.writes.end(), [&](const std::string& name) {
+           const ProgramValue& written = value(name);
+           return written.fate == Fate::kept && fateOf(written, flags) == Fate::again;
+         });
 }
 
 const ProgramDimension& LayerProgram::dimension(const std::string& name) const {

@@ -42,7 +42,9 @@ struct ProgramTensor : ProgramCondition {
 
 struct ProgramValue : ProgramCondition {
   std::string name;
-  Fate fate = Fate::kept;
+  Fate fate = Fate::kept;  ///< fateOf() says what it is under a plan
+  std::string
+      againWhen;  ///< a flag of the plan under which a value that would be kept is made again; empty: none
   RowsOf rows = RowsOf::tokens;
   std::vector<std::string> width;  ///< dimensions next to one another
   bool float32 = false;            ///< else of the type of activations
@@ -69,6 +71,7 @@ struct ProgramFlags {
   bool tiedEmbeddings = false, tensorParallel = false, ulysses = false, contextParallel = false;
   bool queryKeyNorm = false, queryKeyValueBias = false;
   bool ownHeadSize = false;  ///< the heads together are not as wide as the residual stream
+  bool gateUpAgain = false;
 };
 ProgramFlags flagsOf(const ModelConfig& model, const PlanConfig& plan);
 
@@ -94,6 +97,9 @@ class LayerProgram {
   const ProgramValue* presentValue(const std::string& name, const ProgramFlags& flags) const;
   int valuePlace(const ProgramValue& value) const { return static_cast<int>(&value - values_.data()); }
   const ProgramOperator& operatorOf(const std::string& name) const;
+  /// Whether the backward pass of a layer begins the operator's block with it, because what it makes is not kept under this plan. Values
+  /// that are made again under every plan come up where they are used.
+  bool runsAgain(const ProgramOperator& one, const ProgramFlags& flags) const;
 
   /// How many of `of` (heads, or elements) one of `ranks` has of a dimension, and its elements.
   std::int64_t count(const ModelConfig& model, const std::string& dimension, int ranks = 1) const;
@@ -114,6 +120,8 @@ class LayerProgram {
 };
 
 bool holds(const ProgramCondition& condition, const ProgramFlags& flags);
+/// What becomes of a value in a layer that is not recomputed whole.
+Fate fateOf(const ProgramValue& value, const ProgramFlags& flags);
 
 /// The program of a layer of a model. Every layer of the models that there are has the same.
 const LayerProgram& layerProgram(const ModelConfig& model, std::int64_t layer);

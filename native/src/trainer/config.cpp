@@ -232,6 +232,7 @@ ModelConfig readModel(Reader r) {
 constexpr std::initializer_list<const char*> kForwardOverlaps = {"none", "block", "inter-layer",
                                                                  "intra-layer"};
 constexpr std::initializer_list<const char*> kBackwardOverlaps = {"none", "block", "intra-layer"};
+constexpr std::initializer_list<const char*> kGateUps = {"kept", "again"};
 
 /// Shows the visitor every field of a plan, in the order of documents: its name, its member, and its bounds or words.
 template <typename Visitor>
@@ -252,6 +253,7 @@ void visitPlan(Visitor&& visit) {
   visit.integer("contextParallel", &P::contextParallel, 1, factor, unlessDefault);
   visit.integer("pipelineChunks", &P::pipelineChunks, 1, 1024, unlessDefault);
   visit.integer("recomputeLayers", &P::recomputeLayers, 0, 10000, unlessDefault);
+  visit.choice("gateUp", &P::gateUp, kGateUps);
   visit.choice("forwardOverlap", &P::forwardOverlap, kForwardOverlaps);
   visit.choice("backwardOverlap", &P::backwardOverlap, kBackwardOverlaps);
 }

@@ -37,6 +37,9 @@ enum class ForwardOverlap { none, block, interLayer, intraLayer };
 /// What communicates while a backward pass computes: nothing; blocks; modules (one product and what belongs to it).
 enum class BackwardOverlap { none, block, intraLayer };
 
+/// What becomes of the products of gate and up, the largest value of a layer: it is kept for the backward pass, or made again there.
+enum class GateUp { kept, again };
+
 /// S = [b, n, a, s_pp, s_dp, s_tp, s_sp, s_ps, s_gs, s_oss] of the paper (section "Search Space Analysis").
 struct PlanConfig {
   std::int64_t microBatchSize = 1, microBatches = 1;
@@ -49,6 +52,8 @@ struct PlanConfig {
   int pipelineChunks = 1;
   /// Without `recompute`: this many layers, the first of each stage, are recomputed all the same.
   std::int64_t recomputeLayers = 0;
+  /// Of the layers that are not recomputed whole.
+  GateUp gateUp = GateUp::kept;
 
   /// Communication Scheduler (paper, section "Communication Scheduler", appendix "Selective Overlap").
   ForwardOverlap forwardOverlap = ForwardOverlap::none;

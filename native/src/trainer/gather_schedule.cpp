@@ -34,13 +34,25 @@ Groups forwardGroups(const PlanConfig& plan, const Layout& layout, std::int64_t 
   return groupsOf(layout, layer, Together::layer);
 }
 
-/// A layer that is computed again is used from its beginning, another from its end.
+/// A layer that is computed again is used from its beginning, another from its end. A block of which some operators run again
+/// begins with their unit, and goes back to it at the end: it stays while the units behind it are used.
 Groups backwardGroups(const PlanConfig& plan, const Layout& layout, std::int64_t layer, bool recomputed) {
   if (recomputed) return groupsOf(layout, layer, Together::layer);
-  Groups groups = groupsOf(
-      layout, layer, plan.backwardOverlap == BackwardOverlap::block ? Together::blocks : Together::units);
-  std::reverse(groups.begin(), groups.end());
-  for (std::vector<int>& group : groups) std::reverse(group.begin(), group.end());
+  const bool byBlocks = plan.backwardOverlap == BackwardOverlap::block;
+  const UnitRange& range = layout.layerUnits(layer);
+  Groups groups;
+  for (int end = range.first + range.count; end > range.first;) {
+    const UnitRange& block = layout.blockOf(end - 1);
+    int again = block.first;
+    while (again < end && !layout.unit(again).runsAgain) ++again;
+    if (again < end) groups.emplace_back();
+    for (int unit = again; unit < end; ++unit) groups.back().push_back(unit);
+    for (int unit = again; unit-- > block.first;) {
+      if (!byBlocks || unit + 1 == end) groups.emplace_back();
+      groups.back().push_back(unit);
+    }
+    end = block.first;
+  }
   return groups;
 }
 

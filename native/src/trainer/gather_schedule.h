@@ -22,7 +22,8 @@ struct GatherGroup {
 };
 
 /// Forward: the embedding; each layer by modules (none, intra-layer), by blocks, or whole (inter-layer). Backward: the head; each layer by
-/// modules (none, intra-layer) or blocks, from its end; a layer that is computed again is gathered whole, once for both.
+/// modules (none, intra-layer) or blocks, from its end; a layer that is computed again is gathered whole, once for both. A layer
+/// that makes a value of a block again has the units of that block together, from the one that makes it on, in the order of their first use.
 std::vector<GatherGroup> gatherSchedule(const PlanConfig& plan, const Layout& layout,
                                         const std::vector<PipelineOperation>& operations);
 

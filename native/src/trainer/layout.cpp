@@ -134,6 +134,10 @@ void Layout::appendLayer(const ModelConfig& m, const PlanConfig& plan, std::int6
     for (const ProgramTensor& tensor : program.tensors()) {
       if (tensor.unit == own.name && holds(tensor, flags)) slicer.put(tensor, prefix, &unit);
     }
+    const auto& operators = program.operators();
+    unit.runsAgain = std::any_of(operators.begin(), operators.end(), [&](const ProgramOperator& one) {
+      return one.unit == own.name && program.runsAgain(one, flags);
+    });
     UnitRange block{first + place, 1};
     const auto inBlock = [&](int other) {
       return other >= 0 && other < program.unitCount() &&

@@ -73,6 +73,8 @@ struct Unit {
   std::vector<LogicalTensor> tensors;
   std::int64_t elements = 0;        ///< before padding
   std::int64_t paddedElements = 0;  ///< multiple of 64·ps·oss
+  bool runsAgain =
+      false;  ///< a backward pass begins with operators of it, unless the whole layer is recomputed
   bool onBothEnds = false;  ///< tied embeddings: the first and the last stage hold it, and sum its gradient
 };
 

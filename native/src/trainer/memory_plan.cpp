@@ -87,7 +87,7 @@ ValuePieces planLayer(const Config& c, const LocalShape& s, std::int64_t layer, 
   ValuePieces pieces;
   for (const ProgramValue& value : program.values()) {
     pieces.emplace_back();
-    if (value.fate != Fate::kept || !holds(value, flags)) continue;
+    if (fateOf(value, flags) != Fate::kept || !holds(value, flags)) continue;
     pieces.back() =
         take->take(MemoryLine::activations, owner + "." + value.name, valueBytes(c, s, program, value));
   }
@@ -132,9 +132,10 @@ void planActivations(const Config& c, const Layout& layout, const LocalShape& s,
 /// Workspaces that every block of a layer uses are behind one another; those of one block lie where those of others do.
 void planWorkspace(const Config& c, const LocalShape& s, Planner* take, MemoryPlan* plan) {
   const LayerProgram& program = layerProgram(c.model, 0);
+  const ProgramFlags flags = flagsOf(c.model, c.plan);
   const auto isWorkspace = [&](const ProgramValue& value) {
-    return (value.fate == Fate::again || value.fate == Fate::workspace) &&
-           holds(value, flagsOf(c.model, c.plan));
+    const Fate fate = fateOf(value, flags);
+    return (fate == Fate::again || fate == Fate::workspace) && holds(value, flags);
   };
   const auto& values = program.values();
   plan->workspace.resize(values.size());

@@ -51,9 +51,11 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
     }
   }
   const LayerProgram& program = layerProgram(config.model, 0);
-  const auto value = [&](const ValuePieces& pieces, const char* name) {
-    const ProgramValue* const wanted = program.presentValue(name, flagsOf(config.model, config.plan));
+  const ProgramFlags flags = flagsOf(config.model, config.plan);
+  const auto value = [&](const ValuePieces& kept, const char* name) {
+    const ProgramValue* const wanted = program.presentValue(name, flags);
     if (wanted == nullptr) return View{};
+    const ValuePieces& pieces = fateOf(*wanted, flags) == Fate::kept ? kept : plan.workspace;
     return viewOf(arena, pieces[static_cast<std::size_t>(program.valuePlace(*wanted))],
                   wanted->float32 ? DataType::float32 : type);
   };

@@ -21,7 +21,7 @@
 
 namespace internevo::trainer {
 
-/// Views of a layer's values, by their names in its program.
+/// Views of a layer's values, by their names in its program. What a plan does not keep is in the workspace of all layers.
 struct LayerViews {
   View qkv, headGains, attentionHeads, attentionTokens, logSumExp, middle, gateUp;
 };
@@ -82,6 +82,8 @@ class Model {
   /// input [rows, H] -> saved activations and, unless `onlySaved`, output [rows, H]. With `onlySaved` the units that were
   /// taken are not given back: the backward pass goes on with them.
   void forwardLayer(std::int64_t layer, const LayerViews& saved, View input, View output, bool onlySaved);
+  /// workspace.norm -> the products of gate and up.
+  void gateAndUp(const LayerPlaces& at, const LayerViews& saved, ConstView unit);
   void attentionForward(const LayerPlaces& at, const LayerViews& saved);
   /// q and k before their norm, in saved.qkv -> normed and turned, in workspace.queryKey.
   void normaliseHeads(const LayerViews& saved);
@@ -128,6 +130,7 @@ class Model {
     link_.advance();
     return {*groups_.activity, ActivityLane::compute, name, unit, groups_.microBatch};
   }
+  bool isRecomputed(std::int64_t layer) const { return layout_.placeInStage(layer) < recomputed_; }
   const LayerPlaces& placesOf(std::int64_t layer) const {
     return layerPlaces_[static_cast<std::size_t>(layout_.placeInStage(layer))];
   }

@@ -18,6 +18,13 @@ void Model::attentionForward(const LayerPlaces& at, const LayerViews& saved) {
   if (ulysses_) exchange(config_.model.heads, saved.attentionHeads, 0, saved.attentionTokens, 0, false);
 }
 
+void Model::gateAndUp(const LayerPlaces& at, const LayerViews& saved, ConstView unit) {
+  const auto scope = computing(at.operators.gateUp, Pass::forward, at.gateUp.unit);
+  require(backend_.linearForward(linear(config_.model.hiddenSize, 2 * shape_.ffnWidth),
+                                 blockInput(workspace_.norm), unit.offset(at.gateUp.offset), saved.gateUp,
+                                 matrixScratch()));
+}
+
 void Model::forwardLayer(std::int64_t layer, const LayerViews& saved, View input, View output,
                          bool onlySaved) {
   const ModelConfig& m = config_.model;
@@ -64,11 +71,7 @@ void Model::forwardLayer(std::int64_t layer, const LayerViews& saved, View input
   unit = parameters_.get(gateUpUnit);
   require(backend_.rmsNormForward(norm, w.hidden, input, unit.offset(at.mlpNorm.offset), epsilon,
                                   saved.middle, w.norm, w.inverseRms));
-  {
-    const auto scope = computing(at.operators.gateUp, Pass::forward, gateUpUnit);
-    require(backend_.linearForward(linear(m.hiddenSize, 2 * shape_.ffnWidth), blockInput(w.norm),
-                                   unit.offset(at.gateUp.offset), saved.gateUp, matrixScratch()));
-  }
+  gateAndUp(at, saved, unit);
   done(gateUpUnit);
   if (onlySaved) return;
 
@@ -91,7 +94,7 @@ void Model::forwardLayer(std::int64_t layer, const LayerViews& saved, View input
 // what follows is computed. A module with a norm waits for the norm's gain, whose gradient needs G-X.
 
 void Model::backwardLayer(std::int64_t layer, const LayerViews& saved, View input) {
-  if (layout_.placeInStage(layer) < recomputed_) forwardLayer(layer, saved, input, {}, true);
+  if (isRecomputed(layer)) forwardLayer(layer, saved, input, {}, true);
   mlpBackward(layer, saved);
   attentionBackward(layer, saved, input);
 }
@@ -106,8 +109,21 @@ void Model::mlpBackward(std::int64_t layer, const LayerViews& saved) {
   const LinearShape down = linear(shape_.ffnWidth, m.hiddenSize);
   const LinearShape gateUp = linear(m.hiddenSize, 2 * shape_.ffnWidth);
 
-  const int downUnit = at.down.unit;
-  ConstView unit = parameters_.get(downUnit);
+  const int gateUpUnit = at.gateUp.unit, downUnit = at.down.unit;
+  const auto makeNorm = [&](ConstView gateUpParameters) {
+    require(backend_.rmsNormForward(norm, saved.middle, {}, gateUpParameters.offset(at.mlpNorm.offset),
+                                    static_cast<float>(m.normEpsilon), {}, w.norm, w.inverseRms));
+  };
+  // A layer that is recomputed whole has just made the products.
+  const bool again = layout_.unit(gateUpUnit).runsAgain && !isRecomputed(layer);
+  ConstView unit;
+  if (again) {
+    unit = parameters_.get(gateUpUnit);
+    makeNorm(unit);
+    gateAndUp(at, saved, unit);
+  }
+
+  unit = parameters_.get(downUnit);
   View gradient = parameters_.gradient(downUnit);
   {
     const auto scope = computing(at.operators.down, Pass::backward, downUnit);
@@ -122,13 +138,11 @@ void Model::mlpBackward(std::int64_t layer, const LayerViews& saved) {
     require(backend_.swigluBackward(swiglu, gate, up, w.mlpGradient, gate, up));
   }
 
-  const int gateUpUnit = at.gateUp.unit;
   unit = parameters_.get(gateUpUnit);
   gradient = parameters_.gradient(gateUpUnit);
   {
     const auto scope = computing(at.operators.gateUp, Pass::backward, gateUpUnit);
-    require(backend_.rmsNormForward(norm, saved.middle, {}, unit.offset(at.mlpNorm.offset),
-                                    static_cast<float>(m.normEpsilon), {}, w.norm, w.inverseRms));
+    if (!again) makeNorm(unit);
     require(backend_.linearGradWeight(gateUp, blockInput(w.norm), saved.gateUp,
                                       gradient.offset(at.gateUp.offset), matrixScratch()));
     require(backend_.linearGradInput(gateUp, saved.gateUp, unit.offset(at.gateUp.offset),

@@ -25,6 +25,13 @@ namespace {
   throw Failure(Problem{code, std::string(constraint) + ": " + field + " " + text + " " + message, field,
                         text, remedy});
 }
+/// The same of a choice.
+[[noreturn]] void reject(const char* constraint, const std::string& field, const std::string& word,
+                         const std::string& message, const std::string& remedy) {
+  throw Failure(Problem{StatusCode::badConfig,
+                        std::string(constraint) + ": " + field + " " + word + " " + message, field,
+                        nlohmann::json(word).dump(), remedy});
+}
 
 void requireDivides(const std::string& field, std::int64_t divisor, std::int64_t whole,
                     const std::string& ofWhat) {
@@ -96,6 +103,12 @@ void checkRecomputedLayers(const Config& c) {
          p.recompute ? "is given although plan.recompute is true, which means all layers"
                      : "is more than the " + std::to_string(most) + " layers of a stage",
          p.recompute ? "use 0" : "use at most " + std::to_string(most) + ", or recompute");
+}
+
+void checkGateUp(const Config& c) {
+  if (c.plan.gateUp == GateUp::kept || !c.plan.recompute) return;
+  reject("gate-up-not-possible", "plan.gateUp", "again",
+         "is given although plan.recompute is true, which makes whole layers again", "leave it out");
 }
 
 /// Ring attention cuts the sequence into two chunks a ring rank; the heads are shared by the ranks beside them.
@@ -182,6 +195,7 @@ void checkFactors(const Config& c) {
   checkTensorParallel(c);
   checkChunks(c);
   checkRecomputedLayers(c);
+  checkGateUp(c);
   checkSharding(p);
 }
 

@@ -378,7 +378,9 @@ TEST_F(DeviceProgram, SeveralRanksOnTheModelAreTheCpusRun) {
   ring.backwardOverlap = BackwardOverlap::block;
   PlanConfig tensor = planOf(2, 2, false, 1, 2, 1, 1, 1);
   tensor.tensorParallel = 2;
-  for (const PlanConfig& plan : {sharded, ulysses, ring, tensor, stagedPlan(2, 2, 1, 1, 1, 1)}) {
+  PlanConfig again = sharded;
+  again.gateUp = GateUp::again;
+  for (const PlanConfig& plan : {sharded, again, ulysses, ring, tensor, stagedPlan(2, 2, 1, 1, 1, 1)}) {
     use(plan);
     expectTheCpusRun();
   }

@@ -115,6 +115,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"/deterministic", "\"yes\"", "deterministic"},
         BadValue{"/plan/forwardOverlap", "\"layer\"", "plan.forwardOverlap"},
         BadValue{"/plan/backwardOverlap", "\"inter-layer\"", "plan.backwardOverlap"},
+        BadValue{"/plan/gateUp", "\"dropped\"", "plan.gateUp"},
+        BadValue{"/plan/gateUp", "true", "plan.gateUp"},
         BadValue{"/timeline", "{\"path\":\"\",\"firstStep\":1,\"steps\":1}", "timeline.path"},
         BadValue{"/timeline", "{\"path\":\"t\",\"firstStep\":0,\"steps\":1}", "timeline.firstStep"},
         BadValue{"/timeline", "{\"path\":\"t\",\"firstStep\":1,\"steps\":1,\"lanes\":3}", "timeline.lanes"},
@@ -203,6 +205,8 @@ TEST(Plan, FactorsThatDoNotFitTheModelAreNamedWithARemedy) {
        [](Config& c) { c.plan.pipelineParallel = 2, c.plan.recomputeLayers = 4; }},
       {"recompute-layers-not-possible", "plan.recomputeLayers",
        [](Config& c) { c.plan.recompute = true, c.plan.recomputeLayers = 1; }},
+      {"gate-up-not-possible", "plan.gateUp",
+       [](Config& c) { c.plan.recompute = true, c.plan.gateUp = GateUp::again; }},
       {"sequence-not-divisible", "plan.sequenceParallel",
        [](Config& c) { c.sequenceLengthTokens = 25, c.plan.sequenceParallel = 2; }},
       {"context-not-possible", "plan.contextParallel", [](Config& c) { c.plan.contextParallel = 4; }},
@@ -235,6 +239,29 @@ TEST(Plan, ChunksAndRecomputedLayersMayBeLeftOutAndAreReadWhenGiven) {
   EXPECT_EQ(c.plan.pipelineChunks, 1);
   document["plan"]["pipelineChunks"] = 0;
   EXPECT_EQ(problemOf(document.dump()).field, "plan.pipelineChunks");
+}
+
+TEST(Plan, GateUpIsKeptUnlessAskedForAndOnlyThenWritten) {
+  Json document = goodDocument();
+  EXPECT_FALSE(document["plan"].contains("gateUp"));
+  EXPECT_EQ(parseConfig(document.dump()).plan.gateUp, GateUp::kept);
+  document["plan"]["gateUp"] = "again";
+  const Config c = parseConfig(document.dump());
+  EXPECT_EQ(c.plan.gateUp, GateUp::again);
+  EXPECT_EQ(Json::parse(planJson(c.plan)), document["plan"]);
+  EXPECT_EQ(problemOf(document.dump()).code, StatusCode::ok) << problemOf(document.dump()).message;
+  document["plan"]["recomputeLayers"] = 1;
+  EXPECT_EQ(problemOf(document.dump()).code, StatusCode::ok) << problemOf(document.dump()).message;
+  document["plan"]["recomputeLayers"] = 0, document["plan"]["recompute"] = true;
+  const Problem problem = problemOf(document.dump());
+  EXPECT_EQ(problem.message,
+            "gate-up-not-possible: plan.gateUp again is given although plan.recompute is true, which makes "
+            "whole layers again");
+  EXPECT_EQ(problem.valueJson, "\"again\"");
+  EXPECT_EQ(problem.remedy, "leave it out");
+  document["plan"]["gateUp"] = "kept";
+  EXPECT_EQ(problemOf(document.dump()).code, StatusCode::ok) << problemOf(document.dump()).message;
+  EXPECT_FALSE(Json::parse(planJson(parseConfig(document.dump()).plan)).contains("gateUp"));
 }
 
 TEST(Plan, MeshesHaveEveryRankOnceInGroupsOfThePlansSize) {

@@ -35,7 +35,7 @@ bool legal(const Config& base, const PlanConfig& plan) {
   return true;
 }
 
-constexpr std::size_t kFactors = 15;
+constexpr std::size_t kFactors = 16;
 std::array<std::int64_t, kFactors> factorsOf(const PlanConfig& p) {
   return {p.microBatchSize,
           p.microBatches,
@@ -50,6 +50,7 @@ std::array<std::int64_t, kFactors> factorsOf(const PlanConfig& p) {
           p.pipelineChunks,
           p.recomputeLayers,
           p.contextParallel,
+          static_cast<std::int64_t>(p.gateUp),
           static_cast<std::int64_t>(p.forwardOverlap),
           static_cast<std::int64_t>(p.backwardOverlap)};
 }
@@ -120,6 +121,19 @@ void addVariants(const Config& base, PlanConfig p, std::vector<PlanConfig>* plan
   }
 }
 
+/// A third of the plans a second time, with the products of gate and up made again instead of kept.
+std::vector<PlanConfig> withGateUpAgain(const std::vector<PlanConfig>& plans) {
+  std::vector<PlanConfig> all;
+  int count = 0;
+  for (PlanConfig p : plans) {
+    all.push_back(p);
+    if (p.recompute || count++ % 3 != 0) continue;
+    p.gateUp = GateUp::again;
+    all.push_back(p);
+  }
+  return all;
+}
+
 }  // namespace
 
 std::vector<PlanConfig> latticeOf(const Config& base, int ranks, std::int64_t sequences) {
@@ -141,7 +155,7 @@ std::vector<PlanConfig> latticeOf(const Config& base, int ranks, std::int64_t se
       }
     }
   }
-  return plans;
+  return withGateUpAgain(plans);
 }
 
 std::vector<PlanConfig> withOverlaps(const std::vector<PlanConfig>& lattice) {
@@ -218,9 +232,10 @@ std::vector<PlanConfig> pairwiseSample(const std::vector<PlanConfig>& lattice) {
 
 std::string nameOf(const PlanConfig& p) {
   const std::string recomputed = p.recompute ? "all" : std::to_string(p.recomputeLayers);
+  const std::string gateUp = p.gateUp == GateUp::again ? " g1" : "";
   return "b" + std::to_string(p.microBatchSize) + " n" + std::to_string(p.microBatches) + " a" + recomputed +
-         " pp" + std::to_string(p.pipelineParallel) + " v" + std::to_string(p.pipelineChunks) + " dp" +
-         std::to_string(p.dataParallel) + " tp" + std::to_string(p.tensorParallel) + " sp" +
+         gateUp + " pp" + std::to_string(p.pipelineParallel) + " v" + std::to_string(p.pipelineChunks) +
+         " dp" + std::to_string(p.dataParallel) + " tp" + std::to_string(p.tensorParallel) + " sp" +
          std::to_string(p.sequenceParallel) + " c" + std::to_string(p.contextParallel) + " ps" +
          std::to_string(p.parameterSharding) + " gs" + std::to_string(p.gradientSharding) + " oss" +
          std::to_string(p.optimizerStateSharding) + " o" +

@@ -8,7 +8,8 @@
 
 namespace internevo::trainer::testing {
 
-/// Every plan on `ranks` ranks for `sequences` sequences a step, that the model and sequence length allow.
+/// Every plan on `ranks` ranks for `sequences` sequences a step, that the model and sequence length allow; a third of those that do
+/// not recompute all layers with gate and up made again too, each behind the same plan that keeps them.
 std::vector<PlanConfig> latticeOf(const Config& base, int ranks, std::int64_t sequences);
 
 /// Every plan with each of the twelve policies of overlap.
@@ -25,13 +26,14 @@ std::vector<int> partsOf(const std::vector<PlanConfig>& plans, bool tiedEmbeddin
 /// A subset in which every pair of values of two factors that occurs in the lattice occurs too (greedy).
 std::vector<PlanConfig> pairwiseSample(const std::vector<PlanConfig>& lattice);
 
-/// "b2 n2 aall pp1 v1 dp2 tp1 sp2 c1 ps2 gs1 oss2 o00"; a: how many layers of a stage are recomputed,
+/// "b2 n2 aall pp1 v1 dp2 tp1 sp2 c1 ps2 gs1 oss2 o00"; a: how many layers of a stage are recomputed, behind it g1 where gate and
+/// up are made again,
 /// o: forward and backward overlap (0 none, 1 block, 2 inter- or intra-layer)
 std::string nameOf(const PlanConfig& plan);
 
 /// Plans with equal keys add the same numbers in the same order, so that their results are equal bit by bit:
-/// - the same rows go through the model in the same calls: equal dp, tp, sp, c, b, n; recomputation repeats the same
-///   arithmetic, so it does not matter, nor do stages and chunks, which compute the same things elsewhere, nor overlap,
+/// - the same rows go through the model in the same calls: equal dp, tp, sp, c, b, n; recomputation, also of gate
+///   and up alone, repeats the same arithmetic, so it does not matter, nor do stages and chunks, which compute the same things elsewhere, nor overlap,
 ///   which computes them at another time;
 /// - a gradient is summed over micro-batches on a rank and over ranks in one of these orders:
 ///     one micro-batch: only over ranks, and one tree over all of them is what every ps, gs, oss computes (sizes that are

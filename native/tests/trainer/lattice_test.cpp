@@ -280,6 +280,8 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
   std::vector<std::uint64_t> bits(plans.size(), 0);
   std::vector<int> policies(plans.size(), 0),
       others(plans.size(), 0);  // how many, and a bit for each that gives other bits
+  std::vector<int> again(plans.size(),
+                         0);  // 1: has the bits of the same plan that keeps gate and up, 2: has others
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const int ranks = plans[i].worldSize(), worlds = worldSize() / ranks;
     const bool narrowToo = static_cast<int>(i) / worlds % kNarrowEvery == 0;
@@ -288,6 +290,11 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
     std::iota(members.begin(), members.end(), worldRank() / ranks * ranks);
     const Outcome outcome = train(base, plans[i], members);
     const Outcome narrowOutcome = narrowToo ? train(narrow, plans[i], members) : Outcome{};
+    if (plans[i].gateUp == GateUp::again) {
+      PlanConfig kept = plans[i];
+      kept.gateUp = GateUp::kept;
+      again[i] = ownBitsUnder(base, kept, members) == outcome.ownBits ? 1 : 2;
+    }
     if (which.overlaps) {
       const std::vector<PlanConfig> different = overlapsOf(base, plans[i]);
       for (std::size_t k = 0; k < different.size(); ++k) {
@@ -305,6 +312,7 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
                 MPI_COMM_WORLD);
   MPI_Allreduce(MPI_IN_PLACE, others.data(), static_cast<int>(plans.size()), MPI_INT, MPI_BOR,
                 MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, again.data(), static_cast<int>(plans.size()), MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   MPI_Allreduce(MPI_IN_PLACE, fromReference.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM,
                 MPI_COMM_WORLD);
   MPI_Allreduce(MPI_IN_PLACE, narrowQuotients.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM,
@@ -321,6 +329,8 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
     EXPECT_LE(differences[i], kTolerance) << nameOf(plans[i]);
     EXPECT_LE(fromReference[i], kTolerance) << nameOf(plans[i]);
     EXPECT_LE(narrowQuotients[i], 2) << "bfloat16, " << nameOf(plans[i]);
+    EXPECT_EQ(again[i], plans[i].gateUp == GateUp::again ? 1 : 0)
+        << nameOf(plans[i]) << " does not give the bits of the same plan that keeps gate and up";
     for (int k = 0; others[i] >> k != 0; ++k) {
       EXPECT_EQ(others[i] >> k & 1, 0) << nameOf(overlapsOf(base, plans[i])[static_cast<std::size_t>(k)])
                                        << " does not give the bits of no overlap";
@@ -334,6 +344,8 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
         << nameOf(plans[i]) << " and " << nameOf(plans[first->second]) << " add in the same order";
   }
   EXPECT_GT(plans.size(), which.parts == 1 ? 4u : 0u);
+  const auto madeAgain = std::count(again.begin(), again.end(), 1);
+  EXPECT_GT(madeAgain, which.parts == 1 ? 4 : 0);
   int failed = HasFailure();
   MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   if (worldRank() != 0) return;
@@ -341,9 +353,9 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
   std::printf(
       "%s: %zu plans, largest relative difference %.2e from one rank, %.2e from the plain model; bfloat16 "
       "errs at "
-      "most %.2f times as much as on one rank; %zu compared bit by bit; %d more runs under policies of "
-      "overlap\n",
-      GetParam().name, plans.size(), worst, worstReference, worstNarrow, bitwise, underPolicies);
+      "most %.2f times as much as on one rank; %zu compared bit by bit; %td make gate and up again; %d more "
+      "runs under policies of overlap\n",
+      GetParam().name, plans.size(), worst, worstReference, worstNarrow, bitwise, madeAgain, underPolicies);
   if (which.record.empty()) return;
   char numbers[256];
   std::snprintf(numbers, sizeof numbers,

@@ -72,10 +72,24 @@ Names forwardOf(const LayerProgram& program, const ProgramFlags& flags, bool onl
   return events;
 }
 
-Names backwardOf(const LayerProgram& program, const ProgramFlags& flags) {
+const std::string& blockOf(const LayerProgram& program, const ProgramOperator& one) {
+  return program.units()[static_cast<std::size_t>(program.unitPlace(one.unit))].block;
+}
+
+/// A block begins with the operators that the plan makes run again, unless the layer has just been recomputed whole.
+Names backwardOf(const LayerProgram& program, const ProgramFlags& flags, bool recomputed) {
   Names events;
   const auto& operators = program.operators();
-  for (auto each = operators.rbegin(); each != operators.rend(); ++each) addBackward(*each, flags, &events);
+  std::string block;
+  for (auto each = operators.rbegin(); each != operators.rend(); ++each) {
+    const bool begins = blockOf(program, *each) != block;
+    block = blockOf(program, *each);
+    for (const ProgramOperator& one : operators) {
+      if (begins && !recomputed && blockOf(program, one) == block && program.runsAgain(one, flags))
+        addForward(one, flags, &events);
+    }
+    addBackward(*each, flags, &events);
+  }
   return events;
 }
 
@@ -94,8 +108,9 @@ Names stepOf(const Config& config) {
   if (tensor) add({kScatter});
   for (std::int64_t layer = config.model.layers; layer-- > 0;) {
     const LayerProgram& program = layerProgram(config.model, layer);
-    if (layer < config.plan.recomputedOf(config.model.layers)) add(forwardOf(program, flags, true));
-    add(backwardOf(program, flags));
+    const bool recomputed = layer < config.plan.recomputedOf(config.model.layers);
+    if (recomputed) add(forwardOf(program, flags, true));
+    add(backwardOf(program, flags, recomputed));
   }
   add({"embedding backward"});
   if (tensor) add({kGather});
@@ -129,13 +144,18 @@ Names recordedStep(const Config& config) {
 
 TEST(LayerProgram, IsRunInItsOrder) {
   const int ranks = test::session().worldSize();
-  for (const int recomputed : {0, 1}) {
+  struct Case {
+    int recomputed;
+    GateUp gateUp;
+  };
+  for (const auto& [recomputed, gateUp] :
+       {Case{0, GateUp::kept}, Case{1, GateUp::kept}, Case{0, GateUp::again}, Case{1, GateUp::again}}) {
     std::vector<PlanConfig> plans(
         3);  // ranks that share a batch, a sequence by heads, and a sequence by tensor parallelism
     plans[0].dataParallel = plans[1].sequenceParallel = plans[2].sequenceParallel = ranks;
     plans[2].tensorParallel = ranks;
     for (PlanConfig& plan : plans) {
-      plan.recomputeLayers = recomputed;
+      plan.recomputeLayers = recomputed, plan.gateUp = gateUp;
       const TemporaryDirectory directory;
       writeTokenFile(directory.file("tokens"), sampleTokens(1500, 61), 61);
       Config config = smallConfig(directory.file("tokens"));
@@ -145,10 +165,30 @@ TEST(LayerProgram, IsRunInItsOrder) {
         validatePlan(config);
         EXPECT_EQ(recordedStep(config), stepOf(config))
             << "tensor ranks " << plan.tensorParallel << ", sequence ranks " << plan.sequenceParallel
-            << ", recomputed layers " << recomputed << ", model " << modelJson(model);
+            << ", recomputed layers " << recomputed << ", gate and up "
+            << (gateUp == GateUp::again ? "again" : "kept") << ", model " << modelJson(model);
       }
     }
   }
+}
+
+TEST(LayerProgram, SaysWhatAPlanMakesAgainInsteadOfKeepingIt) {
+  const LayerProgram& program = layerProgram(smallConfig("d.tokens").model, 0);
+  ProgramFlags kept, again;
+  again.gateUpAgain = true;
+  Names values, operators;
+  for (const ProgramValue& each : program.values()) {
+    if (fateOf(each, kept) == fateOf(each, again)) continue;
+    values.push_back(each.name);
+    EXPECT_EQ(fateOf(each, kept), Fate::kept);
+    EXPECT_EQ(fateOf(each, again), Fate::again);
+  }
+  for (const ProgramOperator& each : program.operators()) {
+    EXPECT_FALSE(program.runsAgain(each, kept)) << each.name;
+    if (program.runsAgain(each, again)) operators.push_back(each.name);
+  }
+  EXPECT_EQ(values, Names{"gateUp"});
+  EXPECT_EQ(operators, Names{"gate and up"});
 }
 
 // ---- the reader ----------------------------------------------------------------------------------------------------
@@ -177,6 +217,8 @@ TEST(LayerProgram, ThatIsWrongIsRefusedByName) {
   expect("\"when\": \"ulysses\"", "\"when\": \"sometimes\"", "is \"sometimes\"; use one of tiedEmbeddings");
   expect("\"writes\": [\"gateUp\"]", "\"writes\": [\"nothing\"]", "there is no value \"nothing\"");
   expect("\"reads\": [\"gateUp\"]", "\"reads\": \"gateUp\"", "layer program: ");
+  expect("\"againWhen\": \"gateUpAgain\"", "\"againWhen\": \"tomorrow\"", "gateUp.againWhen is \"tomorrow\"");
+  expect("\"fate\": \"again\"", "\"fate\": \"again\", \"againWhen\": \"gateUpAgain\"", "norm has againWhen");
   expect("\"name\": \"decoder\",", "", "name");
 }
 

@@ -78,7 +78,11 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
                           : p.forwardOverlap == ForwardOverlap::interLayer ? layer
                                                                            : module;
   const Integer staged = p.backwardOverlap == BackwardOverlap::block ? block : module;
-  const Integer backward = std::max(recomputed > 0 ? layer : 0, recomputed < layers ? staged : 0);
+  const bool again = p.gateUp == GateUp::again;
+  // What makes gate and up again stays until its gradients are computed: beside it down is gathered.
+  const Integer usedAtOnce =
+      again && p.backwardOverlap != BackwardOverlap::block ? std::max({qkv, out, gateUp + down}) : staged;
+  const Integer backward = std::max(recomputed > 0 ? layer : 0, recomputed < layers ? usedAtOnce : 0);
   const Integer gathered = std::max({embedding, head, forward, backward}),
                 gradients = std::max({embedding, head, staged});
   const Integer gradientSlots = p.backwardOverlap == BackwardOverlap::none ? 1 : 2;
@@ -86,8 +90,8 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
   const Integer stream = al(T * H * beta);
   const Integer layerSet = al(Q * (heads + 2 * kv) * D * beta) + al(Q * heads * D * beta) +
                            (m.queryKeyNorm ? al(2 * D * beta) : 0) + (ulysses ? al(T * X * beta) : 0) +
-                           al(4 * heads * Q) + stream + al(B * 2 * Ft * beta);
-  const Integer mlpPart = 2 * al(B * Ft * beta);
+                           al(4 * heads * Q) + stream + (again ? 0 : al(B * 2 * Ft * beta));
+  const Integer mlpPart = 2 * al(B * Ft * beta) + (again ? al(B * 2 * Ft * beta) : 0);
   const Integer attentionPart =
       al(Q * (heads + 2 * kv) * D * beta) +
       (ulysses ? al(T * (X + 2 * W) * beta) + al(Q * heads * D * beta) : 0) +
@@ -183,7 +187,7 @@ TEST(Memory, CommunicatorsOfAGpuAreTheFormulaOfMemoryMd) {
 }
 
 TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
-  int plans = 0, interleaved = 0, tensor = 0, context = 0;
+  int plans = 0, interleaved = 0, tensor = 0, context = 0, again = 0;
   for (const bool tied : {false, true}) {
     const ModelConfig ofFamily = tied ? qwen3Model() : qwen2Model();
     for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
@@ -218,7 +222,7 @@ TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
           }
           EXPECT_EQ(stages.largest().arenaBytes(), most);
           ++plans, interleaved += plan.pipelineChunks > 1, tensor += plan.tensorParallel > 1;
-          context += plan.contextParallel > 1;
+          context += plan.contextParallel > 1, again += plan.gateUp == GateUp::again;
         }
       }
     }
@@ -227,6 +231,7 @@ TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
   EXPECT_GT(interleaved, 100);
   EXPECT_GT(tensor, 100);
   EXPECT_GT(context, 1000);
+  EXPECT_GT(again, 1000);
 }
 
 /// Every element of every logical tensor is held, and as the primary copy by exactly one position.

@@ -127,12 +127,22 @@ PlanConfig onContext(int ranks, PlanConfig plan) {
   return plan;
 }
 
+PlanConfig withGateUpAgain(PlanConfig plan) {
+  plan.gateUp = GateUp::again;
+  return plan;
+}
+
 std::vector<PlanConfig> samplePlans() {
   if (worldSize() == 2) {
-    return {planOf(2, 2, 0, 1, 1, 2, 1, 1, 2, 1, 1), planOf(2, 2, -1, 1, 1, 2, 1, 1, 2, 1, 1),
-            planOf(2, 3, 1, 1, 1, 1, 1, 2, 2, 1, 1), planOf(2, 2, 0, 1, 1, 2, 1, 1, 1, 2, 2),
-            planOf(2, 2, 0, 1, 1, 2, 1, 1, 1, 1, 2), planOf(1, 4, 0, 1, 1, 2, 1, 1, 1, 1, 1),
-            planOf(2, 2, 0, 2, 1, 1, 1, 1, 1, 1, 1), onContext(2, planOf(2, 3, 1, 1, 1, 1, 1, 2, 2, 1, 1))};
+    return {planOf(2, 2, 0, 1, 1, 2, 1, 1, 2, 1, 1),
+            planOf(2, 2, -1, 1, 1, 2, 1, 1, 2, 1, 1),
+            planOf(2, 3, 1, 1, 1, 1, 1, 2, 2, 1, 1),
+            planOf(2, 2, 0, 1, 1, 2, 1, 1, 1, 2, 2),
+            planOf(2, 2, 0, 1, 1, 2, 1, 1, 1, 1, 2),
+            planOf(1, 4, 0, 1, 1, 2, 1, 1, 1, 1, 1),
+            planOf(2, 2, 0, 2, 1, 1, 1, 1, 1, 1, 1),
+            withGateUpAgain(planOf(2, 3, 1, 1, 1, 2, 1, 1, 2, 1, 1)),
+            onContext(2, planOf(2, 3, 1, 1, 1, 1, 1, 2, 2, 1, 1))};
   }
   return {onContext(2, planOf(2, 2, 1, 1, 1, 1, 1, 4, 2, 2, 2)),
           onContext(2, planOf(1, 4, 0, 2, 2, 1, 1, 2, 2, 1, 1)),
@@ -140,6 +150,8 @@ std::vector<PlanConfig> samplePlans() {
           planOf(2, 2, 0, 1, 1, 2, 1, 2, 2, 1, 2),
           planOf(2, 2, -1, 1, 1, 2, 2, 2, 2, 1, 1),
           planOf(2, 2, 0, 1, 1, 2, 2, 2, 1, 2, 2),
+          withGateUpAgain(planOf(2, 2, 0, 1, 1, 2, 2, 2, 2, 1, 1)),
+          withGateUpAgain(planOf(1, 4, 1, 2, 2, 2, 1, 1, 2, 1, 1)),
           planOf(1, 4, 1, 2, 1, 2, 1, 1, 2, 1, 1),
           planOf(1, 4, 0, 2, 1, 2, 1, 1, 1, 2, 2),
           planOf(1, 4, 0, 2, 2, 1, 1, 2, 2, 1, 1),
@@ -166,6 +178,31 @@ TEST_F(Overlap, EveryPolicyGivesTheBitsOfNone) {
     }
   }
   EXPECT_GT(compared, 9 * 14);
+}
+
+/// The same product of the same numbers, wherever its parameters are gathered and whatever travels meanwhile.
+TEST_F(Overlap, GateAndUpMadeAgainGiveTheBitsOfThoseKept) {
+  const std::vector<Policy> some = {{ForwardOverlap::none, BackwardOverlap::none},
+                                    {ForwardOverlap::none, BackwardOverlap::intraLayer},
+                                    {ForwardOverlap::intraLayer, BackwardOverlap::none},
+                                    {ForwardOverlap::block, BackwardOverlap::block},
+                                    {ForwardOverlap::interLayer, BackwardOverlap::intraLayer}};
+  int compared = 0;
+  for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
+    config_.precision = precision;
+    for (PlanConfig plan : samplePlans()) {
+      if (plan.recompute) continue;
+      plan.gateUp = GateUp::kept;
+      const std::uint64_t kept = bitsAfter(configOf(plan, some.front()), 2);
+      plan.gateUp = GateUp::again;
+      for (const Policy& policy : some) {
+        const Config config = configOf(plan, policy);
+        EXPECT_EQ(bitsAfter(config, 2), kept) << planJson(config.plan);
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 70);
 }
 
 TEST_F(Overlap, AStepAllocatesNothingAfterTheFirst) {
@@ -269,8 +306,9 @@ TEST_F(Overlap, UpdatedParametersTravelUntilTheirFirstUseInTheNextStep) {
 
 class Pool : public Overlap {
  protected:
-  void build(const Policy& policy) {
+  void build(const Policy& policy, GateUp gateUp = GateUp::kept) {
     PlanConfig plan = planOf(1, 1, 0, 1, 1, worldSize(), 1, 1, worldSize(), 1, 1);
+    plan.gateUp = gateUp;
     config_ = configOf(plan, policy);
     layout_ = std::make_unique<Layout>(config_.model, config_.plan, Position{});
     groups_ = std::make_unique<GroupSet>();
@@ -308,24 +346,27 @@ class Pool : public Overlap {
 };
 
 TEST_F(Pool, EveryGroupIsGatheredWholeAndTheNextOneGoesAhead) {
-  for (const Policy& policy : policies()) {
-    build(policy);
-    for (int step = 0; step < 2; ++step) {
-      pool_->beginStep();
-      for (const GatherGroup& group : schedule_) {
-        for (const int unit : group.units) {
-          const float* const values = pool_->get(unit).as<float>();
-          const std::int64_t part = layout_->parameterShard(unit),
-                             start = layout_->unitStart(unit) / worldSize();
-          for (std::int64_t i = 0; i < layout_->unit(unit).paddedElements; ++i) {
-            ASSERT_EQ(values[i], static_cast<float>(i / part * 1000000 + start + i % part));
-          }
-          EXPECT_EQ(pool_->get(unit).data, values);
+  const auto run = [&] {
+    pool_->beginStep();
+    for (const GatherGroup& group : schedule_) {
+      for (const int unit : group.units) {
+        const float* const values = pool_->get(unit).as<float>();
+        const std::int64_t part = layout_->parameterShard(unit),
+                           start = layout_->unitStart(unit) / worldSize();
+        for (std::int64_t i = 0; i < layout_->unit(unit).paddedElements; ++i) {
+          ASSERT_EQ(values[i], static_cast<float>(i / part * 1000000 + start + i % part));
         }
-        for (const int unit : group.units) pool_->release(unit);
+        EXPECT_EQ(pool_->get(unit).data, values);
       }
-      pool_->endStep();
-      pool_->weightsChanged();
+      for (const int unit : group.units) pool_->release(unit);
+    }
+    pool_->endStep();
+    pool_->weightsChanged();
+  };
+  for (const Policy& policy : policies()) {
+    for (const GateUp gateUp : {GateUp::kept, GateUp::again}) {
+      build(policy, gateUp);
+      for (int step = 0; step < 2; ++step) run();
     }
   }
 }

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "support.h"
+#include "trainer/gather_schedule.h"
 #include "trainer/layout.h"
 #include "trainer/pipeline_schedule.h"
 #include "trainer/ring_plan.h"
@@ -248,6 +250,53 @@ TEST(Ring, EqualGroupsTakeTurns) {
   const std::vector<RingPlace> places = planRing({64, 64, 64, 64}, 128);
   EXPECT_EQ(places, (std::vector<RingPlace>{{0, -1}, {64, -1}, {0, 0}, {64, 1}}));
   EXPECT_TRUE(planRing({}, 0).empty());
+}
+
+// ---- what is gathered ----------------------------------------------------------------------------------------------
+
+using Gathered = std::vector<std::vector<std::string>>;
+
+/// The groups of the backward pass of two layers on one stage, of which the first may be recomputed.
+Gathered gatheredBackward(std::int64_t recomputed, GateUp gateUp, BackwardOverlap overlap) {
+  Config c = smallConfig("d.tokens");
+  c.model.layers = 2;
+  c.plan.dataParallel = c.plan.parameterSharding = 2;
+  c.plan.recomputeLayers = recomputed, c.plan.gateUp = gateUp, c.plan.backwardOverlap = overlap;
+  const Layout layout(c.model, c.plan, {});
+  Gathered groups;
+  for (const GatherGroup& group : gatherSchedule(c.plan, layout, pipelineSchedule(0, 1, 1, 1))) {
+    if (!group.backward) continue;
+    groups.emplace_back();
+    for (const int unit : group.units) groups.back().push_back(layout.unit(unit).name);
+  }
+  return groups;
+}
+
+TEST(GatherSchedule, ALayerIsUsedFromItsEndAndWhatIsMadeAgainFirst) {
+  const std::string one = "layers.1.", nought = "layers.0.";
+  const std::vector<std::string> whole = {nought + "qkv", nought + "attentionOutput", nought + "gateUp",
+                                          nought + "mlpOutput"};
+  for (const BackwardOverlap overlap : {BackwardOverlap::none, BackwardOverlap::intraLayer}) {
+    EXPECT_EQ(gatheredBackward(1, GateUp::kept, overlap), (Gathered{{"head"},
+                                                                    {one + "mlpOutput"},
+                                                                    {one + "gateUp"},
+                                                                    {one + "attentionOutput"},
+                                                                    {one + "qkv"},
+                                                                    whole}));
+    EXPECT_EQ(
+        gatheredBackward(1, GateUp::again, overlap),
+        (Gathered{
+            {"head"}, {one + "gateUp", one + "mlpOutput"}, {one + "attentionOutput"}, {one + "qkv"}, whole}));
+  }
+  EXPECT_EQ(
+      gatheredBackward(1, GateUp::kept, BackwardOverlap::block),
+      (Gathered{
+          {"head"}, {one + "mlpOutput", one + "gateUp"}, {one + "attentionOutput", one + "qkv"}, whole}));
+  EXPECT_EQ(
+      gatheredBackward(1, GateUp::again, BackwardOverlap::block),
+      (Gathered{
+          {"head"}, {one + "gateUp", one + "mlpOutput"}, {one + "attentionOutput", one + "qkv"}, whole}));
+  EXPECT_EQ(gatheredBackward(0, GateUp::again, BackwardOverlap::none).size(), 7u);
 }
 
 TEST(LayersOfStages, AreDealtEvenlyTheFirstStagesHaveOneMore) {

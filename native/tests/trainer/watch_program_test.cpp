@@ -185,6 +185,23 @@ TEST_F(Program, TheMemoryMapSaysWhenAPieceIsInUse) {
             Json::parse(R"({"layer": 3, "phase": "forward attention"})"));
   EXPECT_EQ(lifetimes["1 output, in flight 0"]["until"], Json::parse(R"({"layer": 4, "phase": "head"})"));
   EXPECT_EQ(lifetimes["0 recomputed layer.qkv"]["layers"], Json::parse("[0]"));
+
+  // What is made again is of the workspace that the blocks of all layers share, and no layer keeps it.
+  plan.gateUp = GateUp::again;
+  use(plan);
+  int found = 0;
+  const Json again = mapOf("0")["memoryMap"];
+  for (const Json& piece : again["pieces"]) {
+    const std::string name = piece["name"];
+    if (name.find("gateUp") == std::string::npos) continue;
+    ++found;
+    EXPECT_EQ(name, "gateUp");
+    EXPECT_EQ(piece["line"], "layerWorkspace");
+    EXPECT_EQ(piece["uses"], Json::parse(R"(["forward MLP", "backward MLP"])"));
+    EXPECT_EQ(piece["lifetime"],
+              Json::parse(R"({"kind": "work", "phases": ["forward MLP", "backward MLP"]})"));
+  }
+  EXPECT_EQ(found, 1);
 }
 
 }  // namespace
