@@ -177,6 +177,7 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
   const forwardWait = gathered > 0 ? layerWait * slice.forwardSeconds : 0;
   const backwardSeconds = slice.backwardSeconds;
   const repeated = backwardSeconds + slice.recomputeSeconds;
+  let again: BackwardWaits | undefined;
   const byGroups = (gateUp: GateUp, gateUpSeconds: number): BackwardWaits => {
     const { blocks, units } = BACKWARD[gateUp];
     const computed = backwardSeconds + gateUpSeconds;
@@ -194,7 +195,10 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
       "intra-layer": forwards(FORWARD.units, forwardWait),
     },
     kept: byGroups("kept", 0),
-    again: byGroups("again", slice.gateUpSeconds),
+    // Few searches ask for it of a family.
+    get again() {
+      return (again ??= byGroups("again", slice.gateUpSeconds));
+    },
     recomputed: {
       none: meets(exposed, unitWait * repeated),
       block: meets(wholeLayer, layerWait * repeated),
@@ -212,19 +216,32 @@ const least = (a: Waited, b: Waited): Waited => ({
  * Waits that are not longer than those of any granularity: whatever a plan chooses of `none` or not in its
  * backward pass.
  */
-export function leastWaits({ forward, kept, again, recomputed }: LayerWaits): LayerWaits {
+export function leastWaits(waits: LayerWaits): LayerWaits {
+  const { forward, kept, recomputed } = waits;
   const first = Math.min(forward.none, forward.block, forward["inter-layer"], forward["intra-layer"]);
-  const of = (waits: BackwardWaits): BackwardWaits => {
-    const hidden = least(waits.block, waits["intra-layer"]);
-    return { none: waits.none, block: hidden, "intra-layer": hidden };
+  const of = (backward: BackwardWaits): BackwardWaits => {
+    const hidden = least(backward.block, backward["intra-layer"]);
+    return { none: backward.none, block: hidden, "intra-layer": hidden };
   };
   return {
     forward: { none: first, block: first, "inter-layer": first, "intra-layer": first },
     kept: of(kept),
-    again: of(again),
+    get again() {
+      return of(waits.again);
+    },
     recomputed: of(recomputed),
   };
 }
+
+const NO_WAIT: Waited = { parameters: 0, reduction: 0 };
+const NO_BACKWARD_WAITS: BackwardWaits = { none: NO_WAIT, block: NO_WAIT, "intra-layer": NO_WAIT };
+/** Nothing is waited for: less than any plan waits. */
+export const NO_WAITS: LayerWaits = {
+  forward: { none: 0, block: 0, "inter-layer": 0, "intra-layer": 0 },
+  kept: NO_BACKWARD_WAITS,
+  again: NO_BACKWARD_WAITS,
+  recomputed: NO_BACKWARD_WAITS,
+};
 
 /**
  * With gradient sharding a gradient is added to what is kept after its reduction, else after the

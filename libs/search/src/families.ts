@@ -2,6 +2,7 @@ import {
   layerWaits,
   leastSecondsOf,
   leastWaits,
+  NO_WAITS,
   recomputedBytes,
   secondsOf,
   stepBreakdown,
@@ -283,26 +284,31 @@ export class FamilySearch {
           };
     const least = leastWaits(own.waits);
     const leastBeside = other === own ? least : leastWaits(other.waits);
-    const leastCosts = (gateUp: GateUp): StepCosts[] => [
-      own.costsOf(least, PLAIN.overlap, gateUp),
-      ...HIDING.map((overlap) => other.costsOf(leastBeside, overlap, gateUp)),
+    const costsWith = (waits: LayerWaits, waitsBeside: LayerWaits, gateUp: GateUp): StepCosts[] => [
+      own.costsOf(waits, PLAIN.overlap, gateUp),
+      ...HIDING.map((overlap) => other.costsOf(waitsBeside, overlap, gateUp)),
     ];
-    const leastOf = { kept: leastCosts("kept"), again: leastCosts("again") };
-    const boundOf = (gateUp: GateUp, from: number, to: number, recomputed: number): number =>
-      leastOf[gateUp].reduce(
+    const leastOf: { -readonly [Name in GateUp]?: StepCosts[] } = {};
+    const boundBy = (list: readonly StepCosts[], from: number, to: number, recomputed: number): number =>
+      list.reduce(
         (bound, costs) => Math.min(bound, leastSecondsOf(costs, size, from, to, recomputed)),
         Infinity,
       ) * ROUNDING;
-    // The fewest recomputed layers may be more than none.
-    const bounds = GATE_UP.flatMap((gateUp) =>
-      batch.space.recomputed[gateUp].length > 0 ? [boundOf(gateUp, fewest, most, 0)] : [],
+    const boundOf = (gateUp: GateUp, from: number, to: number, recomputed: number): number =>
+      boundBy((leastOf[gateUp] ??= costsWith(least, leastBeside, gateUp)), from, to, recomputed);
+    // Of plans that make gate and up again a bound that costs little: most families are never visited.
+    const withoutWaits = costsWith(NO_WAITS, NO_WAITS, "again");
+    const { kept, again } = batch.space.recomputed;
+    const bound = Math.min(
+      kept.length > 0 ? boundOf("kept", fewest, most, 0) : Infinity,
+      again.length > 0 ? boundBy(withoutWaits, fewest, most, 0) : Infinity,
     );
     return {
       batch,
       index,
       shard,
       sides: [own, other],
-      bound: Math.min(...bounds),
+      bound,
       boundOf: (gateUp, count, recomputed) => boundOf(gateUp, count, count, recomputed),
     };
   }

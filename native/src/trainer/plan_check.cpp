@@ -106,9 +106,13 @@ void checkRecomputedLayers(const Config& c) {
 }
 
 void checkGateUp(const Config& c) {
-  if (c.plan.gateUp == GateUp::kept || !c.plan.recompute) return;
+  const PlanConfig& p = c.plan;
+  const std::int64_t pp = p.pipelineParallel, most = (c.model.layers + pp - 1) / pp;
+  if (p.gateUp == GateUp::kept || p.recomputedOf(most) < most) return;
+  const std::string reason =
+      p.recompute ? "plan.recompute is true" : "plan.recomputeLayers is " + std::to_string(most);
   reject("gate-up-not-possible", "plan.gateUp", "again",
-         "is given although plan.recompute is true, which makes whole layers again", "leave it out");
+         "is given although " + reason + ", which makes all layers again as a whole", "leave it out");
 }
 
 /// Ring attention cuts the sequence into two chunks a ring rank; the heads are shared by the ranks beside them.

@@ -207,6 +207,8 @@ TEST(Plan, FactorsThatDoNotFitTheModelAreNamedWithARemedy) {
        [](Config& c) { c.plan.recompute = true, c.plan.recomputeLayers = 1; }},
       {"gate-up-not-possible", "plan.gateUp",
        [](Config& c) { c.plan.recompute = true, c.plan.gateUp = GateUp::again; }},
+      {"gate-up-not-possible", "plan.gateUp",
+       [](Config& c) { c.plan.recomputeLayers = c.model.layers, c.plan.gateUp = GateUp::again; }},
       {"sequence-not-divisible", "plan.sequenceParallel",
        [](Config& c) { c.sequenceLengthTokens = 25, c.plan.sequenceParallel = 2; }},
       {"context-not-possible", "plan.contextParallel", [](Config& c) { c.plan.contextParallel = 4; }},
@@ -256,7 +258,7 @@ TEST(Plan, GateUpIsKeptUnlessAskedForAndOnlyThenWritten) {
   const Problem problem = problemOf(document.dump());
   EXPECT_EQ(problem.message,
             "gate-up-not-possible: plan.gateUp again is given although plan.recompute is true, which makes "
-            "whole layers again");
+            "all layers again as a whole");
   EXPECT_EQ(problem.valueJson, "\"again\"");
   EXPECT_EQ(problem.remedy, "leave it out");
   document["plan"]["gateUp"] = "kept";

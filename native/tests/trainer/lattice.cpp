@@ -122,14 +122,13 @@ void addVariants(const Config& base, PlanConfig p, std::vector<PlanConfig>* plan
 }
 
 /// A third of the plans a second time, with the products of gate and up made again instead of kept.
-std::vector<PlanConfig> withGateUpAgain(const std::vector<PlanConfig>& plans) {
+std::vector<PlanConfig> withGateUpAgain(const Config& base, const std::vector<PlanConfig>& plans) {
   std::vector<PlanConfig> all;
   int count = 0;
   for (PlanConfig p : plans) {
     all.push_back(p);
-    if (p.recompute || count++ % 3 != 0) continue;
     p.gateUp = GateUp::again;
-    all.push_back(p);
+    if (legal(base, p) && count++ % 3 == 0) all.push_back(p);
   }
   return all;
 }
@@ -155,7 +154,7 @@ std::vector<PlanConfig> latticeOf(const Config& base, int ranks, std::int64_t se
       }
     }
   }
-  return withGateUpAgain(plans);
+  return withGateUpAgain(base, plans);
 }
 
 std::vector<PlanConfig> withOverlaps(const std::vector<PlanConfig>& lattice) {
