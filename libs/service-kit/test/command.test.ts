@@ -28,16 +28,10 @@ import {
 import type { CommandOptions } from "../src/command.ts";
 import type { WorkStoppedError } from "../src/lease-keeper.ts";
 import type { RunningService, Service } from "../src/service.ts";
-import { eventually } from "@internevo/test-kit";
+import { aJob, eventually } from "@internevo/test-kit";
 import { signalled, startTestService } from "./support.ts";
 
-const spec = resolveJob({
-  name: "tested",
-  model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 },
-  sequenceLengthTokens: 128,
-  globalBatchTokens: 1024,
-  cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" },
-});
+const spec = resolveJob(aJob());
 
 let database: TestDatabase;
 let bus: Bus;

@@ -15,7 +15,7 @@ import {
   subscribeJobEvents,
   type Database,
 } from "@internevo/store";
-import { eventually } from "@internevo/test-kit";
+import { aJob, eventually } from "@internevo/test-kit";
 
 /**
  * Real servers and a real worker process of this file's own, each killed with -9 while a command is being
@@ -45,19 +45,7 @@ afterAll(async () => {
 });
 
 const submit = (workSeconds: number) =>
-  database.idempotentTransaction((tx) =>
-    submitJob(
-      tx,
-      resolveJob({
-        name: "killed",
-        seed: workSeconds,
-        model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 },
-        sequenceLengthTokens: 128,
-        globalBatchTokens: 1024,
-        cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" },
-      }),
-    ),
-  );
+  database.idempotentTransaction((tx) => submitJob(tx, resolveJob(aJob({ seed: workSeconds }))));
 const kill = (name: string): number => {
   const pid = stack.pidOf(name);
   if (pid === undefined) throw new Error(`${name} does not run`);
