@@ -8,7 +8,7 @@ import { existsSync, realpathSync } from "node:fs";
 import { cpus } from "node:os";
 import { join } from "node:path";
 import { parseArgs, promisify } from "node:util";
-import { resolveJob, type Plan } from "@internevo/domain";
+import { PLAIN_PLAN, resolveJob, type Plan } from "@internevo/domain";
 import { datasetOf, runPlan, withScratch } from "./src/measure.ts";
 
 const MODELS = {
@@ -179,20 +179,7 @@ async function runPeer(python: string, model: ModelName, setting: Setting): Prom
   return { stepSeconds: result.medianStepSeconds, residentPeakBytes: result.residentPeakBytes };
 }
 
-const onePlan = (batch: number): Plan => ({
-  microBatchSize: batch,
-  microBatches: 1,
-  recompute: false,
-  pipelineParallel: 1,
-  dataParallel: 1,
-  tensorParallel: 1,
-  sequenceParallel: 1,
-  parameterSharding: 1,
-  gradientSharding: 1,
-  optimizerStateSharding: 1,
-  forwardOverlap: "none",
-  backwardOverlap: "none",
-});
+const onePlan = (batch: number): Plan => ({ ...PLAIN_PLAN, microBatchSize: batch });
 
 async function runOurs(
   model: ModelName,

@@ -3,6 +3,7 @@ import { ProblemSchema, type Problem } from "@internevo/contracts";
 import { validate } from "@internevo/domain";
 import { submitJob } from "@internevo/store";
 import { resolveJob } from "@internevo/domain";
+import { PATIENCE } from "@internevo/test-kit";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
 
@@ -179,7 +180,7 @@ const raw = (bytes: string): Promise<Answer> =>
   new Promise((resolve, reject) => {
     const socket = connect(port, "127.0.0.1", () => socket.write(bytes));
     let text = "";
-    socket.setTimeout(10_000, () => socket.destroy(new Error("no answer")));
+    socket.setTimeout(PATIENCE * 10_000, () => socket.destroy(new Error("no answer")));
     socket
       .on("data", (data) => (text += data.toString()))
       .once("error", reject)

@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Role } from "@internevo/contracts";
+import { aJob } from "@internevo/test-kit";
 import { createTestDatabase } from "@internevo/test-kit/stack";
 import { createHealth } from "@internevo/service-kit";
 import { newToken, storeToken, type Database } from "@internevo/store";
@@ -97,17 +98,16 @@ export async function startTestApi(
 export const jobFile = (
   api: Pick<TestApi, "textPath">,
   over: Record<string, unknown> = {},
-): Record<string, unknown> => ({
-  name: `job-${randomUUID().slice(0, 8)}`,
-  model: { name: "small", hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 },
-  sequenceLengthTokens: 128,
-  globalBatchTokens: 512,
-  precision: "fp32",
-  steps: 20,
-  data: { format: "text", paths: [api.textPath] },
-  cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" },
-  ...over,
-});
+): Record<string, unknown> =>
+  aJob({
+    name: `job-${randomUUID().slice(0, 8)}`,
+    globalBatchTokens: 512,
+    precision: "fp32",
+    steps: 20,
+    data: { format: "text", paths: [api.textPath] },
+    cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" },
+    ...over,
+  });
 
 /** Every table, counted: what a refused request must not change. */
 export async function rowCounts(database: Database): Promise<Record<string, number>> {

@@ -209,17 +209,16 @@ describe("a job's events", () => {
   });
 
   it("do not hold up a server that stops", async () => {
-    const other = await startTestApi();
+    // Whoever waited for the stream would wait for an hour, until the server cuts what is open.
+    const other = await startTestApi({ timeouts: { stopMilliseconds: 3_600_000 } });
     const url = await other.app.listen({ host: "127.0.0.1", port: 0 });
     const jobs = new InternEvoClient({ baseUrl: url, token: other.tokens.operator });
     const { id } = await jobs.submitJob(jobFile(other));
     const stream = jobs.jobEvents(id, { maxAttempts: 1 });
     expect((await stream.next()).value).toMatchObject({ type: "state" });
-    const startedAt = performance.now();
     const rest = stream.next();
     rest.catch(() => {});
     await other.close();
     await expect(rest).rejects.toBeInstanceOf(ApiConnectionError);
-    expect(performance.now() - startedAt).toBeLessThan(20_000);
   });
 });

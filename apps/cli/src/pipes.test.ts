@@ -1,13 +1,28 @@
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
 import { open } from "node:fs/promises";
+import type * as Timers from "node:timers/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { eventually } from "@internevo/test-kit";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { readText } from "./files.ts";
+
+const reader = vi.hoisted(() => ({ waits: () => {} }));
+vi.mock("node:timers/promises", async (original) => {
+  const timers = await original<typeof Timers>();
+  return {
+    ...timers,
+    setTimeout: (...given: Parameters<typeof timers.setTimeout>) => {
+      reader.waits();
+      return timers.setTimeout(...given);
+    },
+  };
+});
+/** Resolves when the reader has next found the pipe empty: it waits a little before it looks again. */
+const foundEmpty = (): Promise<void> => new Promise((resolve) => (reader.waits = resolve));
 
 const BIN = fileURLToPath(new URL("../bin/internevo.mjs", import.meta.url));
 const JOB = fileURLToPath(new URL("../../../examples/llama-7b-32k.yaml", import.meta.url));
@@ -21,15 +36,36 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(directory, { recursive: true }));
 
+/**
+ * Whether the command has begun to read: the program that it starts has opened the pipe, or asks the system for
+ * what comes over its standard input.
+ */
+function reads(pid: number, path: string): boolean {
+  const [program = ""] = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ");
+  if (program === "") return false;
+  const reading = (fd: string): boolean => {
+    const target = readlinkSync(`/proc/${program}/fd/${fd}`);
+    if (path !== "-") return target === path;
+    if (!target.endsWith("[eventpoll]")) return false;
+    return /^tfd:\s+0 /m.test(readFileSync(`/proc/${program}/fdinfo/${fd}`, "utf8"));
+  };
+  try {
+    return readdirSync(`/proc/${program}/fd`).some(reading);
+  } catch {
+    return false; // It has closed a file since its files were listed.
+  }
+}
+
 const expected = { code: "bad-request", field: "file", what: "a file" } as const;
 
 describe("a pipe", () => {
   it("is read once somebody writes to it, to its end", async () => {
+    const withoutWriter = foundEmpty();
     const text = readText(pipe, { ...expected, maximumBytes: 1 << 20 });
-    await wait(100);
+    await withoutWriter;
     const file = await open(pipe, "w");
     await file.write("a".repeat(200_000));
-    await wait(100);
+    await foundEmpty();
     await file.write("b");
     await file.close();
     expect(await text).toBe(`${"a".repeat(200_000)}b`);
@@ -40,7 +76,7 @@ describe("a pipe", () => {
     async (signal) => {
       for (const path of [pipe, "-"]) {
         const child = spawn(process.execPath, [BIN, "validate", path], { stdio: "pipe" });
-        await wait(2500);
+        await eventually(`a command that reads ${path}`, () => reads(child.pid as number, path));
         child.kill(signal);
         const [status] = (await once(child, "exit")) as [number];
         expect(status).toBe(130);

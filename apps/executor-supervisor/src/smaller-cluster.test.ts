@@ -1,6 +1,7 @@
 import { shippedProfile } from "@internevo/cost-model";
 import { resolveJob, worldSize, type Failure } from "@internevo/domain";
 import { planJob } from "@internevo/search";
+import { aJob } from "@internevo/test-kit";
 import { describe, expect, it } from "vitest";
 import { changeWords, nodesOf, planForFewerNodes, specOn } from "./smaller-cluster.ts";
 
@@ -10,15 +11,22 @@ const failure: Failure = {
   message: "Slurm job 7 needs 4 nodes, and fewer can take jobs",
 };
 const job = (cluster: Record<string, unknown>, over: Record<string, unknown> = {}) =>
-  resolveJob({
-    name: "a",
-    model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 },
-    sequenceLengthTokens: 64,
-    globalBatchTokens: 64 * 12,
-    precision: "fp32",
-    cluster: { name: "site", launcher: "slurm", nodes: 4, gpusPerNode: 1, memoryPerGpu: "4GiB", ...cluster },
-    ...over,
-  });
+  resolveJob(
+    aJob({
+      sequenceLengthTokens: 64,
+      globalBatchTokens: 64 * 12,
+      precision: "fp32",
+      cluster: {
+        name: "site",
+        launcher: "slurm",
+        nodes: 4,
+        gpusPerNode: 1,
+        memoryPerGpu: "4GiB",
+        ...cluster,
+      },
+      ...over,
+    }),
+  );
 const planFor = (spec: ReturnType<typeof job>, nodesLeft: number) =>
   planForFewerNodes({
     spec,

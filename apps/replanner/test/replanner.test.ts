@@ -14,7 +14,6 @@ import {
   newestWorkloadPlanning,
   type Firing,
 } from "@internevo/store";
-import { setTimeout as sleep } from "node:timers/promises";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 import { replanner } from "../src/index.ts";
 
@@ -138,8 +137,14 @@ describe("replanner", () => {
       trigger: "schedule",
       scheduledFor: due.toISOString(),
     });
-    await sleep(600); // three more looks of both
-    expect(await firings(id)).toHaveLength(1);
+    // Who fires one that is due later has looked again, and has left the first alone.
+    const later: string[] = [];
+    for (const name of ["due later", "due last"]) {
+      const { id: another } = await register(name, { nextRunAt: new Date(Date.now() - 1000) });
+      await eventually(`a firing of ${name}`, async () => (await firings(another)).length > 0);
+      later.push(another);
+    }
+    for (const one of [id, ...later]) expect(await firings(one)).toHaveLength(1);
     const next = (await getWorkload(world.database.db, id))?.nextRunAt;
     expect(next && new Date(next).getTime()).toBeGreaterThan(Date.now());
     expect(next).toMatch(/T03:00:00/);

@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { CostModel } from "@internevo/cost-model";
-import { choiceOf, choiceWords, resolveJob, runsOf, type Candidate, type Plan } from "@internevo/domain";
+import { choiceOf, choiceWords, resolveJob, runsOf, type Candidate } from "@internevo/domain";
 import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import { createTrials, getJob, listTrials, requestCancel, submitJob, transitionJob } from "@internevo/store";
+import { aPlan } from "@internevo/test-kit";
 import { createBrake, type Brake } from "@internevo/test-kit/brake";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 import { trialRunner } from "../src/index.ts";
@@ -100,24 +101,8 @@ describe("trial-runner", () => {
   ])(
     "measures a plan of %i ranks with %o in the memory that was predicted",
     async (ranks, factors) => {
-      const whole = {
-        microBatchSize: 1,
-        recompute: false,
-        pipelineParallel: 1,
-        dataParallel: 1,
-        tensorParallel: 1,
-        sequenceParallel: 1,
-        parameterSharding: 1,
-        gradientSharding: 1,
-        optimizerStateSharding: 1,
-        forwardOverlap: "none",
-        backwardOverlap: "none",
-      } as const;
-      const plan: Plan = {
-        ...whole,
-        ...factors,
-        microBatches: 8 / ("dataParallel" in factors ? factors.dataParallel : 1),
-      };
+      const microBatches = 8 / ("dataParallel" in factors ? factors.dataParallel : 1);
+      const plan = aPlan({ ...factors, microBatches });
       const model = { ...(smallJob()["model"] as Record<string, unknown>), layers: 4 };
       const job = smallJob({
         model,

@@ -1,3 +1,4 @@
+import protocol from "../../../native/src/protocol/protocol.json" with { type: "json" };
 import { Type, type Static } from "typebox";
 import {
   CollectiveSchema,
@@ -14,7 +15,7 @@ import {
 } from "@internevo/domain";
 
 /** Configuration and events of the native programs: one JSON document in, JSON lines out. */
-export const NATIVE_PROTOCOL = 1;
+export const NATIVE_PROTOCOL = protocol.version;
 
 const strict = { additionalProperties: false } as const;
 const { forwardOverlap, backwardOverlap, ...trainerPlanProperties } = PlanSchema.properties;
@@ -114,14 +115,14 @@ export type TrainerConfig = Static<typeof TrainerConfigSchema>;
 
 /** Exit codes of the trainer. */
 export const TRAINER_EXIT = {
-  done: 0,
-  badConfig: 2,
-  outOfMemory: 3,
-  data: 4,
-  checkpoint: 5,
-  communication: 6,
-  internal: 70,
-  terminated: 75,
+  done: protocol.exitDone,
+  badConfig: protocol.exitBadConfig,
+  outOfMemory: protocol.exitOutOfMemory,
+  data: protocol.exitData,
+  checkpoint: protocol.exitCheckpoint,
+  communication: protocol.exitCommunication,
+  internal: protocol.exitInternal,
+  terminated: protocol.exitTerminated,
 } as const;
 
 export const NATIVE_ERROR_CODES = [

@@ -1,8 +1,9 @@
-/**
- * Rows of which the executor has the head's logits at one time (lossChunkRows of
- * native/include/internevo/backend.h).
- */
-export const lossChunkRows = (onGpu: boolean): number => (onGpu ? 2048 : 256);
+import sizes from "../../../native/src/executor_sizes/executor_sizes.json" with { type: "json" };
 
-/** Of a row, from each tensor rank: three float64. */
-export const LOSS_STATISTICS_BYTES = 24;
+/** Rows of which the executor has the head's logits at one time. */
+export const lossChunkRows = (onGpu: boolean): number =>
+  onGpu ? sizes.gpuLossChunkRows : sizes.lossChunkRows;
+
+const FLOAT64_BYTES = 8;
+/** Of a row, from each tensor rank. */
+export const LOSS_STATISTICS_BYTES = sizes.headStatistics * FLOAT64_BYTES;

@@ -1,3 +1,5 @@
+import sizes from "../../../native/src/executor_sizes/executor_sizes.json" with { type: "json" };
+import watchdogDefaults from "../../../native/src/protocol/watchdog_defaults.json" with { type: "json" };
 import { Type, type Static } from "typebox";
 import {
   MAXIMUM_BATCH_TOKENS,
@@ -90,7 +92,7 @@ export const OptimizerSchema = Type.Object(
 export type Optimizer = Static<typeof OptimizerSchema>;
 
 /** Documents of a sequence that there is room for where a job does not say. */
-export const DEFAULT_DOCUMENTS_PER_SEQUENCE = 1024;
+export const DEFAULT_DOCUMENTS_PER_SEQUENCE = sizes.documentsPerSequence;
 
 const packing = {
   packing: Type.Optional(
@@ -216,28 +218,25 @@ const limit = (description: string, value: number) =>
 /** When a rank counts as lost; what is left out is the default. */
 export const WatchdogSchema = Type.Object(
   {
-    beatSeconds: limit("between two signs of life of a rank", 0.5),
+    beatSeconds: limit("between two signs of life of a rank", watchdogDefaults.beatSeconds),
     silenceSeconds: limit(
       "a rank that gives no sign for so long has died or is frozen; at least three beats",
-      5,
+      watchdogDefaults.silenceSeconds,
     ),
     stallSeconds: limit(
       "no operation ends on any rank for so long: the rank that is not waiting for others is stuck",
-      8,
+      watchdogDefaults.stallSeconds,
     ),
-    stallFactor: limit("and for so many times the longest operation so far, if that is more", 20),
-    firstStepSeconds: limit("the same until a first step has ended", 300),
+    stallFactor: limit(
+      "and for so many times the longest operation so far, if that is more",
+      watchdogDefaults.stallFactor,
+    ),
+    firstStepSeconds: limit("the same until a first step has ended", watchdogDefaults.firstStepSeconds),
   },
   { additionalProperties: false },
 );
 export type Watchdog = Static<typeof WatchdogSchema>;
-export const WATCHDOG_DEFAULTS = {
-  beatSeconds: 0.5,
-  silenceSeconds: 5,
-  stallSeconds: 8,
-  stallFactor: 20,
-  firstStepSeconds: 300,
-} as const satisfies Required<Watchdog>;
+export const WATCHDOG_DEFAULTS: Required<Watchdog> = watchdogDefaults;
 
 /** A job with every default filled in and every name resolved: what the services and the planner work on. */
 export const JobSpecSchema = Type.Object(

@@ -1,3 +1,4 @@
+import { aPlan, REQUIRED_PLAN_FIELDS } from "@internevo/test-kit";
 import { describe, expect, it } from "vitest";
 import fc from "fast-check";
 import { planLabel } from "./plan-fields.ts";
@@ -31,22 +32,7 @@ const plans = fc.record(
     pipelineChunks: beyond,
     recomputeLayers: beyond,
   },
-  {
-    requiredKeys: [
-      "microBatchSize",
-      "microBatches",
-      "recompute",
-      "pipelineParallel",
-      "dataParallel",
-      "tensorParallel",
-      "sequenceParallel",
-      "parameterSharding",
-      "gradientSharding",
-      "optimizerStateSharding",
-      "forwardOverlap",
-      "backwardOverlap",
-    ],
-  },
+  { requiredKeys: REQUIRED_PLAN_FIELDS },
 ) as fc.Arbitrary<Plan>;
 
 describe("a plan's label", () => {
@@ -113,20 +99,9 @@ describe("a plan's label", () => {
 
   it("that is whole leaves nothing open, not even what it leaves out", () => {
     expect(constraintsOf(parsePlanPart("b1 n4 pp1 dp2 sp4 ps8"))).toEqual({
-      microBatchSize: 1,
-      microBatches: 4,
-      recompute: false,
+      ...aPlan({ microBatches: 4, dataParallel: 2, sequenceParallel: 4, parameterSharding: 8 }),
       recomputeLayers: 0,
-      pipelineParallel: 1,
-      dataParallel: 2,
-      tensorParallel: 1,
-      sequenceParallel: 4,
       contextParallel: 1,
-      parameterSharding: 8,
-      gradientSharding: 1,
-      optimizerStateSharding: 1,
-      forwardOverlap: "none",
-      backwardOverlap: "none",
       pipelineChunks: 1,
       gateUp: "kept",
     });

@@ -45,6 +45,22 @@ const planSchema = () => Type.Object(planProperties(), { additionalProperties: f
 export const PlanSchema = planSchema();
 export type Plan = Static<typeof PlanSchema>;
 
+/** The plainest plan: one rank, one micro-batch, nothing shared, recomputed or hidden. */
+export const PLAIN_PLAN: Plan = {
+  microBatchSize: 1,
+  microBatches: 1,
+  recompute: false,
+  pipelineParallel: 1,
+  dataParallel: 1,
+  tensorParallel: 1,
+  sequenceParallel: 1,
+  parameterSharding: 1,
+  gradientSharding: 1,
+  optimizerStateSharding: 1,
+  forwardOverlap: "none",
+  backwardOverlap: "none",
+};
+
 /** Chunks of a stage; more than one is interleaved 1F1B. */
 export const chunksOf = (plan: Pick<Plan, "pipelineChunks">): number => planValue(plan, "pipelineChunks");
 

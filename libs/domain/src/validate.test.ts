@@ -105,8 +105,14 @@ describe("validate", () => {
   });
 
   it("is not held up by a long list of faults", () => {
-    const begin = performance.now();
-    const data = { format: "text", paths: Array<string>(200_000).fill("\u0000") };
+    let looks = 0;
+    const paths = new Proxy(Array<string>(200_000).fill("\u0000"), {
+      get: (list, key, receiver) => {
+        looks += 1;
+        return Reflect.get(list, key, receiver) as unknown;
+      },
+    });
+    const data = { format: "text", paths };
     expect(
       detailsOf(JobFileSchema, {
         name: "x",
@@ -117,7 +123,7 @@ describe("validate", () => {
         data,
       }),
     ).toHaveLength(20);
-    expect(performance.now() - begin).toBeLessThan(500);
+    expect(looks).toBeLessThan(1000);
   });
 
   it("names unknown fields once, with those that are known", () => {

@@ -1,5 +1,6 @@
 import { ProblemError, resolveJob, type Model, type Plan } from "@internevo/domain";
 import { planOfJob } from "@internevo/plan";
+import { aPlan } from "@internevo/test-kit";
 import { describe, expect, it } from "vitest";
 import {
   exportConfiguration,
@@ -20,21 +21,8 @@ const llama3 = {
   lowFrequencyFactor: 1,
   highFrequencyFactor: 4,
 } as const;
-const plan = (over: Partial<Plan> = {}): Plan => ({
-  microBatchSize: 1,
-  microBatches: 1,
-  recompute: true,
-  pipelineParallel: 1,
-  dataParallel: 128,
-  tensorParallel: 1,
-  sequenceParallel: 1,
-  parameterSharding: 1,
-  gradientSharding: 1,
-  optimizerStateSharding: 128,
-  forwardOverlap: "none",
-  backwardOverlap: "none",
-  ...over,
-});
+const plan = (over: Partial<Plan> = {}): Plan =>
+  aPlan({ recompute: true, dataParallel: 128, optimizerStateSharding: 128, ...over });
 const ring = plan({ microBatches: 8, dataParallel: 16, sequenceParallel: 8, contextParallel: 8 });
 
 const written = (framework: Framework, fields: Record<string, unknown>, of = plan()) => {

@@ -1,30 +1,14 @@
 import { ProblemError } from "@internevo/domain";
-import { shellArithmetic } from "./shell-arithmetic.ts";
 import { ASSIGNMENT, DECLARES, endsScript, PREFIXES, setBy, whyRefused } from "./shell-commands.ts";
-import {
-  parameterAt,
-  parametersAfterSet,
-  parametersAfterShift,
-  type Parameters,
-} from "./shell-parameters.ts";
+import { expand, type Expanded } from "./shell-expansion.ts";
+import { parametersAfterSet, parametersAfterShift } from "./shell-parameters.ts";
+import { forgotten, ShellVariables, type Variable } from "./shell-variables.ts";
 
 function fault(line: number, value: string, message: string, remedy: string): ProblemError {
   return new ProblemError("bad-request", `line ${line}: ${message}`, [
     { field: `line ${line}`, value: value.slice(0, 200), message, remedy },
   ]);
 }
-
-interface Variable {
-  readonly isArray: boolean;
-  /** Null: not known here. */
-  readonly words: readonly string[] | null;
-}
-const UNSET: Variable = { isArray: false, words: [] };
-/** An array stays one, whatever is in it. */
-const forgotten = (variable: Variable | undefined): Variable => ({
-  isArray: variable?.isArray ?? false,
-  words: null,
-});
 
 /** What a word is so far: a NAME, NAME+, or anything else. Nothing of a name is quoted. */
 type Head = "" | "name" | "plus" | "else";
@@ -35,28 +19,6 @@ interface Word {
   readonly assigns: boolean;
 }
 
-/** What stands for a $…: words, and whether their text is known here. */
-interface Expanded {
-  readonly words: readonly string[];
-  readonly isKnown: boolean;
-  /** "$@" and "${ARRAY[@]}" are as many words as they have, also within quotes. */
-  readonly isSeparate: boolean;
-  readonly end: number;
-}
-
-const known = (words: readonly string[], end: number, isSeparate = false): Expanded => ({
-  words,
-  isKnown: true,
-  isSeparate,
-  end,
-});
-const unknown = (word: string, end: number): Expanded => ({
-  words: [word],
-  isKnown: false,
-  isSeparate: false,
-  end,
-});
-
 /** Characters that the variables of a script may come to in all: they can double each other. */
 const MOST_EXPANDED = 1 << 22;
 type Separator = "\n" | ";" | "&" | "|" | "&&" | "||" | "";
@@ -64,10 +26,7 @@ type Separator = "\n" | ";" | "&" | "|" | "&&" | "||" | "";
 /** Reads a script from its beginning to its end, once. */
 class Script {
   readonly #text: string;
-  readonly #variables = new Map<string, Variable>();
-  readonly #arrays = new Set<string>();
-  /** Whether a command may have set any variable; those that were set since are known. */
-  #isLost = false;
+  readonly #variables = new ShellVariables();
   readonly commands: string[][] = [];
   end: ShellScript["end"] = null;
   /** Words of the command that is being read. */
@@ -86,13 +45,9 @@ class Script {
   #pending = new Map<string, Variable>();
   /** The next word says where output goes. */
   #redirects = false;
-  #quoted = false;
   #before: Separator = "";
   /** Whether the commands before && and || all were assignments, which succeed. */
   #succeeds = true;
-  #assignedInList: string[] = [];
-  #parameters: Parameters = "caller's";
-  #changesParameters = false;
   #at = 0;
   #line = 1;
   #expanded = 0;
@@ -107,18 +62,7 @@ class Script {
   #variable(name: string): Variable | undefined {
     // Arguments of a command that declares are made before any of them is assigned.
     const isSequel = this.#inAssignment() && this.#commandAt < 0;
-    return (isSequel ? this.#pending.get(name) : undefined) ?? this.#variableSet(name);
-  }
-
-  #variableSet(name: string): Variable | undefined {
-    const variable = this.#variables.get(name);
-    return variable ?? (this.#isLost ? { isArray: this.#arrays.has(name), words: null } : undefined);
-  }
-
-  /** The text of a variable where it stands alone: an array's first. */
-  #scalar(name: string): string | undefined {
-    const variable = this.#variable(name);
-    return variable?.words?.[0];
+    return (isSequel ? this.#pending.get(name) : undefined) ?? this.#variables.get(name);
   }
 
   /** In an assignment's value nothing is split. */
@@ -183,7 +127,7 @@ class Script {
   #assign(word: string): void {
     const [whole = "", name = "", plus] = ASSIGNMENT.exec(word) ?? [];
     const value = word.slice(whole.length);
-    const before = this.#pending.get(name) ?? this.#variableSet(name);
+    const before = this.#pending.get(name) ?? this.#variables.get(name);
     if (name === "IFS")
       throw this.#fault("changes how words are split", "write the arguments without it", word);
     // A text is the first of an array.
@@ -221,9 +165,11 @@ class Script {
     const declares = first !== undefined && DECLARES.has(first);
     // What a pipe's commands assign is gone with them; before a command, assignments are its environment.
     if (!inPipe && (first === undefined || declares || mayBeNone))
-      for (const [name, variable] of pending) this.#set(name, isSure ? variable : forgotten(variable));
+      for (const [name, variable] of pending)
+        this.#variables.set(name, isSure ? variable : forgotten(variable));
     if (!inPipe && first !== undefined) this.#carryOut(first, rest, isSure);
-    this.#endList(separator);
+    if (separator !== "&&" && separator !== "||" && separator !== "|")
+      this.#variables.endList(separator === "&");
     if (first !== undefined && !inPipe && isSure && separator !== "&" && endsScript(first, rest))
       this.end = { line: this.#line, command: first };
     // The arguments of set are no command, though they may name the program.
@@ -252,172 +198,25 @@ class Script {
     return words.slice(at);
   }
 
-  /** What a list assigns that runs in the background may be assigned, or not. */
-  #endList(separator: Separator): void {
-    if (separator === "&") {
-      for (const name of this.#assignedInList) this.#variables.set(name, forgotten(this.#variableSet(name)));
-      if (this.#changesParameters) this.#parameters = "unknown";
-    }
-    if (separator === "&&" || separator === "||" || separator === "|") return;
-    this.#assignedInList = [];
-    this.#changesParameters = false;
-  }
-
-  #set(name: string, variable: Variable): void {
-    this.#variables.set(name, variable);
-    if (variable.isArray) this.#arrays.add(name);
-    this.#assignedInList.push(name);
-  }
-
   /** What commands of the shell itself do to variables. */
   #carryOut(first: string, rest: readonly string[], isSure: boolean): void {
     if (first === "unset") {
       for (const word of rest) {
         const name = /^\w+/.exec(word)?.[0];
         if (name === undefined) continue;
-        if (isSure && name === word && !rest.includes("-f")) this.#set(name, UNSET);
-        else this.#set(name, forgotten(this.#variableSet(name)));
+        if (isSure && name === word && !rest.includes("-f")) this.#variables.unset(name);
+        else this.#variables.forget(name);
       }
     }
     const names = setBy(first, rest);
-    if (names === "any") {
-      this.#isLost = true;
-      this.#variables.clear();
-      this.#setParameters("unknown", true);
-    } else for (const name of names) this.#set(name, forgotten(this.#variableSet(name)));
-    if (first === "set") this.#setParameters(parametersAfterSet(this.#parameters, rest), isSure);
-    if (first === "shift" && typeof this.#parameters !== "string") this.#count(this.#parameters.length);
-    if (first === "shift") this.#setParameters(parametersAfterShift(this.#parameters, rest), isSure);
-  }
-
-  #setParameters(parameters: Parameters, isSure: boolean): void {
-    if (parameters === this.#parameters) return;
-    this.#parameters = isSure ? parameters : "unknown";
-    this.#changesParameters = true;
-  }
-
-  /** The place behind the bracket that closes the one before `at`. Quotes hide brackets. */
-  #closing(at: number, what: string): number {
-    let depth = 1;
-    for (let end = at; end < this.#text.length; end += 1) {
-      const here = this.#text[end];
-      if (here === "\\") end += 1;
-      else if (here === "'" || here === '"') {
-        const close = this.#text.indexOf(here, end + 1);
-        if (close < 0) break;
-        end = close;
-      } else if (here === "(") depth += 1;
-      else if (here === ")") {
-        depth -= 1;
-        if (depth === 0) return end + 1;
-      }
+    if (names === "any") this.#variables.forgetAll();
+    else for (const name of names) this.#variables.forget(name);
+    const { parameters } = this.#variables;
+    if (first === "set") this.#variables.setParameters(parametersAfterSet(parameters, rest), isSure);
+    if (first === "shift") {
+      if (typeof parameters !== "string") this.#count(parameters.length);
+      this.#variables.setParameters(parametersAfterShift(parameters, rest), isSure);
     }
-    throw this.#fault(`ends inside ${what}`, "close it with )");
-  }
-
-  /** Reads one `$…`. */
-  #expand(): Expanded {
-    const at = this.#at;
-    const text = this.#text;
-    if (text.startsWith("$((", at)) return this.#expandArithmetic();
-    // What a command would print is not known; it matters only where a number is read.
-    if (text.startsWith("$(", at)) {
-      const end = this.#closing(at + 2, "$(");
-      return unknown(text.slice(at, end), end);
-    }
-    const [whole, name, rest, plain] =
-      /^\$(?:\{([A-Za-z_]\w*|[@*#?0-9$!-])([^}]*)\}|([A-Za-z_]\w*|[@*#?0-9$!-]))/.exec(
-        text.slice(at, at + 200),
-      ) ?? [];
-    const notUnderstood = (): ProblemError =>
-      this.#fault("is a substitution that is not understood", "write its value", whole);
-    if (whole === undefined) throw notUnderstood();
-    const end = at + whole.length;
-    const variableName = name ?? plain ?? "";
-    if (!/^[A-Za-z_]/.test(variableName))
-      return this.#expandParameter(variableName, rest ?? "", end, notUnderstood);
-    const variable = this.#variable(variableName);
-    if (rest === "[@]" || rest === "[*]") {
-      // Of what the environment gives, much names files; whoever reads a number finds the name in its place.
-      if (!variable || variable.words === null) return unknown(`$${variableName}`, end);
-      return rest === "[@]"
-        ? known(variable.words, end, true)
-        : known(this.#quoted ? [variable.words.join(" ")] : variable.words, end);
-    }
-    return this.#expandScalar(variableName, rest, end, notUnderstood);
-  }
-
-  /** `$@`, `$1` and the like. */
-  #expandParameter(name: string, rest: string, end: number, notUnderstood: () => ProblemError): Expanded {
-    const parameters = this.#parameters;
-    const whole = this.#text.slice(this.#at, end);
-    const number = /^[1-9]\d*$/.test(name + rest) ? Number(name + rest) : null;
-    if (parameters === "unknown" && (name === "@" || name === "*" || number !== null))
-      throw this.#fault(
-        "stands for parameters of the script that were changed in a way that is not known",
-        "write the arguments in its place",
-        whole,
-      );
-    if (name === "@" || name === "*") {
-      // What the script is called with is not part of the configuration: none of it has any part either.
-      const isPart = /^:\d+(?::\d+)?$/.test(rest) && parameters === "caller's";
-      if (rest !== "" && !isPart) throw notUnderstood();
-      const words = typeof parameters === "string" ? [] : parameters;
-      return name === "*" && this.#quoted ? known([words.join(" ")], end) : known(words, end, name === "@");
-    }
-    if (typeof parameters !== "string") this.#count(Math.min(number ?? 0, parameters.length));
-    const value = number === null ? undefined : parameterAt(parameters, number);
-    return value === undefined ? unknown(whole, end) : known([value], end);
-  }
-
-  /** `$name`, or `${name-fallback}`. */
-  #expandScalar(
-    variableName: string,
-    rest: string | undefined,
-    end: number,
-    notUnderstood: () => ProblemError,
-  ): Expanded {
-    const value = this.#scalar(variableName);
-    if (rest === undefined || rest === "")
-      return value === undefined ? unknown(`$${variableName}`, end) : known([value], end);
-    const [, colon, fallback] = /^(:?)-(.*)$/s.exec(rest) ?? [];
-    if (
-      fallback === undefined ||
-      /[$`\\{]/.test(fallback) ||
-      (/\s/.test(fallback) && !this.#inAssignment()) ||
-      (/["']/.test(fallback) && (this.#quoted || !/^(["'])[^"']*\1$/.test(fallback)))
-    )
-      throw notUnderstood();
-    if (this.#variable(variableName)?.words === null) return unknown(`$${variableName}`, end);
-    return known(
-      [
-        value === undefined || (value === "" && colon === ":")
-          ? fallback.replace(/^(["'])(.*)\1$/s, "$2")
-          : value,
-      ],
-      end,
-    );
-  }
-
-  /** `$((…))`. */
-  #expandArithmetic(): Expanded {
-    const at = this.#at;
-    const text = this.#text;
-    const end = this.#closing(at + 2, "$((");
-    if (text[end - 2] !== ")") throw this.#fault("is arithmetic that is not understood", "write the number");
-    const inner = text.slice(at + 3, end - 2);
-    const missing = [...inner.slice(0, 1000).matchAll(/[A-Za-z_]\w*/g)].find(
-      ([name]) => this.#scalar(name) === undefined,
-    );
-    if (missing)
-      throw this.#fault(
-        `the variable ${missing[0]} is not set in this file`,
-        `set it above, e.g. ${missing[0]}=8`,
-        `$${missing[0]}`,
-      );
-    const value = shellArithmetic(inner, (name) => this.#scalar(name));
-    if (value === undefined) throw this.#fault("is arithmetic that is not understood", "write the number");
-    return known([String(value)], end);
   }
 
   /** Counts what is made of words that are there already: characters, or words of an array. */
@@ -430,8 +229,17 @@ class Script {
       );
   }
 
-  #expandCounted(): Expanded {
-    const found = this.#expand();
+  #expandCounted(isQuoted: boolean): Expanded {
+    const found = expand({
+      text: this.#text,
+      at: this.#at,
+      isQuoted,
+      isAssigned: this.#inAssignment(),
+      parameters: this.#variables.parameters,
+      variable: (name) => this.#variable(name),
+      count: (made) => this.#count(made),
+      fault: (...what) => this.#fault(...what),
+    });
     this.#count(found.words.reduce((sum, each) => sum + each.length + 1, 0));
     this.#line += this.#text.slice(this.#at, found.end).split("\n").length - 1;
     this.#at = found.end;
@@ -454,9 +262,7 @@ class Script {
         this.#at += 1;
         hasText = true;
       } else if (here === "$") {
-        this.#quoted = true;
-        const { words, isSeparate } = this.#expandCounted();
-        this.#quoted = false;
+        const { words, isSeparate } = this.#expandCounted(true);
         if (words.length === 0 && isSeparate) isEmptyList = true;
         else hasText = true;
         // "${ARRAY[@]}" is as many words as the array has.
@@ -497,7 +303,7 @@ class Script {
       this.#at += 1;
       return;
     }
-    const { words, isKnown } = this.#expandCounted();
+    const { words, isKnown } = this.#expandCounted(false);
     if (!isKnown || this.#inAssignment()) return this.#append(words.join(" "), true);
     for (const [index, value] of words.entries()) {
       if (index > 0) this.#endWord();
@@ -562,7 +368,7 @@ class Script {
     } else if (here === ")" && this.#array) {
       this.#endWord();
       const { name, adds, words } = this.#array;
-      const before = this.#pending.get(name) ?? this.#variableSet(name);
+      const before = this.#pending.get(name) ?? this.#variables.get(name);
       if (adds) this.#count(before?.words?.length ?? 0);
       this.#pending.set(name, {
         isArray: true,

@@ -71,7 +71,5 @@ export type LaunchOutcome = { readonly seconds: number; readonly exitCode: numbe
   | { readonly status: "failed"; readonly failure: Failure; readonly nodesLeft?: number }
 );
 
-/** What a rank ends with after an orderly end that it was asked for. */
-export const EXIT_TERMINATED = 75;
 /** How long ranks and launcher may take to end after they have said that the run is over. */
 export const LAST_WORD_SECONDS = 60;

@@ -1,4 +1,5 @@
 import { parsePlanLabel, ProblemError, resolveJob, type Plan } from "@internevo/domain";
+import { REQUIRED_PLAN_FIELDS } from "@internevo/test-kit";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { planFault, planOfJob } from "./legality.ts";
@@ -38,22 +39,7 @@ const anyPlan: fc.Arbitrary<Plan> = fc.record(
     pipelineChunks: fc.oneof(fc.integer({ min: 1, max: 4 }), fc.constant(1024)),
     recomputeLayers: fc.oneof(fc.integer({ min: 0, max: 40 }), fc.constant(10_000)),
   },
-  {
-    requiredKeys: [
-      "microBatchSize",
-      "microBatches",
-      "recompute",
-      "pipelineParallel",
-      "dataParallel",
-      "tensorParallel",
-      "sequenceParallel",
-      "parameterSharding",
-      "gradientSharding",
-      "optimizerStateSharding",
-      "forwardOverlap",
-      "backwardOverlap",
-    ],
-  },
+  { requiredKeys: REQUIRED_PLAN_FIELDS },
 );
 
 function refusal(plan: Plan): ProblemError {

@@ -7,6 +7,7 @@ import {
   type Plan,
   type Precision,
 } from "@internevo/domain";
+import sizes from "../../../native/src/executor_sizes/executor_sizes.json" with { type: "json" };
 
 export interface Runnable {
   readonly runnable: boolean;
@@ -18,7 +19,7 @@ export interface Runnable {
 export const EXECUTOR_PRECISIONS: readonly Precision[] = ["fp32", "bf16"];
 
 /** Elements of a head that the kernels of attention have on GPUs. */
-const GPU_LARGEST_HEAD = 256;
+const GPU_LARGEST_HEAD = sizes.gpuLargestHead;
 
 /** The parts of a job that decide whether the trainer can run it. */
 export type RunnableJob = Pick<JobSpec, "precision" | "model" | "cluster">;

@@ -15,7 +15,7 @@ import {
   subscribeJobEvents,
   type Database,
 } from "@internevo/store";
-import { eventually } from "@internevo/test-kit";
+import { aJob, eventually } from "@internevo/test-kit";
 
 /**
  * Real servers and a real worker process of this file's own, each killed with -9 while a command is being
@@ -45,19 +45,7 @@ afterAll(async () => {
 });
 
 const submit = (workSeconds: number) =>
-  database.idempotentTransaction((tx) =>
-    submitJob(
-      tx,
-      resolveJob({
-        name: "killed",
-        seed: workSeconds,
-        model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 },
-        sequenceLengthTokens: 128,
-        globalBatchTokens: 1024,
-        cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" },
-      }),
-    ),
-  );
+  database.idempotentTransaction((tx) => submitJob(tx, resolveJob(aJob({ seed: workSeconds }))));
 const kill = (name: string): number => {
   const pid = stack.pidOf(name);
   if (pid === undefined) throw new Error(`${name} does not run`);
@@ -126,13 +114,11 @@ describe("kill -9 while a command is being handled", () => {
     expect(messages.filter((message) => message === "effect")).toHaveLength(1);
   });
 
-  it("of the worker: its successor takes over within 15 s, with one effect", async () => {
+  it("of the worker: its successor takes over, with one effect", async () => {
     const jobId = await submit(2);
     await begun(jobId);
-    const killedAt = performance.now();
     const pid = kill("worker");
     await begun(jobId, 2);
-    expect(performance.now() - killedAt).toBeLessThan(15_000);
     await movedOn(jobId, 20);
     await expectOneEffect(jobId);
     expect(stack.pidOf("worker")).not.toBe(pid);

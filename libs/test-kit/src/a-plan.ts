@@ -1,18 +1,7 @@
-import type { Plan } from "@internevo/domain";
+import { PLAIN_PLAN, type Plan } from "@internevo/domain";
 
 /** One rank, one micro-batch, nothing shared or hidden: a test says only what it is about. */
-export const aPlan = (over: Partial<Plan> = {}): Plan => ({
-  microBatchSize: 1,
-  microBatches: 1,
-  recompute: false,
-  pipelineParallel: 1,
-  dataParallel: 1,
-  tensorParallel: 1,
-  sequenceParallel: 1,
-  parameterSharding: 1,
-  gradientSharding: 1,
-  optimizerStateSharding: 1,
-  forwardOverlap: "none",
-  backwardOverlap: "none",
-  ...over,
-});
+export const aPlan = (over: Partial<Plan> = {}): Plan => ({ ...PLAIN_PLAN, ...over });
+
+/** The fields that every plan has; what is left out of the others has a default. */
+export const REQUIRED_PLAN_FIELDS = Object.keys(PLAIN_PLAN) as (keyof typeof PLAIN_PLAN)[];

@@ -7,36 +7,18 @@ import {
   type PlanningResult,
   type StepMetric,
 } from "@internevo/domain";
+import { aJob } from "./a-job.ts";
+import { aPlan } from "./a-plan.ts";
 
 /**
  * Documents for the tests of this package and of those above it: shapes as the schemas want them, figures
  * without a meaning.
  */
-export const exampleSpec = (name = "example"): JobSpec =>
-  resolveJob({
-    name,
-    model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 },
-    sequenceLengthTokens: 128,
-    globalBatchTokens: 1024,
-    cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" },
-  });
+export const exampleSpec = (name = "example"): JobSpec => resolveJob(aJob({ name }));
 
 export const exampleCandidate = (rank = 1): Candidate => ({
   rank,
-  plan: {
-    microBatchSize: 1,
-    microBatches: rank,
-    recompute: false,
-    pipelineParallel: 1,
-    dataParallel: 2,
-    tensorParallel: 1,
-    sequenceParallel: 1,
-    parameterSharding: 1,
-    gradientSharding: 1,
-    optimizerStateSharding: 1,
-    forwardOverlap: "none",
-    backwardOverlap: "none",
-  },
+  plan: aPlan({ microBatches: rank, dataParallel: 2 }),
   placement: { rankOrder: ["dataParallel"], nodesPerGroup: { dataParallel: 1 } },
   predicted: {
     stepTimeSeconds: rank,

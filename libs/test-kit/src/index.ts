@@ -1,3 +1,5 @@
-export { aPlan } from "./a-plan.ts";
+export { aJob } from "./a-job.ts";
+export { aPlan, REQUIRED_PLAN_FIELDS } from "./a-plan.ts";
 export { eventually } from "./eventually.ts";
+export { growth } from "./growth.ts";
 export { PATIENCE } from "./patience.ts";

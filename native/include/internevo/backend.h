@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "executor_sizes/executor_sizes.h"
 #include "internevo/background_copies.h"
 #include "internevo/device_groups.h"
 #include "internevo/exact_sum.h"
@@ -129,7 +130,7 @@ struct HeadSliceShape {
 };
 /// What a slice says of one row of logits: their largest, Σ exp(logit − largest), and the target's logit (0 when the
 /// target is in another slice). float64.
-constexpr std::int64_t kHeadStatistics = 3;
+constexpr std::int64_t kHeadStatistics = sizes::headStatistics;
 
 struct AdamwSettings {
   float learningRate = 0, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weightDecay = 0;

@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "protocol/protocol.h"
+
 namespace internevo::probe {
 
 namespace {
@@ -186,7 +188,7 @@ ModulePoint parseModule(const Json& json, const std::string& path) {
 Config parseDocument(const Json& json, int worldSize) {
   Reader reader(json, "");
   Config config;
-  reader.integer("protocol", 1, 1);
+  reader.integer("protocol", protocol::version, protocol::version);
   if (reader.has("deviceKind")) {
     config.deviceKind =
         reader.oneOf("deviceKind", {"cpu", "cuda"}) == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;

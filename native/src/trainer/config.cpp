@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "protocol/protocol.h"
 #include "trainer/failure.h"
 
 namespace internevo::trainer {
@@ -422,7 +423,7 @@ Config parseConfig(const std::string& text) {
   }
   Reader r(document, "");
   Config c;
-  r.integer("protocol", 1, 1);
+  r.integer("protocol", protocol::version, protocol::version);
   c.model = readModel(r.object("model"));
   c.sequenceLengthTokens = r.integer("sequenceLengthTokens", 1, kSize - 1);
   c.precision = r.choice("precision", {"fp32", "bf16"}) == 0 ? DataType::float32 : DataType::bfloat16;

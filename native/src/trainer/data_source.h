@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "executor_sizes/executor_sizes.h"
+
 namespace internevo::trainer {
 
 struct DataConfig {
@@ -17,7 +19,7 @@ struct DataConfig {
   Format format = Format::byExtension;
   Packing packing = Packing::none;  ///< documents: attention, positions and losses stay inside a document
   std::optional<std::int64_t> endOfDocumentToken{};  ///< ends a document; instead of the file's own index
-  std::int64_t maxDocumentsPerSequence = 1024;
+  std::int64_t maxDocumentsPerSequence = sizes::documentsPerSequence;
 };
 
 /// A file in memory for as long as the object lives.

@@ -1,19 +1,21 @@
 #include "trainer/failure.h"
 
+#include "protocol/protocol.h"
+
 namespace internevo::trainer {
 
 int exitCodeOf(StatusCode code) noexcept {
   switch (code) {
-    case StatusCode::ok: return 0;
+    case StatusCode::ok: return protocol::exitDone;
     case StatusCode::badConfig:
-    case StatusCode::planUnsupported: return 2;
-    case StatusCode::outOfMemory: return 3;
-    case StatusCode::dataError: return 4;
-    case StatusCode::checkpointError: return 5;
-    case StatusCode::communicationError: return 6;
-    case StatusCode::internal: return 70;
+    case StatusCode::planUnsupported: return protocol::exitBadConfig;
+    case StatusCode::outOfMemory: return protocol::exitOutOfMemory;
+    case StatusCode::dataError: return protocol::exitData;
+    case StatusCode::checkpointError: return protocol::exitCheckpoint;
+    case StatusCode::communicationError: return protocol::exitCommunication;
+    case StatusCode::internal: return protocol::exitInternal;
   }
-  return 70;
+  return protocol::exitInternal;
 }
 
 }  // namespace internevo::trainer

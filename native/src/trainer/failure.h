@@ -38,9 +38,7 @@ inline void require(const Status& status) {
   if (!status.ok()) throw Failure(status.code(), status.message());
 }
 
-/// Exit code of the program for an error (see README: 2 configuration, 3 memory, 4 data, ...).
+/// Exit code of the program for an error (src/protocol/protocol.json).
 int exitCodeOf(StatusCode code) noexcept;
-
-constexpr int kExitTerminated = 75;
 
 }  // namespace internevo::trainer

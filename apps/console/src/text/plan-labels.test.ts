@@ -1,23 +1,11 @@
 import { planLabel, type Plan } from "@internevo/domain";
+import { aPlan } from "@internevo/test-kit";
 import { expect, it } from "vitest";
 import { planLabels } from "./plan-labels.ts";
 import { dimensionsOf, dimensionValue, explainPlan } from "./words.ts";
 
-const plan = (over: Partial<Plan>): Plan => ({
-  microBatchSize: 1,
-  microBatches: 2,
-  recompute: false,
-  pipelineParallel: 1,
-  dataParallel: 64,
-  tensorParallel: 1,
-  sequenceParallel: 2,
-  parameterSharding: 1,
-  gradientSharding: 1,
-  optimizerStateSharding: 4,
-  forwardOverlap: "none",
-  backwardOverlap: "none",
-  ...over,
-});
+const plan = (over: Partial<Plan>): Plan =>
+  aPlan({ microBatches: 2, dataParallel: 64, sequenceParallel: 2, optimizerStateSharding: 4, ...over });
 
 it("leaves out what all plans have in common, and says it once", () => {
   const labels = planLabels([

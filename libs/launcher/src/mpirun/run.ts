@@ -4,17 +4,13 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
+import { TRAINER_EXIT } from "@internevo/contracts";
 import { validate, type Failure } from "@internevo/domain";
 import type { TSchema } from "typebox";
 import { rankEnvironment } from "../environment.ts";
 import { eventOf, isFatal } from "../event.ts";
 import { failureOfEnd, type NativeError } from "../failure.ts";
-import {
-  EXIT_TERMINATED,
-  LAST_WORD_SECONDS,
-  type LaunchOptions,
-  type LaunchOutcome,
-} from "../launch-options.ts";
+import { LAST_WORD_SECONDS, type LaunchOptions, type LaunchOutcome } from "../launch-options.ts";
 import { watchLauncher } from "../process/launcher-watch.ts";
 import { LineSplitter, Tail } from "../process/lines.ts";
 import { bootId, killRun, readProcess, signalProcess } from "../process/processes.ts";
@@ -212,7 +208,7 @@ class MpirunRun<P extends NativeProgram<TSchema, TSchema>> {
     const orderly = this.#stayed && this.#done && this.#firstError === undefined;
     if ((exitCode === 0 && this.#done) || (orderly && seen === undefined))
       return { ...common, status: "completed" };
-    if ((exitCode === EXIT_TERMINATED && this.#done) || (orderly && seen?.kind === "stop"))
+    if ((exitCode === TRAINER_EXIT.terminated && this.#done) || (orderly && seen?.kind === "stop"))
       return { ...common, status: "stopped", graceful: true };
     if (seen) return { ...common, status: "stopped", graceful: false };
     const how = {

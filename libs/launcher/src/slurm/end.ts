@@ -1,7 +1,6 @@
 import { TRAINER_EXIT } from "@internevo/contracts";
 import type { Failure } from "@internevo/domain";
 import { diedOf, failureOfEnd, type NativeError } from "../failure.ts";
-import { EXIT_TERMINATED } from "../launch-options.ts";
 import type { SlurmJob, SlurmNode, SlurmRefusalError } from "./control.ts";
 import type { JobEnd } from "./files.ts";
 import type { GivenUp } from "./queue.ts";
@@ -81,7 +80,7 @@ export function needsSlurmsWord({
  * they are done first.
  */
 const isOrderly = ({ end, done, firstError }: Pick<Ended, "end" | "done" | "firstError">): boolean =>
-  done && firstError === undefined && (end?.exitCode === EXIT_TERMINATED || (end?.told ?? "") !== "");
+  done && firstError === undefined && (end?.exitCode === TRAINER_EXIT.terminated || (end?.told ?? "") !== "");
 
 const failed = (failure: Failure): Outcome => ({ status: "failed", failure });
 

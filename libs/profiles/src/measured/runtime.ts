@@ -1,5 +1,5 @@
 import { NATIVE_PROTOCOL, type TrainerConfig } from "@internevo/contracts";
-import { usesGpus, type Cluster, type Plan } from "@internevo/domain";
+import { PLAIN_PLAN, usesGpus, type Cluster, type Plan } from "@internevo/domain";
 import { buildMesh } from "@internevo/plan";
 
 const MODEL: TrainerConfig["model"] = {
@@ -46,16 +46,9 @@ export function runtimeRun(options: {
 }): { readonly config: TrainerConfig; readonly tokens: TokensOfRun } {
   const { ranks, threadsPerRank, cluster, dataPath } = options;
   const plan: Plan = {
-    microBatchSize: 1,
-    microBatches: 1,
-    recompute: false,
-    pipelineParallel: 1,
+    ...PLAIN_PLAN,
     dataParallel: ranks,
-    tensorParallel: 1,
-    sequenceParallel: 1,
     parameterSharding: ranks,
-    gradientSharding: 1,
-    optimizerStateSharding: 1,
     forwardOverlap: "inter-layer",
     backwardOverlap: "intra-layer",
   };

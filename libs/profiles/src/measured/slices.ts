@@ -1,6 +1,7 @@
 import { NATIVE_PROTOCOL, type TrainerConfig } from "@internevo/contracts";
 import { layerModules, rooflineSeconds, UNIT_PRODUCTS, type DevicePeak } from "@internevo/cost-model";
 import {
+  PLAIN_PLAN,
   disturbancesOf,
   formatCounted,
   stepsOf,
@@ -188,19 +189,13 @@ export function sliceRun({ shape, layers }: SliceRequest, options: SliceRunOptio
   const dataParallel = ranks / sequenceParallel;
   const { microBatches, steps } = extentOf(shape, layers, device, seconds);
   const plan: Plan = {
+    ...PLAIN_PLAN,
     microBatchSize,
     microBatches,
-    recompute: false,
-    pipelineParallel: 1,
     dataParallel,
     tensorParallel,
     sequenceParallel,
     contextParallel,
-    parameterSharding: 1,
-    gradientSharding: 1,
-    optimizerStateSharding: 1,
-    forwardOverlap: "none",
-    backwardOverlap: "none",
   };
   const config: TrainerConfig = {
     protocol: NATIVE_PROTOCOL,

@@ -1,9 +1,13 @@
 // The CPU implementation of Backend; each operator has its own source file.
 #pragma once
 
+#include "executor_sizes/executor_sizes.h"
 #include "internevo/backend.h"
 
 namespace internevo::cpu {
+
+/// A chunk of the loss is whole blocks of the sum of the head's gradient.
+static_assert(sizes::lossChunkRows % kSumBlockRows == 0);
 
 class CpuBackend final : public Backend {
  public:
@@ -42,7 +46,7 @@ class CpuBackend final : public Backend {
                        View target) override;
 
   std::int64_t normWorkspaceBytes(const NormShape&) const override { return 0; }
-  std::int64_t lossChunkRows() const override { return kSumBlockRows; }
+  std::int64_t lossChunkRows() const override { return sizes::lossChunkRows; }
   std::int64_t attentionWorkspaceBytes(const AttentionShape&) const override;
   Status attentionForward(const AttentionShape&, ConstView q, ConstView k, ConstView v, View o,
                           View logSumExp, Workspace) override;

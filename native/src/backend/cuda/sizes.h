@@ -1,14 +1,13 @@
 // Scratch memory of the CUDA backend's operators: host code without CUDA, so that a plan can be made where no GPU is.
 #pragma once
 
+#include "executor_sizes/executor_sizes.h"
 #include "internevo/backend.h"
 
 namespace internevo::cuda {
 
 /// What cuBLASLt is given (its advice for Hopper).
 constexpr std::int64_t kMatrixWorkspaceBytes = std::int64_t{32} << 20;
-/// So many that the three products of a chunk occupy every multiprocessor.
-constexpr std::int64_t kLossChunkRows = 2048;
 
 /// Of a norm's rows, as many sums for the gradient of its gain are made side by side: three or four blocks a multiprocessor.
 constexpr std::int64_t kNormParts = 512;
@@ -24,7 +23,8 @@ class Sizes : public BackendSizes {
   std::int64_t attentionBlockWorkspaceBytes(const AttentionBlockShape&) const override;
   /// Backward: float32 [normParts, width].
   std::int64_t normWorkspaceBytes(const NormShape&) const override;
-  std::int64_t lossChunkRows() const override { return kLossChunkRows; }
+  /// So many that the three products of a chunk occupy every multiprocessor.
+  std::int64_t lossChunkRows() const override { return sizes::gpuLossChunkRows; }
   /// Logits of a chunk, float32; their gradient takes their place.
   std::int64_t headLossWorkspaceBytes(const HeadLossShape&) const override;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "executor_sizes/executor_sizes.h"
 #include "internevo/backend.h"
 
 namespace internevo::cuda {
@@ -27,7 +28,7 @@ struct AttentionScratch {
 
 /// Head sizes that the kernels with matrix instructions take: any multiple of kHeadStep up to the largest. Rows then begin at
 /// multiples of 16 bytes, as copies want them.
-constexpr std::int64_t kHeadStep = 8, kLargestHead = 256;
+constexpr std::int64_t kHeadStep = 8, kLargestHead = sizes::gpuLargestHead;
 inline bool hasTensorKernels(std::int64_t headSize) {
   return headSize > 0 && headSize % kHeadStep == 0 && headSize <= kLargestHead;
 }

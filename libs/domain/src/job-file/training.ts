@@ -1,0 +1,110 @@
+import { WATCHDOG_DEFAULTS, type Data, type Optimizer, type Timeline, type Watchdog } from "../job.ts";
+import type { Model } from "../model.ts";
+import type { ProblemDetail } from "../problem.ts";
+import type { JobFile } from "./schema.ts";
+
+export function resolveOptimizer(
+  written: Partial<Optimizer> | undefined,
+  steps: number,
+  details: ProblemDetail[],
+): Optimizer {
+  const peakLearningRate = written?.peakLearningRate ?? 3e-4;
+  const decaySteps = written?.decaySteps ?? steps;
+  const optimizer: Optimizer = {
+    peakLearningRate,
+    // Rounded: a tenth of 3e-4 is written 3e-5.
+    minLearningRate: Number((peakLearningRate / 10).toPrecision(12)),
+    warmupSteps: Math.min(2000, Math.ceil(steps / 20), decaySteps),
+    decaySteps,
+    weightDecay: 0.1,
+    beta1: 0.9,
+    beta2: 0.95,
+    epsilon: 1e-8,
+    clipGlobalNorm: 1,
+    ...written,
+  };
+  const { minLearningRate, warmupSteps } = optimizer;
+  if (minLearningRate > peakLearningRate) {
+    details.push({
+      field: "optimizer.minLearningRate",
+      value: minLearningRate,
+      message: `is more than peakLearningRate ${peakLearningRate}`,
+      remedy: `give at most ${peakLearningRate}`,
+    });
+  }
+  if (warmupSteps > steps || warmupSteps > decaySteps) {
+    const [what, most] = warmupSteps > steps ? ["the job's steps", steps] : ["decaySteps", decaySteps];
+    details.push({
+      field: "optimizer.warmupSteps",
+      value: warmupSteps,
+      message: `is more than ${what} ${most}: the peak would never be reached`,
+      remedy: `give at most ${Math.min(steps, decaySteps)}`,
+    });
+  }
+  return optimizer;
+}
+
+/** What packing has to do with the rest of a job. */
+export function checkData(data: Data, model: Model | undefined, details: ProblemDetail[]): void {
+  const { packing, endOfDocumentToken, maxDocumentsPerSequence } = data;
+  if (packing !== "documents") {
+    for (const [field, value] of Object.entries({ endOfDocumentToken, maxDocumentsPerSequence })) {
+      if (value !== undefined)
+        details.push({
+          field: `data.${field}`,
+          value,
+          message: "says something of packed documents, and documents are not packed",
+          remedy: "add packing: documents, or leave it out",
+        });
+    }
+  }
+  if (model === undefined) return;
+  if (data.format === "text" && model.vocabularySize < 256) {
+    details.push({
+      field: "model.vocabularySize",
+      value: model.vocabularySize,
+      message: "is too small for text, which is read as bytes",
+      remedy: "use 256 or more",
+    });
+  }
+  const tokens = data.format === "text" ? 256 : model.vocabularySize;
+  if (endOfDocumentToken !== undefined && endOfDocumentToken >= tokens) {
+    details.push({
+      field: "data.endOfDocumentToken",
+      value: endOfDocumentToken,
+      message: `is no token: they are 0 to ${tokens - 1}`,
+      remedy: "give the token that ends a document",
+    });
+  }
+}
+
+export function resolveTimeline(
+  written: JobFile["timeline"],
+  steps: number,
+  details: ProblemDetail[],
+): Timeline | undefined {
+  if (written === undefined || written === false) return undefined;
+  const given = written === true ? {} : written;
+  const timeline = { firstStep: Math.min(2, steps), steps: 2, ...given };
+  if (timeline.firstStep > steps)
+    details.push({
+      field: "timeline.firstStep",
+      value: timeline.firstStep,
+      message: `is behind the last of the job's steps ${steps}`,
+      remedy: `give at most ${steps}`,
+    });
+  return timeline;
+}
+
+export function checkWatchdog(watchdog: Watchdog | false | undefined, details: ProblemDetail[]): void {
+  if (watchdog === undefined || watchdog === false) return;
+  const { beatSeconds, silenceSeconds } = { ...WATCHDOG_DEFAULTS, ...watchdog };
+  if (silenceSeconds < 3 * beatSeconds) {
+    details.push({
+      field: "watchdog.silenceSeconds",
+      value: silenceSeconds,
+      message: `is less than three beats of ${beatSeconds} s`,
+      remedy: `give at least ${3 * beatSeconds}, or a shorter beatSeconds`,
+    });
+  }
+}

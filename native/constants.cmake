@@ -1,0 +1,16 @@
+# internevo_constants(FILE NAMESPACE TYPE): makes include/FOLDER/FILE.h of FILE.json, where FOLDER is the present one. Each member of
+# the JSON object is a constant of NAMESPACE. TypeScript reads the same file.
+function(internevo_constants file namespace type)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file}.json)
+  file(READ ${file}.json text)
+  string(JSON count LENGTH "${text}")
+  math(EXPR last "${count} - 1")
+  set(constants "")
+  foreach(index RANGE ${last})
+    string(JSON name MEMBER "${text}" ${index})
+    string(JSON value GET "${text}" ${name})
+    string(APPEND constants "constexpr ${type} ${name} = ${value};\n")
+  endforeach()
+  get_filename_component(folder "${CMAKE_CURRENT_SOURCE_DIR}" NAME)
+  configure_file("${PROJECT_SOURCE_DIR}/constants.h.in" include/${folder}/${file}.h @ONLY)
+endfunction()
