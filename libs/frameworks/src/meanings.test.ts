@@ -66,3 +66,64 @@ describe("no clipping of gradients", () => {
     ]);
   });
 });
+
+/** A script of either program, and DeepSpeed's JSON beside it. */
+const script = (more: string, json: object = {}, base = SIZES): [FrameworkFile, FrameworkFile] => [
+  { name: "run.sh", text: `torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py ${base} ${more}\n` },
+  { name: "ds.json", text: JSON.stringify({ bf16: { enabled: true }, ...json }) },
+];
+const SIZES =
+  "--num-layers 4 --hidden-size 1024 --ffn-hidden-size 2816 --num-attention-heads 8 --swiglu " +
+  "--disable-bias-linear --normalization RMSNorm --position-embedding-type rope --bf16 " +
+  "--vocab-size 1024 --seq-length 4096 --micro-batch-size 1 --global-batch-size 16 " +
+  "--attention-dropout 0 --hidden-dropout 0";
+const DEEPSPEED = "--deepspeed --deepspeed_config ds.json";
+
+describe("a warm-up as long as the decay", () => {
+  const warmup = (framework: Framework, written: Record<string, unknown>) => {
+    const { files, inexpressible } = exported(framework, written);
+    return {
+      named: inexpressible.filter(({ field }) => field.startsWith("optimizer.")),
+      text: files[0]?.text.match(/--lr-(?:decay|warmup)-iters \d+/g),
+      read: read(framework, files).optimizer,
+    };
+  };
+
+  it.each(["megatron", "deepspeed"] as const)("is written for %s as one that it starts with", (framework) => {
+    for (const [written, value] of [
+      [{ steps: 1 }, 1],
+      [{ steps: 100, optimizer: { warmupSteps: 50, decaySteps: 50 } }, 50],
+    ] as const) {
+      const { named, text, read: back } = warmup(framework, written);
+      expect(named).toMatchObject([{ field: "optimizer.warmupSteps", value, nearest: value - 1 }]);
+      expect(named[0]?.reason).toMatch(/ends at its start/);
+      expect(text).toEqual([`--lr-decay-iters ${value}`, `--lr-warmup-iters ${value - 1}`]);
+      expect(back).toMatchObject({ warmupSteps: value - 1, decaySteps: value });
+    }
+    const { named } = warmup(framework, { steps: 100, optimizer: { warmupSteps: 49, decaySteps: 50 } });
+    expect(named).toEqual([]);
+  });
+
+  it("is warned of where it is read, and said where it is cut to what a job has", () => {
+    const { warnings } = read("megatron", script("--train-iters 10 --lr-warmup-iters 10"));
+    expect(warnings.map(({ field, value, message }) => `${field} ${String(value)} ${message}`)).toEqual([
+      "--lr-warmup-iters 10 is not less than the 10 iterations of the decay, which Megatron-LM refuses",
+    ]);
+    const schedule = (more: string) => read("megatron", script(more));
+    const { takenAs, optimizer } = schedule("--train-iters 10 --lr-decay-iters 500 --lr-warmup-iters 40");
+    expect(takenAs).toEqual([
+      { option: "--lr-warmup-iters", value: 40, as: "10 steps: a job's warm-up ends with its 10 steps" },
+    ]);
+    expect(optimizer.warmupSteps).toBe(10);
+    expect(schedule("--lr-decay-iters 500 --lr-warmup-iters 200").takenAs).toEqual([
+      { option: "--lr-warmup-iters", value: 200, as: "100 steps: a job's warm-up ends with its 100 steps" },
+    ]);
+    expect(schedule("--train-iters 500 --lr-decay-iters 500 --lr-warmup-iters 40").takenAs).toEqual([]);
+    const titan = toml("[training]\nsteps = 10\n[lr_scheduler]\nwarmup_steps = 200");
+    expect(read("torchtitan", [titan]).takenAs).toContainEqual({
+      option: "lr_scheduler.warmup_steps",
+      value: 200,
+      as: "10 steps: a job's warm-up ends with its 10 steps",
+    });
+  });
+});
