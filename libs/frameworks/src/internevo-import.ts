@@ -126,7 +126,7 @@ function readOptimizer(root: Fields): Partial<Optimizer> {
     peakLearningRate: adam.number("lr", 0),
     minLearningRate: schedule.number("eta_min", 0),
     warmupSteps:
-      warmup === undefined || decaySteps === undefined ? undefined : Math.round(warmup * decaySteps),
+      warmup === undefined || decaySteps === undefined ? undefined : Math.floor(decaySteps * warmup),
     decaySteps,
     weightDecay: adam.number("weight_decay", 0),
     beta1: adam.number("adam_beta1", 0),

@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
 import { parsePlanLabel, ProblemError } from "@internevo/domain";
 import { planOfJob } from "@internevo/plan";
@@ -9,6 +10,7 @@ import {
   type Framework,
   type FrameworkFile,
 } from "./index.ts";
+import { warmupRatio } from "./internevo.ts";
 
 /*
  * What an option means in its framework is what is read and written here.
@@ -125,5 +127,54 @@ describe("a warm-up as long as the decay", () => {
       value: 200,
       as: "10 steps: a job's warm-up ends with its 10 steps",
     });
+  });
+});
+
+/** An InternEvo configuration of one model. */
+const python = (
+  model: string,
+  { type = "LLAMA2", parallel = "", data = "", more = "" } = {},
+): FrameworkFile => ({
+  name: "c.py",
+  text: `# torchrun --nnodes 2 --nproc-per-node 8
+model_type = "${type}"
+model = dict(num_layers=4, hidden_size=1024, num_attention_heads=8, vocab_size=1024, dtype="torch.bfloat16", ${model})
+data = dict(seq_len=4096, micro_bsz=1, micro_num=4, ${data})
+parallel = dict(zero1=dict(size=-1), ${parallel})
+${more}
+`,
+});
+const MLP = "mlp_ratio=8 / 3, multiple_of=256, no_bias=True";
+
+describe("InternEvo's warm-up, a share of the schedule", () => {
+  it("is written so that its rounding down gives the steps", () => {
+    const most = 400;
+    const ratios: string[] = [];
+    for (let decay = 1; decay <= most; decay += 1)
+      for (let warmup = 0; warmup <= decay; warmup += 1) ratios.push(warmupRatio(warmup, decay));
+    const { stdout, stderr } = spawnSync(
+      "python3",
+      [
+        "-I",
+        "-c",
+        "import sys\nr = iter(sys.stdin.read().split('\\n'))\n" +
+          `print(sum(int(d * eval(next(r))) != w for d in range(1, ${most + 1}) for w in range(d + 1)))`,
+      ],
+      { input: ratios.join("\n"), encoding: "utf8" },
+    );
+    expect([stdout.trim(), stderr]).toEqual(["0", ""]);
+  }, 60_000);
+
+  it("is read as InternEvo computes it", () => {
+    const steps = (ratio: string) =>
+      read("internevo", [
+        python(MLP, {
+          data: "total_steps=200",
+          more: `lr_scheduler = dict(total_steps=100, warmup_ratio=${ratio})`,
+        }),
+      ]).optimizer.warmupSteps;
+    expect([steps("29 / 100"), steps("0.29"), steps("0.015"), steps(warmupRatio(29, 100))]).toEqual([
+      28, 28, 1, 29,
+    ]);
   });
 });
