@@ -212,6 +212,16 @@ function rootOf(file: FrameworkFile, faults: Faults): Fields {
   return new Fields(values, faults);
 }
 
+/** Refuses schedules that split the backward pass: no plan stands for them. */
+function assertOneForwardOneBackward(pipeline: Fields): void {
+  const mode = pipeline.text("mode") ?? "1F1B";
+  const message = "is a schedule that is not planned for";
+  if (mode.toUpperCase() !== "1F1B")
+    pipeline.faults.add(pipeline.path("mode"), mode, message, 'use mode="1F1B"');
+  if (pipeline.boolean("zero_bubble") === true)
+    pipeline.faults.add(pipeline.path("zero_bubble"), true, message, "set it to False");
+}
+
 function pipelineOf(model: Fields, parallel: Fields): { readonly pp: number; readonly chunks: number } {
   const { faults } = model;
   const pipeline = sized(parallel, "pipeline");
@@ -225,6 +235,7 @@ function pipelineOf(model: Fields, parallel: Fields): { readonly pp: number; rea
       "set it to True",
     );
   pipeline.rest("size interleaved_overlap", "zero_bubble batch_p2p_comm mode");
+  if (pp > 1) assertOneForwardOneBackward(pipeline);
   return { pp, chunks };
 }
 

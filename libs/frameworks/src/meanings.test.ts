@@ -178,3 +178,18 @@ describe("InternEvo's warm-up, a share of the schedule", () => {
     ]);
   });
 });
+
+describe("InternEvo's pipeline", () => {
+  it("of another schedule than 1F1B is refused", () => {
+    const faults = (pipeline: string) =>
+      faultsOf("internevo", python(MLP, { parallel: `pipeline=dict(${pipeline})` }));
+    expect(faults('size=4, mode="ZBV", zero_bubble=True')).toEqual([
+      'parallel.pipeline.mode "ZBV": is a schedule that is not planned for → use mode="1F1B"',
+      "parallel.pipeline.zero_bubble true: is a schedule that is not planned for → set it to False",
+    ]);
+    expect(faults('size=4, mode="ZBH1"')).toHaveLength(1);
+    expect(faults("size=4, zero_bubble=True")).toHaveLength(1);
+    expect(faults('size=4, mode="1F1B", zero_bubble=False')).toEqual([]);
+    expect(faults('size=1, mode="ZBH1"')).toEqual([]);
+  });
+});
