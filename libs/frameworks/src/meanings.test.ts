@@ -193,3 +193,38 @@ describe("InternEvo's pipeline", () => {
     expect(faults('size=1, mode="ZBH1"')).toEqual([]);
   });
 });
+
+describe("what an InternEvo model leaves out", () => {
+  const model = (text: string, type = "LLAMA2") => read("internevo", [python(text, { type })]);
+
+  it("is as wide as InternEvo's defaults make it", () => {
+    const width = (text: string) => model(text).model.ffnHiddenSize;
+    expect(width("no_bias=True")).toBe(4096);
+    expect(width("no_bias=True, multiple_of=300")).toBe(4200);
+    expect(width("no_bias=True, mlp_ratio=8 / 3")).toBe(2816);
+    expect(width("no_bias=True, mlp_ratio=8 / 3, multiple_of=1")).toBe(2730);
+  });
+
+  it("has biases unless it says none, which is said", () => {
+    const biases = (text: string, type?: string) =>
+      model(text, type).takenAs.filter(({ as }) => as.includes("biases"));
+    expect(biases("mlp_ratio=4")).toEqual([
+      { option: "model.no_bias", value: "missing", as: "True: without biases" },
+    ]);
+    expect(biases("mlp_ratio=4, no_bias=False")).toEqual([
+      { option: "model.no_bias", value: false, as: "True: without biases" },
+    ]);
+    expect(biases("mlp_ratio=4, no_bias=True", "INTERNLM2")).toEqual([]);
+    // InternLM's attention has biases whatever is said.
+    expect(biases("mlp_ratio=4, no_bias=True", "INTERNLM")).toEqual([
+      { option: "model_type", value: "INTERNLM", as: "a LLaMA decoder of the same sizes, without biases" },
+    ]);
+  });
+
+  it("has as many heads of keys in InternLM as of queries", () => {
+    expect(faultsOf("internevo", python(`${MLP}, num_kv_attention_heads=2`, { type: "INTERNLM" }))).toEqual([
+      "model.num_kv_attention_heads 2: has no effect with model_type INTERNLM: it has 8 → " +
+        "leave it out, or use model_type INTERNLM2 or LLAMA2",
+    ]);
+  });
+});
