@@ -228,3 +228,36 @@ describe("what an InternEvo model leaves out", () => {
     ]);
   });
 });
+
+describe("torchtitan's module of sizes", () => {
+  const module = (name: string, layers: number, flavor = "own"): FrameworkFile => ({
+    name,
+    text: `args = TransformerModelArgs(dim=1024, n_layers=${layers}, n_heads=8)\nllama3_args["${flavor}"] = args\n`,
+  });
+  const job = (flavor: string, custom = ""): FrameworkFile => ({
+    name: "t.toml",
+    text: `# torchrun --nnodes 2 --nproc-per-node 8\n[model]\nflavor = "${flavor}"\n[experimental]\n${custom}\n`,
+  });
+  const layers = (...files: FrameworkFile[]) => read("torchtitan", files).model.layers;
+
+  it("is the one that custom_import names, whichever comes first", () => {
+    const named = 'custom_import = "mine.sizes"';
+    expect(layers(job("own", named), module("other.py", 3), module("sizes.py", 5))).toBe(5);
+    expect(layers(job("own", named), module("sizes.py", 3), module("mine/sizes.py", 5))).toBe(5);
+    expect(layers(job("own", named), module("/home/me/mine/sizes.py", 5))).toBe(5);
+    expect(faultsOf("torchtitan", job("own", named), module("other.py", 3))).toEqual([
+      'model.flavor "own": is not known: its sizes are in the module mine.sizes, which is not there → ' +
+        "put mine/sizes.py beside the TOML, with args = TransformerModelArgs(dim=…, …)",
+    ]);
+  });
+
+  it("replaces no flavor that it does not add, and none where nothing imports it", () => {
+    expect(layers(job("8B"), module("sizes.py", 5))).toBe(32);
+    expect(layers(job("8B", 'custom_import = "sizes"'), module("sizes.py", 5))).toBe(32);
+    expect(layers(job("8B", 'custom_import = "sizes"'), module("sizes.py", 5, "8B"))).toBe(5);
+    expect(layers(job("8B", 'custom_import = "elsewhere"'), module("sizes.py", 5, "8B"))).toBe(32);
+    expect(faultsOf("torchtitan", job("own"), module("sizes.py", 5))[0]).toMatch(
+      /^model\.flavor "own": is not known: .* → use .*custom_import/,
+    );
+  });
+});
