@@ -124,18 +124,32 @@ function valuesBehind(words: readonly string[], at: number, arity: Arity): numbe
   return count;
 }
 
-/**
- * Reads the options with which a script starts a program, or a file of options alone.
- * @param program matches the word that is the program; options of its launcher are before it.
- * @throws ProblemError `bad-request`: an option that is not known, is given twice, or is refused; with the
- * name that is likely meant.
- */
-export function readOptions(text: string, program: RegExp, table: OptionTable, what: string): ReadOptions {
-  const faults = new Faults(what);
+/** Commands that only show the words behind them. */
+const SHOWS: ReadonlySet<string> = new Set(["echo", "printf"]);
+
+/** The different commands that start a program. */
+function launchesOf(
+  commands: readonly (readonly string[])[],
+  program: RegExp,
+): readonly (readonly string[])[] {
+  const launches = commands.filter(
+    ([first = "", ...rest]) => !SHOWS.has(first) && [first, ...rest].some((word) => program.test(word)),
+  );
+  return [...new Map(launches.map((words) => [JSON.stringify(words), words])).values()];
+}
+
+/** The command that starts the program; a file of options alone is one without the program's name. */
+function launchOf(text: string, program: RegExp, faults: Faults): readonly string[] {
   const { commands, end } = shellScript(text);
-  const command =
-    commands.find((words) => words.some((word) => program.test(word))) ??
-    commands.find(([first]) => first?.startsWith("--"));
+  const launches = launchesOf(commands, program);
+  const command = launches[0] ?? commands.find(([first]) => first?.startsWith("--"));
+  if (launches.length > 1)
+    return faults.fail(
+      launches[0]?.find((word) => program.test(word)) ?? "file",
+      launches.length,
+      `is started in ${launches.length} different ways`,
+      "leave in the script the one that is meant",
+    );
   if (command === undefined && end !== null)
     return faults.fail(
       `line ${end.line}`,
@@ -150,6 +164,18 @@ export function readOptions(text: string, program: RegExp, table: OptionTable, w
       "starts no training program",
       "give the script that starts it, or a file of its options",
     );
+  return command;
+}
+
+/**
+ * Reads the options with which a script starts a program, or a file of options alone.
+ * @param program matches the word that is the program; options of its launcher are before it.
+ * @throws ProblemError `bad-request`: an option that is not known, is given twice, or is refused; with the
+ * name that is likely meant.
+ */
+export function readOptions(text: string, program: RegExp, table: OptionTable, what: string): ReadOptions {
+  const faults = new Faults(what);
+  const command = launchOf(text, program, faults);
   const start = command.findIndex((word) => program.test(word)) + 1;
   const launcher = command.slice(0, start);
   const words = command.slice(start);

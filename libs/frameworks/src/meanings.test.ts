@@ -261,3 +261,27 @@ describe("torchtitan's module of sizes", () => {
     );
   });
 });
+
+describe("a script that starts the program twice", () => {
+  const launch = (layers: number, more = "") =>
+    `torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py ${SIZES.replace("--num-layers 4", `--num-layers ${layers}`)} ${more}`;
+  const run = (...lines: string[]): FrameworkFile => ({ name: "run.sh", text: `${lines.join("\n")}\n` });
+
+  it("is refused where it is started in two ways", () => {
+    expect(faultsOf("megatron", run(launch(4), "sleep 1", launch(8)))).toEqual([
+      expect.stringMatching(
+        /^pretrain_gpt\.py 2: is started in 2 different ways → leave in the script the one that is meant$/,
+      ),
+    ]);
+    expect(faultsOf("deepspeed", run(launch(4, DEEPSPEED), launch(8)), script("")[1])).toHaveLength(1);
+  });
+
+  it("is read where they are the same, or where one is only printed", () => {
+    for (const lines of [
+      [launch(4), launch(4)],
+      [`echo ${launch(8)}`, launch(4)],
+      [`printf '%s ' ${launch(8)}`, launch(4)],
+    ])
+      expect(read("megatron", [run(...lines)]).model.layers).toBe(4);
+  });
+});
