@@ -38,6 +38,14 @@ export interface ReadOptions {
   readonly ignored: readonly string[];
 }
 
+/** Numbers as Python reads them: a point and an exponent only where no whole number is asked for. */
+const DIGITS = String.raw`\d+(?:_\d+)*`;
+const DECIMAL = new RegExp(
+  String.raw`^\s*[-+]?(?:${DIGITS}\.?(?:${DIGITS})?|\.${DIGITS})(?:[eE][-+]?${DIGITS})?\s*$`,
+);
+const WHOLE = new RegExp(String.raw`^\s*[-+]?${DIGITS}\s*$`);
+export const isWhole = (text: string): boolean => WHOLE.test(text);
+
 /** The options of one command. */
 export class Options {
   readonly #values: ReadonlyMap<string, readonly string[]>;
@@ -63,8 +71,8 @@ export class Options {
   number(name: string, least = -Infinity): number | undefined {
     const text = this.text(name);
     if (text === undefined) return undefined;
-    const value = Number(text);
-    if (text.trim() !== "" && Number.isFinite(value) && value >= least) return value;
+    const value = DECIMAL.test(text) ? Number(text.replaceAll("_", "")) : Number.NaN;
+    if (Number.isFinite(value) && value >= least) return value;
     const remedy = text.startsWith("$")
       ? `set ${text.slice(1)} in the file, or write the number`
       : `give a number${least > -Infinity ? ` from ${least}` : ""}`;
@@ -74,8 +82,9 @@ export class Options {
 
   integer(name: string, least = 1): number | undefined {
     const value = this.number(name, least);
-    if (value === undefined || Number.isSafeInteger(value)) return value;
-    this.faults.add(name, value, "is not a whole number", "give a whole number");
+    if (value === undefined) return undefined;
+    if (Number.isSafeInteger(value) && isWhole(this.text(name) ?? "")) return value;
+    this.faults.add(name, this.text(name), "is not a whole number", "give a whole number");
     return undefined;
   }
 
@@ -103,7 +112,7 @@ function launcherNumber(words: readonly string[], names: readonly string[], faul
     const [name = "", inline] = word.split("=", 2);
     if (!names.includes(name)) continue;
     const text = inline ?? words[index + 1] ?? "";
-    const value = Number(text);
+    const value = isWhole(text) ? Number(text) : Number.NaN;
     if (text.startsWith("$")) return null;
     if (Number.isSafeInteger(value) && value >= 1) return value;
     faults.add(name, text, "is not a number of ranks", "give a whole number from 1");
@@ -217,8 +226,10 @@ export function readOptions(text: string, program: RegExp, table: OptionTable, w
     const given = inline.length > 0 ? [inline.join("=")] : words.slice(at, at + count);
     at += count;
     if (arity !== "flag" && given.length === 0) faults.add(name, null, "has no value", "give one");
+    if (arity === "flag" && given.length > 0)
+      faults.add(name, given.join(" "), "takes no value", `write ${name} alone`);
     const before = values.get(name);
-    if (before !== undefined && before.join(" ") !== given.join(" "))
+    if (arity !== "flag" && before !== undefined && before.join(" ") !== given.join(" "))
       faults.add(
         name,
         given.join(" "),

@@ -152,7 +152,8 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
       value: positions ?? "learned_absolute",
       as: "rotary positions",
     });
-  let vocabulary = options.integer("--vocab-size", 2);
+  const added = options.text("--tokenizer-type") === "NullTokenizer" ? dialect.addedTokens : 0;
+  const vocabulary = options.integer("--vocab-size", 2 - added);
   if (vocabulary === undefined && !options.has("--vocab-size"))
     faults.add(
       "--vocab-size",
@@ -160,8 +161,6 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
       "is missing",
       "add the size of the vocabulary: that of a tokenizer's files is not known here",
     );
-  else if (vocabulary !== undefined && options.text("--tokenizer-type") === "NullTokenizer")
-    vocabulary += dialect.addedTokens;
   return plainModel({
     name: "imported",
     hiddenSize,
@@ -169,7 +168,7 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
     heads,
     kvHeads,
     ffnHiddenSize: width ?? defaultWidth(hiddenSize),
-    vocabularySize: vocabulary ?? 2,
+    vocabularySize: (vocabulary ?? 2) + added,
     tiedEmbeddings: !options.has("--untie-embeddings-and-output-weights"),
     ropeTheta: options.number(dialect.rotaryBase, 1) ?? MODEL_DEFAULTS.ropeTheta,
     normEpsilon: options.number(dialect.normEpsilon) ?? MODEL_DEFAULTS.normEpsilon,
@@ -191,13 +190,17 @@ const OPTIMIZER: readonly (readonly [keyof Optimizer, string])[] = [
   ["clipGlobalNorm", "--clip-grad"],
 ];
 
+const STEPS: ReadonlySet<keyof Optimizer> = new Set(["decaySteps", "warmupSteps"]);
+
 export function readTraining(options: Options): {
   optimizer: Partial<Optimizer>;
   steps?: number;
   seed?: number;
 } {
   const optimizer = OPTIMIZER.flatMap(([field, name]) => {
-    const value = options.number(name, 0);
+    const value = STEPS.has(field)
+      ? options.integer(name, field === "decaySteps" ? 1 : 0)
+      : options.number(name, 0);
     return value === undefined ? [] : [[field, value] as const];
   });
   const steps = options.integer("--train-iters");

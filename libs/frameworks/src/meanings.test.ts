@@ -71,15 +71,20 @@ describe("no clipping of gradients", () => {
 
 /** A script of either program, and DeepSpeed's JSON beside it. */
 const script = (more: string, json: object = {}, base = SIZES): [FrameworkFile, FrameworkFile] => [
-  { name: "run.sh", text: `torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py ${base} ${more}\n` },
+  {
+    name: "run.sh",
+    text: `torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py ${base} ${/--deepspeed /.test(more) ? more : `${ROTARY} ${more}`}\n`,
+  },
   { name: "ds.json", text: JSON.stringify({ bf16: { enabled: true }, ...json }) },
 ];
 const SIZES =
   "--num-layers 4 --hidden-size 1024 --ffn-hidden-size 2816 --num-attention-heads 8 --swiglu " +
-  "--disable-bias-linear --normalization RMSNorm --position-embedding-type rope --bf16 " +
+  "--disable-bias-linear --bf16 " +
   "--vocab-size 1024 --seq-length 4096 --micro-batch-size 1 --global-batch-size 16 " +
   "--attention-dropout 0 --hidden-dropout 0";
-const DEEPSPEED = "--deepspeed --deepspeed_config ds.json";
+const ROTARY = "--normalization RMSNorm --position-embedding-type rope";
+const DEEPSPEED =
+  "--normalization rmsnorm --use-rotary-position-embeddings --deepspeed --deepspeed_config ds.json";
 
 describe("a warm-up as long as the decay", () => {
   const warmup = (framework: Framework, written: Record<string, unknown>) => {
@@ -283,5 +288,52 @@ describe("a script that starts the program twice", () => {
       [`printf '%s ' ${launch(8)}`, launch(4)],
     ])
       expect(read("megatron", [run(...lines)]).model.layers).toBe(4);
+  });
+});
+
+describe("values that a program's own parser reads otherwise", () => {
+  it("are no whole numbers, which argparse refuses", () => {
+    const fault = (value: string, option = "--num-layers") =>
+      faultsOf(
+        "megatron",
+        script("", {}, SIZES.replace("--num-layers 4", `--num-layers 4 ${option} ${value}`))[0],
+      );
+    for (const value of ["1e1", "0x18", "24.0", "0b11", "Infinity"])
+      for (const option of ["--context-parallel-size", "--lr-decay-iters", "--train-iters"])
+        expect(fault(value, option), `${option} ${value}`).toHaveLength(1);
+    for (const value of ["24", "+24", "1_000"]) expect(fault(value, "--lr-decay-iters"), value).toEqual([]);
+    expect(fault("0x18", "--lr")).toHaveLength(1);
+    expect(fault("1e-4", "--lr")).toEqual([]);
+    expect(fault("1e0 8", "--hierarchical-context-parallel-sizes")).toHaveLength(1);
+  });
+
+  it("are told of a switch that is given a value", () => {
+    expect(faultsOf("megatron", script("--bf16=1")[0])).toEqual([
+      '--bf16 "1": takes no value → write --bf16 alone',
+    ]);
+  });
+
+  it("move nothing to the host where the device is none", () => {
+    const faults = (zero: object) =>
+      faultsOf("deepspeed", ...script(DEEPSPEED, { zero_optimization: { stage: 3, ...zero } }));
+    expect(faults({ offload_optimizer: { device: "none" }, offload_param: { device: "none" } })).toEqual([]);
+    expect(faults({ offload_optimizer: { device: "cpu" } })).toHaveLength(1);
+    expect(faults({ offload_param: { device: "nvme" } })).toHaveLength(1);
+  });
+
+  it("leave clipping to the script where the JSON says auto", () => {
+    const json = { gradient_clipping: "auto", zero_optimization: { stage: 1 } };
+    expect(read("deepspeed", script(`${DEEPSPEED} --clip-grad 2`, json)).optimizer.clipGlobalNorm).toBe(2);
+  });
+
+  it("include the smallest vocabulary that is written", () => {
+    const written = exported("deepspeed", {
+      model: { hiddenSize: 1024, layers: 2, heads: 8, kvHeads: 8, ffnHiddenSize: 2816, vocabularySize: 2 },
+    });
+    expect(written.files[0]?.text).toMatch(/--vocab-size 1 /);
+    expect(read("deepspeed", written.files).model.vocabularySize).toBe(2);
+    expect(
+      faultsOf("megatron", script("", {}, SIZES.replace("--vocab-size 1024", "--vocab-size 1"))[0]),
+    ).toHaveLength(1);
   });
 });
