@@ -53,7 +53,10 @@ describe("a configuration in Python", () => {
         text: `x = int()\nmodel = dict(num_layers=x, hidden_size=float())\n${rest}`,
       }),
     ).toContain("model.num_layers is not a number that is possible here");
-    const toml = { name: "t.toml", text: `# torchrun --nproc-per-node 8\n[model]\nflavor = "internevo"\n` };
+    const toml = {
+      name: "t.toml",
+      text: `# torchrun --nproc-per-node 8\n[model]\nflavor = "internevo"\n[experimental]\ncustom_import = "m"\n`,
+    };
     expect(await faults("torchtitan", toml, { name: "m.py", text: "args = Args(dim=int())\n" })).toContain(
       "m.py.dim is not a number that is possible here",
     );

@@ -38,6 +38,14 @@ export interface ReadOptions {
   readonly ignored: readonly string[];
 }
 
+/** Numbers as Python reads them: a point and an exponent only where no whole number is asked for. */
+const DIGITS = String.raw`\d+(?:_\d+)*`;
+const DECIMAL = new RegExp(
+  String.raw`^\s*[-+]?(?:${DIGITS}\.?(?:${DIGITS})?|\.${DIGITS})(?:[eE][-+]?${DIGITS})?\s*$`,
+);
+const WHOLE = new RegExp(String.raw`^\s*[-+]?${DIGITS}\s*$`);
+export const isWhole = (text: string): boolean => WHOLE.test(text);
+
 /** The options of one command. */
 export class Options {
   readonly #values: ReadonlyMap<string, readonly string[]>;
@@ -63,8 +71,8 @@ export class Options {
   number(name: string, least = -Infinity): number | undefined {
     const text = this.text(name);
     if (text === undefined) return undefined;
-    const value = Number(text);
-    if (text.trim() !== "" && Number.isFinite(value) && value >= least) return value;
+    const value = DECIMAL.test(text) ? Number(text.replaceAll("_", "")) : Number.NaN;
+    if (Number.isFinite(value) && value >= least) return value;
     const remedy = text.startsWith("$")
       ? `set ${text.slice(1)} in the file, or write the number`
       : `give a number${least > -Infinity ? ` from ${least}` : ""}`;
@@ -74,8 +82,9 @@ export class Options {
 
   integer(name: string, least = 1): number | undefined {
     const value = this.number(name, least);
-    if (value === undefined || Number.isSafeInteger(value)) return value;
-    this.faults.add(name, value, "is not a whole number", "give a whole number");
+    if (value === undefined) return undefined;
+    if (Number.isSafeInteger(value) && isWhole(this.text(name) ?? "")) return value;
+    this.faults.add(name, this.text(name), "is not a whole number", "give a whole number");
     return undefined;
   }
 
@@ -103,7 +112,7 @@ function launcherNumber(words: readonly string[], names: readonly string[], faul
     const [name = "", inline] = word.split("=", 2);
     if (!names.includes(name)) continue;
     const text = inline ?? words[index + 1] ?? "";
-    const value = Number(text);
+    const value = isWhole(text) ? Number(text) : Number.NaN;
     if (text.startsWith("$")) return null;
     if (Number.isSafeInteger(value) && value >= 1) return value;
     faults.add(name, text, "is not a number of ranks", "give a whole number from 1");
@@ -124,18 +133,32 @@ function valuesBehind(words: readonly string[], at: number, arity: Arity): numbe
   return count;
 }
 
-/**
- * Reads the options with which a script starts a program, or a file of options alone.
- * @param program matches the word that is the program; options of its launcher are before it.
- * @throws ProblemError `bad-request`: an option that is not known, is given twice, or is refused; with the
- * name that is likely meant.
- */
-export function readOptions(text: string, program: RegExp, table: OptionTable, what: string): ReadOptions {
-  const faults = new Faults(what);
+/** Commands that only show the words behind them. */
+const SHOWS: ReadonlySet<string> = new Set(["echo", "printf"]);
+
+/** The different commands that start a program. */
+function launchesOf(
+  commands: readonly (readonly string[])[],
+  program: RegExp,
+): readonly (readonly string[])[] {
+  const launches = commands.filter(
+    ([first = "", ...rest]) => !SHOWS.has(first) && [first, ...rest].some((word) => program.test(word)),
+  );
+  return [...new Map(launches.map((words) => [JSON.stringify(words), words])).values()];
+}
+
+/** The command that starts the program; a file of options alone is one without the program's name. */
+function launchOf(text: string, program: RegExp, faults: Faults): readonly string[] {
   const { commands, end } = shellScript(text);
-  const command =
-    commands.find((words) => words.some((word) => program.test(word))) ??
-    commands.find(([first]) => first?.startsWith("--"));
+  const launches = launchesOf(commands, program);
+  const command = launches[0] ?? commands.find(([first]) => first?.startsWith("--"));
+  if (launches.length > 1)
+    return faults.fail(
+      launches[0]?.find((word) => program.test(word)) ?? "file",
+      launches.length,
+      `is started in ${launches.length} different ways`,
+      "leave in the script the one that is meant",
+    );
   if (command === undefined && end !== null)
     return faults.fail(
       `line ${end.line}`,
@@ -150,6 +173,18 @@ export function readOptions(text: string, program: RegExp, table: OptionTable, w
       "starts no training program",
       "give the script that starts it, or a file of its options",
     );
+  return command;
+}
+
+/**
+ * Reads the options with which a script starts a program, or a file of options alone.
+ * @param program matches the word that is the program; options of its launcher are before it.
+ * @throws ProblemError `bad-request`: an option that is not known, is given twice, or is refused; with the
+ * name that is likely meant.
+ */
+export function readOptions(text: string, program: RegExp, table: OptionTable, what: string): ReadOptions {
+  const faults = new Faults(what);
+  const command = launchOf(text, program, faults);
   const start = command.findIndex((word) => program.test(word)) + 1;
   const launcher = command.slice(0, start);
   const words = command.slice(start);
@@ -191,8 +226,10 @@ export function readOptions(text: string, program: RegExp, table: OptionTable, w
     const given = inline.length > 0 ? [inline.join("=")] : words.slice(at, at + count);
     at += count;
     if (arity !== "flag" && given.length === 0) faults.add(name, null, "has no value", "give one");
+    if (arity === "flag" && given.length > 0)
+      faults.add(name, given.join(" "), "takes no value", `write ${name} alone`);
     const before = values.get(name);
-    if (before !== undefined && before.join(" ") !== given.join(" "))
+    if (arity !== "flag" && before !== undefined && before.join(" ") !== given.join(" "))
       faults.add(
         name,
         given.join(" "),

@@ -77,7 +77,32 @@ export function importConfiguration(
       { field: "file", value: name, message: "is empty", remedy: "give a configuration" },
     ]);
   assertForm(framework, files[0]);
-  return DIALECTS[framework].read(files, launch);
+  return withWarmupOfJob(DIALECTS[framework].read(files, launch));
+}
+
+/** Steps of a job whose configuration says none. */
+const UNSAID_STEPS = 100;
+
+const WARMUP_OPTIONS: Readonly<Record<Framework, string>> = {
+  internevo: "lr_scheduler.warmup_ratio",
+  megatron: "--lr-warmup-iters",
+  deepspeed: "--lr-warmup-iters",
+  torchtitan: "lr_scheduler.warmup_steps",
+};
+
+/** A schedule may be written for another number of steps than the run's; a job's warm-up ends with it. */
+function withWarmupOfJob(imported: ImportedConfiguration): ImportedConfiguration {
+  const { framework, optimizer, steps = UNSAID_STEPS, takenAs } = imported;
+  const { warmupSteps = 0, decaySteps = steps } = optimizer;
+  const most = Math.min(steps, decaySteps);
+  if (warmupSteps <= most) return imported;
+  const end = steps <= decaySteps ? `its ${steps} steps` : `its decay of ${decaySteps} steps`;
+  const as = `${most} steps: a job's warm-up ends with ${end}`;
+  return {
+    ...imported,
+    optimizer: { ...optimizer, warmupSteps: most },
+    takenAs: [...takenAs, { option: WARMUP_OPTIONS[framework], value: warmupSteps, as }],
+  };
 }
 
 /** An imported configuration as a job on a cluster. */
@@ -89,22 +114,14 @@ export function importedJob(
 ): JobFile {
   const { model, sequenceLengthTokens, globalBatchTokens, precision, optimizer, steps, seed, launch } =
     imported;
-  const runs = steps ?? 100;
-  const { warmupSteps, decaySteps, ...rest } = optimizer;
-  // A schedule may be written for another number of steps than the run's; a job's ends with it.
-  const warmup = warmupSteps === undefined ? undefined : Math.min(warmupSteps, runs, decaySteps ?? runs);
   return {
     name,
     model: { ...model },
     sequenceLengthTokens,
     globalBatchTokens,
     precision,
-    optimizer: {
-      ...rest,
-      ...(warmup === undefined ? {} : { warmupSteps: warmup }),
-      ...(decaySteps === undefined ? {} : { decaySteps }),
-    },
-    steps: runs,
+    optimizer: { ...optimizer },
+    steps: steps ?? UNSAID_STEPS,
     ...(seed === undefined ? {} : { seed }),
     cluster: { ...launch, memoryPerGpu, ...(profile === undefined ? {} : { profile }) },
   };

@@ -50,18 +50,29 @@ export function decoderArguments(
 /** Both programs end at once with a seed that is not positive. */
 const SMALLEST_SEED = 1;
 
+/** Both programs end at once with a warm-up that does not end before the decay does. */
+const warmupOf = ({ warmupSteps, decaySteps }: Optimizer): number => Math.min(warmupSteps, decaySteps - 1);
+
 /** What both programs have no option for. */
-export const inexpressibleTraining = ({ seed }: ExportedJob): Inexpressible[] =>
-  seed >= SMALLEST_SEED
-    ? []
-    : [
-        {
-          field: "seed",
-          value: seed,
-          nearest: SMALLEST_SEED,
-          reason: "the program ends at its start with a seed that is not positive",
-        },
-      ];
+export function inexpressibleTraining({ seed, optimizer }: ExportedJob): Inexpressible[] {
+  const found: Inexpressible[] = [];
+  if (seed < SMALLEST_SEED)
+    found.push({
+      field: "seed",
+      value: seed,
+      nearest: SMALLEST_SEED,
+      reason: "the program ends at its start with a seed that is not positive",
+    });
+  const { warmupSteps, decaySteps } = optimizer;
+  if (warmupSteps !== warmupOf(optimizer))
+    found.push({
+      field: "optimizer.warmupSteps",
+      value: warmupSteps,
+      nearest: warmupOf(optimizer),
+      reason: `the program ends at its start unless the warm-up is shorter than the decay of ${decaySteps} steps`,
+    });
+  return found;
+}
 
 export function trainingArguments({ optimizer: o, steps, seed }: ExportedJob): Argument[] {
   return [
@@ -70,7 +81,7 @@ export function trainingArguments({ optimizer: o, steps, seed }: ExportedJob): A
     ["--min-lr", o.minLearningRate],
     ["--lr-decay-style", "cosine"],
     ["--lr-decay-iters", o.decaySteps],
-    ["--lr-warmup-iters", o.warmupSteps],
+    ["--lr-warmup-iters", warmupOf(o)],
     ["--weight-decay", o.weightDecay],
     ["--adam-beta1", o.beta1],
     ["--adam-beta2", o.beta2],
@@ -141,7 +152,8 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
       value: positions ?? "learned_absolute",
       as: "rotary positions",
     });
-  let vocabulary = options.integer("--vocab-size", 2);
+  const added = options.text("--tokenizer-type") === "NullTokenizer" ? dialect.addedTokens : 0;
+  const vocabulary = options.integer("--vocab-size", 2 - added);
   if (vocabulary === undefined && !options.has("--vocab-size"))
     faults.add(
       "--vocab-size",
@@ -149,8 +161,6 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
       "is missing",
       "add the size of the vocabulary: that of a tokenizer's files is not known here",
     );
-  else if (vocabulary !== undefined && options.text("--tokenizer-type") === "NullTokenizer")
-    vocabulary += dialect.addedTokens;
   return plainModel({
     name: "imported",
     hiddenSize,
@@ -158,7 +168,7 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
     heads,
     kvHeads,
     ffnHiddenSize: width ?? defaultWidth(hiddenSize),
-    vocabularySize: vocabulary ?? 2,
+    vocabularySize: (vocabulary ?? 2) + added,
     tiedEmbeddings: !options.has("--untie-embeddings-and-output-weights"),
     ropeTheta: options.number(dialect.rotaryBase, 1) ?? MODEL_DEFAULTS.ropeTheta,
     normEpsilon: options.number(dialect.normEpsilon) ?? MODEL_DEFAULTS.normEpsilon,
@@ -180,13 +190,17 @@ const OPTIMIZER: readonly (readonly [keyof Optimizer, string])[] = [
   ["clipGlobalNorm", "--clip-grad"],
 ];
 
+const STEPS: ReadonlySet<keyof Optimizer> = new Set(["decaySteps", "warmupSteps"]);
+
 export function readTraining(options: Options): {
   optimizer: Partial<Optimizer>;
   steps?: number;
   seed?: number;
 } {
   const optimizer = OPTIMIZER.flatMap(([field, name]) => {
-    const value = options.number(name, 0);
+    const value = STEPS.has(field)
+      ? options.integer(name, field === "decaySteps" ? 1 : 0)
+      : options.number(name, 0);
     return value === undefined ? [] : [[field, value] as const];
   });
   const steps = options.integer("--train-iters");
@@ -205,6 +219,15 @@ export function decoderWarnings(
   { tp, sequenceLengthTokens }: { readonly tp: number; readonly sequenceLengthTokens: number },
 ): FrameworkWarning[] {
   const warnings: FrameworkWarning[] = [];
+  const warmup = options.integer("--lr-warmup-iters", 0) ?? 0;
+  const decay = options.integer("--lr-decay-iters") ?? options.integer("--train-iters");
+  if (decay !== undefined && warmup >= decay)
+    warnings.push({
+      field: "--lr-warmup-iters",
+      value: warmup,
+      message: `is not less than the ${decay} iterations of the decay, which ${program} refuses`,
+      remedy: `give at most ${decay - 1}`,
+    });
   const positions = options.integer("--max-position-embeddings");
   if (positions !== undefined && positions < sequenceLengthTokens)
     warnings.push({

@@ -346,7 +346,7 @@ export function importDeepSpeed(
     ? { recompute: true }
     : recomputeOfOptions(options, 1, takenAs);
   const { optimizer, ...training } = readTraining(options);
-  const clip = json.number("gradient_clipping", 0);
+  const clip = json.value("gradient_clipping") === "auto" ? undefined : json.number("gradient_clipping", 0);
   faults.end();
   const plan: Plan = {
     microBatchSize: b,

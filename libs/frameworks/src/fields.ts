@@ -6,6 +6,16 @@ type Record_ = Readonly<Record<string, unknown>>;
 const isRecord = (value: unknown): value is Record_ =>
   typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof NeedsRun);
 
+/** Switched off is as good as left out; a device that is none takes nothing. */
+const isOff = (value: unknown): boolean =>
+  value === false ||
+  value === null ||
+  value === 0 ||
+  value === "" ||
+  value === undefined ||
+  (Array.isArray(value) && value.length === 0) ||
+  (isRecord(value) && value["device"] === "none");
+
 /**
  * Fields of one section of a configuration, read by name; what is not read can be told apart from what is not
  * known.
@@ -117,8 +127,7 @@ export class Fields {
       const value = this.#record[name];
       const reason = Object.hasOwn(refused, name) ? refused[name] : undefined;
       if (reason !== undefined) {
-        // Switched off is as good as left out.
-        if (value !== false && value !== null && value !== 0 && value !== "" && value !== undefined)
+        if (!isOff(value))
           this.faults.add(this.path(name), value, reason, "leave it out to ask for the rest");
       } else if (other.includes(name)) found.push(this.path(name));
       else if (!wanted.includes(name)) {

@@ -1,11 +1,4 @@
-import {
-  defaultFfnHiddenSize,
-  MODEL_DEFAULTS,
-  type Model,
-  type Optimizer,
-  type Plan,
-  type Precision,
-} from "@internevo/domain";
+import { MODEL_DEFAULTS, type Model, type Optimizer, type Plan, type Precision } from "@internevo/domain";
 import { Fields } from "./fields.ts";
 import {
   FRAMEWORK_VERSIONS,
@@ -49,16 +42,52 @@ function sized(parallel: Fields, name: string): Fields {
   );
 }
 
+/** What InternEvo's decoders have where nothing is said. */
+const OWN_RATIO = 4;
+const OWN_MULTIPLE = 256;
+
+/** What a model's type makes of it beyond its sizes. */
+function readType(
+  model: Fields,
+  type: string,
+  { heads, kvHeads }: Pick<Model, "heads" | "kvHeads">,
+  takenAs: TakenAs[],
+): void {
+  const { faults } = model;
+  if (!/^(?:LLAMA2|INTERNLM|INTERNLM2|INTERNLM2_PUBLIC)$/.test(type))
+    faults.add("model_type", type, "is no decoder that is planned for", "use LLAMA2, INTERNLM or INTERNLM2");
+  else if (type !== "LLAMA2")
+    takenAs.push({
+      option: "model_type",
+      value: type,
+      as: `a LLaMA decoder of the same sizes${type === "INTERNLM" ? ", without biases" : ""}`,
+    });
+  if (type === "INTERNLM") {
+    if (kvHeads !== heads)
+      faults.add(
+        model.path("num_kv_attention_heads"),
+        kvHeads,
+        `has no effect with model_type INTERNLM: it has ${heads}`,
+        "leave it out, or use model_type INTERNLM2 or LLAMA2",
+      );
+    return;
+  }
+  // Attention has biases unless it is said that it has none.
+  if (model.boolean("no_bias") !== true)
+    takenAs.push({
+      option: model.path("no_bias"),
+      value: model.value("no_bias") ?? "missing",
+      as: "True: without biases",
+    });
+}
+
 function readModel(model: Fields, type: string, takenAs: TakenAs[]): Model {
   const { faults } = model;
   const hiddenSize = model.needed("hidden_size");
   const heads = model.needed("num_attention_heads");
-  const multiple = model.integer("multiple_of") ?? 256;
-  const ratio = model.number("mlp_ratio", 0);
-  const ffnHiddenSize =
-    ratio === undefined
-      ? defaultFfnHiddenSize(hiddenSize)
-      : multiple * Math.ceil(Math.floor(hiddenSize * ratio) / multiple);
+  const multiple = model.integer("multiple_of") ?? OWN_MULTIPLE;
+  const ratio = model.number("mlp_ratio", 0) ?? OWN_RATIO;
+  const ffnHiddenSize = multiple * Math.ceil(Math.floor(hiddenSize * ratio) / multiple);
   const kvHeads = model.integer("num_kv_attention_heads") ?? heads;
   if (hiddenSize % heads !== 0)
     faults.add(
@@ -74,10 +103,7 @@ function readModel(model: Fields, type: string, takenAs: TakenAs[]): Model {
       `does not divide num_attention_heads ${heads}`,
       "give a divisor",
     );
-  if (!/^(?:LLAMA2|INTERNLM|INTERNLM2|INTERNLM2_PUBLIC)$/.test(type))
-    faults.add("model_type", type, "is no decoder that is planned for", "use LLAMA2, INTERNLM or INTERNLM2");
-  else if (type !== "LLAMA2")
-    takenAs.push({ option: "model_type", value: type, as: "a LLaMA decoder of the same sizes" });
+  readType(model, type, { heads, kvHeads }, takenAs);
   const norm = model.text("norm_type") ?? "rmsnorm";
   if (norm !== "rmsnorm") takenAs.push({ option: model.path("norm_type"), value: norm, as: "RMSNorm" });
   return {
@@ -126,7 +152,7 @@ function readOptimizer(root: Fields): Partial<Optimizer> {
     peakLearningRate: adam.number("lr", 0),
     minLearningRate: schedule.number("eta_min", 0),
     warmupSteps:
-      warmup === undefined || decaySteps === undefined ? undefined : Math.round(warmup * decaySteps),
+      warmup === undefined || decaySteps === undefined ? undefined : Math.floor(decaySteps * warmup),
     decaySteps,
     weightDecay: adam.number("weight_decay", 0),
     beta1: adam.number("adam_beta1", 0),
@@ -212,6 +238,16 @@ function rootOf(file: FrameworkFile, faults: Faults): Fields {
   return new Fields(values, faults);
 }
 
+/** Refuses schedules that split the backward pass: no plan stands for them. */
+function assertOneForwardOneBackward(pipeline: Fields): void {
+  const mode = pipeline.text("mode") ?? "1F1B";
+  const message = "is a schedule that is not planned for";
+  if (mode.toUpperCase() !== "1F1B")
+    pipeline.faults.add(pipeline.path("mode"), mode, message, 'use mode="1F1B"');
+  if (pipeline.boolean("zero_bubble") === true)
+    pipeline.faults.add(pipeline.path("zero_bubble"), true, message, "set it to False");
+}
+
 function pipelineOf(model: Fields, parallel: Fields): { readonly pp: number; readonly chunks: number } {
   const { faults } = model;
   const pipeline = sized(parallel, "pipeline");
@@ -225,6 +261,7 @@ function pipelineOf(model: Fields, parallel: Fields): { readonly pp: number; rea
       "set it to True",
     );
   pipeline.rest("size interleaved_overlap", "zero_bubble batch_p2p_comm mode");
+  if (pp > 1) assertOneForwardOneBackward(pipeline);
   return { pp, chunks };
 }
 

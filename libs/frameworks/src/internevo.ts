@@ -113,6 +113,9 @@ const checkpoint = (plan: Plan, layers: number): string =>
 const partialCheckpoint = ({ recomputeLayers }: Plan, layers: number): string =>
   recomputeLayers === undefined ? "False" : `${recomputeLayers}.5 / ${layers}`;
 
+/** The share of a schedule that its warm-up is: half a step more, as in {@link checkpoint}. */
+export const warmupRatio = (warmup: number, decay: number): string => `${warmup}.5 / ${decay}`;
+
 /** InternEvo's configuration, a Python module. */
 export function writeInternEvo(job: ExportedJob, plan: PlanOfJob): FrameworkFile[] {
   const text = [dataText(job, plan), modelText(job, plan), parallelText(plan), trainingText(job, plan)].join(
@@ -194,7 +197,7 @@ function trainingText({ optimizer: o, seed }: ExportedJob, plan: PlanOfJob): str
 )
 
 adam = dict(lr=${o.peakLearningRate}, adam_beta1=${o.beta1}, adam_beta2=${o.beta2}, adam_beta2_c=0, adam_eps=${o.epsilon}, weight_decay=${o.weightDecay})
-lr_scheduler = dict(total_steps=${o.decaySteps}, init_steps=0, warmup_ratio=${o.warmupSteps} / ${o.decaySteps}, eta_min=${o.minLearningRate}, last_epoch=-1)
+lr_scheduler = dict(total_steps=${o.decaySteps}, init_steps=0, warmup_ratio=${warmupRatio(o.warmupSteps, o.decaySteps)}, eta_min=${o.minLearningRate}, last_epoch=-1)
 beta2_scheduler = dict(init_beta2=adam["adam_beta2"], c=adam["adam_beta2_c"], cur_iter=-1)
 grad_scaler = dict(
     fp16=dict(initial_scale=2**16, min_scale=1, growth_interval=1000),

@@ -7,7 +7,7 @@ import {
   readDecoder,
   readTraining,
 } from "./decoder-arguments.ts";
-import { optionNames, readOptions, type OptionTable, type Options } from "./command-line.ts";
+import { isWhole, optionNames, readOptions, type OptionTable, type Options } from "./command-line.ts";
 import {
   FRAMEWORK_VERSIONS,
   normalPlan,
@@ -74,7 +74,9 @@ function contextOfOptions(options: Options, takenAs: TakenAs[]): { size: number;
   const [type = "p2p"] = types;
   if (types.length > 1)
     faults.add("--cp-comm-type", types.join(" "), "differs between layers", "give one for all layers");
-  const levels = (options.all("--hierarchical-context-parallel-sizes") ?? []).map(Number);
+  const levels = (options.all("--hierarchical-context-parallel-sizes") ?? []).map((level) =>
+    isWhole(level) ? Number(level) : Number.NaN,
+  );
   if (
     levels.length > 0 &&
     (levels.some((level) => !(level >= 1)) || levels.reduce((product, level) => product * level, 1) !== size)

@@ -207,6 +207,20 @@ function precisionOf(training: Fields): Precision {
     : "fp32";
 }
 
+/** The norm that gradients are clipped to; 0, where none is too long. */
+function clipOf(training: Fields): number | undefined {
+  if (training.value("max_norm") === Infinity) return 0;
+  const norm = training.number("max_norm", 0);
+  if (norm === 0)
+    training.faults.add(
+      training.path("max_norm"),
+      norm,
+      "makes every gradient 0",
+      "give inf, which clips none",
+    );
+  return norm;
+}
+
 function readOptimizer(root: Fields, steps: number | undefined): Partial<Optimizer> {
   const adam = root.section("optimizer");
   const schedule = root.section("lr_scheduler");
@@ -226,7 +240,7 @@ function readOptimizer(root: Fields, steps: number | undefined): Partial<Optimiz
     beta1: adam.number("beta1", 0),
     beta2: adam.number("beta2", 0),
     epsilon: adam.number("eps", 0),
-    clipGlobalNorm: root.section("training").number("max_norm", 0),
+    clipGlobalNorm: clipOf(root.section("training")),
   };
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }

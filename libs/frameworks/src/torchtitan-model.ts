@@ -171,6 +171,14 @@ function readScaling(args: Fields): RopeScaling | undefined {
   return factor === 1 ? undefined : scaling;
 }
 
+/** The file of a module, by its whole path or else by its name alone; none where nothing is imported. */
+function moduleOf(imported: string, files: readonly FrameworkFile[]): FrameworkFile | undefined {
+  if (imported === "") return undefined;
+  const path = `${imported.replaceAll(".", "/")}.py`;
+  const ends = (end: string) => files.find(({ name }) => name === end || name.endsWith(`/${end}`));
+  return ends(path) ?? ends(path.split("/").at(-1) ?? path);
+}
+
 /** The model of a flavor, or of the module that adds one. */
 export function readModel(root: Fields, files: readonly FrameworkFile[]): Model {
   const { faults } = root;
@@ -183,17 +191,31 @@ export function readModel(root: Fields, files: readonly FrameworkFile[]): Model 
     faults.add("model.name", name, "is no model that is planned for", "use llama3 or qwen3");
   const flavors = name === "qwen3" ? QWEN3_FLAVORS : FLAVORS;
   const flavor = (model.text("flavor") ?? "debugmodel").replace(/_(?:flex|varlen)(?:_attn)?$/, "");
-  const custom = files.slice(1).find((file) => file.name.endsWith(".py"));
-  const sizes: PythonValue | undefined =
-    custom === undefined ? undefined : pythonModule(custom.text, ["args"], /^[A-Z]\w*$/)["args"];
-  const known = sizes ?? (Object.hasOwn(flavors, flavor) ? flavors[flavor] : undefined);
+  const imported = root.section("experimental").text("custom_import") ?? "";
+  const own = Object.hasOwn(flavors, flavor) ? flavors[flavor] : undefined;
+  const custom = moduleOf(imported, files.slice(1));
+  // A module adds flavors: another one than it names stays what it is.
+  const adds =
+    custom !== undefined && (own === undefined || new RegExp(`["']${flavor}["']`).test(custom.text));
+  const sizes: PythonValue | undefined = adds
+    ? pythonModule(custom.text, ["args"], /^[A-Z]\w*$/)["args"]
+    : undefined;
+  const known = sizes ?? own;
+  const written = `with args = ${name === "qwen3" ? "Qwen3ModelArgs" : "TransformerModelArgs"}(dim=…, …)`;
+  if (known === undefined && imported !== "" && custom === undefined)
+    return faults.fail(
+      "model.flavor",
+      flavor,
+      `is not known: its sizes are in the module ${imported}, which is not there`,
+      `put ${imported.replaceAll(".", "/")}.py beside the TOML, ${written}`,
+    );
   if (known === undefined)
     return faults.fail(
       "model.flavor",
       flavor,
       `is not known: its sizes are in a module, not in the TOML`,
       `use ${Object.keys(flavors).join(", ")}, or put beside the TOML the module ` +
-        `of experimental.custom_import, with args = ${name === "qwen3" ? "Qwen3ModelArgs" : "TransformerModelArgs"}(dim=…, …)`,
+        `of experimental.custom_import, ${written}`,
     );
   const args = new Fields(known, faults, custom?.name ?? `model.flavor ${flavor}`);
   return name === "qwen3" ? readQwen3(args) : readLlama3(args);

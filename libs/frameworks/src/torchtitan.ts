@@ -194,7 +194,8 @@ export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFil
       local_batch_size: pp > 1 ? b * n : b,
       global_batch_size: b * n * dp,
       seq_len: job.sequenceLengthTokens,
-      max_norm: o.clipGlobalNorm,
+      // A norm of 0 would make every gradient 0.
+      max_norm: o.clipGlobalNorm === 0 ? Infinity : o.clipGlobalNorm,
       steps: job.steps,
       dataset: "c4_test",
       dtype: "float32",

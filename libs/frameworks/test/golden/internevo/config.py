@@ -55,7 +55,7 @@ hybrid_zero_optimizer = dict(
 )
 
 adam = dict(lr=0.0003, adam_beta1=0.9, adam_beta2=0.95, adam_beta2_c=0, adam_eps=1e-8, weight_decay=0.1)
-lr_scheduler = dict(total_steps=1000, init_steps=0, warmup_ratio=50 / 1000, eta_min=0.00003, last_epoch=-1)
+lr_scheduler = dict(total_steps=1000, init_steps=0, warmup_ratio=50.5 / 1000, eta_min=0.00003, last_epoch=-1)
 beta2_scheduler = dict(init_beta2=adam["adam_beta2"], c=adam["adam_beta2_c"], cur_iter=-1)
 grad_scaler = dict(
     fp16=dict(initial_scale=2**16, min_scale=1, growth_interval=1000),

@@ -1,0 +1,339 @@
+import { spawnSync } from "node:child_process";
+import { describe, expect, it } from "vitest";
+import { parsePlanLabel, ProblemError } from "@internevo/domain";
+import { planOfJob } from "@internevo/plan";
+import { jobOf } from "../test/random-plans.ts";
+import {
+  exportConfiguration,
+  FRAMEWORKS,
+  importConfiguration,
+  type Framework,
+  type FrameworkFile,
+} from "./index.ts";
+import { warmupRatio } from "./internevo.ts";
+
+/*
+ * What an option means in its framework is what is read and written here.
+ */
+
+const PLAN = "b1 n1 a0 pp1 dp128 tp1 sp1 ps1 gs1 oss128 ovnone/intra-layer";
+
+const exported = (framework: Framework, written: Record<string, unknown>) => {
+  const job = jobOf({ precision: framework === "internevo" ? "bf16-grad16" : "bf16", ...written });
+  return exportConfiguration(framework, job, planOfJob(parsePlanLabel(PLAN), job));
+};
+const read = (framework: Framework, files: readonly FrameworkFile[]) =>
+  importConfiguration(framework, files as [FrameworkFile, ...FrameworkFile[]]);
+
+/** The faults of a refused import, as `field value: message → remedy`; none where it is read. */
+function faultsOf(framework: Framework, ...files: FrameworkFile[]): string[] {
+  try {
+    read(framework, files);
+  } catch (error) {
+    if (!(error instanceof ProblemError)) throw error;
+    return error.details.map(
+      ({ field, value, message, remedy }) => `${field} ${JSON.stringify(value)}: ${message} → ${remedy}`,
+    );
+  }
+  return [];
+}
+
+const toml = (text: string): FrameworkFile => ({
+  name: "t.toml",
+  text: `# torchrun --nnodes 2 --nproc-per-node 8\n[model]\nname = "llama3"\nflavor = "8B"\n${text}`,
+});
+
+describe("no clipping of gradients", () => {
+  it.each(FRAMEWORKS)(
+    "is written for %s as what leaves gradients as they are, and read back",
+    (framework) => {
+      const { files, inexpressible } = exported(framework, { optimizer: { clipGlobalNorm: 0 } });
+      expect(inexpressible.filter(({ field }) => field.startsWith("optimizer."))).toEqual([]);
+      const text = files.map((file) => file.text).join("\n");
+      expect(text).toMatch(
+        {
+          internevo: /clip_grad_norm=0\.0/,
+          megatron: /--clip-grad 0 /,
+          deepspeed: /--clip-grad 0 [^]*"gradient_clipping": 0,/,
+          torchtitan: /^max_norm = inf$/m,
+        }[framework],
+      );
+      expect(read(framework, files).optimizer.clipGlobalNorm).toBe(0);
+    },
+  );
+
+  it("is no norm of 0 in torchtitan, which makes every gradient 0", () => {
+    expect(faultsOf("torchtitan", toml("[training]\nmax_norm = 0"))).toEqual([
+      "training.max_norm 0: makes every gradient 0 → give inf, which clips none",
+    ]);
+  });
+});
+
+/** A script of either program, and DeepSpeed's JSON beside it. */
+const script = (more: string, json: object = {}, base = SIZES): [FrameworkFile, FrameworkFile] => [
+  {
+    name: "run.sh",
+    text: `torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py ${base} ${/--deepspeed /.test(more) ? more : `${ROTARY} ${more}`}\n`,
+  },
+  { name: "ds.json", text: JSON.stringify({ bf16: { enabled: true }, ...json }) },
+];
+const SIZES =
+  "--num-layers 4 --hidden-size 1024 --ffn-hidden-size 2816 --num-attention-heads 8 --swiglu " +
+  "--disable-bias-linear --bf16 " +
+  "--vocab-size 1024 --seq-length 4096 --micro-batch-size 1 --global-batch-size 16 " +
+  "--attention-dropout 0 --hidden-dropout 0";
+const ROTARY = "--normalization RMSNorm --position-embedding-type rope";
+const DEEPSPEED =
+  "--normalization rmsnorm --use-rotary-position-embeddings --deepspeed --deepspeed_config ds.json";
+
+describe("a warm-up as long as the decay", () => {
+  const warmup = (framework: Framework, written: Record<string, unknown>) => {
+    const { files, inexpressible } = exported(framework, written);
+    return {
+      named: inexpressible.filter(({ field }) => field.startsWith("optimizer.")),
+      text: files[0]?.text.match(/--lr-(?:decay|warmup)-iters \d+/g),
+      read: read(framework, files).optimizer,
+    };
+  };
+
+  it.each(["megatron", "deepspeed"] as const)("is written for %s as one that it starts with", (framework) => {
+    for (const [written, value] of [
+      [{ steps: 1 }, 1],
+      [{ steps: 100, optimizer: { warmupSteps: 50, decaySteps: 50 } }, 50],
+    ] as const) {
+      const { named, text, read: back } = warmup(framework, written);
+      expect(named).toMatchObject([{ field: "optimizer.warmupSteps", value, nearest: value - 1 }]);
+      expect(named[0]?.reason).toMatch(/ends at its start/);
+      expect(text).toEqual([`--lr-decay-iters ${value}`, `--lr-warmup-iters ${value - 1}`]);
+      expect(back).toMatchObject({ warmupSteps: value - 1, decaySteps: value });
+    }
+    const { named } = warmup(framework, { steps: 100, optimizer: { warmupSteps: 49, decaySteps: 50 } });
+    expect(named).toEqual([]);
+  });
+
+  it("is warned of where it is read, and said where it is cut to what a job has", () => {
+    const { warnings } = read("megatron", script("--train-iters 10 --lr-warmup-iters 10"));
+    expect(warnings.map(({ field, value, message }) => `${field} ${String(value)} ${message}`)).toEqual([
+      "--lr-warmup-iters 10 is not less than the 10 iterations of the decay, which Megatron-LM refuses",
+    ]);
+    const schedule = (more: string) => read("megatron", script(more));
+    const { takenAs, optimizer } = schedule("--train-iters 10 --lr-decay-iters 500 --lr-warmup-iters 40");
+    expect(takenAs).toEqual([
+      { option: "--lr-warmup-iters", value: 40, as: "10 steps: a job's warm-up ends with its 10 steps" },
+    ]);
+    expect(optimizer.warmupSteps).toBe(10);
+    expect(schedule("--lr-decay-iters 500 --lr-warmup-iters 200").takenAs).toEqual([
+      { option: "--lr-warmup-iters", value: 200, as: "100 steps: a job's warm-up ends with its 100 steps" },
+    ]);
+    expect(schedule("--train-iters 500 --lr-decay-iters 500 --lr-warmup-iters 40").takenAs).toEqual([]);
+    const titan = toml("[training]\nsteps = 10\n[lr_scheduler]\nwarmup_steps = 200");
+    expect(read("torchtitan", [titan]).takenAs).toContainEqual({
+      option: "lr_scheduler.warmup_steps",
+      value: 200,
+      as: "10 steps: a job's warm-up ends with its 10 steps",
+    });
+  });
+});
+
+/** An InternEvo configuration of one model. */
+const python = (
+  model: string,
+  { type = "LLAMA2", parallel = "", data = "", more = "" } = {},
+): FrameworkFile => ({
+  name: "c.py",
+  text: `# torchrun --nnodes 2 --nproc-per-node 8
+model_type = "${type}"
+model = dict(num_layers=4, hidden_size=1024, num_attention_heads=8, vocab_size=1024, dtype="torch.bfloat16", ${model})
+data = dict(seq_len=4096, micro_bsz=1, micro_num=4, ${data})
+parallel = dict(zero1=dict(size=-1), ${parallel})
+${more}
+`,
+});
+const MLP = "mlp_ratio=8 / 3, multiple_of=256, no_bias=True";
+
+describe("InternEvo's warm-up, a share of the schedule", () => {
+  it("is written so that its rounding down gives the steps", () => {
+    const most = 400;
+    const ratios: string[] = [];
+    for (let decay = 1; decay <= most; decay += 1)
+      for (let warmup = 0; warmup <= decay; warmup += 1) ratios.push(warmupRatio(warmup, decay));
+    const { stdout, stderr } = spawnSync(
+      "python3",
+      [
+        "-I",
+        "-c",
+        "import sys\nr = iter(sys.stdin.read().split('\\n'))\n" +
+          `print(sum(int(d * eval(next(r))) != w for d in range(1, ${most + 1}) for w in range(d + 1)))`,
+      ],
+      { input: ratios.join("\n"), encoding: "utf8" },
+    );
+    expect([stdout.trim(), stderr]).toEqual(["0", ""]);
+  }, 60_000);
+
+  it("is read as InternEvo computes it", () => {
+    const steps = (ratio: string) =>
+      read("internevo", [
+        python(MLP, {
+          data: "total_steps=200",
+          more: `lr_scheduler = dict(total_steps=100, warmup_ratio=${ratio})`,
+        }),
+      ]).optimizer.warmupSteps;
+    expect([steps("29 / 100"), steps("0.29"), steps("0.015"), steps(warmupRatio(29, 100))]).toEqual([
+      28, 28, 1, 29,
+    ]);
+  });
+});
+
+describe("InternEvo's pipeline", () => {
+  it("of another schedule than 1F1B is refused", () => {
+    const faults = (pipeline: string) =>
+      faultsOf("internevo", python(MLP, { parallel: `pipeline=dict(${pipeline})` }));
+    expect(faults('size=4, mode="ZBV", zero_bubble=True')).toEqual([
+      'parallel.pipeline.mode "ZBV": is a schedule that is not planned for → use mode="1F1B"',
+      "parallel.pipeline.zero_bubble true: is a schedule that is not planned for → set it to False",
+    ]);
+    expect(faults('size=4, mode="ZBH1"')).toHaveLength(1);
+    expect(faults("size=4, zero_bubble=True")).toHaveLength(1);
+    expect(faults('size=4, mode="1F1B", zero_bubble=False')).toEqual([]);
+    expect(faults('size=1, mode="ZBH1"')).toEqual([]);
+  });
+});
+
+describe("what an InternEvo model leaves out", () => {
+  const model = (text: string, type = "LLAMA2") => read("internevo", [python(text, { type })]);
+
+  it("is as wide as InternEvo's defaults make it", () => {
+    const width = (text: string) => model(text).model.ffnHiddenSize;
+    expect(width("no_bias=True")).toBe(4096);
+    expect(width("no_bias=True, multiple_of=300")).toBe(4200);
+    expect(width("no_bias=True, mlp_ratio=8 / 3")).toBe(2816);
+    expect(width("no_bias=True, mlp_ratio=8 / 3, multiple_of=1")).toBe(2730);
+  });
+
+  it("has biases unless it says none, which is said", () => {
+    const biases = (text: string, type?: string) =>
+      model(text, type).takenAs.filter(({ as }) => as.includes("biases"));
+    expect(biases("mlp_ratio=4")).toEqual([
+      { option: "model.no_bias", value: "missing", as: "True: without biases" },
+    ]);
+    expect(biases("mlp_ratio=4, no_bias=False")).toEqual([
+      { option: "model.no_bias", value: false, as: "True: without biases" },
+    ]);
+    expect(biases("mlp_ratio=4, no_bias=True", "INTERNLM2")).toEqual([]);
+    // InternLM's attention has biases whatever is said.
+    expect(biases("mlp_ratio=4, no_bias=True", "INTERNLM")).toEqual([
+      { option: "model_type", value: "INTERNLM", as: "a LLaMA decoder of the same sizes, without biases" },
+    ]);
+  });
+
+  it("has as many heads of keys in InternLM as of queries", () => {
+    expect(faultsOf("internevo", python(`${MLP}, num_kv_attention_heads=2`, { type: "INTERNLM" }))).toEqual([
+      "model.num_kv_attention_heads 2: has no effect with model_type INTERNLM: it has 8 → " +
+        "leave it out, or use model_type INTERNLM2 or LLAMA2",
+    ]);
+  });
+});
+
+describe("torchtitan's module of sizes", () => {
+  const module = (name: string, layers: number, flavor = "own"): FrameworkFile => ({
+    name,
+    text: `args = TransformerModelArgs(dim=1024, n_layers=${layers}, n_heads=8)\nllama3_args["${flavor}"] = args\n`,
+  });
+  const job = (flavor: string, custom = ""): FrameworkFile => ({
+    name: "t.toml",
+    text: `# torchrun --nnodes 2 --nproc-per-node 8\n[model]\nflavor = "${flavor}"\n[experimental]\n${custom}\n`,
+  });
+  const layers = (...files: FrameworkFile[]) => read("torchtitan", files).model.layers;
+
+  it("is the one that custom_import names, whichever comes first", () => {
+    const named = 'custom_import = "mine.sizes"';
+    expect(layers(job("own", named), module("other.py", 3), module("sizes.py", 5))).toBe(5);
+    expect(layers(job("own", named), module("sizes.py", 3), module("mine/sizes.py", 5))).toBe(5);
+    expect(layers(job("own", named), module("/home/me/mine/sizes.py", 5))).toBe(5);
+    expect(faultsOf("torchtitan", job("own", named), module("other.py", 3))).toEqual([
+      'model.flavor "own": is not known: its sizes are in the module mine.sizes, which is not there → ' +
+        "put mine/sizes.py beside the TOML, with args = TransformerModelArgs(dim=…, …)",
+    ]);
+  });
+
+  it("replaces no flavor that it does not add, and none where nothing imports it", () => {
+    expect(layers(job("8B"), module("sizes.py", 5))).toBe(32);
+    expect(layers(job("8B", 'custom_import = "sizes"'), module("sizes.py", 5))).toBe(32);
+    expect(layers(job("8B", 'custom_import = "sizes"'), module("sizes.py", 5, "8B"))).toBe(5);
+    expect(layers(job("8B", 'custom_import = "elsewhere"'), module("sizes.py", 5, "8B"))).toBe(32);
+    expect(faultsOf("torchtitan", job("own"), module("sizes.py", 5))[0]).toMatch(
+      /^model\.flavor "own": is not known: .* → use .*custom_import/,
+    );
+  });
+});
+
+describe("a script that starts the program twice", () => {
+  const launch = (layers: number, more = "") =>
+    `torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py ${SIZES.replace("--num-layers 4", `--num-layers ${layers}`)} ${more}`;
+  const run = (...lines: string[]): FrameworkFile => ({ name: "run.sh", text: `${lines.join("\n")}\n` });
+
+  it("is refused where it is started in two ways", () => {
+    expect(faultsOf("megatron", run(launch(4), "sleep 1", launch(8)))).toEqual([
+      expect.stringMatching(
+        /^pretrain_gpt\.py 2: is started in 2 different ways → leave in the script the one that is meant$/,
+      ),
+    ]);
+    expect(faultsOf("deepspeed", run(launch(4, DEEPSPEED), launch(8)), script("")[1])).toHaveLength(1);
+  });
+
+  it("is read where they are the same, or where one is only printed", () => {
+    for (const lines of [
+      [launch(4), launch(4)],
+      [`echo ${launch(8)}`, launch(4)],
+      [`printf '%s ' ${launch(8)}`, launch(4)],
+    ])
+      expect(read("megatron", [run(...lines)]).model.layers).toBe(4);
+  });
+});
+
+describe("values that a program's own parser reads otherwise", () => {
+  it("are no whole numbers, which argparse refuses", () => {
+    const fault = (value: string, option = "--num-layers") =>
+      faultsOf(
+        "megatron",
+        script("", {}, SIZES.replace("--num-layers 4", `--num-layers 4 ${option} ${value}`))[0],
+      );
+    for (const value of ["1e1", "0x18", "24.0", "0b11", "Infinity"])
+      for (const option of ["--context-parallel-size", "--lr-decay-iters", "--train-iters"])
+        expect(fault(value, option), `${option} ${value}`).toHaveLength(1);
+    for (const value of ["24", "+24", "1_000"]) expect(fault(value, "--lr-decay-iters"), value).toEqual([]);
+    expect(fault("0x18", "--lr")).toHaveLength(1);
+    expect(fault("1e-4", "--lr")).toEqual([]);
+    expect(fault("1e0 8", "--hierarchical-context-parallel-sizes")).toHaveLength(1);
+  });
+
+  it("are told of a switch that is given a value", () => {
+    expect(faultsOf("megatron", script("--bf16=1")[0])).toEqual([
+      '--bf16 "1": takes no value → write --bf16 alone',
+    ]);
+  });
+
+  it("move nothing to the host where the device is none", () => {
+    const faults = (zero: object) =>
+      faultsOf("deepspeed", ...script(DEEPSPEED, { zero_optimization: { stage: 3, ...zero } }));
+    expect(faults({ offload_optimizer: { device: "none" }, offload_param: { device: "none" } })).toEqual([]);
+    expect(faults({ offload_optimizer: { device: "cpu" } })).toHaveLength(1);
+    expect(faults({ offload_param: { device: "nvme" } })).toHaveLength(1);
+  });
+
+  it("leave clipping to the script where the JSON says auto", () => {
+    const json = { gradient_clipping: "auto", zero_optimization: { stage: 1 } };
+    expect(read("deepspeed", script(`${DEEPSPEED} --clip-grad 2`, json)).optimizer.clipGlobalNorm).toBe(2);
+  });
+
+  it("include the smallest vocabulary that is written", () => {
+    const written = exported("deepspeed", {
+      model: { hiddenSize: 1024, layers: 2, heads: 8, kvHeads: 8, ffnHiddenSize: 2816, vocabularySize: 2 },
+    });
+    expect(written.files[0]?.text).toMatch(/--vocab-size 1 /);
+    expect(read("deepspeed", written.files).model.vocabularySize).toBe(2);
+    expect(
+      faultsOf("megatron", script("", {}, SIZES.replace("--vocab-size 1024", "--vocab-size 1"))[0]),
+    ).toHaveLength(1);
+  });
+});
