@@ -10,6 +10,7 @@ import {
   memoryLineName,
   noneWithoutTrainer,
   planLabel,
+  rankWords,
   rejectionCounts,
   termWords,
   tiedWithFastest,
@@ -148,8 +149,7 @@ export function planningText(result: PlanningResult, colors: Colors): string {
   sections.push(...notes.filter((note) => note !== undefined));
   const ties = tiesText(candidates);
   if (ties !== undefined) sections.push(ties);
-  if (candidates.length > 0 && result.estimates)
-    sections.push(estimatesWords(result.estimates, result.profile));
+  if (candidates.length > 0 && result.estimates) sections.push(estimatesWords(result.estimates, result.profile));
   if (runnableCandidates.length > 0 && candidates.some((candidate) => !candidate.runnable)) {
     sections.push(
       `best of the plans that InternEvo's own trainer can run:\n${candidatesTable(runnableCandidates, colors)}`,
@@ -168,7 +168,7 @@ export function planningText(result: PlanningResult, colors: Colors): string {
     const where =
       rank === null
         ? `is rejected: ${reason ?? "unknown"}`
-        : `is rank ${formatInteger(rank)}: the best plans of ${formatCounted(rank - 1, "family", "families")} are ahead of it`;
+        : `is ${rankWords(rank)}`;
     const figures = predicted
       ? ` (${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatBytes(predicted.peakMemoryBytes)})`
       : "";
