@@ -79,7 +79,7 @@ function progressOf(job: JobSummary): string {
     case "profiling":
     case "planning":
       return done !== null && total !== null && total > 0
-        ? `${job.state === "profiling" ? "point" : "batch"} ${done}/${total}`
+        ? `${job.state === "profiling" ? "run" : "batch"} ${done}/${total}`
         : NONE;
     case "trialling":
       return `trial ${job.trialsDone}/${job.trialsTotal}`;
