@@ -46,9 +46,7 @@ export function modelWords(model: Model): string {
 export function rankWords(rank: number): string {
   if (rank === 1) return "rank 1: no other family of plans is ahead of it";
   const ahead =
-    rank === 2
-      ? "the best plan of 1 family is"
-      : `the best plans of ${formatInteger(rank - 1)} families are`;
+    rank === 2 ? "the best plan of 1 family is" : `the best plans of ${formatInteger(rank - 1)} families are`;
   return `rank ${formatInteger(rank)}: ${ahead} ahead of it`;
 }
 
