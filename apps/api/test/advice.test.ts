@@ -1,4 +1,13 @@
-import { cheapestCluster, explain, largestSequence, paretoFront, sweep, whyNot } from "@internevo/advisor";
+import {
+  cheapestCluster,
+  estimatesOf,
+  explain,
+  largestSequence,
+  paretoFront,
+  sweep,
+  sweptJobs,
+  whyNot,
+} from "@internevo/advisor";
 import {
   CheapestClusterSchema,
   ExplanationSchema,
@@ -60,7 +69,7 @@ function problem(reply: Reply, status: number, code: Problem["code"]): string[] 
   return (body.errors ?? []).map(({ field }) => field);
 }
 /** As it travels: without what is undefined. */
-const json = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
+const json = (value: unknown) => JSON.parse(JSON.stringify(value)) as object;
 
 const spec = resolveJob(EXAMPLE_JOB);
 const profile = shippedProfile("a800-128");
@@ -309,21 +318,35 @@ describe("questions about plans", () => {
 describe("what if", () => {
   it("is answered as the library answers it, whoever does the turns", async () => {
     const values = [4096, 8192, 12_288, 1 << 20];
-    expect((await send("/what-if/sweep", { ...subject, axis: "sequence", values })).json()).toEqual({
+    expect((await send("/what-if/sweep", { ...subject, axis: "sequence", values })).json()).toMatchObject({
       axis: "sequence",
       rows: json(sweep(spec, profile, "sequence", values)),
     });
-    expect((await send("/what-if/largest-sequence", { ...subject, unitTokens: 1 << 18 })).json()).toEqual(
-      json(largestSequence(spec, profile, { unitTokens: 1 << 18 })),
-    );
+    expect(
+      (await send("/what-if/largest-sequence", { ...subject, unitTokens: 1 << 18 })).json(),
+    ).toMatchObject(json(largestSequence(spec, profile, { unitTokens: 1 << 18 })));
     const front = json(await paretoFront(spec, profile, { points: 9 }));
-    expect((await send("/what-if/pareto", { ...subject, points: 9 })).json()).toEqual({
+    expect((await send("/what-if/pareto", { ...subject, points: 9 })).json()).toMatchObject({
       front,
       isWhole: false,
     });
     const deadline = { tokens: 1e12, seconds: 30 * 86_400, pricePerGpuHour: 2 };
-    expect((await send("/what-if/cheapest-cluster", { ...subject, ...deadline })).json()).toEqual(
+    expect((await send("/what-if/cheapest-cluster", { ...subject, ...deadline })).json()).toMatchObject(
       json(cheapestCluster(spec, profile, deadline)),
+    );
+  });
+
+  it("says which figures are estimates, as the library says it, and so do plans", async () => {
+    const remedy = { measuredBy: "internevo profile measure JOB.yaml", planWith: spec.cluster.name };
+    const own = json(estimatesOf(spec, [spec], profile, remedy));
+    expect(own).toMatchObject({ profile: profile.name });
+    const values = [8, 16, 1 << 15];
+    const rows = sweep(spec, profile, "nodes", values);
+    const asked = { "/plans": { top: 1 }, "/what-if/pareto": { points: 1 } };
+    for (const [path, question] of Object.entries(asked))
+      expect((await send(path, { ...subject, ...question })).json().estimates, path).toEqual(own);
+    expect((await send("/what-if/sweep", { ...subject, axis: "nodes", values })).json().estimates).toEqual(
+      json(estimatesOf(spec, sweptJobs(spec, "nodes", rows), profile, remedy)),
     );
   });
 

@@ -17,6 +17,7 @@ import {
   formatRate,
   formatSeconds,
   formatSigned,
+  formatSpan,
   frontSample,
   lowered,
   measuredStandingWords,
@@ -34,6 +35,7 @@ import {
   type Prediction,
 } from "@internevo/domain";
 import { table, type Colors, type Column } from "./output.ts";
+import { unmetText } from "./unmet-deadline.ts";
 
 const perGpu = ({ tokensPerGpuPerSecond }: Prediction): string => formatRate(tokensPerGpuPerSecond);
 const figures = (predicted: Prediction): string =>
@@ -234,28 +236,6 @@ export function largestSequenceText(
   ].join("\n");
 }
 
-/** How long a training takes: of more than a few days nobody counts the hours. */
-const span = (seconds: number): string =>
-  seconds < 3 * 86_400 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86_400).toFixed(1)} d`;
-
-/** What to ask next where no cluster is fast enough. */
-function unmetText(
-  asked: readonly number[],
-  considered: readonly ClusterChoice[],
-  deadlineSeconds: number,
-): string {
-  const names =
-    asked.length > 1 ? `${asked.slice(0, -1).join(", ")} or ${asked.at(-1) ?? ""}` : String(asked[0]);
-  const most = Math.max(...asked);
-  const larger = `ask for larger ones, e.g. --values ${most * 2}..${most * 16}`;
-  const fastest = considered.reduce<ClusterChoice | null>(
-    (best, choice) => (best === null || choice.seconds < best.seconds ? choice : best),
-    null,
-  );
-  if (fastest === null) return `no cluster of ${names} nodes has a plan: ${larger}`;
-  return `no cluster of ${names} nodes meets the deadline: the fastest, of ${formatCounted(fastest.nodes, "node")}, takes ${span(fastest.seconds)} of ${span(deadlineSeconds)}; ${larger}`;
-}
-
 export interface ClustersView {
   readonly considered: readonly ClusterChoice[];
   readonly cheapest: ClusterChoice | null;
@@ -271,7 +251,7 @@ export function clustersText(
   const columns: Column<ClusterChoice>[] = [
     { title: "NODES", align: "right", value: ({ nodes }) => formatInteger(nodes) },
     { title: "GPUS", align: "right", value: ({ gpus }) => formatInteger(gpus) },
-    { title: "TIME", align: "right", value: ({ seconds }) => span(seconds) },
+    { title: "TIME", align: "right", value: ({ seconds }) => formatSpan(1000 * seconds) },
     { title: "GPU HOURS", align: "right", value: ({ gpuHours }) => formatInteger(gpuHours) },
     ...(considered.some(({ cost }) => cost !== null)
       ? [

@@ -10,6 +10,7 @@ import {
   memoryLineName,
   noneWithoutTrainer,
   planLabel,
+  rankWords,
   rejectionCounts,
   termWords,
   tiedWithFastest,
@@ -148,8 +149,7 @@ export function planningText(result: PlanningResult, colors: Colors): string {
   sections.push(...notes.filter((note) => note !== undefined));
   const ties = tiesText(candidates);
   if (ties !== undefined) sections.push(ties);
-  if (candidates.length > 0 && result.estimates)
-    sections.push(estimatesWords(result.estimates, result.profile));
+  if (candidates.length > 0 && result.estimates) sections.push(estimatesWords(result.estimates));
   if (runnableCandidates.length > 0 && candidates.some((candidate) => !candidate.runnable)) {
     sections.push(
       `best of the plans that InternEvo's own trainer can run:\n${candidatesTable(runnableCandidates, colors)}`,
@@ -165,10 +165,7 @@ export function planningText(result: PlanningResult, colors: Colors): string {
   }
   if (located) {
     const { rank, reason, predicted } = located;
-    const where =
-      rank === null
-        ? `is rejected: ${reason ?? "unknown"}`
-        : `is rank ${formatInteger(rank)}: the best plans of ${formatCounted(rank - 1, "family", "families")} are ahead of it`;
+    const where = rank === null ? `is rejected: ${reason ?? "unknown"}` : `is ${rankWords(rank)}`;
     const figures = predicted
       ? ` (${formatSeconds(predicted.stepTimeSeconds)} a step, ${formatBytes(predicted.peakMemoryBytes)})`
       : "";

@@ -66,6 +66,19 @@ it("bounds what profiles say of themselves, and names that are long", () => {
   expect(narrow.split("\n").filter((line) => line.length > 80)).toEqual([]);
 });
 
+it("shows what they state in figures that people read", () => {
+  const shown = differenceText(
+    difference({
+      stated: [
+        { field: "device.memoryBandwidthBytesPerSecond", before: 111532716928.2418, after: 2.0390001e12 },
+      ],
+    }),
+    ["a", "b"],
+    colors,
+  );
+  expect(shown).toMatch(/BytesPerSecond +111,532,716,928 +2,039,000,100,000$/m);
+});
+
 it("says once that two profiles are the same", () => {
   expect(differenceText(difference({ modules: [change("linear", 1)] }), ["a", "b"], colors)).toMatch(
     /they are the same/,

@@ -1,4 +1,11 @@
-import { formatBytes, formatCounted, formatPercent, formatSeconds, shortened } from "@internevo/domain";
+import {
+  formatBytes,
+  formatCounted,
+  formatFigure,
+  formatPercent,
+  formatSeconds,
+  shortened,
+} from "@internevo/domain";
 import type { Change, ProfileDifference, StatedChange } from "@internevo/profiles";
 import { table, type Colors, type Column } from "./output.ts";
 
@@ -55,7 +62,8 @@ function changes(
 }
 
 function statedTable(list: readonly StatedChange[], colors: Colors): string {
-  const text = (value: StatedChange["before"]): string => (value === null ? "–" : String(value));
+  const text = (value: StatedChange["before"]): string =>
+    typeof value === "number" ? formatFigure(value) : (value ?? "–");
   return table<StatedChange>(
     [
       { title: "STATED", value: ({ field }) => field },

@@ -8,6 +8,7 @@ import {
   formatRate,
   formatRuns,
   formatSeconds,
+  formatSpan,
   isDisturbed,
   isTerminal,
   JOB_STATE_WORDS,
@@ -87,7 +88,7 @@ class ProgressLines {
     const at = Date.parse(event.at);
     const stage = this.#stage;
     if (stage !== undefined && stage !== to && STAGE_TITLES[stage] !== undefined) {
-      const took = formatSeconds((at - this.#stageStartedAt) / 1000);
+      const took = formatSpan(at - this.#stageStartedAt);
       // The reason of a transition is what came out of the stage before it.
       this.#output.note(`${markOf(to)} ${STAGE_TITLES[stage]} (${took})${reason ? `: ${reason}` : ""}`);
     }
@@ -177,7 +178,7 @@ export async function followJob(
   const events = client.jobEvents(jobId, {
     lastEventId,
     signal,
-    onReconnect: (error, delay) => output.note(`${error.message}; again in ${formatSeconds(delay / 1000)}`),
+    onReconnect: (error, delay) => output.note(`${error.message}; again in ${formatSpan(delay)}`),
   });
   for await (const event of events) on(event);
 }

@@ -68,7 +68,7 @@ it("puts the plan of a trial below its figures where a terminal is narrow", () =
 
 it.each([
   ["profiling", null, "–"],
-  ["profiling", { done: 12, total: 40 }, "point 12/40"],
+  ["profiling", { done: 12, total: 40 }, "run 12/40"],
   ["profiling", { message: WAITS_FOR_CLUSTER, done: 0, total: 1, waits: true }, "queued"],
   ["planning", { stage: "profiling", done: 40, total: 40 }, "–"],
   ["planning", { done: 3, total: 9 }, "batch 3/9"],

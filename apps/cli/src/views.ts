@@ -6,9 +6,11 @@ import {
   DISTURBED_LEGEND,
   disturbedTrialsWords,
   FAILURE_WORDS,
+  formatBandwidth,
   formatBytes,
   formatCorrelation,
   formatCounted,
+  formatFlops,
   formatInteger,
   formatMeasuredSeconds,
   formatMoment,
@@ -77,7 +79,7 @@ function progressOf(job: JobSummary): string {
     case "profiling":
     case "planning":
       return done !== null && total !== null && total > 0
-        ? `${job.state === "profiling" ? "point" : "batch"} ${done}/${total}`
+        ? `${job.state === "profiling" ? "run" : "batch"} ${done}/${total}`
         : NONE;
     case "trialling":
       return `trial ${job.trialsDone}/${job.trialsTotal}`;
@@ -405,7 +407,7 @@ function profileLines(profile: Profile, name: string, stored: readonly string[],
     `${colors.bold("profile")}       ${name}`,
     `${colors.bold("cluster")}       ${profile.cluster.nodes} × ${profile.cluster.gpusPerNode}, ${profile.device.name}`,
     ...stored,
-    `${colors.bold("peak")}          ${(profile.device.peakFlopsPerSecondFp32 / 1e9).toFixed(0)} GFLOP/s fp32, ${(profile.device.peakFlopsPerSecondBf16 / 1e9).toFixed(0)} bf16, ${(profile.device.memoryBandwidthBytesPerSecond / 1e9).toFixed(1)} GB/s memory`,
+    `${colors.bold("peak")}          ${formatFlops(profile.device.peakFlopsPerSecondFp32)} fp32, ${formatFlops(profile.device.peakFlopsPerSecondBf16)} bf16, ${formatBandwidth(profile.device.memoryBandwidthBytesPerSecond)} memory`,
     `${colors.bold("modules")}       ${formatCounted(profile.modules.length, "shape")}; ` +
       `${formatCounted(profile.overlaps.length, "overlap")}`,
     ...(profile.quality

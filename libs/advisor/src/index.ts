@@ -1,4 +1,5 @@
 export type { FieldChange, FieldValue } from "./differences.ts";
+export * from "./estimates.ts";
 export * from "./explain.ts";
 export * from "./pareto.ts";
 export * from "./sizing.ts";

@@ -88,6 +88,23 @@ export function withBandwidth(profile: Profile, kind: "intra-node" | "inter-node
   return { ...profile, name: `${profile.name} (${kind} links x ${factor})`, collectives };
 }
 
+/** The job with one thing changed; bandwidths are not the job's. */
+export function jobAt(job: JobSpec, axis: SweepAxis, value: number): JobSpec {
+  switch (axis) {
+    case "sequence":
+      return { ...job, sequenceLengthTokens: value };
+    case "nodes":
+      return { ...job, cluster: { ...job.cluster, nodes: value } };
+    case "batch":
+      return { ...job, globalBatchTokens: value };
+    case "memory":
+      return { ...job, cluster: { ...job.cluster, memoryPerGpuBytes: value } };
+    case "intra-node-bandwidth":
+    case "inter-node-bandwidth":
+      return job;
+  }
+}
+
 /** The job and the profile with one thing changed. */
 export function varied(
   job: JobSpec,
@@ -95,20 +112,12 @@ export function varied(
   axis: SweepAxis,
   value: number,
 ): { job: JobSpec; profile: Profile } {
-  switch (axis) {
-    case "sequence":
-      return { job: { ...job, sequenceLengthTokens: value }, profile };
-    case "nodes":
-      return { job: { ...job, cluster: { ...job.cluster, nodes: value } }, profile };
-    case "batch":
-      return { job: { ...job, globalBatchTokens: value }, profile };
-    case "memory":
-      return { job: { ...job, cluster: { ...job.cluster, memoryPerGpuBytes: value } }, profile };
-    case "intra-node-bandwidth":
-      return { job, profile: withBandwidth(profile, "intra-node", value) };
-    case "inter-node-bandwidth":
-      return { job, profile: withBandwidth(profile, "inter-node", value) };
-  }
+  const changed = jobAt(job, axis, value);
+  if (axis === "intra-node-bandwidth")
+    return { job: changed, profile: withBandwidth(profile, "intra-node", value) };
+  if (axis === "inter-node-bandwidth")
+    return { job: changed, profile: withBandwidth(profile, "inter-node", value) };
+  return { job: changed, profile };
 }
 
 function checkValues(axis: SweepAxis, values: readonly number[], job: JobSpec): void {

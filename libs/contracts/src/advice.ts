@@ -1,6 +1,7 @@
 import { Type, type Static, type TSchema } from "typebox";
 import {
   CandidateSchema,
+  EstimatesSchema,
   Line,
   MemoryLinesSchema,
   ModelSchema,
@@ -250,7 +251,14 @@ const SweepRowSchema = Type.Object({
   feasible: Type.Integer(),
   reason: nullable(Type.String({ description: "why there is no plan" })),
 });
-export const SweepSchema = Type.Object({ axis: Type.Enum(SWEPT_AXES), rows: Type.Array(SweepRowSchema) });
+/** Beside every answer about other circumstances. */
+const estimated = { estimates: Type.Optional(EstimatesSchema) };
+
+export const SweepSchema = Type.Object({
+  axis: Type.Enum(SWEPT_AXES),
+  rows: Type.Array(SweepRowSchema),
+  ...estimated,
+});
 export type SweepAnswer = Static<typeof SweepSchema>;
 export type SweepAnswerRow = Static<typeof SweepRowSchema>;
 
@@ -279,6 +287,7 @@ export const LargestSequenceSchema = Type.Object({
     { description: "one unit further: what ends it" },
   ),
   tried: Type.Integer(),
+  ...estimated,
 });
 export type LargestSequenceAnswer = Static<typeof LargestSequenceSchema>;
 
@@ -301,6 +310,7 @@ export const ParetoSchema = Type.Object({
     description: "plans than which none is both faster and smaller, the fastest first",
   }),
   isWhole: Type.Boolean({ description: "false: the front goes on beyond the points that were asked for" }),
+  ...estimated,
 });
 export type ParetoAnswer = Static<typeof ParetoSchema>;
 
@@ -334,6 +344,7 @@ export type ClusterChoiceAnswer = Static<typeof ClusterChoiceSchema>;
 export const CheapestClusterSchema = Type.Object({
   cheapest: nullable(ClusterChoiceSchema),
   considered: Type.Array(ClusterChoiceSchema),
+  ...estimated,
 });
 export type CheapestClusterAnswer = Static<typeof CheapestClusterSchema>;
 

@@ -143,16 +143,45 @@ export function firstMeasurements(profile: Profile | undefined, needed: Measurem
  */
 export const MOST_LISTED_RANKS = 8192;
 
+/** What any of some jobs need, each measurement once. */
+function neededOfAny(jobs: readonly JobSpec[]): Measurements {
+  const needs = jobs.map((job) => requiredMeasurements(job));
+  if (needs.length === 1 && needs[0]) return needs[0];
+  const once = <T>(lists: readonly (readonly T[])[], keyOf: (one: T) => string): T[] => [
+    ...new Map(lists.flat().map((one) => [keyOf(one), one])).values(),
+  ];
+  return {
+    modules: once(
+      needs.map(({ modules }) => modules),
+      shapeKey,
+    ),
+    collectives: once(
+      needs.map(({ collectives }) => collectives),
+      ({ op, groups, placement, bytes }) => collectiveKey(op, groups[0]?.length ?? 0, placement, bytes),
+    ),
+    overlaps: once(
+      needs.map(({ overlaps }) => overlaps),
+      ({ module, collective: { op, groups, bytes, placement } }) =>
+        overlapKey(module, op, groups[0]?.length ?? 0, bytes, placement),
+    ),
+    slices: once(
+      needs.map(({ slices }) => slices),
+      sliceKey,
+    ),
+  };
+}
+
 /**
- * What is estimated where a job is planned with a profile; undefined where all is measured, or the cluster is
- * very large.
+ * What is estimated where jobs are planned with a profile; undefined where all is measured, or the clusters
+ * are very large.
  */
 export function estimatedWith(
-  spec: JobSpec,
+  jobs: readonly JobSpec[],
   profile: Profile,
 ): Pick<Estimates, "needed" | "missing" | "noisy"> | undefined {
-  if (clusterRanks(spec) > MOST_LISTED_RANKS) return undefined;
-  const needed = requiredMeasurements(spec);
+  const listed = jobs.filter((job) => clusterRanks(job) <= MOST_LISTED_RANKS);
+  if (listed.length === 0) return undefined;
+  const needed = neededOfAny(listed);
   const { missing, noisy } = firstMeasurements(profile, needed);
   if (measurementCount(missing) + measurementCount(noisy) === 0) return undefined;
   const { modules, collectives, overlaps, slices } = missing;

@@ -1,14 +1,17 @@
 import { describe, expect, it } from "vitest";
 import {
+  formatBandwidth,
   formatClock,
   formatCorrelation,
   formatCounted,
+  formatFlops,
   formatInteger,
   formatMoment,
   formatPercent,
   formatRate,
   formatSecondsRange,
   formatSignedPercent,
+  formatSpan,
   formatTokens,
   formatZone,
   shortened,
@@ -63,6 +66,27 @@ describe("figures for people", () => {
   it("write ranges with their unit once", () => {
     expect(formatSecondsRange({ low: 8.02, high: 8.31 })).toBe("8.02 – 8.31 s");
     expect(formatSecondsRange({ low: 0.5, high: 1.5 })).toBe("500.0 ms – 1.50 s");
+  });
+
+  it.each([
+    [222, "222 ms"],
+    [4200, "4.2 s"],
+    [42_000, "42 s"],
+    [185_000, "3 min 5 s"],
+    [7_440_000, "2 h 4 min"],
+    [90_000_000, "1 d 1 h"],
+    [120_000, "2 min"],
+    [-5, "0 ms"],
+    [36_540, "36 s"],
+    [122_000, "2 min 2 s"],
+  ])("spell a span of %d ms", (milliseconds, words) => {
+    expect(formatSpan(milliseconds)).toBe(words);
+  });
+
+  it("keep bandwidths and arithmetic apart by unit", () => {
+    expect(formatBandwidth(2.039e12)).toBe("2.04 TB/s");
+    expect(formatBandwidth(4e9)).toBe("4.00 GB/s");
+    expect(formatFlops(3.12e14)).toBe("312 TFLOP/s");
   });
 
   it("write moments on a 24-hour clock, with their zone", () => {

@@ -6,6 +6,8 @@ import { formatSeconds } from "./units.ts";
  * - Integers have a comma between thousands: 38,572,704.
  * - Percentages have one decimal and no space: 47.6%. A share that exists is never written as none: < 0.1%.
  * - Differences have a sign, which is U+2212 below zero: +2.5%, −2.5%. What rounds to nothing is ±0.0%.
+ * - Times of a step and its parts have three or four figures: 90.95 s. Longer spans have whole units, two at
+ *   most: 2 min 2 s.
  * - Moments are in the reader's time zone, on a 24-hour clock, and name the zone: 2026-11-23 18:18:51 UTC.
  */
 
@@ -14,6 +16,10 @@ const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFracti
 
 /** 38,572,704 */
 export const formatInteger = (value: number): string => integer.format(value);
+
+/** Any number: a large one as an integer, of a small one four figures. 38,572,704; 1.235 */
+export const formatFigure = (value: number): string =>
+  Math.abs(value) >= 1000 ? formatInteger(value) : String(Number(value.toPrecision(4)));
 
 /** Large counts where there is little room, as on an axis: 262,144 stays, 4,194,304 becomes 4.2M. */
 export const formatCount = (value: number): string =>
@@ -58,6 +64,50 @@ export function formatSecondsRange({ low, high }: { readonly low: number; readon
   const [from, to] = [formatSeconds(low), formatSeconds(high)];
   const unit = to.slice(to.indexOf(" "));
   return from === to ? to : `${from.endsWith(unit) ? from.slice(0, -unit.length) : from} – ${to}`;
+}
+
+/** Bandwidth with decimal units, as vendors give it. */
+export function formatBandwidth(bytesPerSecond: number): string {
+  for (const [unit, size] of [
+    ["TB/s", 1e12],
+    ["GB/s", 1e9],
+    ["MB/s", 1e6],
+    ["kB/s", 1e3],
+  ] as const) {
+    if (bytesPerSecond >= size) return `${(bytesPerSecond / size).toPrecision(3)} ${unit}`;
+  }
+  return `${bytesPerSecond.toFixed(0)} B/s`;
+}
+
+/** Arithmetic rate with decimal units. */
+export function formatFlops(flopsPerSecond: number): string {
+  for (const [unit, size] of [
+    ["PFLOP/s", 1e15],
+    ["TFLOP/s", 1e12],
+    ["GFLOP/s", 1e9],
+  ] as const) {
+    if (flopsPerSecond >= size) return `${(flopsPerSecond / size).toPrecision(3)} ${unit}`;
+  }
+  return `${(flopsPerSecond / 1e6).toPrecision(3)} MFLOP/s`;
+}
+
+/** A span between two moments, a stage or a training: 850 ms, 12 s, 3 min 5 s, 2 h 4 min, 3 d 1 h. */
+export function formatSpan(milliseconds: number): string {
+  const seconds = Math.max(0, milliseconds) / 1000;
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.floor(seconds)} s`;
+  const units: [number, string][] = [
+    [86_400, "d"],
+    [3600, "h"],
+    [60, "min"],
+    [1, "s"],
+  ];
+  const at = units.findIndex(([size]) => seconds >= size);
+  const [size, unit] = units[at] as [number, string];
+  const whole = Math.floor(seconds / size);
+  const next = units[at + 1];
+  const rest = next ? Math.floor((seconds - whole * size) / next[0]) : 0;
+  return next && rest > 0 ? `${whole} ${unit} ${rest} ${next[1]}` : `${whole} ${unit}`;
 }
 
 /** Tokens of a sequence or a batch as the field writes them: 4k is 4,096. */

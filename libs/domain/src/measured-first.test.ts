@@ -21,14 +21,18 @@ it("says what is measured before a job is planned, and how long that takes", () 
 
 it("says whether figures are partly or wholly estimated", () => {
   const estimates = {
+    profile: "p",
     needed: 166,
     missing: { modules: 100, collectives: 47, overlaps: 0, slices: 0 },
     noisy: 19,
     measuredBy: "internevo profile measure job.yaml",
     planWith: null,
   };
-  expect(estimatesWords(estimates, "p")).toMatch(
+  expect(estimatesWords(estimates)).toMatch(
     /^Step times, token rates and MFU are wholly estimated: profile p lacks 147 of the 166 measurements .*, and has 19 noisily\./,
   );
-  expect(estimatesWords({ ...estimates, noisy: 18 }, "p")).toMatch(/are partly estimated:/);
+  expect(estimatesWords({ ...estimates, noisy: 18 })).toMatch(/are partly estimated:/);
+  expect(estimatesWords({ ...estimates, varies: ["cluster.nodes"] })).toMatch(
+    /measures them on the cluster itself, for the cluster\.nodes of the job only\.$/,
+  );
 });

@@ -44,10 +44,15 @@ export function measuredFirstWords({ missing, noisy, seconds, profile }: Measure
 }
 
 /** Which figures of a planning result are estimates, and what measures them: two sentences, a line each. */
-export function estimatesWords(
-  { needed, missing, noisy, measuredBy, planWith }: Estimates,
-  profile: string,
-): string {
+export function estimatesWords({
+  profile,
+  needed,
+  missing,
+  noisy,
+  measuredBy,
+  planWith,
+  varies = [],
+}: Estimates): string {
   const kinds = [
     [missing.modules, "module"],
     [missing.collectives, "collective"],
@@ -70,5 +75,6 @@ export function estimatesWords(
   ];
   const partly = lacking + noisy < needed ? "partly" : "wholly";
   const then = planWith === null ? "" : ` Then plan with \`--profile ${planWith}\`.`;
-  return `Step times, token rates and MFU are ${lacking > 0 ? `${partly} estimated` : "uncertain"}: profile ${profile} ${faults.join(", and ")}.\n\`${measuredBy}\` measures them on the cluster itself.${then}`;
+  const only = varies.length === 0 ? "" : `, for the ${varies.join(" and ")} of the job only`;
+  return `Step times, token rates and MFU are ${lacking > 0 ? `${partly} estimated` : "uncertain"}: profile ${profile} ${faults.join(", and ")}.\n\`${measuredBy}\` measures them on the cluster itself${only}.${then}`;
 }

@@ -158,6 +158,7 @@ const CountSchema = (what: string) => Type.Integer({ minimum: 0, description: wh
 /** What is estimated of a planning result, since the profile lacks its measurement. */
 export const EstimatesSchema = Type.Object(
   {
+    profile: Type.String({ description: "the profile that lacks them, or has them noisily" }),
     needed: CountSchema("measurements that the step times of this job's plans rest on"),
     missing: Type.Object(
       {
@@ -174,11 +175,14 @@ export const EstimatesSchema = Type.Object(
       description:
         "the value of --profile that takes what was measured; null: the command takes it by itself",
     }),
+    varies: Type.Optional(
+      Type.Array(Type.String(), {
+        description:
+          "fields of the job that an answer varies; the command measures for their values in the job",
+      }),
+    ),
   },
-  {
-    additionalProperties: false,
-    description: "which step times are estimated; only `internevo plan` says it, and only where some are",
-  },
+  { additionalProperties: false, description: "which step times are estimated; there only where some are" },
 );
 export type Estimates = Static<typeof EstimatesSchema>;
 

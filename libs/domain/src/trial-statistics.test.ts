@@ -185,6 +185,27 @@ describe("choiceOf", () => {
   });
 });
 
+describe("choiceWords", () => {
+  const busy = { disturbed: true };
+  const words = (...trials: readonly Tried[]) => choiceWords(choiceOf(trials)!);
+  it("doubts a winner where other work ran beside the runs", () => {
+    expect(words(trial(1, ran(1.3, busy)), trial(2, ran(1, busy)))).toBe(
+      "#2 was the fastest of 2 measured plans, 30.0% ahead of the next; its noise is ±2.5%; in doubt, " +
+        "since other work ran beside every run of all of them",
+    );
+    expect(words(trial(1, ran(1.3, busy)), trial(2, ran(1)))).toMatch(
+      /; in doubt, since other work ran beside every run of 1 of them$/,
+    );
+    expect(words(trial(1, ran(1.3, busy), ran(1.3)), trial(2, ran(1)))).not.toContain("doubt");
+  });
+  it("doubts a tie, and a time that nothing is compared with", () => {
+    expect(words(trial(1, ran(1, busy)), trial(2, ran(1)))).toMatch(/a rank; in doubt, since .* 1 of them$/);
+    expect(words(trial(1, ran(1, busy)))).toBe(
+      "#1 was the only measured plan; its time is in doubt, since other work ran beside every run of it",
+    );
+  });
+});
+
 describe("measuredStanding", () => {
   const planOf = (rank: number) => ({ ...PLAN, dataParallel: rank });
   const words = (trials: readonly Tried[], rank: number) => {

@@ -238,26 +238,29 @@ export function choiceOf(trials: readonly Tried[]): Choice | undefined {
 
 const MOST_NAMED = 4;
 
+/** The end of a choice's sentence where other work ran beside the runs that it rests on. */
+function doubtWords({ verdict, disturbedPlans, measuredPlans }: Choice): string {
+  if (disturbedPlans === 0) return "";
+  const ran = "since other work ran beside every run of";
+  if (verdict === "only") return `; its time is in doubt, ${ran} it`;
+  return `; in doubt, ${ran} ${disturbedPlans === measuredPlans ? "all" : disturbedPlans} of them`;
+}
+
 /** A choice in a sentence, without a full stop; plans are told by their ranks, as tables have them. */
-export function choiceWords({
-  chosen,
-  verdict,
-  measuredPlans,
-  tied,
-  within,
-  noise,
-  peakMemoryBytes,
-}: Choice): string {
+export function choiceWords(choice: Choice): string {
+  const { chosen, verdict, measuredPlans, tied, noise, peakMemoryBytes } = choice;
   const name = ({ rank }: Candidate): string => `#${rank}`;
+  const within = formatPercent(choice.within ?? 0);
+  const doubt = doubtWords(choice);
   switch (verdict) {
     case "only":
-      return `${name(chosen)} was the only measured plan`;
+      return `${name(chosen)} was the only measured plan${doubt}`;
     case "winner":
-      return `${name(chosen)} was the fastest of ${measuredPlans} measured plans, ${formatPercent(within ?? 0)} ahead of the next; its noise is ±${formatPercent(noise)}`;
+      return `${name(chosen)} was the fastest of ${measuredPlans} measured plans, ${within} ahead of the next; its noise is ±${formatPercent(noise)}${doubt}`;
     case "tie": {
       const named = tied.slice(0, MOST_NAMED).map(name);
       const more = tied.length > MOST_NAMED ? [`${tied.length - MOST_NAMED} more`] : named.splice(-1);
-      return `Tie between ${named.join(", ")} and ${more.join("")} within ${formatPercent(within ?? 0)}; chose the leanest: ${name(chosen)}, ${formatBytes(peakMemoryBytes)} a rank`;
+      return `Tie between ${named.join(", ")} and ${more.join("")} within ${within}; chose the leanest: ${name(chosen)}, ${formatBytes(peakMemoryBytes)} a rank${doubt}`;
     }
   }
 }

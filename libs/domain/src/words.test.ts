@@ -13,11 +13,20 @@ import {
   modelExtras,
   modelWords,
   planChanges,
+  rankWords,
   REJECTION_WORDS,
   rejectionCounts,
   tieWords,
   TRIAL_STATE_WORDS,
 } from "./words.ts";
+
+it("says what a rank counts: families of plans", () => {
+  expect([1, 2, 1005].map(rankWords)).toEqual([
+    "rank 1: no other family of plans is ahead of it",
+    "rank 2: the best plan of 1 family is ahead of it",
+    "rank 1,005: the best plans of 1,004 families are ahead of it",
+  ]);
+});
 
 it("says of a model what it has beyond its sizes, and of most nothing", () => {
   const model = NAMED_MODELS["llama-7b"] as Model;

@@ -42,6 +42,14 @@ export function modelWords(model: Model): string {
   return extras.length === 0 ? model.name : `${model.name} with ${extras.join(", ")}`;
 }
 
+/** Where a plan stands by prediction: ranks count families of plans, one more than are ahead of it. */
+export function rankWords(rank: number): string {
+  if (rank === 1) return "rank 1: no other family of plans is ahead of it";
+  const ahead =
+    rank === 2 ? "the best plan of 1 family is" : `the best plans of ${formatInteger(rank - 1)} families are`;
+  return `rank ${formatInteger(rank)}: ${ahead} ahead of it`;
+}
+
 export const JOB_STATE_WORDS: Readonly<Record<JobState, string>> = {
   profiling: "Profiling",
   planning: "Planning",

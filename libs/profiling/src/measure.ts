@@ -129,6 +129,10 @@ const placeOf = async (options: MeasureProfileOptions) => ({
   ...(options.onLog ? { onLog: options.onLog } : {}),
 });
 
+/** What begins where noisy points are measured again, in runs of their own. */
+const againWords = (points: number, runs: number): string =>
+  `measuring ${formatCounted(points, "noisy point")} again${runs === points ? "" : ` in ${formatCounted(runs, "run")}`}`;
+
 /** The measurement of one cluster: one pass over all points, and further ones over the noisy ones. */
 class Measuring {
   readonly #options: MeasureProfileOptions;
@@ -176,7 +180,8 @@ class Measuring {
         this.#times.set(one, this.#timesOf(one) + 1);
       // Counted anew: how many are noisy nobody knows before, and a total that grows says nothing.
       [this.#done, this.#total] = [0, measurementRuns(again)];
-      const pass = await this.#pass(again, ", again: it was noisy");
+      this.#options.onProgress(0, this.#total, againWords(count, this.#total));
+      const pass = await this.#pass(again, ", again");
       if (pass.status !== "measured") return pass;
       last = pass;
       measuredAgain += count;

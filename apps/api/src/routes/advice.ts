@@ -1,4 +1,4 @@
-import { clusterSizes, measuredOfBoth } from "@internevo/advisor";
+import { clusterSizes, measuredOfBoth, sweptJobs } from "@internevo/advisor";
 import {
   CheapestClusterRequestSchema,
   CheapestClusterSchema,
@@ -24,6 +24,7 @@ import type { TSchema } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
 import { inTurns } from "../work/turns.ts";
 import { EXAMPLES } from "./advice-examples.ts";
+import { withEstimates } from "./estimates.ts";
 import { goneSignal } from "./gone.ts";
 import { answers, withExample } from "./shapes.ts";
 import { anyPlanOf, headroomOf, planOf, plansOf, subjectOf, type SubjectSource } from "./subject.ts";
@@ -136,10 +137,12 @@ function registerWhatIf(app: ApiInstance, source: SubjectSource): void {
       const { axis, values, headroom } = request.body;
       assertHeadroomOfAxis(axis, headroomOf(headroom), "headroom");
       const subject = await subjectOf(request.body, source);
-      const rows = await inTurns(values, workers.adviceThreads, goneSignal(reply), (value, signal) =>
+      const gone = goneSignal(reply);
+      const rows = await inTurns(values, workers.adviceThreads, gone, (value, signal) =>
         workers.advise<"sweep">({ kind: "sweep", ...subject, axis, value }, signal),
       );
-      return { axis, rows };
+      const swept = sweptJobs(subject.spec, axis, rows);
+      return withEstimates({ axis, rows }, { asked: request.body, subject }, swept, workers, gone);
     },
   );
   app.post(
@@ -153,10 +156,16 @@ function registerWhatIf(app: ApiInstance, source: SubjectSource): void {
     ),
     async (request, reply) => {
       const { unitTokens = 1024, sequences = 1 } = request.body;
-      return workers.advise<"largest-sequence">(
-        { kind: "largest-sequence", ...(await subjectOf(request.body, source)), unitTokens, sequences },
-        goneSignal(reply),
+      const gone = goneSignal(reply);
+      const subject = await subjectOf(request.body, source);
+      const answer = await workers.advise<"largest-sequence">(
+        { kind: "largest-sequence", ...subject, unitTokens, sequences },
+        gone,
       );
+      const { best, sequenceLengthTokens } = answer;
+      const globalBatchTokens = sequences * sequenceLengthTokens;
+      const planned = best === null ? [] : [{ ...subject.spec, sequenceLengthTokens, globalBatchTokens }];
+      return withEstimates(answer, { asked: request.body, subject }, planned, workers, gone);
     },
   );
 }
@@ -175,7 +184,8 @@ function registerPareto(app: ApiInstance, source: SubjectSource): void {
     async (request, reply) => {
       const { points = MOST_PARETO_POINTS } = request.body;
       const gone = goneSignal(reply);
-      const { spec, profile } = await subjectOf(request.body, source);
+      const subject = await subjectOf(request.body, source);
+      const { spec, profile } = subject;
       const front: Candidate[] = [];
       // The front below a point is the front of a cluster with a little less memory than the point needs.
       let memoryPerGpuBytes = spec.cluster.memoryPerGpuBytes;
@@ -195,7 +205,8 @@ function registerPareto(app: ApiInstance, source: SubjectSource): void {
         memoryPerGpuBytes = (found.at(-1)?.predicted.peakMemoryBytes ?? 0) - 1;
         isWhole = found.length < asked || memoryPerGpuBytes < 1;
       }
-      return { front, isWhole };
+      const planned = front.length > 0 ? [spec] : [];
+      return withEstimates({ front, isWhole }, { asked: request.body, subject }, planned, workers, gone);
     },
   );
 }
@@ -216,14 +227,18 @@ function registerCheapestCluster(app: ApiInstance, source: SubjectSource): void 
       const subject = await subjectOf(request.body, source);
       const sizes = asked ?? clusterSizes(subject.spec);
       const price = pricePerGpuHour === undefined ? {} : { pricePerGpuHour };
-      const choices = await inTurns(sizes, workers.adviceThreads, goneSignal(reply), (nodes, signal) =>
+      const gone = goneSignal(reply);
+      const choices = await inTurns(sizes, workers.adviceThreads, gone, (nodes, signal) =>
         workers.advise<"cluster">({ kind: "cluster", ...subject, nodes, tokens, seconds, ...price }, signal),
       );
       const considered = choices.filter((choice): choice is ClusterChoiceAnswer => choice !== null);
       const inTime = considered
         .filter(({ meetsDeadline }) => meetsDeadline)
         .sort((a, b) => a.gpuHours - b.gpuHours || a.gpus - b.gpus);
-      return { cheapest: inTime[0] ?? null, considered };
+      const answer = { cheapest: inTime[0] ?? null, considered };
+      const planned = considered.map(({ nodes, best }) => ({ value: nodes, best }));
+      const swept = sweptJobs(subject.spec, "nodes", planned);
+      return withEstimates(answer, { asked: request.body, subject }, swept, workers, gone);
     },
   );
 }

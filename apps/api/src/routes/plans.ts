@@ -9,6 +9,7 @@ import {
 import type { ApiInstance } from "../http/instance.ts";
 import type { Workers } from "../work/workers.ts";
 import { EXAMPLES } from "./advice-examples.ts";
+import { withEstimates } from "./estimates.ts";
 import { goneSignal } from "./gone.ts";
 import { innerJob } from "./inner-job.ts";
 import { answers, withExample } from "./shapes.ts";
@@ -41,7 +42,15 @@ export function registerPlanRoutes(app: ApiInstance, options: PlanRoutesOptions)
         "headroom",
       );
       const measured = await options.profileFor(spec, profile);
-      return options.workers.plan({ spec, profile: measured, top }, goneSignal(reply));
+      const gone = goneSignal(reply);
+      const result = await options.workers.plan({ spec, profile: measured, top }, gone);
+      return withEstimates(
+        result,
+        { asked: request.body, subject: { spec, profile: measured } },
+        result.candidates.length > 0 ? [spec] : [],
+        options.workers,
+        gone,
+      );
     },
   );
 }

@@ -30,6 +30,8 @@ export interface SubjectSource {
 export interface Subject {
   readonly spec: JobSpec;
   readonly profile: Profile;
+  /** The stored profile that a submitted job was planned with. */
+  readonly profileId: string | null;
 }
 
 /**
@@ -78,7 +80,7 @@ export async function subjectOf(asked: AdviceSubject, source: SubjectSource): Pr
     asked.profile === undefined && profileId !== null
       ? await storedProfile(source.database.db, profileId)
       : undefined;
-  return { spec, profile: stored ?? (await source.profileFor(spec, asked.profile)) };
+  return { spec, profile: stored ?? (await source.profileFor(spec, asked.profile)), profileId };
 }
 
 /** A plan that a request names, and the field that names it. */

@@ -1,5 +1,6 @@
 import {
   cheapestCluster,
+  estimatesOf,
   explain,
   largestSequence,
   paretoFront,
@@ -25,6 +26,7 @@ import {
   ProblemError,
   worldSize,
   type Candidate,
+  type Estimates,
   type JobSpec,
   type PartialPlan,
   type Plan,
@@ -69,6 +71,11 @@ export type Question =
       "tokens" | "seconds" | "pricePerGpuHour"
     > &
       Subject)
+  | ({
+      readonly kind: "estimates";
+      readonly planned: readonly JobSpec[];
+      readonly remedy: Pick<Estimates, "measuredBy" | "planWith">;
+    } & Subject)
   | ({ readonly kind: "export"; readonly plan: PlanOfJob; readonly framework: FrameworkName } & Subject)
   | ({ readonly kind: "import" } & Pick<ImportRequest, "framework" | "files" | "nodes" | "gpusPerNode">);
 
@@ -81,6 +88,8 @@ export interface Answers {
   readonly pareto: readonly Candidate[];
   /** Null: no plan is feasible there. */
   readonly cluster: ClusterChoiceAnswer | null;
+  /** Null: all is measured. */
+  readonly estimates: Estimates | null;
   readonly export: ExportedConfigurationAnswer;
   readonly import: ImportedConfiguration;
 }
@@ -155,6 +164,8 @@ async function answerOf(question: Question): Promise<unknown> {
         }).considered[0] ?? null
       );
     }
+    case "estimates":
+      return estimatesOf(question.spec, question.planned, question.profile, question.remedy) ?? null;
     case "export": {
       const exported = exportConfiguration(question.framework, question.spec, question.plan);
       return { ...exported, predicted: predictWritten(question.spec, exported, question.profile) };

@@ -115,6 +115,7 @@ const ADVICE: Readonly<
   "largest-sequence": { pool: "whatIf", command: "internevo what-if --largest-sequence" },
   pareto: { pool: "whatIf", command: "internevo what-if --pareto" },
   cluster: { pool: "whatIf", command: "internevo what-if --deadline" },
+  estimates: { pool: "quick", command: "internevo plan" },
   export: { pool: "quick", command: "internevo export" },
   import: { pool: "imports", command: "internevo import" },
 };

@@ -8,6 +8,7 @@ import { cli } from "../../test/in-process.ts";
 import { chartSvg } from "../chart.ts";
 
 const JOB = new URL("../../../../examples/paper/7b-32k.yaml", import.meta.url).pathname;
+const QUICKSTART = new URL("../../../../examples/quickstart.yaml", import.meta.url).pathname;
 
 describe("advice", () => {
   it("says why a plan is rejected and what would make it feasible, as text and as JSON", async () => {
@@ -37,6 +38,39 @@ describe("advice", () => {
     expect((await cli("explain", JOB, "1", "3")).stdout).toMatch(
       /TIME OF A STEP[\s\S]*MEMORY OF THE FULLEST RANK[\s\S]*A is [\d.]+% faster/,
     );
+  });
+
+  it("says of what-if which figures are estimates, as of a plan", async () => {
+    const job = join(mkdtempSync(join(tmpdir(), "estimates-")), "quickstart.yaml");
+    writeFileSync(job, readFileSync(QUICKSTART, "utf8").replace("1GiB", "80GB"));
+    const asked = ["what-if", job, "--profile", "a800-128"] as const;
+    const lines = (text: string) => text.trimEnd().split("\n").slice(-2);
+    const planned = (await cli("plan", job, "--profile", "a800-128")).stdout;
+    const estimated =
+      /^Step times, token rates and MFU are (partly|wholly) estimated: profile a800-128 lacks /;
+    expect(planned.split("\n").some((line) => estimated.test(line))).toBe(true);
+    for (const question of [["--pareto"], ["--axis", "memory", "--values", "40GB"]]) {
+      const said = lines((await cli(...asked, ...question)).stdout);
+      expect(said[0]).toMatch(estimated);
+      expect(planned).toContain(said.join("\n"));
+      const answer = JSON.parse((await cli("--json", ...asked, ...question)).stdout) as object;
+      expect(answer).toHaveProperty("estimates.missing");
+    }
+    for (const question of [
+      ["--axis", "nodes", "--values", "1,2,4"],
+      ["--deadline", "30d", "--tokens", "1e9", "--values", "1,2"],
+    ]) {
+      const said = lines((await cli(...asked, ...question)).stdout);
+      expect(said[0]).toMatch(estimated);
+      expect(said[1]).toContain(
+        "measures them on the cluster itself, for the cluster.nodes of the job only.",
+      );
+    }
+    expect(lines((await cli(...asked, "--largest-sequence")).stdout)[1]).toContain(
+      "for the sequenceLengthTokens and globalBatchTokens of the job only.",
+    );
+    const none = [...asked, "--axis", "nodes", "--values", "1000"];
+    expect((await cli(...none)).stdout).not.toContain("estimated");
   });
 
   it("searches once for two ranks, and predicts these plans only", async () => {
@@ -88,7 +122,7 @@ describe("advice", () => {
     const { status, stdout } = await cli("what-if", JOB, "--deadline", "10d", "--tokens", "2e12");
     expect(status).toBe(3);
     expect(stdout).toMatch(
-      /no cluster of 1, 2, 4, 8 or 16 nodes meets the deadline: the fastest, of 16 nodes, takes [\d.]+ d of 10\.0 d[\s\S]*--values 32\.\./,
+      /no cluster of 1, 2, 4, 8 or 16 nodes meets the deadline: the fastest, of 16 nodes, takes [\d dh]+ of 10 d\.\nAt perfect scaling the deadline takes \d+ nodes, and more in practice: ask for --values \d+\.\./,
     );
   });
 

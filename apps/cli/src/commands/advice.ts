@@ -8,6 +8,7 @@ import {
   paretoFront,
   sweep,
   SWEEP_AXES,
+  sweptJobs,
   whyNot,
   type SweepAxis,
 } from "@internevo/advisor";
@@ -15,6 +16,7 @@ import { SHIPPED_PROFILES } from "@internevo/cost-model";
 import { assertWritable, writeWhole } from "../files.ts";
 import {
   assertHeadroomOfAxis,
+  estimatesWords,
   parseQuantity,
   ProblemError,
   readMemory,
@@ -45,6 +47,7 @@ import {
   trainingTokensArgument,
 } from "../arguments.ts";
 import type { Context } from "../context.ts";
+import { estimatesFor, type EstimatesFor } from "../estimates.ts";
 import { EXIT } from "../exit-codes.ts";
 import { HEADROOM, headroomOption } from "../headroom.ts";
 import { JOB_HELP, namedJob } from "../named-job.ts";
@@ -57,9 +60,12 @@ async function loadJob(
   text: string,
   profileName: string | undefined,
   context: ProfileContext,
-): Promise<{ job: JobSpec; profile: Profile; trials: readonly Tried[] }> {
-  const { spec: job, profile, submitted } = await namedJob(text, profileName, context);
-  return { job, profile: await jobProfile(job, profile, context), trials: submitted?.trials ?? [] };
+): Promise<{ job: JobSpec; profile: Profile; trials: readonly Tried[]; estimates: EstimatesFor }> {
+  const named = await namedJob(text, profileName, context);
+  const { spec: job, submitted } = named;
+  const profile = await jobProfile(job, named.profile, context);
+  const estimates = estimatesFor(text, named, profileName, profile);
+  return { job, profile, trials: submitted?.trials ?? [], estimates };
 }
 
 /** Searches of one answer: beyond that nobody waits. */
@@ -212,9 +218,9 @@ function assertOneQuestion(options: WhatIfOptions, json: boolean): void {
 async function whatIf(path: string, options: WhatIfOptions, context: Context): Promise<void> {
   assertOneQuestion(options, context.options().json === true);
   if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
-  const { job, profile } = await loadJob(path, options.profile, context);
+  const { job, profile, estimates } = await loadJob(path, options.profile, context);
   if (options.axis !== undefined) assertHeadroomOfAxis(options.axis, options.headroom, HEADROOM);
-  const question = new WhatIf(job, profile, options, context);
+  const question = new WhatIf({ job, profile, estimates }, options, context);
   if (options.axis !== undefined) return question.sweep(options.axis);
   if (options.largestSequence === true) return question.largestSequence();
   return options.pareto === true ? question.pareto() : question.cheapest(options.deadline as number);
@@ -225,14 +231,24 @@ class WhatIf {
   readonly #memoryPerGpuBytes: number;
   readonly #job: JobSpec;
   readonly #profile: Profile;
+  readonly #estimates: EstimatesFor;
   readonly #options: WhatIfOptions;
   readonly #context: Context;
   readonly #output: Output;
 
-  constructor(job: JobSpec, profile: Profile, options: WhatIfOptions, context: Context) {
+  constructor(
+    {
+      job,
+      profile,
+      estimates,
+    }: { readonly job: JobSpec; readonly profile: Profile; readonly estimates: EstimatesFor },
+    options: WhatIfOptions,
+    context: Context,
+  ) {
     this.#memoryPerGpuBytes = job.cluster.memoryPerGpuBytes;
     this.#job = withHeadroom(job, options.headroom, HEADROOM);
     this.#profile = profile;
+    this.#estimates = estimates;
     this.#options = options;
     this.#context = context;
     this.#output = context.output();
@@ -262,6 +278,7 @@ class WhatIf {
         ...candidateRow(best),
         reason: reason ?? "",
       })),
+      sweptJobs(job, axis, rows),
     );
     await this.#draw(() => sweepChart(job, axis, rows));
   }
@@ -269,10 +286,15 @@ class WhatIf {
   largestSequence(): void {
     const job = this.#job;
     const limitBytes = job.cluster.memoryPerGpuBytes;
+    const sequences = this.#options.sequences ?? 1;
+    const sizes = (sequenceLengthTokens: number) => ({
+      sequenceLengthTokens,
+      globalBatchTokens: sequenceLengthTokens * sequences,
+    });
     const answer = this.#context.computing(() =>
       largestSequence(job, this.#profile, {
         unitTokens: this.#options.unit ?? 1024,
-        sequences: this.#options.sequences ?? 1,
+        sequences,
         signal: this.#context.signal,
       }),
     );
@@ -291,13 +313,19 @@ class WhatIf {
           reason: answer.next.reason,
         },
       ],
+      answer.best === null ? [] : [{ ...job, ...sizes(answer.sequenceLengthTokens) }],
     );
     if (answer.best === null) this.#context.setExitCode(EXIT.noFeasiblePlan);
   }
 
   async pareto(): Promise<void> {
     const front = await paretoFront(this.#job, this.#profile, { signal: this.#context.signal });
-    this.#show(front, frontText(front, this.#output.colors), front.map(candidateRow));
+    this.#show(
+      { front },
+      frontText(front, this.#output.colors),
+      front.map(candidateRow),
+      front.length > 0 ? [this.#job] : [],
+    );
     if (front.length > 0) await this.#draw(() => paretoChart(this.#job, front));
     if (front.length === 0) this.#context.setExitCode(EXIT.noFeasiblePlan);
   }
@@ -337,15 +365,28 @@ class WhatIf {
         meetsDeadline: String(meetsDeadline),
         ...candidateRow(best),
       })),
+      sweptJobs(
+        job,
+        "nodes",
+        considered.map(({ nodes, best }) => ({ value: nodes, best })),
+      ),
     );
     if (considered.length > 0) await this.#draw(() => clustersChart(job, considered, deadlineSeconds));
     if (cheapest === null) this.#context.setExitCode(EXIT.noFeasiblePlan);
   }
 
-  #show(document: unknown, text: string, csv: readonly Readonly<Record<string, string | number>>[]): void {
-    if (this.#options.csv === true) this.#output.data(csvText(csv));
-    else if (this.#output.json) this.#output.document(document);
-    else this.#output.data(text);
+  /** @param planned the jobs that the answer's plans are of */
+  #show(
+    document: object,
+    text: string,
+    csv: readonly Readonly<Record<string, string | number>>[],
+    planned: readonly JobSpec[],
+  ): void {
+    if (this.#options.csv === true) return this.#output.data(csvText(csv));
+    const estimates = this.#context.computing(() => this.#estimates(planned));
+    if (this.#output.json)
+      this.#output.document({ ...document, ...(estimates === undefined ? {} : { estimates }) });
+    else this.#output.data(estimates === undefined ? text : `${text}\n\n${estimatesWords(estimates)}`);
   }
 
   async #draw(svg: () => string): Promise<void> {

@@ -1,7 +1,7 @@
-import { estimatedWith, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { estimatesOf } from "@internevo/advisor";
+import { SHIPPED_PROFILES } from "@internevo/cost-model";
 import {
   resolveJob,
-  shellWord,
   withHeadroom,
   type Headroom,
   type JobSpec,
@@ -12,6 +12,7 @@ import type { Command } from "commander";
 import { Option } from "commander";
 import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
+import { measuredByFile } from "../estimates.ts";
 import { EXIT, type ExitCode } from "../exit-codes.ts";
 import { HEADROOM, headroomOption } from "../headroom.ts";
 import { readJobFile } from "../job-input.ts";
@@ -59,16 +60,8 @@ export async function planCommand(
       ...(options.memoryModel ? { memoryModel: options.memoryModel } : {}),
       ...(locate ? { locate } : {}),
     });
-    const estimated = estimatedWith(job, profile);
-    if (estimated === undefined) return result;
-    const isNamed = options.profile !== undefined || job.cluster.profile !== null;
-    const estimates = {
-      ...estimated,
-      measuredBy: `internevo profile measure ${shellWord(options.job)}`,
-      // A job that names no profile is planned with the newest of its cluster.
-      planWith: isNamed ? shellWord(job.cluster.name) : null,
-    };
-    return { ...result, estimates };
+    const estimates = estimatesOf(job, [job], profile, measuredByFile(options.job, job, options.profile));
+    return { ...result, ...(estimates === undefined ? {} : { estimates }) };
   });
 }
 

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import {
   formatCounted,
-  formatSeconds,
+  formatSpan,
   ProblemError,
   resolveJob,
   type Candidate,
@@ -204,7 +204,7 @@ export function addProfileKit(profile: Command, context: Context): void {
       if (output.json) output.document({ ...kit.about, plans, plannedSeconds: planned });
       else
         output.data(
-          `${formatCounted(kit.about.points, "point")} and ${formatCounted(plans, "plan")}, about ${formatSeconds(planned)} on the node; the kit is in ${resolve(options.out)}, which \`gpu-check --kit\` runs`,
+          `${formatCounted(kit.about.points, "point")} and ${formatCounted(plans, "plan")}, about ${formatSpan(1000 * planned)} on the node; the kit is in ${resolve(options.out)}, which \`gpu-check --kit\` runs`,
         );
     });
   profile

@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { InternEvoClient } from "@internevo/client";
 import type { JobDetail } from "@internevo/contracts";
-import { formatSeconds } from "@internevo/domain";
+import { formatSpan } from "@internevo/domain";
 import type { Command } from "commander";
 import { dataDirectoryOf, DEFAULT_DATA_DIRECTORY, type Context } from "../context.ts";
 import { EXIT, exitCodeOfState, type ExitCode } from "../exit-codes.ts";
@@ -98,7 +98,7 @@ function show(job: JobDetail, started: StartedStack, output: Output, seconds: nu
         `(signed in; while the stack runs: --keep-running, or \`internevo up\`)`,
     );
   }
-  output.note(`everything took ${formatSeconds(seconds)}; kept in ${started.dataDirectory}`);
+  output.note(`everything took ${formatSpan(1000 * seconds)}; kept in ${started.dataDirectory}`);
 }
 
 function verdict(job: JobDetail, output: Output): ExitCode {

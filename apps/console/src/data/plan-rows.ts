@@ -1,6 +1,7 @@
 import {
   choiceWords,
   planLabel,
+  rankWords,
   tiedWithFastest,
   type Candidate,
   type Choice,
@@ -11,7 +12,7 @@ import {
 /** A plan as the tables and charts show it: predicted, and measured where it was tried. */
 export interface PlanRow {
   readonly key: string;
-  /** Place among all feasible plans by prediction: the plan's number wherever it is shown. */
+  /** Place among the families of plans by prediction: the plan's number wherever it is shown. */
   readonly rank: number;
   /** Place among the measured ones; undefined where nothing was measured. */
   readonly place: number | undefined;
@@ -98,7 +99,7 @@ export function reasonOfChoice(rows: readonly PlanRow[], choice: Choice | undefi
     planLabel(choice.chosen.plan) === chosen.key
       ? choiceWords(choice)
       : `Number ${chosen.place ?? "?"} of ${choice.measuredPlans} measured plans`;
-  return `${words}. By prediction it was number ${chosen.rank} of all plans.`;
+  return `${words}. By prediction it is ${rankWords(chosen.rank)}.`;
 }
 
 /**

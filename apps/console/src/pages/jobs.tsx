@@ -29,7 +29,7 @@ function countOf({
   const { done = null, total = null } = (progress?.stage === state && progress) || {};
   return done === null || total === null || total === 0
     ? undefined
-    : [done, total, state === "profiling" ? "points" : "batches of plans"];
+    : [done, total, state === "profiling" ? "runs" : "batches of plans"];
 }
 
 /** How far a job is, in the unit of its stage. */

@@ -5,6 +5,7 @@ import { useMemo, useState } from "react";
 import { HeadroomField, headroomFault, headroomOf } from "../components/headroom-field.tsx";
 import { JobEditor, useJobText } from "../components/job-editor.tsx";
 import { Page, Section } from "../components/page.tsx";
+import { EstimatesNote } from "../components/plan/estimates-note.tsx";
 import { AskPlan } from "../components/plan/ask-plan.tsx";
 import { ComparePlans } from "../components/plan/compare-plans.tsx";
 import { MemoryChart, TimeChart } from "../components/plan/plan-charts.tsx";
@@ -43,6 +44,7 @@ function Result({ result, subject }: { result: PlanningResult; subject: Subject 
               />
             )}
             <PlanTable rows={rows} withMeasured={false} label="Plans" />
+            <EstimatesNote estimates={result.estimates} />
           </Section>
           {rows.length > 1 && (
             <Section

@@ -7,6 +7,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState, type FormEvent } from "react";
 import { HeadroomField, headroomFault, headroomOf } from "../components/headroom-field.tsx";
 import { JobField, Refusal, useJobText } from "../components/job-editor.tsx";
+import { EstimatesNote } from "../components/plan/estimates-note.tsx";
 import { Page } from "../components/page.tsx";
 import { ProfileSelect } from "../components/profile-select.tsx";
 import { Loading } from "../components/states.tsx";
@@ -342,11 +343,14 @@ function Answer({ question }: { question: ReturnType<typeof useQuestion> }) {
         )}
       </div>
       {question.data && !question.isPending && (
-        <WhatIfResult
-          outcome={question.data.outcome}
-          room={question.data.room}
-          jobName={question.data.jobName}
-        />
+        <>
+          <WhatIfResult
+            outcome={question.data.outcome}
+            room={question.data.room}
+            jobName={question.data.jobName}
+          />
+          <EstimatesNote estimates={question.data.outcome.answer.estimates} />
+        </>
       )}
     </>
   );

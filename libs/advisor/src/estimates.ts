@@ -1,0 +1,36 @@
+import { estimatedWith } from "@internevo/cost-model";
+import type { Estimates, JobSpec, Profile } from "@internevo/domain";
+import { jobAt, type SweepAxis } from "./sweep.ts";
+
+/** Fields on which it depends what has to be measured, and their values. */
+const VARIED: Readonly<Record<string, (job: JobSpec) => number>> = {
+  "cluster.nodes": ({ cluster }) => cluster.nodes,
+  sequenceLengthTokens: ({ sequenceLengthTokens }) => sequenceLengthTokens,
+  globalBatchTokens: ({ globalBatchTokens }) => globalBatchTokens,
+};
+
+/**
+ * Which figures of an answer about a job are estimated; undefined where all is measured.
+ * @param planned the jobs that the answer's plans are of: the job itself, or the job with fields varied
+ * @param remedy what measures the job, as {@link Estimates} has it
+ */
+export function estimatesOf(
+  job: JobSpec,
+  planned: readonly JobSpec[],
+  profile: Profile,
+  remedy: Pick<Estimates, "measuredBy" | "planWith">,
+): Estimates | undefined {
+  const estimated = estimatedWith(planned, profile);
+  if (estimated === undefined) return undefined;
+  const varies = Object.entries(VARIED).flatMap(([field, valueOf]) =>
+    planned.some((other) => valueOf(other) !== valueOf(job)) ? [field] : [],
+  );
+  return { profile: profile.name, ...estimated, ...remedy, ...(varies.length === 0 ? {} : { varies }) };
+}
+
+/** The jobs that the rows of a sweep with a plan are of. */
+export const sweptJobs = (
+  job: JobSpec,
+  axis: SweepAxis,
+  rows: readonly { readonly value: number; readonly best: unknown }[],
+): JobSpec[] => rows.flatMap(({ value, best }) => (best === null ? [] : [jobAt(job, axis, value)]));
