@@ -3,6 +3,7 @@ import {
   CandidateSchema,
   Line,
   MemoryLinesSchema,
+  MemoryModelNameSchema,
   ModelSchema,
   PlanningResultSchema,
   PlanSchema,
@@ -213,7 +214,7 @@ export const MemoryRequestSchema = Type.Object({ ...subject, plan: PlanChoiceSch
 export type MemoryRequest = Static<typeof MemoryRequestSchema>;
 export const PlanMemorySchema = Type.Object({
   plan: PlanSchema,
-  memoryModel: Type.Enum(["executor", "paper"]),
+  memoryModel: MemoryModelNameSchema,
   limitBytes: Type.Integer(),
   fullestStage: Type.Integer({ minimum: 0 }),
   stages: Type.Array(
