@@ -260,6 +260,10 @@ export class CostModel {
 
   /** Memory of the fullest rank by line. */
   memory(plan: PlanOfJob): { lines: MemoryLines; bytes: number } {
+    if (this.memoryModel === "published") {
+      const all = publishedMemory(this.job, plan);
+      return { lines: all, bytes: sumLines(all) };
+    }
     const lines = this.stageMemory(plan).reduce((most, other) =>
       sumLines(other) > sumLines(most) ? other : most,
     );

@@ -89,9 +89,10 @@ export function publishedScheme(
   plan: PublishedPlan,
 ): PublishedScheme {
   const schemes = schemesOf(plan);
-  const fits = (scheme: PublishedScheme): boolean =>
-    sumLines(publishedSchemeMemory(job, plan, scheme)) <= job.cluster.memoryPerGpuBytes;
-  return schemes.find(fits) ?? (schemes.at(-1) as PublishedScheme);
+  const [first, second] = schemes as [PublishedScheme, PublishedScheme | undefined];
+  if (second === undefined) return first;
+  const fits = sumLines(publishedSchemeMemory(job, plan, first)) <= job.cluster.memoryPerGpuBytes;
+  return fits ? first : second;
 }
 
 /** Memory of a plan by the published planner, of the scheme that {@link publishedScheme} says. */

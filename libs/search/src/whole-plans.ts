@@ -1,4 +1,4 @@
-import { isPublishedPlan, sumLines, totalSeconds, type CostModel } from "@internevo/cost-model";
+import { isPublishedPlan, totalSeconds, type CostModel } from "@internevo/cost-model";
 import {
   allowedBy,
   contextOf,
@@ -113,7 +113,7 @@ function judge(model: CostModel, watch: Watch): Judged {
       continue;
     }
     const own = planOfJob(plan, model.job);
-    const bytes = sumLines(model.memory(own).lines);
+    const { bytes } = model.memory(own);
     if (bytes < leastBytes) [leastBytes, least] = [bytes, plan];
     if (bytes > limit) {
       rejected["memory-exceeded"] += 1;
