@@ -50,11 +50,18 @@ function overlapsOf({ job, profile, timeModel }: CostModel): readonly OverlapCho
 interface Listed {
   readonly plan: Plan;
   readonly fault: RejectionReason | null;
+  /** How far the listing is, of how many layouts. */
+  readonly done: number;
+  readonly total: number;
 }
 
-function* plansBelow(model: CostModel, space: LayoutSpace, overlaps: readonly OverlapChoice[]) {
+function* plansBelow(
+  model: CostModel,
+  space: LayoutSpace,
+  overlaps: readonly OverlapChoice[],
+): Generator<Plan> {
   const { job } = model;
-  const { layout, recomputed, microBatchSizes, fault } = space;
+  const { layout, recomputed, microBatchSizes } = space;
   const most = Math.ceil(job.model.layers / layout.pipelineParallel);
   const shardings = shardingsOf(space.replicas, job);
   // A layout whose s_dp does not divide the batch counts once for b, as in the complete search.
@@ -65,8 +72,7 @@ function* plansBelow(model: CostModel, space: LayoutSpace, overlaps: readonly Ov
       for (const sharding of shardings)
         for (const overlap of overlaps) {
           const variant = { chunks: 1, recomputed: k, overlap };
-          const plan = planOf(layout, microBatchSize, microBatches, sharding, variant, job.model.layers);
-          yield { plan, fault };
+          yield planOf(layout, microBatchSize, microBatches, sharding, variant, job.model.layers);
         }
   }
 }
@@ -79,11 +85,13 @@ function* plansOf(model: CostModel): Generator<Listed> {
   const isPublished = model.memoryModel === "published" || model.timeModel === "published";
   const ranks = clusterRanks(model.job);
   const overlaps = overlapsOf(model);
-  for (const space of layoutsOf(model.job)) {
-    if (contextOf(space.layout) > 1 || !space.chunks.includes(1)) continue;
-    for (const listed of plansBelow(model, space, overlaps))
-      if (!isPublished || isPublishedPlan(listed.plan, ranks)) yield listed;
-  }
+  const spaces = [...layoutsOf(model.job)].filter(
+    ({ layout, chunks }) => contextOf(layout) === 1 && chunks.includes(1),
+  );
+  for (const [done, space] of spaces.entries())
+    for (const plan of plansBelow(model, space, overlaps))
+      if (!isPublished || isPublishedPlan(plan, ranks))
+        yield { plan, fault: space.fault, done, total: spaces.length };
 }
 
 /** The plans of the space, how they were judged, and how many the published planner leaves out. */
@@ -105,8 +113,8 @@ function judge(model: CostModel, watch: Watch): Judged {
   const fitting: Scored[] = [];
   let [leftOut, evaluated, leastBytes] = [0, 0, Infinity];
   let least: Plan | null = null;
-  for (const { plan, fault } of plansOf(model)) {
-    watch.step(evaluated, Infinity);
+  for (const { plan, fault, done, total } of plansOf(model)) {
+    watch.step(done, total);
     evaluated += 1;
     if (fault !== null) {
       rejected[fault] += 1;

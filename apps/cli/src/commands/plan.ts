@@ -58,7 +58,8 @@ export async function planCommand(
       : await choosePlan(options.locate, "--locate", job, profile, context);
   return context.computing(() => {
     const result = planJob(job, profile, { top: options.top, ...(locate ? { locate } : {}) });
-    const estimated = estimatedWith(job, profile);
+    // The published planner reads other measurements than ours, and estimates none.
+    const estimated = job.timeModel === "published" ? undefined : estimatedWith(job, profile);
     if (estimated === undefined) return result;
     const isNamed = options.profile !== undefined || job.cluster.profile !== null;
     const estimates = {
