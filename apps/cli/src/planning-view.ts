@@ -135,7 +135,7 @@ export function planningText(result: PlanningResult, colors: Colors): string {
   const rejected = rejectionCounts(counts.rejected);
   const sections = [
     `${colors.bold(result.job)}: profile ${result.profile}, memory model ` +
-      `${result.memoryModel}, ${formatBytes(result.memoryLimitBytes)} a GPU`,
+      `${result.memoryModel}, ${result.timeModel === undefined ? "" : `time model ${result.timeModel}, `}${formatBytes(result.memoryLimitBytes)} a GPU`,
     `${countsText(counts)}${rejected === "" ? "" : `; rejected: ${rejected}`}`,
   ];
   if (candidates.length > 0) sections.push(candidatesTable(candidates, colors));

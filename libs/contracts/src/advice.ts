@@ -4,6 +4,7 @@ import {
   EstimatesSchema,
   Line,
   MemoryLinesSchema,
+  MemoryModelNameSchema,
   ModelSchema,
   PlanningResultSchema,
   PlanSchema,
@@ -214,7 +215,7 @@ export const MemoryRequestSchema = Type.Object({ ...subject, plan: PlanChoiceSch
 export type MemoryRequest = Static<typeof MemoryRequestSchema>;
 export const PlanMemorySchema = Type.Object({
   plan: PlanSchema,
-  memoryModel: Type.Enum(["executor", "paper"]),
+  memoryModel: MemoryModelNameSchema,
   limitBytes: Type.Integer(),
   fullestStage: Type.Integer({ minimum: 0 }),
   stages: Type.Array(

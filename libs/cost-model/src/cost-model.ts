@@ -2,14 +2,18 @@ import {
   chunksOf,
   contextOf,
   makesGateUpAgain,
+  planLabel,
   PRECISION_BYTES,
+  ProblemError,
   recomputedLayers,
   type JobSpec,
   type MemoryLines,
+  type MemoryModelName,
   type Plan,
   type Prediction,
   type Profile,
   type TimeBreakdown,
+  type TimeModelName,
   usesGpus,
 } from "@internevo/domain";
 import { clusterRanks, type GateUp, type Layout, type PlanOfJob, type Sharding } from "@internevo/plan";
@@ -18,20 +22,25 @@ import { boundaryBytes, sliceRoofline, type SliceTime } from "./layer-time.ts";
 import { sumLines, type Batching, type MemoryContext, type MemoryModel } from "./memory.ts";
 import { executorMemory } from "./memory-executor.ts";
 import { paperMemory } from "./memory-paper.ts";
+import { paperTime } from "./paper-time.ts";
 import { pricesOf, type Prices } from "./prices.ts";
+import { publishedMemory, publishedScheme } from "./published-memory.ts";
+import { publishedTime } from "./published-time.ts";
 import type { ShardTime } from "./shard-time.ts";
 import { fullestStages, pipelineStages, type Stage } from "./stage.ts";
 import { stepBreakdown, totalSeconds, type StepShape } from "./step-time.ts";
 import { tokenFlops } from "./utilisation.ts";
 import { Warnings, type Kept } from "./warnings.ts";
 
-export const MEMORY_MODELS: Readonly<Record<JobSpec["memoryModel"], MemoryModel>> = {
+/** The published planner's memory is not among them: it is that of a whole plan. */
+const SPLIT_MEMORY: Readonly<Record<Exclude<MemoryModelName, "published">, MemoryModel>> = {
   executor: executorMemory,
   paper: paperMemory,
 };
 
 export interface CostModelOptions {
-  readonly memoryModel?: JobSpec["memoryModel"];
+  readonly memoryModel?: MemoryModelName;
+  readonly timeModel?: TimeModelName;
   /** Threads that one rank computes with: their scratch is part of its memory. */
   readonly threadsPerRank?: number;
   /** How many times longer things take that nothing was measured for: 1 but at an end of a range. */
@@ -75,8 +84,8 @@ export function recomputedBytes(
 export class CostModel {
   readonly job: JobSpec;
   readonly profile: Profile;
-  readonly #memoryModel: JobSpec["memoryModel"];
-  readonly #memory: MemoryModel;
+  readonly memoryModel: MemoryModelName;
+  readonly timeModel: TimeModelName;
   readonly #threadsPerRank: number;
   readonly #prices: Prices;
   readonly #warnings = new Warnings();
@@ -87,11 +96,18 @@ export class CostModel {
   constructor(job: JobSpec, profile: Profile, options: CostModelOptions = {}) {
     this.job = job;
     this.profile = profile;
-    this.#memoryModel = options.memoryModel ?? job.memoryModel;
-    this.#memory = MEMORY_MODELS[this.#memoryModel];
+    this.memoryModel = options.memoryModel ?? job.memoryModel;
+    this.timeModel = options.timeModel ?? job.timeModel ?? "executor";
     this.#threadsPerRank = options.threadsPerRank ?? 1;
     this.#prices = pricesOf(job, profile, options.timesEstimates);
     this.take(this.#prices.ofProfile);
+  }
+
+  /** Sums of a sharding and a batch, as a search takes them. */
+  get #memory(): MemoryModel {
+    if (this.memoryModel === "published")
+      throw new Error("the published planner's memory is that of a whole plan: it has no sums of its parts");
+    return SPLIT_MEMORY[this.memoryModel];
   }
 
   /** What the predictions so far had to assume, each kind once, in order. */
@@ -156,7 +172,7 @@ export class CostModel {
 
   /** What the memory of a sharding depends on beside model, precision, layout and profile. */
   get memoryKind(): string {
-    return `${this.#memoryModel} ${this.#threadsPerRank} ${usesGpus(this.job.cluster) ? "gpus" : "cpus"}`;
+    return `${this.memoryModel} ${this.#threadsPerRank} ${usesGpus(this.job.cluster) ? "gpus" : "cpus"}`;
   }
 
   /** One message over a stage boundary. */
@@ -235,8 +251,13 @@ export class CostModel {
 
   /** Memory of a rank of every stage by line. */
   stageMemory(plan: PlanOfJob): MemoryLines[] {
+    const stages = pipelineStages(this.job.model, plan.pipelineParallel, chunksOf(plan));
+    if (this.memoryModel === "published") {
+      const lines = publishedMemory(this.job, plan);
+      return stages.map(() => lines);
+    }
     const context = this.#context(plan, plan);
-    return pipelineStages(this.job.model, plan.pipelineParallel, chunksOf(plan)).map((stage) => ({
+    return stages.map((stage) => ({
       ...this.#memory.shardLines(context, stage, plan, plan),
       ...this.#memory.batchLines(context, stage, plan),
     }));
@@ -244,6 +265,10 @@ export class CostModel {
 
   /** Memory of the fullest rank by line. */
   memory(plan: PlanOfJob): { lines: MemoryLines; bytes: number } {
+    if (this.memoryModel === "published") {
+      const all = publishedMemory(this.job, plan);
+      return { lines: all, bytes: sumLines(all) };
+    }
     const lines = this.stageMemory(plan).reduce((most, other) =>
       sumLines(other) > sumLines(most) ? other : most,
     );
@@ -266,8 +291,37 @@ export class CostModel {
     };
   }
 
-  /** Seconds of one step by cause. */
+  /** Seconds of one step by cause; null where the published planner has none. */
+  timeIfKnown(plan: PlanOfJob): TimeBreakdown | null {
+    if (this.timeModel === "published")
+      return publishedTime(this.job, plan, publishedScheme(this.job, plan), this.profile);
+    return this.timeModel === "paper" ? this.#paperTime(plan) : this.#executorTime(plan);
+  }
+
+  /**
+   * Seconds of one step by cause.
+   * @throws ProblemError `plan-invalid` where the published planner has none.
+   */
   time(plan: PlanOfJob): TimeBreakdown {
+    const time = this.timeIfKnown(plan);
+    if (time !== null) return time;
+    throw new ProblemError("plan-invalid", "the published planner leaves this plan out", [
+      {
+        field: "timeModel",
+        value: planLabel(plan),
+        message: `${this.profile.name} has no attention of ${plan.microBatchSize} sequences of ${this.job.sequenceLengthTokens} tokens over ${plan.sequenceParallel} ranks, and it knows only what was measured`,
+        remedy: "choose another plan, or the time model executor",
+      },
+    ]);
+  }
+
+  #paperTime(plan: PlanOfJob): TimeBreakdown {
+    return paperTime(this.job, plan, this.sliceTime(plan.microBatchSize, plan), (op, bytes, size, stride) =>
+      this.take(this.#prices.collective(op, bytes, size, stride)),
+    );
+  }
+
+  #executorTime(plan: PlanOfJob): TimeBreakdown {
     if (overlapsAny(plan) && this.profile.overlaps.length === 0)
       this.#warnings.add(
         "slow-down by overlap that the profile lacks, taken as none",

@@ -1,4 +1,11 @@
-import { contextOf, headRanks, PRECISION_BYTES, type JobSpec, type Profile } from "@internevo/domain";
+import {
+  contextOf,
+  headRanks,
+  PRECISION_BYTES,
+  type Collective,
+  type JobSpec,
+  type Profile,
+} from "@internevo/domain";
 import { nodesTouched, type Layout, type Sharding } from "@internevo/plan";
 import { CollectiveTimes, type GroupPlace } from "./collectives.ts";
 import { SliceTimes, type SliceTime } from "./layer-time.ts";
@@ -194,6 +201,11 @@ export class Prices {
       this.#shards.set(key, kept);
     }
     return kept;
+  }
+
+  /** One collective over ranks that are `stride` apart. */
+  collective(op: Collective, bytes: number, size: number, stride: number): Kept<number> {
+    return this.#recorder.keep(() => this.#collectives.seconds(op, bytes, this.#place(size, stride)));
   }
 
   /** One message of so many bytes to the rank that is `stride` further. */

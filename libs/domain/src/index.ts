@@ -13,6 +13,7 @@ export * from "./plan-fields.ts";
 export * from "./plan.ts";
 export * from "./plan-text.ts";
 export * from "./plan-constraints.ts";
+export * from "./cost-models.ts";
 export * from "./job.ts";
 export * from "./launchers.ts";
 export * from "./job-file.ts";

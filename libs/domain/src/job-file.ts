@@ -96,6 +96,8 @@ export function resolveJob(written: unknown): JobSpec {
     ...(timeline === undefined ? {} : { timeline }),
     ...(file.watchdog === undefined ? {} : { watchdog: file.watchdog }),
     memoryModel: file.memoryModel ?? "executor",
+    // As without it where it says what is so without it.
+    ...(file.timeModel === undefined || file.timeModel === "executor" ? {} : { timeModel: file.timeModel }),
     ...(file.measureAgain === undefined ? {} : { measureAgain: file.measureAgain }),
     ...(file.until === undefined ? {} : { until: file.until }),
     ...(plan === undefined ? {} : { plan }),

@@ -9,6 +9,7 @@ import {
   MAXIMUM_STEPS,
   zeroOr,
 } from "./bounds.ts";
+import { MemoryModelNameSchema, TimeModelNameSchema } from "./cost-models.ts";
 import { LAUNCHERS, SCHEDULED_LAUNCHERS } from "./launchers.ts";
 import { ModelSchema } from "./model.ts";
 import { PlanConstraintsSchema, type PlanConstraints } from "./plan-constraints.ts";
@@ -265,7 +266,8 @@ export const JobSpecSchema = Type.Object(
         description: "when a rank counts as lost; false: the launcher alone watches the ranks",
       }),
     ),
-    memoryModel: Type.Union([Type.Literal("executor"), Type.Literal("paper")]),
+    memoryModel: MemoryModelNameSchema,
+    timeModel: Type.Optional(TimeModelNameSchema),
     measureAgain: Type.Optional(
       Type.Boolean({ description: "true: the cluster is measured, though a fresh profile is there" }),
     ),

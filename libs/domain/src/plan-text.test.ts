@@ -31,6 +31,7 @@ const plans = fc.record(
     contextParallel: beyond,
     pipelineChunks: beyond,
     recomputeLayers: beyond,
+    gateUp: fc.constant("again" as const),
   },
   { requiredKeys: REQUIRED_PLAN_FIELDS },
 ) as fc.Arbitrary<Plan>;

@@ -1,4 +1,5 @@
 import { Type, type Static } from "typebox";
+import { MemoryModelNameSchema, TimeModelNameSchema } from "./cost-models.ts";
 import { PlanSchema } from "./plan.ts";
 
 /** Why a plan was rejected: a closed set, CountSchema for every plan of the space. */
@@ -198,7 +199,8 @@ export const PlanningResultSchema = Type.Object(
     schemaVersion: Type.Literal(1),
     job: Type.String(),
     profile: Type.String(),
-    memoryModel: Type.Union([Type.Literal("executor"), Type.Literal("paper")]),
+    memoryModel: MemoryModelNameSchema,
+    timeModel: Type.Optional(TimeModelNameSchema),
     memoryLimitBytes: Type.Integer({ minimum: 1 }),
     candidates: Type.Array(CandidateSchema),
     runnableCandidates: Type.Array(CandidateSchema),

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { NAMED_MODELS, resolveJob, writtenJob, type JobSpec } from "./index.ts";
+import { MEMORY_MODELS, NAMED_MODELS, resolveJob, TIME_MODELS, writtenJob, type JobSpec } from "./index.ts";
 
 const positive = (most: number) => fc.integer({ min: 1, max: most });
 const optional = <T>(value: fc.Arbitrary<T>) => fc.option(value, { nil: undefined });
@@ -86,7 +86,8 @@ const jobFile = fields({
   watchdog: optional(
     fc.oneof(fc.constant(false), fields({ stallSeconds: optional(fc.constantFrom(0.5, 60)) })),
   ),
-  memoryModel: optional(fc.constantFrom("executor", "paper")),
+  memoryModel: optional(fc.constantFrom(...MEMORY_MODELS)),
+  timeModel: optional(fc.constantFrom(...TIME_MODELS)),
   plan: optional(
     fc.oneof(
       fields({

@@ -1,4 +1,10 @@
-import { CostModel, spreadFactors, totalSeconds, type SpreadFactors } from "@internevo/cost-model";
+import {
+  CostModel,
+  spreadFactors,
+  totalSeconds,
+  type CostModelOptions,
+  type SpreadFactors,
+} from "@internevo/cost-model";
 import {
   formatBytes,
   type Candidate,
@@ -7,11 +13,13 @@ import {
   type PlanningResult,
   type Prediction,
   type Profile,
+  type TimeModelName,
 } from "@internevo/domain";
 import { isRunnable, placementOf, planFault, planOfJob } from "@internevo/plan";
 import { countFamilies, search, type Ranked, type SearchOptions } from "./search.ts";
 import type { Scored } from "./top.ts";
 import { unmetConstraints } from "./unmet.ts";
+import { countFamiliesOfWholePlans, isOfWholePlans, searchWholePlans } from "./whole-plans.ts";
 
 export interface PlanJobOptions {
   /** Plans of each list; 10 as in the paper. */
@@ -20,6 +28,8 @@ export interface PlanJobOptions {
   readonly ranks?: readonly number[];
   /** Default: the job's. */
   readonly memoryModel?: JobSpec["memoryModel"];
+  /** Default: the job's. */
+  readonly timeModel?: TimeModelName;
   /** A plan whose rank, or reason of rejection, is asked for: it need not divide the job. */
   readonly locate?: Plan;
   readonly threadsPerRank?: number;
@@ -39,16 +49,28 @@ type Located = NonNullable<PlanningResult["located"]>;
  */
 export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions = {}): PlanningResult {
   const memoryModel = options.memoryModel ?? job.memoryModel;
+  const timeModel = options.timeModel ?? job.timeModel ?? "executor";
   const settings = {
     memoryModel,
+    timeModel,
     ...(options.threadsPerRank === undefined ? {} : { threadsPerRank: options.threadsPerRank }),
   };
   const model = new CostModel(job, profile, settings);
   const factorsOf = spreadFactors(job, profile, settings);
   const limit = job.cluster.memoryPerGpuBytes;
   const asked = options.locate === undefined ? undefined : locate(model, options.locate, limit);
-  const { top = 10, memoryModel: _memory, locate: _plan, threadsPerRank: _threads, ...how } = options;
-  const found = search(model, { ...how, top, ...(asked?.scored ? { locate: asked.scored } : {}) });
+  const {
+    top = 10,
+    memoryModel: _memory,
+    timeModel: _time,
+    locate: _plan,
+    threadsPerRank: _threads,
+    ...how
+  } = options;
+  const wanted = { ...how, top, ...(asked?.scored ? { locate: asked.scored } : {}) };
+  const found = isOfWholePlans(model)
+    ? searchWholePlans(model, wanted)
+    : { ...search(model, wanted), leftOut: 0 };
   const candidate = ({ plan, rank, tied }: Omit<Ranked, "seconds" | "bytes">): Candidate => {
     const { runnable, reason } = isRunnable(plan, job);
     const own = planOfJob(plan, job);
@@ -74,6 +96,7 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
     job: job.name,
     profile: profile.name,
     memoryModel,
+    ...(timeModel === "executor" ? {} : { timeModel }),
     memoryLimitBytes: limit,
     candidates,
     runnableCandidates,
@@ -92,7 +115,7 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
       memory: closest.memory.lines,
     },
     ...(unmet === undefined ? {} : { unmet }),
-    warnings: [...clusterWarnings(job, profile), ...model.warnings],
+    warnings: [...clusterWarnings(job, profile), ...leftOutWarnings(found.leftOut), ...model.warnings],
     ...(asked ? { located: { ...asked.located, rank: asked.scored ? found.rank : null } } : {}),
   };
 }
@@ -104,14 +127,18 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
 export function feasibleFamilies(
   job: JobSpec,
   profile: Profile,
-  { memoryModel, threadsPerRank }: Pick<PlanJobOptions, "memoryModel" | "threadsPerRank"> = {},
+  {
+    memoryModel,
+    timeModel,
+    threadsPerRank,
+  }: Pick<PlanJobOptions, Exclude<keyof CostModelOptions, "timesEstimates">> = {},
 ): number {
-  return countFamilies(
-    new CostModel(job, profile, {
-      memoryModel: memoryModel ?? job.memoryModel,
-      ...(threadsPerRank === undefined ? {} : { threadsPerRank }),
-    }),
-  );
+  const model = new CostModel(job, profile, {
+    memoryModel: memoryModel ?? job.memoryModel,
+    ...(timeModel === undefined ? {} : { timeModel }),
+    ...(threadsPerRank === undefined ? {} : { threadsPerRank }),
+  });
+  return isOfWholePlans(model) ? countFamiliesOfWholePlans(model) : countFamilies(model);
 }
 
 /** A prediction with the range of its step time; @param factors undefined where the profile says no spread. */
@@ -147,6 +174,13 @@ function locate(
     scored: { plan, seconds: totalSeconds(predicted.time), bytes: predicted.peakMemoryBytes },
   };
 }
+
+const leftOutWarnings = (plans: number): string[] =>
+  plans === 0
+    ? []
+    : [
+        `plans that fit and that the published planner leaves out, because the profile has no attention of their size: ${plans}`,
+      ];
 
 function clusterWarnings(job: JobSpec, profile: Profile): string[] {
   const { nodes, gpusPerNode } = job.cluster;

@@ -2,7 +2,6 @@ import { leastSecondsOf, sliceCosts, type CostModel } from "@internevo/cost-mode
 import {
   allowedBy,
   chunksOf,
-  ProblemError,
   REJECTION_REASONS,
   type JobSpec,
   type Plan,
@@ -23,6 +22,7 @@ import {
 import { FamilySearch, ROUNDING, type Batch, type Choice, type Family, type Tally } from "./families.ts";
 import { shardTablesOf, type ShardTable } from "./shard-table.ts";
 import { compareScored, Top, type Scored } from "./top.ts";
+import { Watch } from "./watch.ts";
 
 export interface SearchOptions {
   /** Families whose best plans are asked for. */
@@ -66,42 +66,6 @@ export interface SearchResult {
   readonly rank: number | null;
   /** The plan that needs the least memory, when none fits but some divide. */
   readonly closest: Plan | null;
-}
-
-/** Minutes on one core. */
-const MAXIMUM_STEPS = 20_000_000;
-
-/** A search that looked at as many batches and families as it may. */
-export class SearchLimitError extends ProblemError {
-  constructor(most: number) {
-    super("job-invalid", `the search was given up after ${most} batches and families of plans`, [
-      {
-        field: "plan",
-        message: "leaves too many plans to be searched",
-        remedy: "fix some of their fields in the job, such as plan.dataParallel or plan.microBatchSize",
-      },
-    ]);
-  }
-}
-const REPORT_EVERY = 1024;
-
-/** Counts what a search does, tells of it, and ends it when it is told to or has no end. */
-class Watch {
-  #steps = 0;
-  readonly #options: SearchOptions;
-  constructor(options: SearchOptions) {
-    this.#options = options;
-  }
-
-  step(done: number, total: number): void {
-    this.#steps += 1;
-    if (this.#steps > (this.#options.maximumSteps ?? MAXIMUM_STEPS))
-      throw new SearchLimitError(this.#steps - 1);
-    if (this.#steps % REPORT_EVERY !== 0) return;
-    this.#options.onProgress?.(done, total);
-    if (this.#options.isCancelled?.() === true)
-      throw new ProblemError("unavailable", "the search was cancelled");
-  }
 }
 
 /** Overlap is searched where it was measured; else plans do what the profile says. */

@@ -10,6 +10,7 @@ const SAME = [
   "globalBatchTokens",
   "precision",
   "memoryModel",
+  "timeModel",
 ] as const satisfies readonly (keyof JobSpec)[];
 
 /**
@@ -21,7 +22,8 @@ export async function planInUse(
   workload: { readonly id: string; readonly spec: JobSpec },
 ): Promise<Candidate | undefined> {
   const same = SAME.map(
-    (field) => sql`${jobs.spec} -> ${field} = ${JSON.stringify(workload.spec[field])}::jsonb`,
+    (field) =>
+      sql`${jobs.spec} -> ${field} is not distinct from ${JSON.stringify(workload.spec[field]) ?? null}::jsonb`,
   );
   // With how few nodes training may go on is nothing to a search.
   const { minNodes: _, ...cluster } = workload.spec.cluster;

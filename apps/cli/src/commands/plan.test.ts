@@ -139,6 +139,33 @@ function capture(json: boolean) {
   };
 }
 
+describe("plan by another arithmetic", () => {
+  it("asks the planner that the paper's authors published, which takes the paper's plan with 72 GiB", async () => {
+    const job = await file(
+      "published.json",
+      jobText({
+        model: { base: "llama-7b", vocabularySize: 103_168 },
+        cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "72GiB", profile: "a800-128" },
+      }),
+    );
+    const result = await planCommand({ job, top: 1, memoryModel: "published", timeModel: "published" });
+    expect(result).toMatchObject({ memoryModel: "published", timeModel: "published" });
+    expect(result.candidates[0]?.plan).toMatchObject(paperPlan);
+    expect(result.estimates).toBeUndefined();
+    const { written, output } = capture(false);
+    showPlanning(result, output, false);
+    expect(written.stdout).toMatch(/memory model published, time model published, 72\.0 GiB a GPU/);
+  });
+
+  it("takes what the job says, and the option before it", async () => {
+    const job = await file("text.json", jobText({ memoryModel: "paper", timeModel: "paper" }));
+    expect(await planCommand({ job, top: 1 })).toMatchObject({ memoryModel: "paper", timeModel: "paper" });
+    const own = await planCommand({ job, top: 1, memoryModel: "executor", timeModel: "executor" });
+    expect(own.memoryModel).toBe("executor");
+    expect(own.timeModel).toBeUndefined();
+  });
+});
+
 describe("internevo plan", () => {
   it("plans a job of the paper from its file and the shipped profile", async () => {
     const result = await planCommand({ job: example("7b-4k.yaml"), top: 3 });

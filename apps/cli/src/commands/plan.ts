@@ -1,11 +1,14 @@
 import { estimatesOf } from "@internevo/advisor";
 import { SHIPPED_PROFILES } from "@internevo/cost-model";
 import {
+  MEMORY_MODELS,
   resolveJob,
+  TIME_MODELS,
   withHeadroom,
   type Headroom,
-  type JobSpec,
+  type MemoryModelName,
   type PlanningResult,
+  type TimeModelName,
 } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import type { Command } from "commander";
@@ -27,7 +30,8 @@ export interface PlanCommandOptions {
   readonly top: number;
   /** A shipped profile, a file, or a stored profile; default: the job's. */
   readonly profile?: string;
-  readonly memoryModel?: JobSpec["memoryModel"];
+  readonly memoryModel?: MemoryModelName;
+  readonly timeModel?: TimeModelName;
   /** A plan whose rank is asked for: a JSON file, as tables show it, or a rank. */
   readonly locate?: string;
   /** Memory of each GPU that plans leave free. */
@@ -42,24 +46,21 @@ export async function planCommand(
   options: PlanCommandOptions,
   context: ProfileContext & Pick<Context, "computing">,
 ): Promise<PlanningResult> {
-  const job = withHeadroom(resolveJob(await readJobFile(options.job)), options.headroom, HEADROOM);
+  const { memoryModel, timeModel } = options;
+  const job = {
+    ...withHeadroom(resolveJob(await readJobFile(options.job)), options.headroom, HEADROOM),
+    ...(memoryModel ? { memoryModel } : {}),
+    ...(timeModel ? { timeModel } : {}),
+  };
   const profile = await jobProfile(job, options.profile, context);
   const locate =
     options.locate === undefined
       ? undefined
-      : await choosePlan(
-          options.locate,
-          "--locate",
-          options.memoryModel ? { ...job, memoryModel: options.memoryModel } : job,
-          profile,
-          context,
-        );
+      : await choosePlan(options.locate, "--locate", job, profile, context);
   return context.computing(() => {
-    const result = planJob(job, profile, {
-      top: options.top,
-      ...(options.memoryModel ? { memoryModel: options.memoryModel } : {}),
-      ...(locate ? { locate } : {}),
-    });
+    const result = planJob(job, profile, { top: options.top, ...(locate ? { locate } : {}) });
+    // The published planner reads other measurements than ours, and estimates none.
+    if (job.timeModel === "published") return result;
     const estimates = estimatesOf(job, [job], profile, measuredByFile(options.job, job, options.profile));
     return { ...result, ...(estimates === undefined ? {} : { estimates }) };
   });
@@ -89,10 +90,12 @@ export function addPlan(program: Command, context: Context): void {
       `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`,
     )
     .addOption(
-      new Option("--memory-model <model>", "how memory is predicted; default: the job's").choices([
-        "executor",
-        "paper",
-      ]),
+      new Option("--memory-model <model>", "how memory is predicted; default: the job's").choices(
+        MEMORY_MODELS,
+      ),
+    )
+    .addOption(
+      new Option("--time-model <model>", "how time is predicted; default: the job's").choices(TIME_MODELS),
     )
     .option("--locate <plan>", `${PLAN_HELP}: say its rank, or why it is rejected`)
     .addOption(headroomOption())

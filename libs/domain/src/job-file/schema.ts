@@ -75,6 +75,7 @@ export const JobFileSchema = Type.Object(
     ),
     watchdog: JobSpecSchema.properties.watchdog,
     memoryModel: Type.Optional(JobSpecSchema.properties.memoryModel),
+    timeModel: JobSpecSchema.properties.timeModel,
     measureAgain: JobSpecSchema.properties.measureAgain,
     until: JobSpecSchema.properties.until,
     plan: Type.Optional(

@@ -1,14 +1,16 @@
+import { CostModel } from "@internevo/cost-model";
 import { planLabel, type Prediction, type Profile } from "@internevo/domain";
+import { choiceOf, exposedAndWhole, shardingSeconds, type Case, type RowResult } from "./evaluate.ts";
 import {
-  choiceOf,
   CLOSE,
-  exposedAndWhole,
-  keptPerLayer,
-  shardingSeconds,
+  isGood,
+  publishedJob,
+  publishedPrediction,
   TOP,
-  type Case,
-  type RowResult,
-} from "./evaluate.ts";
+  USABLE_BYTES,
+  type Judgements,
+  type Place,
+} from "./judgements.ts";
 import type { ScalabilityResult } from "./longest.ts";
 import { MODELS, paperJob, STEP_TOKENS, SYSTEM_NAMES } from "./paper.ts";
 
@@ -24,7 +26,6 @@ export interface Bar {
 }
 
 const percent = (value: number): string => `${(value * 100).toFixed(1)}%`;
-const gigabytes = (bytes: number): string => `${(bytes / 1e9).toFixed(1)} GB`;
 const where = ({ model, lengthK }: { readonly model: string; readonly lengthK: number }): string =>
   `${model} ${lengthK}k`;
 
@@ -64,52 +65,103 @@ export function termsBetween(a: Prediction, b: Prediction): string {
     .join(", ");
 }
 
+const gibibytes = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
+const placeText = ({ rank, behind }: Pick<Place, "rank" | "behind">): string =>
+  rank === null || behind === null ? "does not fit" : `rank ${rank}, ${percent(behind)} behind`;
+
+/** Why the published planner would not choose our best plan; null where it finds it faster than the row. */
+export function againstOurs(row: RowResult): string | null {
+  const { judgements, best } = row;
+  if (judgements?.predicted == null) return null;
+  const { ours, predicted } = judgements;
+  const needs = `The published planner counts ${gibibytes(ours.bytes)} for our best`;
+  if (ours.bytes > USABLE_BYTES) return `${needs}, so it does not fit there.`;
+  if (!ours.isOfItsSpace)
+    return best.plan.gradientSharding > 1
+      ? `${needs}, and has no s_gs.`
+      : `${needs}, and has no fewer micro-batches than stages.`;
+  if (ours.predicted === null) return `${needs}, and has no attention of its size.`;
+  const slower = ours.predicted.stepTimeSeconds / predicted.stepTimeSeconds - 1;
+  if (slower < -CLOSE) return null;
+  const way = slower < 0 ? `${percent(-slower)} faster` : `${percent(slower)} slower`;
+  return `${needs}. By its times our best is ${way} than the row.`;
+}
+
 /**
- * Why a row of InternEvo's is neither near the best nor among the ten best; null when the numbers do not
- * account for it.
+ * Why a row of InternEvo's is neither near our best nor among the ten best: what the published planner, which
+ * chose it, makes of both plans. Not accounted for where that planner would rather have our plan too.
  */
-export function accountFor(
-  row: RowResult,
-  profile: Profile,
-): { readonly text: string; readonly accounted: boolean } {
-  const { predicted, footprint, behind, best, sharding } = row;
-  if (predicted === null || footprint === null || behind === null)
-    return { text: "does not fit", accounted: false };
-  const communication =
-    (shardingSeconds(predicted) - shardingSeconds(footprint.best.predicted)) /
-    footprint.best.predicted.stepTimeSeconds;
-  const accounted = footprint.behind <= CLOSE || footprint.behind - communication <= CLOSE;
-  const distance = footprint.behind <= 0.0005 ? "as fast" : `${percent(footprint.behind)} behind`;
+export function accountFor(row: RowResult): { readonly text: string; readonly accounted: boolean } {
+  const { predicted, behind, best, judgements } = row;
+  if (predicted === null || behind === null || judgements === null)
+    return { text: `${where(row)}: does not fit`, accounted: false };
+  const { published } = judgements;
+  const against = againstOurs(row);
   const parts = [
-    `${where(row)}: \`${planLabel(row.plan)}\` is rank ${row.rank ?? "–"}, ${percent(behind)} behind our best \`${planLabel(best.plan)}\`.`,
+    `${where(row)}: \`${planLabel(row.plan)}\` is ${placeText(row)} our best \`${planLabel(best.plan)}\`.`,
     `The difference is ${termsBetween(predicted, best.predicted)}.`,
-    `Our best fits in ${gigabytes(best.predicted.peakMemoryBytes)}, because our executor keeps ${keptPerLayer(row, profile).toFixed(1)} bSH of a layer instead of 34 and computes the loss in pieces.`,
-    `With 34 and whole logits, the best is \`${planLabel(footprint.best.plan)}\`, and the paper's plan is ${distance}.`,
-    ...(footprint.behind > CLOSE
-      ? [
-          `Of that, ${percent(communication)} is communication of parameters and gradients that the measured curves do not let computation hide: ${shardingSeconds(predicted).toFixed(2)} s instead of ${shardingSeconds(footprint.best.predicted).toFixed(2)} s.`,
-        ]
-      : []),
-    ...(sharding === null
-      ? []
-      : [
-          `Among plans with its own micro-batches and layout, the paper's plan is ${percent(sharding.behind)} behind.`,
-        ]),
+    `By the published planner the row is ${placeText(published)}.`,
+    against ?? "The published planner finds our best faster too.",
   ];
+  const accounted = isGood(published) ? against !== null : published.behind !== null;
   return { text: parts.join(" "), accounted };
 }
 
-const oursIsGood = (rows: readonly RowResult[], profile: Profile): Bar =>
+const oursIsGood = (rows: readonly RowResult[]): Bar =>
   bar(
     `every row of InternEvo's own is among our ${TOP} best or ` +
       `within ${percent(CLOSE)} of the best, in its ten dimensions`,
     rows.filter(({ system }) => system === "internevo"),
     (row) => {
-      if (row.rank !== null && row.behind !== null && (row.rank <= TOP || row.behind <= CLOSE)) return null;
-      const { text, accounted } = accountFor(row, profile);
+      if (isGood(row)) return null;
+      const { text, accounted } = accountFor(row);
       return accounted ? { exception: text } : { missed: text };
     },
   );
+
+/** So many rows at least, of the 28, and all seven of 7B. */
+const LEAST_GOOD = 22;
+
+/** Why the published planner itself would choose another plan than a row. */
+function publishedReason({ model, lengthK, plan, judgements }: RowResult): string {
+  const { published, nominal, text, predicted } = judgements as Judgements;
+  const { best } = published;
+  const parts = [
+    `${where({ model, lengthK })}: \`${planLabel(plan)}\` is ${placeText(published)} \`${planLabel(best.plan)}\`.`,
+  ];
+  if (predicted !== null) {
+    parts.push(
+      `The difference is ${termsBetween(predicted, best.predicted)}.`,
+      `It needs ${gibibytes(predicted.peakMemoryBytes)}, the best ${gibibytes(best.predicted.peakMemoryBytes)}.`,
+    );
+  }
+  parts.push(
+    `With all 80 GiB it is ${placeText(nominal)}.`,
+    isGood(text)
+      ? `The paper's text has it near its best: ${placeText(text)}.`
+      : `By the paper's text it is ${placeText(text)}. No arithmetic here chooses it: its authors may have chosen it by measurement.`,
+  );
+  return parts.join(" ");
+}
+
+/** Does the published planner choose the paper's plans? */
+const publishedIsGood = (rows: readonly RowResult[]): Bar => {
+  const judged = rows.filter(({ judgements }) => judgements !== null);
+  const isWell = ({ judgements }: RowResult): boolean => isGood((judgements as Judgements).published);
+  const good = judged.filter(isWell).length;
+  const least = Math.min(LEAST_GOOD, Math.ceil((judged.length * LEAST_GOOD) / 28));
+  const seven = judged.filter(({ model }) => model === "llama-7b");
+  const { exceptions, ...rest } = bar(
+    `with ${gibibytes(USABLE_BYTES)} usable, the published planner has at least ${LEAST_GOOD} of 28 of InternEvo's rows, and all of 7B, among its ${TOP} best or within ${percent(CLOSE)} of its best`,
+    judged,
+    (row) => (isWell(row) ? null : { exception: publishedReason(row) }),
+  );
+  const missed = [
+    ...(good < least ? [`only ${good} of ${judged.length} rows`] : []),
+    ...seven.filter((row) => !isWell(row)).map((row) => `${where(row)} is of 7B`),
+  ];
+  return { ...rest, exceptions, missed };
+};
 
 const oursWins = (cases: readonly Case[]): Bar =>
   bar(
@@ -136,7 +188,7 @@ const COMPARABLE = 0.01;
  * In the paper's tables too: its plan against the plans it chose for the others; the paper says "outperforms
  * … or comparable".
  */
-const oursWinsTables = (rows: readonly RowResult[]): Bar =>
+const oursWinsTables = (rows: readonly RowResult[], profile: Profile): Bar =>
   bar(
     "in the paper's tables, InternEvo's row is faster than the " +
       `others' rows, or comparable (within ${percent(COMPARABLE)})`,
@@ -151,17 +203,38 @@ const oursWinsTables = (rows: readonly RowResult[]): Bar =>
       const [a, b] = [ours.predicted.tokensPerGpuPerSecond, row.predicted.tokensPerGpuPerSecond];
       if (a >= b * (1 - COMPARABLE)) return null;
       const text = `${where(row)}: InternEvo's row \`${planLabel(ours.plan)}\` makes ${a.toFixed(0)} tokens/GPU/s. ${SYSTEM_NAMES[row.system]}'s \`${planLabel(row.plan)}\` makes ${b.toFixed(0)}, ${percent(b / a - 1)} more. The difference is ${termsBetween(ours.predicted, row.predicted)}.`;
-      const communication = ({ time, ...rest }: Prediction): number =>
-        time.sequenceCommunicationSeconds + shardingSeconds({ time, ...rest });
-      const difference = communication(ours.predicted) - communication(row.predicted);
-      // What it loses by is the measured communication of its larger groups.
-      return difference >= ours.predicted.stepTimeSeconds - row.predicted.stepTimeSeconds
-        ? {
-            exception: `${text} The measured communication of its groups takes ${difference.toFixed(2)} s more.`,
-          }
-        : { missed: text };
+      const account = accountForOther(ours, row, profile);
+      return account === null ? { missed: text } : { exception: `${text} ${account}` };
     },
   );
+
+/** Why another system's row is faster than InternEvo's; null where neither number says it. */
+function accountForOther(ours: RowResult, other: RowResult, profile: Profile): string | null {
+  const [a, b] = [ours.predicted, other.predicted];
+  if (a === null || b === null) return null;
+  // What it loses by is the measured communication of its larger groups.
+  const communication = (one: Prediction): number =>
+    one.time.sequenceCommunicationSeconds + shardingSeconds(one);
+  const difference = communication(a) - communication(b);
+  if (difference >= a.stepTimeSeconds - b.stepTimeSeconds)
+    return `The measured communication of its groups takes ${difference.toFixed(2)} s more.`;
+  // Or by its stages: head and loss make the last stage the slowest, and the published planner has neither.
+  const [alone, against] = [ours, other].map((row) =>
+    publishedPrediction(publishedJob(row), row.plan, profile),
+  );
+  const head = headSeconds(ours, profile) - headSeconds(other, profile);
+  if (!alone || !against || alone.tokensPerGpuPerSecond < against.tokensPerGpuPerSecond * (1 - COMPARABLE))
+    return null;
+  return head >= 0.5 * (a.stepTimeSeconds - b.stepTimeSeconds)
+    ? `Head and loss of its last stage take ${head.toFixed(2)} s more, since it has more micro-batches. The published planner counts neither. There the row makes ${alone.tokensPerGpuPerSecond.toFixed(0)}, the other ${against.tokensPerGpuPerSecond.toFixed(0)}.`
+    : null;
+}
+
+/** Seconds of a step that the head and the loss take on their stage. */
+function headSeconds({ model, lengthK, batchTokens, plan }: RowResult, profile: Profile): number {
+  const job = paperJob(model, lengthK, { batchTokens });
+  return plan.microBatches * new CostModel(job, profile).sliceTime(plan.microBatchSize, plan).headSeconds;
+}
 
 /**
  * Seconds of a step that grow by jumps: recomputation, which MFU does not count, and all-to-alls over more
@@ -248,9 +321,10 @@ export const barsOf = (
   profile: Profile,
 ): Bar[] => [
   allFit(rows),
-  oursIsGood(rows, profile),
+  oursIsGood(rows),
+  publishedIsGood(rows),
   oursWins(cases),
-  oursWinsTables(rows),
+  oursWinsTables(rows, profile),
   rises("InternEvo's MFU rises with the sequence length, for all four models", cases, "internevo", 0),
   rises("DeepSpeed-Ulysses: MFU rises with the sequence length from 32k on", cases, "ulysses", 32),
   ulyssesFalls(rows, profile),

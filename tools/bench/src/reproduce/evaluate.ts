@@ -2,6 +2,7 @@ import { CostModel } from "@internevo/cost-model";
 import type { JobSpec, Plan, PlanConstraints, Prediction, Profile } from "@internevo/domain";
 import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
+import { judge, type Choice, type Judgements } from "./judgements.ts";
 import {
   LENGTHS_K,
   MODELS,
@@ -14,19 +15,13 @@ import {
   type SystemId,
 } from "./paper.ts";
 
-/** A row of InternEvo's is to be among so many best plans, or so close to the best. */
-export const TOP = 10;
-export const CLOSE = 0.03;
-
-export interface Choice {
-  readonly plan: Plan;
-  readonly predicted: Prediction;
-}
-
 /** The fastest plan of a union of spaces; null when none fits. */
 export function bestOf(job: JobSpec, profile: Profile, spaces: readonly PlanConstraints[]): Choice | null {
-  const all = spaces.flatMap((plan) => planJob({ ...job, plan }, profile, { top: 1 }).candidates);
-  return all.reduce<Choice | null>(
+  return fastest(spaces.flatMap((plan) => planJob({ ...job, plan }, profile, { top: 1 }).candidates));
+}
+
+function fastest(plans: readonly Choice[]): Choice | null {
+  return plans.reduce<Choice | null>(
     (best, { plan, predicted }) =>
       best === null || predicted.stepTimeSeconds < best.predicted.stepTimeSeconds
         ? { plan, predicted }
@@ -81,123 +76,34 @@ export interface RowResult extends PaperRow {
   readonly behind: number | null;
   /** The best plan of the paper's ten dimensions. */
   readonly best: Choice;
-  /** The same with the paper's arithmetic of memory, 34·bSH a layer. */
-  readonly paperMemory: {
-    readonly rank: number | null;
-    readonly behind: number | null;
-    readonly best: Choice;
-  };
-  /**
-   * Behind the best plan that fits where 34·bSH a layer and the logits are kept; of InternEvo's rows that are
-   * neither among the ten best nor within 3%.
-   */
-  readonly footprint: { readonly best: Choice; readonly behind: number } | null;
-  /**
-   * The best of the plans with the row's own micro-batch, recomputation and sequence ranks: behind it only
-   * the shardings differ.
-   */
-  readonly sharding: { readonly best: Choice; readonly behind: number } | null;
-}
-
-/** Place of a plan in a union of spaces: families that are faster, and 1. */
-function placeOf(
-  job: JobSpec,
-  profile: Profile,
-  plan: Plan,
-  memoryModel: JobSpec["memoryModel"],
-): { rank: number | null; behind: number | null; best: Choice } {
-  const best = bestOf({ ...job, memoryModel }, profile, paperSpaces);
-  if (best === null) throw new Error(`${job.name}: no plan fits`);
-  const ranks = paperSpaces.map(
-    (space) => planJob({ ...job, plan: space, memoryModel }, profile, { top: 1, locate: plan }).located,
-  );
-  const located = ranks[0];
-  if (located?.feasible !== true || located.predicted === null) return { rank: null, behind: null, best };
-  const rank = 1 + ranks.reduce((ahead, each) => ahead + ((each?.rank ?? 1) - 1), 0);
-  return { rank, behind: located.predicted.stepTimeSeconds / best.predicted.stepTimeSeconds - 1, best };
-}
-
-/**
- * The best plan of the paper's ten dimensions that fits where activations are kept as its table of memory
- * footprints has them: 34·bSH a layer and 2·bSV of logits, with the loss's float32 copy of those (4·bSV),
- * model states at 2, 2 and 6 bytes, and the device's runtime.
- */
-function bestInPaperFootprint(job: JobSpec, profile: Profile): Choice | null {
-  const ranks = job.cluster.nodes * job.cluster.gpusPerNode;
-  const sequences = job.globalBatchTokens / job.sequenceLengthTokens;
-  const divisors = (value: number): number[] =>
-    Array.from({ length: value }, (_, index) => index + 1).filter((each) => value % each === 0);
-  let best: Choice | null = null;
-  for (const sequenceParallel of divisors(ranks)) {
-    for (const microBatchSize of divisors(sequences)) {
-      const logitsBytes =
-        (6 * microBatchSize * job.sequenceLengthTokens * job.model.vocabularySize) / sequenceParallel;
-      const memoryPerGpuBytes = Math.floor(
-        job.cluster.memoryPerGpuBytes - profile.device.runtimeBytes - logitsBytes,
-      );
-      if (memoryPerGpuBytes <= 0) continue;
-      const choice = bestOf(
-        { ...job, memoryModel: "paper", cluster: { ...job.cluster, memoryPerGpuBytes } },
-        profile,
-        paperSpaces.map((space) => ({ ...space, sequenceParallel, microBatchSize })),
-      );
-      if (
-        choice !== null &&
-        (best === null || choice.predicted.stepTimeSeconds < best.predicted.stepTimeSeconds)
-      )
-        best = choice;
-    }
-  }
-  return best;
+  /** Where the paper's text and the published planner put it; of InternEvo's rows. */
+  readonly judgements: Judgements | null;
 }
 
 export function evaluateRow(row: PaperRow, profile: Profile): RowResult {
   const job = paperJob(row.model, row.lengthK, { batchTokens: row.batchTokens });
-  const { plan } = row;
-  const located = planJob(job, profile, { top: 1, locate: plan }).located;
-  const { rank, behind, best } = placeOf(job, profile, plan, "executor");
-  const sameBatch = {
-    microBatchSize: plan.microBatchSize,
-    sequenceParallel: plan.sequenceParallel,
-    tensorParallel: plan.tensorParallel,
-    pipelineParallel: plan.pipelineParallel,
-  };
-  const alike = bestOf(
-    job,
-    profile,
-    paperSpaces
-      .filter((space) => (space.recompute === true) === plan.recompute)
-      .map((space) => ({ ...space, ...sameBatch })),
-  );
-  const predicted = located?.predicted ?? null;
-  const isGood = rank !== null && behind !== null && (rank <= TOP || behind <= CLOSE);
-  const fitting = row.system !== "internevo" || isGood ? null : bestInPaperFootprint(job, profile);
+  // A union of spaces: the families ahead in each of them count.
+  const answers = paperSpaces.map((plan) => planJob({ ...job, plan }, profile, { top: 1, locate: row.plan }));
+  const best = fastest(answers.flatMap(({ candidates }) => candidates));
+  if (best === null) throw new Error(`${job.name}: no plan fits`);
+  const { feasible = false, reason = null, predicted = null } = answers[0]?.located ?? {};
+  const fits = feasible && predicted !== null;
   return {
     ...row,
-    feasible: located?.feasible ?? false,
-    reason: located?.reason ?? null,
+    feasible,
+    reason,
     predicted,
-    rank,
-    behind,
+    rank: fits ? 1 + answers.reduce((ahead, { located }) => ahead + (located?.rank ?? 1) - 1, 0) : null,
+    behind: fits ? predicted.stepTimeSeconds / best.predicted.stepTimeSeconds - 1 : null,
     best,
-    footprint:
-      fitting === null || predicted === null
-        ? null
-        : { best: fitting, behind: predicted.stepTimeSeconds / fitting.predicted.stepTimeSeconds - 1 },
-    paperMemory: placeOf(job, profile, plan, "paper"),
-    sharding:
-      alike === null || predicted === null
-        ? null
-        : { best: alike, behind: predicted.stepTimeSeconds / alike.predicted.stepTimeSeconds - 1 },
+    judgements: row.system === "internevo" ? judge(row, best.plan, profile) : null,
   };
 }
 
 export const evaluateRows = (profile: Profile): RowResult[] =>
   paperRows().map((row) => evaluateRow(row, profile));
 
-/**
- * Seconds of a step that are communication of parameters and gradients which nothing hides, and the update.
- */
+/** Seconds of a step that are communication of parameters and gradients which nothing hides, and the update. */
 export const shardingSeconds = ({ time }: Prediction): number =>
   time.parameterCommunicationSeconds + time.gradientCommunicationSeconds + time.updateSeconds;
 

@@ -24,11 +24,25 @@ export const SCALABILITY: readonly ScalabilityCase[] = [
     measuredMfu: { internevo: 0.8, megatron: 0.35 },
   },
   {
+    model: "llama-13b",
+    nodes: 10,
+    sequenceParallel: 40,
+    lengthK: 1200,
+    measuredMfu: { internevo: 0.77, megatron: 0.27 },
+  },
+  {
     model: "llama-30b",
     nodes: 12,
     sequenceParallel: 48,
     lengthK: 960,
     measuredMfu: { internevo: 0.75, megatron: 0.19 },
+  },
+  {
+    model: "llama-65b",
+    nodes: 16,
+    sequenceParallel: 64,
+    lengthK: 512,
+    measuredMfu: { internevo: 0.7, megatron: 0.14 },
   },
 ];
 

@@ -87,7 +87,7 @@ export interface PaperRow {
   readonly system: SystemId;
   readonly lengthK: number;
   readonly plan: Plan;
-  /** 4M, but in three rows, whose factors do not multiply to it. */
+  /** 4M, but in five rows, whose factors do not multiply to it. */
   readonly batchTokens: number;
 }
 
@@ -107,7 +107,7 @@ interface WrittenRow {
 
 const ID_OF = { "Our Work": "internevo", "Megatron-LM": "megatron", "Deepspeed-U": "ulysses" } as const;
 
-/** The 42 rows of the 7B and 30B tables. */
+/** The 84 rows of the four tables. */
 export function paperRows(): PaperRow[] {
   const { models } = JSON.parse(
     readFileSync(new URL("../../../reference/data/paper-configurations.json", import.meta.url), "utf8"),

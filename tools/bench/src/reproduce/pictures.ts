@@ -411,7 +411,7 @@ export function longestChart(results: readonly ScalabilityResult[]): string {
     subtitle: "million tokens (2^20), one sequence for each data-parallel rank; dashed: the paper's largest",
     plot: {
       width: 900,
-      height: 340,
+      height: 60 + 140 * results.length,
       marginLeft: 270,
       marginRight: 120,
       marginBottom: 42,
