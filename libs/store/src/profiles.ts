@@ -118,12 +118,15 @@ export async function isProfileDiscarded(db: Queryable, id: string): Promise<boo
   return row !== undefined && row.discardedAt !== null;
 }
 
-/** The newest job that a profile was measured for, or that used it. */
-export async function newestJobOfProfile(db: Queryable, profileId: string): Promise<JobSpec | undefined> {
+/**
+ * The newest job that a profile was measured for, or that found it fresh. Jobs that name it do not count:
+ * they may be of another cluster, and they measure nothing.
+ */
+export async function newestJobMeasuredFor(db: Queryable, profileId: string): Promise<JobSpec | undefined> {
   const [row] = await db
     .select({ spec: jobs.spec })
     .from(jobs)
-    .where(eq(jobs.profileId, profileId))
+    .where(and(eq(jobs.profileId, profileId), sql`${jobs.spec} #>> '{cluster,profile}' is null`))
     .orderBy(desc(jobs.createdAt), desc(jobs.id))
     .limit(1);
   return row?.spec;

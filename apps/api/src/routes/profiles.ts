@@ -12,7 +12,7 @@ import {
   getJobDetail,
   getProfile,
   listProfiles,
-  newestJobOfProfile,
+  newestJobMeasuredFor,
   storeGivenProfile,
   submitJob,
   type Database,
@@ -128,7 +128,8 @@ function registerMeasureAgain(app: ApiInstance, database: Database): void {
       schema: {
         tags: ["profiles"],
         summary: "Measure again what a profile was measured for",
-        description: "Submits a job that measures what the newest job of the profile needs, and ends then.",
+        description:
+          "Submits a job that measures what the newest job of the profile needs, and ends then. Jobs that name the profile do not count.",
         headers: headers.idempotent,
         params: IdParams,
         response: answers({ 201: JobDetailSchema }),
@@ -138,8 +139,8 @@ function registerMeasureAgain(app: ApiInstance, database: Database): void {
       mutate(database, request, reply, async (tx) => {
         const { id } = request.params;
         const { name } = await profileOf(tx, id);
-        const spec = await newestJobOfProfile(tx, id);
-        if (spec?.cluster.profile !== null)
+        const spec = await newestJobMeasuredFor(tx, id);
+        if (spec === undefined)
           throw new ProblemError("conflict", `profile ${name} cannot be measured again`, [
             {
               field: "id",
