@@ -33,8 +33,25 @@ interface Row {
   /** As the file has them. */
   readonly sizeText: string;
   readonly timeText: string;
+  /** The larger count of out-of-place and in-place; 0 where the data was not checked. */
   readonly wrong: number;
 }
+const MEND = "mend the cluster, and measure again";
+
+/** The largest of counts of wrong values, some of which may be no numbers. */
+const mostWrong = (counts: readonly unknown[]): number =>
+  Math.max(
+    0,
+    ...counts.map((count) => {
+      const number = typeof count === "object" ? Number.NaN : Number(count);
+      return Number.isNaN(number) ? 0 : number;
+    }),
+  );
+
+/** What a run says of its data in the end. Before 2.11 it is all that tells, as rows have no counts. */
+const assertDataRight = (right: boolean, file: string, place: string, said: unknown): void => {
+  if (!right) throw importFault(file, place, said, "says that data arrived wrong", MEND);
+};
 
 const numberOf = (text: string): number => (PLAIN_NUMBER.test(text) ? Number(text) : Number.NaN);
 
@@ -137,15 +154,15 @@ function curveOf(
         "is no whole number of bytes",
         "give the output as it was written, measured under LC_ALL=C",
       );
-    if (bytes === 0) continue;
     if (wrong > 0)
       throw importFault(
         file,
         place,
         wrong,
         "counts wrong values: the data that arrived was not what was sent",
-        "mend the cluster, and measure again",
+        MEND,
       );
+    if (bytes === 0) continue;
     if (!(microseconds / 1e6 >= LEAST_SECONDS && microseconds / 1e6 <= MOST_SECONDS))
       throw importFault(
         file,
@@ -219,6 +236,8 @@ function parseJson(report: Unknown, options: NcclTestsOptions): ImportedCurves {
       };
     },
   );
+  const { count, okay } = recordOf(report["out_of_bounds"]);
+  assertDataRight(mostWrong([count]) === 0 && okay !== false, file, "out_of_bounds", count);
   let inPlace = false;
   const rows = listOf(report["results"], "results", file).map((each, index): Row => {
     const result = recordOf(each);
@@ -232,12 +251,11 @@ function parseJson(report: Unknown, options: NcclTestsOptions): ImportedCurves {
         "is the time of the processor, not of the collective",
         "measure without -C",
       );
-    const wrong = Number(body["nwrong"] ?? 0);
     return {
       place: `results.${index}`,
       sizeText: numberText(result["size"]),
       timeText: numberText(body["time"]),
-      wrong: Number.isNaN(wrong) ? 0 : wrong,
+      wrong: mostWrong([body, recordOf(result["in_place"])].map(({ nwrong }) => nwrong)),
     };
   });
   return {
@@ -256,6 +274,8 @@ const MOST_COLUMNS = 64;
 const SIZE_LIKE = /^[-+]?\d[\d.,'_]*$/;
 
 const DEVICE_LINE = /^#\s+Rank\s+(\d+)(?:\s+Group\s+(\d+))?\s+Pid\s+\d+\s+on\s+(\S+)\s+device/;
+
+const VERDICT = /# Out of bounds values\s*:(.*)$/;
 
 /** The table that an nccl-tests program prints, read line by line. */
 class PrintedTable {
@@ -282,6 +302,8 @@ class PrintedTable {
     const library = /nccl-library=(\d+)/.exec(line)?.[1] ?? /NCCL version (\S+)/.exec(line)?.[1];
     if (library !== undefined) this.versions["nccl"] = printable(library).slice(0, 100);
     if (/^#\s+size\s+count\s/.test(line)) this.columns = line.replace(/^#\s*/, "").trim().split(/\s+/);
+    const verdict = VERDICT.exec(line)?.[1]?.trim().slice(0, 40) ?? "";
+    assertDataRight(!/^\+?0*[1-9]|FAILED/.test(verdict), this.#file, place, verdict);
     const row = this.#rowOf(line, place);
     if (row) this.rows.push(row);
   }
@@ -311,15 +333,13 @@ class PrintedTable {
     // A row's second number is its count: without one it is a line of something else that begins with digits,
     // such as a date or an address.
     if (!isWhole && (fields.length < columns.length || !SIZE_LIKE.test(fields[1] ?? ""))) return undefined;
-    // Out-of-place and in-place have a time each: the first is out-of-place.
-    const wrong = columns.findIndex((column) => column === "#wrong" || column === "error");
     if (fields.length < columns.length) throw fault("is cut off", "give the whole output");
-    const wrongValues = Number(fields[wrong]);
+    // Out-of-place and in-place have a time each: the first is out-of-place.
     return {
       place,
       sizeText,
       timeText: fields[time] as string,
-      wrong: columns[wrong] === "#wrong" && Number.isFinite(wrongValues) ? wrongValues : 0,
+      wrong: mostWrong(fields.filter((_, at) => columns[at] === "#wrong")),
     };
   }
 }

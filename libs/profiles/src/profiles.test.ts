@@ -18,6 +18,7 @@ function table({
     "    67108864       1048576     float    none      -1   " +
       "412.3  162.77  152.60      0    410.9  163.32  153.12      0",
   ],
+  verdict = "0 OK",
 } = {}): string {
   return [
     "# nccl-tests version 2.17.6 nccl-headers=22703 nccl-library=22703",
@@ -39,7 +40,7 @@ function table({
     "#        (B)    (elements)                               " +
       "(us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)        ",
     ...rows,
-    "# Out of bounds values : 0 OK",
+    `# Out of bounds values : ${verdict}`,
     "# Avg bus bandwidth    : 84.92",
     "#",
   ].join("\n");
@@ -122,7 +123,19 @@ describe("nccl-tests", () => {
           { file: "f" },
         ),
       ),
-    ).toMatch(/line \d+ counts wrong values/);
+    ).toMatch(/line 26 counts wrong values/);
+    // In place, and of a size that gives no point, data is as wrong.
+    for (const row of [
+      "1048576 16384 float none -1 58.10 18.05 16.92 0 57.61 18.20 17.06 7",
+      "0 0 float none -1 58.10 18.05 16.92 N/A 57.61 18.20 17.06 7",
+    ])
+      expect(fault(() => parseNcclTests(table({ rows: [row] }), { file: "f" }))).toMatch(
+        /line 26 counts wrong values/,
+      );
+    for (const verdict of ["5 FAILED", "5", "0 FAILED"])
+      expect(fault(() => parseNcclTests(table({ verdict }), { file: "f" }))).toMatch(
+        /line 28 says that data arrived wrong.*→ mend the cluster/,
+      );
     expect(fault(() => parseNcclTests(table({ rows: ["1048576 16384 float"] }), { file: "f" }))).toMatch(
       /line \d+ is cut off/,
     );
@@ -207,6 +220,12 @@ describe("nccl-tests", () => {
       [{ args: [7] }, /not named/],
       [{ args: 7 }, /not named/],
       [{ results: [{ size: 1024, out_of_place: { time: 5, nwrong: 3 } }] }, /counts wrong values/],
+      [
+        { results: [{ size: 1024, out_of_place: { time: 5, nwrong: 0 }, in_place: { time: 5, nwrong: 3 } }] },
+        /results\.0 counts wrong values/,
+      ],
+      [{ results: [{ size: 1, out_of_place: { time: null, nwrong: { toString: 5 } } }] }, /results\.0, time/],
+      [{ out_of_bounds: { count: 5, okay: false } }, /out_of_bounds says that data arrived wrong/],
     ];
     for (const [over, message] of broken)
       expect(
