@@ -3,7 +3,14 @@ import type { Role } from "@internevo/contracts";
 import { useQueryClient } from "@tanstack/react-query";
 import { createContext, useCallback, useContext, useEffect, useMemo, useState, type ReactNode } from "react";
 import { reportReachable, watchedFetch } from "../data/connection.ts";
-import { forgetToken, onTokenElsewhere, storedToken, storeToken } from "./token.ts";
+import {
+  forgetToken,
+  onTokenElsewhere,
+  onTokenInFragment,
+  storedToken,
+  storeToken,
+  willingly,
+} from "./token.ts";
 import { SignIn } from "../pages/sign-in.tsx";
 
 export interface Session {
@@ -114,18 +121,29 @@ export function SessionProvider({
     [leave],
   );
 
+  /** Goes on with another token than that of this page. */
+  const change = useCallback(
+    (given: string) => {
+      setRefusal(undefined);
+      setToken((at) => {
+        // What was read with another token may be another person's.
+        if (at !== given) queries.clear();
+        return given;
+      });
+    },
+    [queries],
+  );
+  useEffect(
+    () => onTokenElsewhere((given) => (given === undefined ? leave() : change(given))),
+    [leave, change],
+  );
   useEffect(
     () =>
-      onTokenElsewhere((given) => {
-        if (given === undefined) return leave();
-        setRefusal(undefined);
-        setToken((at) => {
-          // What was read with another token may be another person's.
-          if (at !== given) queries.clear();
-          return given;
-        });
+      onTokenInFragment((given) => {
+        const wanted = willingly(given, (question) => window.confirm(question));
+        if (wanted !== undefined) change(wanted);
       }),
-    [leave, queries],
+    [change],
   );
 
   const onAnswer = useCallback((answer: Who) => {

@@ -17,6 +17,24 @@ export function takeTokenFromFragment(location: Location, history: History): str
   return token === "" ? undefined : token;
 }
 
+/**
+ * Takes the token of a link that opens in this page: only the fragment changes then, and nothing is loaded.
+ * @param told the token, which is out of the address bar already
+ * @returns ends the telling
+ */
+export function onTokenInFragment(told: (token: string) => void): () => void {
+  const listener = (): void => {
+    const token = takeTokenFromFragment(window.location, window.history);
+    if (token !== undefined) told(token);
+  };
+  // The router reads the address at popstate, which comes first: capturing listeners are called before its own.
+  const events = ["popstate", "hashchange"] as const;
+  for (const event of events) window.addEventListener(event, listener, { capture: true });
+  return () => {
+    for (const event of events) window.removeEventListener(event, listener, { capture: true });
+  };
+}
+
 /*
  * The token is the browser's, not a tab's: a link that opens in a new tab is signed in. Storage belongs to one address, so that another
  * installation has its own. It stays until somebody signs out, which signs all tabs out.
