@@ -64,8 +64,8 @@ std::vector<std::string> filesOf(const std::string& path) {
   const std::string index = path + "/" + kIndex;
   if (!fs::exists(index))
     refuseFile(path, std::string("has neither ") + kSingle + " nor " + kIndex, "give safetensors files");
-  const Json document = readObject(index);
-  const Json map = document.value("weight_map", Json::object());
+  const nlohmann::json document = readObject(index);
+  const nlohmann::json map = document.value("weight_map", nlohmann::json::object());
   std::set<std::string> names;
   for (const auto& [tensor, file] : map.items()) {
     if (!file.is_string() || file.get_ref<const std::string&>().find('/') != std::string::npos) {

@@ -27,8 +27,8 @@ struct HuggingFaceTensor {
 std::vector<HuggingFaceTensor> huggingFaceTensors(const ModelConfig& model);
 
 constexpr const char* kHuggingFaceConfig = "config.json";
-/// A JSON object of a file; a refusal of one of its members.
-nlohmann::ordered_json readObject(const std::string& path);
+/// A JSON object of a file, which may have very many members; a refusal of one of them.
+nlohmann::json readObject(const std::string& path);
 [[noreturn]] void refuseMember(const std::string& path, const std::string& member, const std::string& what,
                                const std::string& remedy);
 

@@ -240,8 +240,8 @@ const Architecture& architectureFor(const ModelConfig& m) {
   throw Failure(Problem{StatusCode::checkpointError, path + ": " + member + " " + what, member, "", remedy});
 }
 
-nlohmann::ordered_json readObject(const std::string& path) {
-  Json document = Json::parse(readTextFile(path), nullptr, false);
+nlohmann::json readObject(const std::string& path) {
+  nlohmann::json document = nlohmann::json::parse(readTextFile(path), nullptr, false);
   if (!document.is_object()) refuseFile(path, "is not a JSON object");
   return document;
 }

@@ -13,7 +13,8 @@ namespace internevo::trainer {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+// Not ordered_json, which looks through all members for each one that it adds or finds.
+using Json = nlohmann::json;
 
 /// As the reference implementation bounds it.
 constexpr std::int64_t kLargestHeader = 100'000'000;
@@ -93,15 +94,19 @@ std::int64_t SafetensorsTensor::elements() const {
 }
 
 std::string layoutSafetensors(SafetensorsHeader* header) {
-  Json document = Json::object();
-  if (!header->metadata.empty()) document["__metadata__"] = header->metadata;
+  std::string text = "{";
+  const auto add = [&](const std::string& name, const nlohmann::ordered_json& value) {
+    text += (text.size() == 1 ? "" : ",") + Json(name).dump() + ":" + value.dump();
+  };
+  if (!header->metadata.empty()) add("__metadata__", header->metadata);
   std::int64_t at = 0;
   for (const SafetensorsTensor& tensor : header->tensors) {
-    document[tensor.name] = {
-        {"dtype", nameOf(tensor.type)}, {"shape", tensor.shape}, {"data_offsets", {at, at + tensor.bytes()}}};
+    add(tensor.name, {{"dtype", nameOf(tensor.type)},
+                      {"shape", tensor.shape},
+                      {"data_offsets", {at, at + tensor.bytes()}}});
     at += tensor.bytes();
   }
-  std::string text = document.dump();
+  text += "}";
   text.append((8 - text.size() % 8) % 8, ' ');
   const std::uint64_t length = text.size();
   text.insert(0, reinterpret_cast<const char*>(&length), sizeof length);
