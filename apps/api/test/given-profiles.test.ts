@@ -1,8 +1,8 @@
-import type { ProfileRecord } from "@internevo/contracts";
+import type { JobDetail, ProfileRecord } from "@internevo/contracts";
 import { findShippedProfile } from "@internevo/cost-model";
-import { discardProfile } from "@internevo/store";
+import { discardProfile, storeProfile, updateJob } from "@internevo/store";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { startTestApi, type TestApi } from "./harness.ts";
+import { jobFile, startTestApi, type TestApi } from "./harness.ts";
 
 let api: TestApi;
 beforeAll(async () => {
@@ -10,13 +10,14 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const give = (payload: object) =>
+const post = (path: string, payload: object) =>
   api.app.inject({
     method: "POST",
-    url: "/api/v1/profiles",
+    url: `/api/v1${path}`,
     headers: { authorization: api.bearer.operator },
     payload,
   });
+const give = (payload: object) => post("/profiles", payload);
 
 describe("profiles", () => {
   it("that are given many times at once are stored once", async () => {
@@ -43,5 +44,33 @@ describe("profiles", () => {
     );
     expect(ids.size).toBe(1);
     expect(ids).not.toContain(first.id);
+  });
+
+  it("are measured again for the job that they were measured for, whoever named them since", async () => {
+    const { cluster, ...file } = jobFile(api);
+    /** A job that went on with a profile. */
+    const jobWith = async (profileId: string, named: object): Promise<JobDetail> => {
+      const job = (
+        await post("/jobs", { ...file, cluster: { ...(cluster as object), ...named } })
+      ).json<JobDetail>();
+      await api.database.transaction((tx) => updateJob(tx, job.id, { profileId }));
+      return job;
+    };
+    const given = (
+      await give({ ...findShippedProfile("a800-128"), name: "measured again" })
+    ).json<ProfileRecord>();
+    const id = await storeProfile(api.database.db, {
+      clusterKey: "local:here:1x2",
+      profile: given.profile,
+      freshForSeconds: 60,
+    });
+    const measured = await jobWith(id, {});
+    await jobWith(id, { profile: id });
+    await jobWith(given.id, { profile: given.id });
+    const again = await post(`/profiles/${id}/measure`, {});
+    expect(again.statusCode).toBe(201);
+    expect(again.json<JobDetail>().spec.cluster).toEqual(measured.spec.cluster);
+    // One that jobs only named was measured for none.
+    expect((await post(`/profiles/${given.id}/measure`, {})).statusCode).toBe(409);
   });
 });
