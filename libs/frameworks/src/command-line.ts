@@ -1,5 +1,7 @@
 import { nearestWord, shellWord } from "@internevo/domain";
 import { shellScript } from "./shell.ts";
+import type { TakenAs } from "./framework.ts";
+import { isWithoutEffect, type Judges } from "./judgements.ts";
 import { Faults } from "./problems.ts";
 
 /** How many values an option takes: none, one, or all up to the next option. */
@@ -13,6 +15,8 @@ export interface OptionTable {
   readonly ignored: Readonly<Record<string, Arity>>;
   /** Those that make of it something that no plan stands for, with the reason. */
   readonly refused: Readonly<Record<string, string>>;
+  /** For those of {@link ignored} that have an effect with some values. */
+  readonly judges: Judges;
 }
 
 /** Options by their arity, as one text of names each. */
@@ -35,7 +39,8 @@ export interface ReadOptions {
   readonly nodes: number | null;
   readonly gpusPerNode: number | null;
   readonly options: Options;
-  readonly ignored: readonly string[];
+  readonly ignored: string[];
+  readonly takenAs: TakenAs[];
 }
 
 /** Numbers as Python reads them: a point and an exponent only where no whole number is asked for. */
@@ -189,7 +194,6 @@ export function readOptions(text: string, program: RegExp, table: OptionTable, w
   const launcher = command.slice(0, start);
   const words = command.slice(start);
   const values = new Map<string, readonly string[]>();
-  const ignored: string[] = [];
   for (let at = 0; at < words.length;) {
     const [name = "", ...inline] = (words[at] as string).split("=");
     at += 1;
@@ -236,13 +240,20 @@ export function readOptions(text: string, program: RegExp, table: OptionTable, w
         `contradicts ${before.join(" ")}, which it was given before`,
         "give it once",
       );
-    if (name in table.read) values.set(name, given);
-    else ignored.push(name);
+    values.set(name, given);
   }
+  const takenAs: TakenAs[] = [];
+  const ignored = [...values]
+    .filter(
+      ([name, given]) =>
+        !Object.hasOwn(table.read, name) &&
+        isWithoutEffect(name, given.length === 0 || given.join(" "), table.judges[name], { faults, takenAs }),
+    )
+    .map(([name]) => name);
   const nodes = launcherNumber(launcher, NODES, faults);
   const gpusPerNode = launcherNumber(launcher, GPUS, faults);
   faults.end();
-  return { nodes, gpusPerNode, options: new Options(values, faults), ignored };
+  return { nodes, gpusPerNode, options: new Options(values, faults), ignored, takenAs };
 }
 
 /** An option and its values, for writing. */

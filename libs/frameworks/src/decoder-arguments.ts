@@ -1,6 +1,7 @@
 import { MODEL_DEFAULTS, plainModel, type Model, type Optimizer } from "@internevo/domain";
 import type { Argument, Options } from "./command-line.ts";
 import type { ExportedJob, Inexpressible, FrameworkWarning, TakenAs } from "./framework.ts";
+import { judgesOf, KERNELS, PLANNED_OPTIMIZER, refused, taken, type Judges } from "./judgements.ts";
 import { checkedHeadSize, fieldArguments } from "./model-fields.ts";
 
 /** How the two programs that descend from one another name what a decoder is made of. */
@@ -69,7 +70,7 @@ export function inexpressibleTraining({ seed, optimizer }: ExportedJob): Inexpre
       field: "optimizer.warmupSteps",
       value: warmupSteps,
       nearest: warmupOf(optimizer),
-      reason: `the program ends at its start unless the warm-up is shorter than the decay of ${decaySteps} steps`,
+      reason: `the program ends at its start unless warm-up is shorter than its ${decaySteps} steps of decay`,
     });
   return found;
 }
@@ -108,6 +109,28 @@ function headSizeOf(options: Options, hiddenSize: number, heads: number): number
   return checkedHeadSize(channels, "--kv-channels", faults);
 }
 
+/** Rows that the programs give the embedding, where they are more than tensor ranks share out anyway. */
+function paddedVocabulary(options: Options, vocabulary: number, takenAs: TakenAs[]): number {
+  const tp = options.integer("--tensor-model-parallel-size") ?? 1;
+  const multiple = tp * (options.integer("--make-vocab-size-divisible-by") ?? OWN_VOCABULARY_MULTIPLE);
+  const padded = Math.ceil(vocabulary / multiple) * multiple;
+  if (!options.has("--vocab-size") || padded === Math.ceil(vocabulary / tp) * tp) return vocabulary;
+  takenAs.push({
+    option: "--vocab-size",
+    value: vocabulary,
+    as: `${padded}: a multiple of ${multiple}, --make-vocab-size-divisible-by times the tensor ranks`,
+  });
+  return padded;
+}
+const OWN_VOCABULARY_MULTIPLE = 128;
+
+/** Both programs drop out a tenth where nothing is said. */
+function missingDropout(options: Options, takenAs: TakenAs[]): void {
+  for (const option of ["--attention-dropout", "--hidden-dropout"])
+    if (!options.has(option))
+      takenAs.push({ option, value: "missing", as: "0, where the program's default is 0.1" });
+}
+
 /**
  * The model of a configuration; what has no counterpart in a LLaMA decoder is said, or is a fault where it
  * changes what is computed by much.
@@ -138,6 +161,7 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
     takenAs.push({ option: "--normalization", value: normalization, as: "RMSNorm" });
   if (!options.has("--disable-bias-linear"))
     takenAs.push({ option: "--disable-bias-linear", value: "missing", as: "without biases" });
+  missingDropout(options, takenAs);
   const positions = options.text("--position-embedding-type");
   if (positions === "yarn")
     faults.add(
@@ -168,7 +192,7 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
     heads,
     kvHeads,
     ffnHiddenSize: width ?? defaultWidth(hiddenSize),
-    vocabularySize: (vocabulary ?? 2) + added,
+    vocabularySize: paddedVocabulary(options, (vocabulary ?? 2) + added, takenAs),
     tiedEmbeddings: !options.has("--untie-embeddings-and-output-weights"),
     ropeTheta: options.number(dialect.rotaryBase, 1) ?? MODEL_DEFAULTS.ropeTheta,
     normEpsilon: options.number(dialect.normEpsilon) ?? MODEL_DEFAULTS.normEpsilon,
@@ -181,8 +205,6 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
 const OPTIMIZER: readonly (readonly [keyof Optimizer, string])[] = [
   ["peakLearningRate", "--lr"],
   ["minLearningRate", "--min-lr"],
-  ["decaySteps", "--lr-decay-iters"],
-  ["warmupSteps", "--lr-warmup-iters"],
   ["weightDecay", "--weight-decay"],
   ["beta1", "--adam-beta1"],
   ["beta2", "--adam-beta2"],
@@ -190,23 +212,88 @@ const OPTIMIZER: readonly (readonly [keyof Optimizer, string])[] = [
   ["clipGlobalNorm", "--clip-grad"],
 ];
 
-const STEPS: ReadonlySet<keyof Optimizer> = new Set(["decaySteps", "warmupSteps"]);
+/** What a step takes. */
+interface StepSize {
+  readonly sequences: number;
+  readonly sequenceLengthTokens: number;
+}
 
-export function readTraining(options: Options): {
-  optimizer: Partial<Optimizer>;
-  steps?: number;
-  seed?: number;
-} {
+/** Steps of something that is counted in samples or in tokens. */
+function countedSteps(
+  options: Options,
+  name: string,
+  perStep: number,
+  takenAs: TakenAs[],
+): number | undefined {
+  const count = options.integer(name, 0);
+  if (count === undefined) return undefined;
+  const steps = Math.floor(count / perStep);
+  takenAs.push({ option: name, value: count, as: `${steps} steps` });
+  return steps;
+}
+
+/** Steps of the run, of its decay and its warm-up, in whatever they are counted. */
+function readSteps(options: Options, { sequences, sequenceLengthTokens }: StepSize, takenAs: TakenAs[]) {
+  const { faults } = options;
+  const bySamples = options.has("--train-samples");
+  for (const name of ["--train-iters", "--lr-decay-iters", "--lr-warmup-iters"])
+    if (bySamples && options.has(name) && options.text(name) !== "0")
+      faults.add(name, options.text(name), "contradicts --train-samples", "count in one of them");
+  for (const name of ["--lr-decay-samples", "--lr-warmup-samples"])
+    if (!bySamples && options.has(name))
+      faults.add(name, options.text(name), "needs --train-samples", "count in iterations");
+  const counted = (name: string, perStep = sequences) => countedSteps(options, name, perStep, takenAs);
+  const tokens = sequences * sequenceLengthTokens;
+  const run = [
+    options.integer("--train-iters"),
+    counted("--train-samples"),
+    counted("--train-tokens", tokens),
+  ];
+  const all = run.filter((steps) => steps !== undefined);
+  const steps = all.length === 0 ? undefined : Math.min(...all);
+  if (steps !== undefined && steps < 1)
+    faults.add(
+      options.has("--train-tokens") ? "--train-tokens" : "--train-samples",
+      options.text("--train-tokens") ?? options.text("--train-samples"),
+      `is less than one step takes: ${sequences} samples of ${sequenceLengthTokens} tokens`,
+      "give more",
+    );
+  const decaySteps =
+    counted("--lr-decay-tokens", tokens) ??
+    counted("--lr-decay-samples") ??
+    options.integer("--lr-decay-iters");
+  const fraction = options.number("--lr-warmup-fraction", 0);
+  const warmupSteps =
+    counted("--lr-warmup-tokens", tokens) ??
+    counted("--lr-warmup-samples") ??
+    options.integer("--lr-warmup-iters", 0);
+  if (fraction === undefined) return { steps, decaySteps, warmupSteps };
+  if (warmupSteps !== undefined && warmupSteps > 0)
+    faults.add("--lr-warmup-fraction", fraction, "contradicts the steps of a warm-up", "give one of them");
+  const decay = decaySteps ?? steps;
+  const warmup = decay === undefined ? undefined : Math.floor(fraction * decay);
+  const as = warmup === undefined ? "a job's own warm-up: no steps are said" : `${warmup} steps`;
+  takenAs.push({ option: "--lr-warmup-fraction", value: fraction, as });
+  return { steps, decaySteps, warmupSteps: warmup };
+}
+
+export function readTraining(
+  options: Options,
+  size: StepSize,
+  takenAs: TakenAs[],
+): { optimizer: Partial<Optimizer>; steps?: number; seed?: number } {
   const optimizer = OPTIMIZER.flatMap(([field, name]) => {
-    const value = STEPS.has(field)
-      ? options.integer(name, field === "decaySteps" ? 1 : 0)
-      : options.number(name, 0);
+    const value = options.number(name, 0);
     return value === undefined ? [] : [[field, value] as const];
   });
-  const steps = options.integer("--train-iters");
+  const { steps, decaySteps, warmupSteps } = readSteps(options, size, takenAs);
   const seed = options.integer("--seed", 0);
   return {
-    optimizer: Object.fromEntries(optimizer),
+    optimizer: {
+      ...Object.fromEntries(optimizer),
+      ...(decaySteps === undefined ? {} : { decaySteps }),
+      ...(warmupSteps === undefined ? {} : { warmupSteps }),
+    },
     ...(steps === undefined ? {} : { steps }),
     ...(seed === undefined ? {} : { seed }),
   };
@@ -249,7 +336,8 @@ export function decoderWarnings(
 /** Names that both programs read. */
 export const DECODER_OPTIONS = {
   flag: "--swiglu --disable-bias-linear --untie-embeddings-and-output-weights --bf16 --fp16 --sequence-parallel",
-  one: `--num-layers --hidden-size --ffn-hidden-size --num-attention-heads --seq-length --max-position-embeddings --normalization --kv-channels
+  one: `--make-vocab-size-divisible-by --train-samples --lr-decay-samples --lr-warmup-samples --lr-warmup-fraction
+    --num-layers --hidden-size --ffn-hidden-size --num-attention-heads --seq-length --max-position-embeddings --normalization --kv-channels
     --init-method-std --tokenizer-type --vocab-size --train-iters --lr --min-lr --lr-decay-iters --lr-warmup-iters --weight-decay --adam-beta1
     --adam-beta2 --adam-eps --clip-grad --seed --micro-batch-size --global-batch-size --tensor-model-parallel-size
     --pipeline-model-parallel-size --recompute-granularity --recompute-method --recompute-num-layers`,
@@ -260,20 +348,40 @@ export const DECODER_IGNORED = {
   flag: `--use-flash-attn --no-load-optim --no-load-rng --no-save-optim --no-save-rng --no-masked-softmax-fusion --no-bias-gelu-fusion
     --no-bias-dropout-fusion --no-gradient-accumulation-fusion --log-params-norm --log-num-zeros-in-grad --log-timers-to-tensorboard
     --log-batch-size-to-tensorboard --log-memory-to-tensorboard --log-validation-ppl-to-tensorboard --log-world-size-to-tensorboard
-    --no-async-tensor-model-parallel-allreduce --attention-softmax-in-fp32 --apply-layernorm-1p --finetune --use-checkpoint-args
+    --no-async-tensor-model-parallel-allreduce --attention-softmax-in-fp32 --apply-layernorm-1p --finetune
     --no-log-learnig-rate-to-tensorboard --no-log-loss-scale-to-tensorboard --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler
     --no-persist-layer-norm --exit-signal-handler --profile`,
-  one: `--attention-dropout --hidden-dropout --make-vocab-size-divisible-by --lr-decay-style --optimizer --save --load
+  one: `--attention-dropout --hidden-dropout --lr-decay-style --optimizer --save --load
     --save-interval --log-interval --eval-interval --eval-iters --tensorboard-dir --tensorboard-log-interval --tensorboard-queue-size
     --tokenizer-model --vocab-file --merge-file --data-cache-path --split --num-workers --dataloader-type --distributed-backend
     --distributed-timeout-minutes --exit-interval --exit-duration-in-mins --wandb-project --wandb-exp-name --wandb-save-dir
-    --train-samples --lr-decay-samples --lr-warmup-samples --lr-warmup-fraction --adlr-autoresume-interval --timing-log-level
+    --adlr-autoresume-interval --timing-log-level
     --profile-step-start --profile-step-end --rotary-percent`,
   some: "--data-path --train-data-path --valid-data-path --test-data-path --profile-ranks",
 } as const;
 
+/** Those of {@link DECODER_IGNORED} that have an effect with some values. */
+export const DECODER_JUDGES: Judges = {
+  ...judgesOf(
+    `--no-masked-softmax-fusion --no-bias-dropout-fusion --no-persist-layer-norm
+      --no-gradient-accumulation-fusion --attention-softmax-in-fp32`,
+    taken(KERNELS),
+  ),
+  ...judgesOf("--log-params-norm --log-num-zeros-in-grad", taken("not computed")),
+  ...judgesOf("--attention-dropout --hidden-dropout", taken("0", 0)),
+  "--timing-log-level": taken("0: without barriers around what is timed", 0),
+  "--distributed-backend": taken("nccl", "nccl"),
+  "--optimizer": refused(PLANNED_OPTIMIZER, "use --optimizer adam", "adam"),
+  "--rotary-percent": refused(
+    "leaves a part of each head without positions, which is not planned for",
+    "give 1.0",
+    1,
+  ),
+};
+
 /** Names that both programs know, and that make of a step what is not planned for. */
 export const DECODER_REFUSED: Readonly<Record<string, string>> = {
+  "--use-checkpoint-args": "takes sizes from a checkpoint in place of the options, and no checkpoint is read",
   "--rampup-batch-size": "changes the batch as training goes on",
   "--num-experts": "makes a mixture of experts; dense decoders are planned for",
   "--expert-model-parallel-size": "shares out experts; dense decoders are planned for",

@@ -3,6 +3,7 @@ import { visit } from "jsonc-parser";
 import { optionNames, readOptions, type OptionTable, type Options } from "./command-line.ts";
 import {
   DECODER_IGNORED,
+  DECODER_JUDGES,
   DECODER_OPTIONS,
   DECODER_REFUSED,
   decoderWarnings,
@@ -20,6 +21,16 @@ import {
   type Launch,
   type TakenAs,
 } from "./framework.ts";
+import {
+  BUCKETS,
+  ifEnabled,
+  judgesOf,
+  KERNELS,
+  PLANNED_OPTIMIZER,
+  refused,
+  taken,
+  type Judges,
+} from "./judgements.ts";
 import { RANKS_FIELD, ranksOf } from "./launch.ts";
 import { recomputeOfOptions } from "./megatron-import.ts";
 import { quotient } from "./problems.ts";
@@ -33,7 +44,7 @@ const TABLE: OptionTable = {
         "--deepspeed-activation-checkpointing --use-rotary-position-embeddings",
       one:
         "--deepspeed_config --zero-stage --ds-sequence-parallel-size --num-key-value-heads " +
-        "--layernorm-epsilon --rotary-position-embeddings-theta --checkpoint-num-layers",
+        "--train-tokens --lr-decay-tokens --lr-warmup-tokens --layernorm-epsilon --rotary-position-embeddings-theta --checkpoint-num-layers",
     }),
   },
   ignored: {
@@ -41,8 +52,15 @@ const TABLE: OptionTable = {
     ...optionNames({
       flag: `--no-query-key-layer-scaling --use-flash-attn-v2 --use-flash-attn-triton --force-ds-sequence-parallel --accumulate-allreduce-grads-in-fp32
         --universal-checkpoint --partition-activations --contigious-checkpointing --synchronize-each-layer --use-flash-attn-builder`,
-      one: "--data-impl --train-tokens --lr-decay-tokens --lr-warmup-tokens --local_rank",
+      one: "--data-impl --local_rank",
     }),
+  },
+  judges: {
+    ...DECODER_JUDGES,
+    ...judgesOf(
+      "--partition-activations --contigious-checkpointing --synchronize-each-layer",
+      taken("not given: what is kept is not moved"),
+    ),
   },
   refused: {
     ...DECODER_REFUSED,
@@ -58,21 +76,56 @@ const TABLE: OptionTable = {
 
 const JSON_READ =
   "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps " +
-  "gradient_clipping zero_optimization bf16 fp16 data_types sequence_parallel_size";
+  "gradient_clipping zero_optimization activation_checkpointing optimizer bf16 fp16 data_types sequence_parallel_size";
 const JSON_IGNORED = `steps_per_print wall_clock_breakdown prescale_gradients zero_allow_untested_optimizer dump_state tensorboard wandb csv_monitor
-  flops_profiler comms_logger communication_data_type activation_checkpointing optimizer scheduler checkpoint data_efficiency seq_parallel_communication_data_type`;
+  flops_profiler comms_logger communication_data_type scheduler checkpoint data_efficiency seq_parallel_communication_data_type`;
 const JSON_REFUSED = {
   offload_param: "moves parameters to the host, which is not planned for",
   compression_training: "compresses the model, which is not planned for",
   sparse_attention: "is another attention",
   tensor_parallel: "is tensor parallelism for inference and fine-tuning of other models",
 };
+const HOST = "moves activations to the host, which is not planned for";
+const NOT_TIMED = "false: what measures a step is not predicted";
+const JSON_JUDGES: Judges = {
+  wall_clock_breakdown: taken(NOT_TIMED, false),
+  flops_profiler: ifEnabled("enabled", taken(NOT_TIMED)),
+  comms_logger: ifEnabled("enabled", taken(NOT_TIMED)),
+  communication_data_type: taken("the precision that gradients are kept in"),
+  seq_parallel_communication_data_type: taken("the precision of the model"),
+  data_efficiency: ifEnabled(
+    "enabled",
+    refused("changes sequences or layers as training goes on", "disable it to ask for the rest"),
+  ),
+};
+const CHECKPOINTING_IGNORED =
+  "partition_activations cpu_checkpointing contiguous_memory_optimization number_checkpoints " +
+  "synchronize_checkpoint_boundary profile";
+const CHECKPOINTING_JUDGES: Judges = {
+  ...judgesOf(
+    "partition_activations contiguous_memory_optimization synchronize_checkpoint_boundary",
+    taken("false: what is kept is not moved", false),
+  ),
+  cpu_checkpointing: refused(HOST, "set it to false", false),
+  profile: taken(NOT_TIMED, false),
+};
+const ADAM: ReadonlySet<string> = new Set(["adam", "adamw", "fusedadam"]);
 const ZERO_READ = "stage overlap_comm zero_hpz_partition_size mics_shard_size";
 const ZERO_IGNORED = `allgather_partitions allgather_bucket_size reduce_scatter reduce_bucket_size contiguous_gradients sub_group_size
   stage3_prefetch_bucket_size stage3_param_persistence_threshold stage3_max_live_parameters stage3_max_reuse_distance round_robin_gradients
   stage3_gather_16bit_weights_on_model_save stage3_gather_fp16_weights_on_model_save load_from_fp32_weights ignore_unused_parameters
   mics_hierarchical_params_gather elastic_checkpoint stage3_module_granularity_threshold memory_efficient_linear`;
 const OFFLOAD = "moves model states to the host, which is not planned for";
+const ZERO_JUDGES: Judges = {
+  ...judgesOf(
+    `allgather_bucket_size reduce_bucket_size sub_group_size stage3_prefetch_bucket_size stage3_param_persistence_threshold
+      stage3_max_live_parameters stage3_max_reuse_distance stage3_module_granularity_threshold`,
+    taken(BUCKETS),
+  ),
+  ...judgesOf("allgather_partitions reduce_scatter contiguous_gradients", taken("true", true)),
+  ...judgesOf("round_robin_gradients mics_hierarchical_params_gather", taken("false", false)),
+  memory_efficient_linear: taken(KERNELS, true),
+};
 const ZERO_REFUSED = {
   offload_param: OFFLOAD,
   offload_optimizer: OFFLOAD,
@@ -286,6 +339,26 @@ function sequenceOfOptions(options: Options, json: Fields) {
   return { tp, pp, sp: tp > 1 ? tp : ulysses };
 }
 
+/** The JSON's optimizer, where it says one: anything but Adam is a fault. @returns it, as without effect. */
+function optimizerOf(json: Fields): string[] {
+  if (!json.has("optimizer")) return [];
+  const optimizer = json.section("optimizer");
+  const type = optimizer.text("type");
+  if (type !== undefined && !ADAM.has(type.toLowerCase()))
+    json.faults.add(optimizer.path("type"), type, PLANNED_OPTIMIZER, "use Adam or AdamW");
+  return [json.path("optimizer")];
+}
+
+/** What of the JSON changes neither time nor memory. */
+const withoutEffect = (json: Fields, zero: Fields, takenAs: TakenAs[]): string[] => [
+  ...json.rest(JSON_READ, JSON_IGNORED, JSON_REFUSED, JSON_JUDGES, takenAs),
+  ...zero.rest(ZERO_READ, ZERO_IGNORED, ZERO_REFUSED, ZERO_JUDGES, takenAs),
+  ...json
+    .section("activation_checkpointing")
+    .rest("", CHECKPOINTING_IGNORED, {}, CHECKPOINTING_JUDGES, takenAs),
+  ...optimizerOf(json),
+];
+
 /** The stage of ZeRO, which options and JSON must agree on. */
 function stageOfZero(options: Options, zero: Fields): number {
   const { faults } = options;
@@ -306,18 +379,16 @@ export function importDeepSpeed(
   asked: Launch | null,
 ): ImportedConfiguration {
   const [file] = files as readonly [FrameworkFile];
-  const { options, nodes, gpusPerNode, ignored } = readOptions(
+  const { options, nodes, gpusPerNode, ignored, takenAs } = readOptions(
     file.text,
     /(?:^|\/)pretrain_\w+\.py$/,
     TABLE,
     `the DeepSpeed configuration ${file.name}`,
   );
   const { faults } = options;
-  const takenAs: TakenAs[] = [];
   const json = readJson(options, files);
-  const more = json.rest(JSON_READ, JSON_IGNORED, JSON_REFUSED);
   const zero = json.section("zero_optimization");
-  more.push(...zero.rest(ZERO_READ, ZERO_IGNORED, ZERO_REFUSED));
+  const more = withoutEffect(json, zero, takenAs);
   const { launch, launchOrigin } = ranksOf(asked, nodes, gpusPerNode, faults);
   const model = readDecoder(options, DEEPSPEED_DIALECT, takenAs);
   const sequenceLengthTokens = options.needed("--seq-length");
@@ -345,7 +416,7 @@ export function importDeepSpeed(
   const recompute = options.has("--checkpoint-activations")
     ? { recompute: true }
     : recomputeOfOptions(options, 1, takenAs);
-  const { optimizer, ...training } = readTraining(options);
+  const { optimizer, ...training } = readTraining(options, { sequences, sequenceLengthTokens }, takenAs);
   const clip = json.value("gradient_clipping") === "auto" ? undefined : json.number("gradient_clipping", 0);
   faults.end();
   const plan: Plan = {

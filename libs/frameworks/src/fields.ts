@@ -1,5 +1,7 @@
 import { nearestWord } from "@internevo/domain";
-import type { Faults } from "./problems.ts";
+import type { TakenAs } from "./framework.ts";
+import { isWithoutEffect, type Judge, type Judges } from "./judgements.ts";
+import { repeated, type Faults } from "./problems.ts";
 import { NeedsRun } from "./python.ts";
 
 type Record_ = Readonly<Record<string, unknown>>;
@@ -115,11 +117,30 @@ export class Fields {
     return found;
   }
 
+  /** What only running the file tells is a fault only where its value may be refused. */
+  #isWithoutEffect(name: string, judge: Judge | undefined, takenAs: TakenAs[]): boolean {
+    const judged = { faults: this.faults, takenAs };
+    const value = this.#record[name];
+    if (!(value instanceof NeedsRun)) return isWithoutEffect(this.path(name), value, judge, judged);
+    if (judge === undefined) return true;
+    const judgement = judge(value);
+    if (judgement !== null && "as" in judgement)
+      takenAs.push({ option: this.path(name), value: repeated(value.expression), as: judgement.as });
+    else this.value(name);
+    return false;
+  }
+
   /**
    * Adds a fault for each field that is refused or not known; gives back those that are known and say nothing
    * about time or memory.
    */
-  rest(read: string, ignored: string, refused: Readonly<Record<string, string>> = {}): string[] {
+  rest(
+    read: string,
+    ignored: string,
+    refused: Readonly<Record<string, string>> = {},
+    judges: Judges = {},
+    takenAs: TakenAs[] = [],
+  ): string[] {
     const wanted = read.trim().split(/\s+/);
     const other = ignored.trim().split(/\s+/);
     const found: string[] = [];
@@ -129,8 +150,10 @@ export class Fields {
       if (reason !== undefined) {
         if (!isOff(value))
           this.faults.add(this.path(name), value, reason, "leave it out to ask for the rest");
-      } else if (other.includes(name)) found.push(this.path(name));
-      else if (!wanted.includes(name)) {
+      } else if (other.includes(name)) {
+        if (this.#isWithoutEffect(name, Object.hasOwn(judges, name) ? judges[name] : undefined, takenAs))
+          found.push(this.path(name));
+      } else if (!wanted.includes(name)) {
         const meant = this.faults.isFull ? undefined : nearestWord(name, [...wanted, ...other]);
         this.faults.add(
           this.path(name),

@@ -355,7 +355,7 @@ MODEL=(
   --swiglu --normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights
   --position-embedding-type rope
 )
-SIZES="--seq-length 4096 --max-position-embeddings 4096 --vocab-size 100000"
+SIZES="--seq-length 4096 --max-position-embeddings 4096 --vocab-size 100000 --make-vocab-size-divisible-by 1 --attention-dropout 0 --hidden-dropout 0"
 torchrun --nproc_per_node $GPUS --nnodes 2 pretrain_gpt.py \\
     \${MODEL[@]} $SIZES --bf16 --micro-batch-size 1 --global-batch-size $((16 * 4)) --save "$CHECKPOINTS/one" \\
     --tensor-model-parallel-size 2 --sequence-parallel`;
@@ -371,7 +371,7 @@ describe("scripts as people write them", () => {
     ]);
     expect(planLabel(plan)).toBe("b1 n8 a0 pp1 dp8 tp2 sp2 ps1 gs1 oss8 ovnone/intra-layer");
     expect([model.hiddenSize, model.layers, launch]).toEqual([4096, 32, { nodes: 2, gpusPerNode: 8 }]);
-    expect([takenAs, ignored]).toEqual([[], ["--save"]]);
+    expect([takenAs, ignored]).toEqual([[], ["--attention-dropout", "--hidden-dropout", "--save"]]);
   });
 
   it("say whose ranks were taken", () => {

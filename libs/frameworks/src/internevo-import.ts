@@ -9,6 +9,7 @@ import {
   type Launch,
   type TakenAs,
 } from "./framework.ts";
+import { BLOCKWISE, judgesOf, KERNELS, refused, taken, type Judges } from "./judgements.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { Faults, quotient } from "./problems.ts";
 import { NeedsRun, pythonModule } from "./python.ts";
@@ -19,6 +20,40 @@ const MODEL_READ =
 const MODEL_IGNORED = `embed_split_hidden embed_grad_scale parallel_output apply_post_layer_norm use_flash_attn qk_interleaved residual_in_fp32 use_swiglu mlp_layer_fusion
   dropout_selective_checkpoint use_scaled_init init_type embedding_init_std attn_wqkv_init_std attn_other_init_std ffn_uplayer_init_std ffn_other_init_std out_head_init_std
   attn_drop_rate drop_rate max_position_embeddings rotary_emb_fraction tp_mode sequence_parallel enable_qkv_fusion use_dynamic_ntk_rope`;
+const MODEL_JUDGES: Judges = {
+  ...judgesOf("attn_drop_rate drop_rate", taken("0", 0)),
+  ...judgesOf("mlp_layer_fusion enable_qkv_fusion", taken(KERNELS, false)),
+  use_flash_attn: taken(BLOCKWISE, true),
+  parallel_output: taken("True: logits stay split over tensor ranks", true),
+  residual_in_fp32: taken("False: residuals in the precision of the model", false),
+  dropout_selective_checkpoint: taken("True: norms are computed again", true),
+  use_dynamic_ntk_rope: taken("False: positions are not scaled", false),
+  use_swiglu: refused("makes an MLP without gate, which is not planned for", "set it to True", true),
+  apply_post_layer_norm: refused(
+    "puts norms behind the layers' parts, which is not planned for",
+    "set it to False",
+    false,
+  ),
+  rotary_emb_fraction: refused(
+    "leaves a part of each head without positions, which is not planned for",
+    "give 1",
+    1,
+  ),
+};
+const DATA_JUDGES: Judges = {
+  rampup_batch_size: refused("changes the batch as training goes on", 'set it to ""', "", false),
+};
+const SEQUENCE_JUDGES: Judges = {
+  window_size: taken("1: one ring", 1),
+  device_placement_strategy: (value) =>
+    typeof value === "object" && value !== null && (value as Record<string, unknown>)["head_first"] === false
+      ? { as: "head_first=True: ranks that share heads are neighbours" }
+      : null,
+};
+const WEIGHT_JUDGES: Judges = {
+  memory_pool: taken("the executor's own memory", false),
+  launch_allgather_before: taken("the executor's own prefetching", "wo"),
+};
 const MODEL_REFUSED = {
   num_experts: "makes a mixture of experts; dense decoders are planned for",
   moe_type: "makes a mixture of experts; dense decoders are planned for",
@@ -180,7 +215,11 @@ function precisionOf(model: Fields, takenAs: TakenAs[]): Precision {
 }
 
 /** Ranks that share a sequence, as a ring and by heads, or as tensor ranks. */
-function sequence(parallel: Fields): { tp: number; sp: number; ring: number; isp: boolean } {
+function sequence(
+  parallel: Fields,
+  takenAs: TakenAs[],
+  ignored: string[],
+): { tp: number; sp: number; ring: number; isp: boolean } {
   const { faults } = parallel;
   const tensor = sized(parallel, "tensor");
   tensor.rest("size mode", "");
@@ -195,7 +234,15 @@ function sequence(parallel: Fields): { tp: number; sp: number; ring: number; isp
       "use msp, fsp or isp",
     );
   const two = parallel.section("sequence_2D");
-  two.rest("enable head_size context_size", "window_size device_placement_strategy");
+  ignored.push(
+    ...two.rest(
+      "enable head_size context_size",
+      "window_size device_placement_strategy",
+      {},
+      two.boolean("enable") === true ? SEQUENCE_JUDGES : {},
+      takenAs,
+    ),
+  );
   if (two.boolean("enable") !== true) return { tp: isp ? 1 : size, sp: size, ring: 1, isp };
   const ring = two.needed("context_size");
   const heads = two.needed("head_size");
@@ -248,7 +295,12 @@ function assertOneForwardOneBackward(pipeline: Fields): void {
     pipeline.faults.add(pipeline.path("zero_bubble"), true, message, "set it to False");
 }
 
-function pipelineOf(model: Fields, parallel: Fields): { readonly pp: number; readonly chunks: number } {
+function pipelineOf(
+  model: Fields,
+  parallel: Fields,
+  takenAs: TakenAs[],
+  ignored: string[],
+): { readonly pp: number; readonly chunks: number } {
   const { faults } = model;
   const pipeline = sized(parallel, "pipeline");
   const pp = pipeline.integer("size") ?? 1;
@@ -260,7 +312,15 @@ function pipelineOf(model: Fields, parallel: Fields): { readonly pp: number; rea
       `must be True with model.num_chunks ${chunks}`,
       "set it to True",
     );
-  pipeline.rest("size interleaved_overlap", "zero_bubble batch_p2p_comm mode");
+  ignored.push(
+    ...pipeline.rest(
+      "size interleaved_overlap",
+      "zero_bubble batch_p2p_comm mode",
+      {},
+      pp > 1 ? { batch_p2p_comm: taken("the executor's own way of sending", false) } : {},
+      takenAs,
+    ),
+  );
   if (pp > 1) assertOneForwardOneBackward(pipeline);
   return { pp, chunks };
 }
@@ -304,6 +364,23 @@ function readTraining(root: Fields, data: Fields) {
   return { optimizer, ...(steps === undefined ? {} : { steps }), ...(seed === undefined ? {} : { seed }) };
 }
 
+/** What changes neither time nor memory. */
+const withoutEffect = (
+  { model, data, parallel, weight }: Readonly<Record<"model" | "data" | "parallel" | "weight", Fields>>,
+  takenAs: TakenAs[],
+): string[] => [
+  ...model.rest(MODEL_READ, MODEL_IGNORED, MODEL_REFUSED, MODEL_JUDGES, takenAs),
+  ...data.rest(DATA_READ, DATA_IGNORED, {}, DATA_JUDGES, takenAs),
+  ...parallel.rest(PARALLEL_READ, "", PARALLEL_REFUSED),
+  ...weight.rest(
+    "size overlap forward_overlap_per",
+    "memory_pool launch_allgather_before",
+    {},
+    WEIGHT_JUDGES,
+    takenAs,
+  ),
+];
+
 /** Reads an InternEvo configuration. @throws ProblemError `bad-request`. */
 export function importInternEvo(
   files: readonly FrameworkFile[],
@@ -316,17 +393,12 @@ export function importInternEvo(
   const model = root.section("model");
   const data = root.section("data");
   const parallel = root.section("parallel");
-  const ignored = [
-    ...model.rest(MODEL_READ, MODEL_IGNORED, MODEL_REFUSED),
-    ...data.rest(DATA_READ, DATA_IGNORED),
-    ...parallel.rest(PARALLEL_READ, "", PARALLEL_REFUSED),
-  ];
+  const weight = sized(parallel, "weight");
+  const ignored = withoutEffect({ model, data, parallel, weight }, takenAs);
   const { launch, launchOrigin } = ranksInText(file.text, asked, faults);
   const read = readModel(model, root.text("model_type") ?? "INTERNLM", takenAs);
-  const { tp, sp, ring, isp } = sequence(parallel);
-  const { pp, chunks } = pipelineOf(model, parallel);
-  const weight = sized(parallel, "weight");
-  ignored.push(...weight.rest("size overlap forward_overlap_per", "memory_pool launch_allgather_before"));
+  const { tp, sp, ring, isp } = sequence(parallel, takenAs, ignored);
+  const { pp, chunks } = pipelineOf(model, parallel, takenAs, ignored);
   const ps = weight.integer("size") ?? 1;
   if (ps > 1 && !isp)
     faults.add(weight.path("size"), ps, "needs parallel.tensor.mode isp", "use mode isp, or size 1");

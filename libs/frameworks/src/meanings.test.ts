@@ -337,3 +337,153 @@ describe("values that a program's own parser reads otherwise", () => {
     ).toHaveLength(1);
   });
 });
+
+describe("options that change time or memory", () => {
+  /** What is said of an option where a file has it. */
+  const said = (framework: Framework, option: RegExp, ...files: FrameworkFile[]): string => {
+    const faults = faultsOf(framework, ...files);
+    if (faults.length > 0) return faults.some((fault) => option.test(fault)) ? "refused" : faults.join();
+    const { takenAs, warnings, ignored } = read(framework, files);
+    if (takenAs.some((each) => option.test(each.option))) return "taken";
+    if (warnings.some(({ field }) => option.test(field))) return "warned";
+    return ignored.some((name) => option.test(name)) ? "ignored" : "nothing";
+  };
+
+  it.each([
+    ["--optimizer sgd", "refused"],
+    ["--optimizer muon", "refused"],
+    ["--optimizer adam", "ignored"],
+    ["--use-checkpoint-args", "refused"],
+    ["--rotary-percent 0.5", "refused"],
+    ["--rotary-percent 1.0", "ignored"],
+    ["--attention-backend unfused", "taken"],
+    ["--attention-backend flash", "ignored"],
+    ["--no-rope-fusion", "taken"],
+    ["--ddp-bucket-size 1000", "taken"],
+    ["--no-overlap-p2p-communication", "ignored"],
+    ["--no-gradient-accumulation-fusion", "taken"],
+    ["--use-megatron-fsdp --no-gradient-accumulation-fusion", "ignored"],
+    ["--timing-log-level 2", "taken"],
+    ["--save x", "ignored"],
+  ])("of Megatron-LM: %s is %s", (option, what) => {
+    const name = new RegExp(`^${option.split(" ").find((word) => /^--(?!use-megatron)/.test(word))}( |$)`);
+    expect(said("megatron", name, script(option)[0])).toBe(what);
+    const chunks = `${SIZES} --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2`;
+    if (option === "--no-overlap-p2p-communication")
+      expect(said("megatron", name, script(option, {}, chunks)[0])).toBe("taken");
+  });
+
+  it("of Megatron-LM: a dropout is taken as none, also the one that it has by itself", () => {
+    const without = SIZES.replace(/--attention-dropout.*/, "--hidden-dropout 0.2");
+    expect(read("megatron", script("", {}, without)).takenAs).toEqual([
+      { option: "--hidden-dropout", value: "0.2", as: "0" },
+      { option: "--attention-dropout", value: "missing", as: "0, where the program's default is 0.1" },
+    ]);
+  });
+
+  it("of Megatron-LM: the vocabulary is the padded one", () => {
+    const vocabulary = (more: string) => {
+      const { model, takenAs } = read("megatron", script("", {}, SIZES.replace("--vocab-size 1024", more)));
+      return [model.vocabularySize, takenAs.map(({ as }) => as.replace(/:.*/, ""))];
+    };
+    expect(vocabulary("--vocab-size 1000")).toEqual([1024, ["1024"]]);
+    expect(vocabulary("--vocab-size 1000 --make-vocab-size-divisible-by 300")).toEqual([1200, ["1200"]]);
+    expect(vocabulary("--vocab-size 1000 --make-vocab-size-divisible-by 1")).toEqual([1000, []]);
+    const two = "--tensor-model-parallel-size 2 --sequence-parallel";
+    expect(vocabulary(`${two} --vocab-size 1001 --make-vocab-size-divisible-by 1`)).toEqual([1001, []]);
+    expect(vocabulary(`${two} --vocab-size 1025`)).toEqual([1280, ["1280"]]);
+  });
+
+  it("of Megatron-LM: samples and shares are steps", () => {
+    const steps = (more: string) => {
+      const { steps: run, optimizer, takenAs } = read("megatron", script(more));
+      return [run, optimizer.decaySteps, optimizer.warmupSteps, takenAs.length];
+    };
+    expect(steps("--train-samples 1610 --lr-decay-samples 800 --lr-warmup-samples 160")).toEqual([
+      100, 50, 10, 3,
+    ]);
+    expect(steps("--train-iters 100 --lr-warmup-fraction 0.05")).toEqual([100, undefined, 5, 1]);
+    expect(steps("--train-iters 100 --lr-decay-iters 90")).toEqual([100, 90, undefined, 0]);
+    for (const more of [
+      "--train-samples 160 --train-iters 10",
+      "--lr-decay-samples 160",
+      "--train-samples 3",
+      "--train-iters 9 --lr-warmup-fraction 0.1 --lr-warmup-iters 3",
+    ])
+      expect(faultsOf("megatron", script(more)[0]), more).toHaveLength(1);
+    const tokens = `${DEEPSPEED} --train-iters 100 --train-tokens ${50 * 16 * 4096} --lr-warmup-tokens 65536`;
+    const deepspeed = read("deepspeed", script(tokens, { zero_optimization: { stage: 1 } }));
+    expect([deepspeed.steps, deepspeed.optimizer.warmupSteps]).toEqual([50, 1]);
+  });
+
+  it.each([
+    [{ optimizer: { type: "SGD" } }, "refused"],
+    [{ optimizer: { type: "OneBitAdam" } }, "refused"],
+    [{ optimizer: { type: "AdamW", params: { lr: 1 } } }, "ignored"],
+    [{ activation_checkpointing: { cpu_checkpointing: true } }, "refused"],
+    [{ activation_checkpointing: { cpu_checkpointing: false } }, "ignored"],
+    [{ activation_checkpointing: { partition_activations: true } }, "taken"],
+    [{ zero_optimization: { stage: 1, reduce_bucket_size: 5e8 } }, "taken"],
+    [{ zero_optimization: { stage: 1, reduce_scatter: false } }, "taken"],
+    [{ zero_optimization: { stage: 1, reduce_scatter: true } }, "ignored"],
+    [{ communication_data_type: "fp32" }, "taken"],
+    [{ data_efficiency: { enabled: true } }, "refused"],
+    [{ data_efficiency: { enabled: false } }, "ignored"],
+    [{ wall_clock_breakdown: true }, "taken"],
+    [{ steps_per_print: 1 }, "ignored"],
+  ])("of DeepSpeed: %j is %s", (json, what) => {
+    const [[name, value]] = Object.entries(json) as [[string, Record<string, unknown>]];
+    const last = typeof value === "object" ? Object.keys(value).at(-1) : name;
+    const option = new RegExp(`^${name}\\b(?!.*stage)|\\.${last}\\b`);
+    expect(
+      said("deepspeed", option, ...script(DEEPSPEED, { zero_optimization: { stage: 1 }, ...json })),
+    ).toBe(what);
+  });
+
+  it.each([
+    ['[optimizer]\nname = "SGD"', "optimizer.name", "refused"],
+    ['[optimizer]\nname = "Adam"', "optimizer.name", "taken"],
+    ['[optimizer]\nname = "AdamW"', "optimizer.name", "ignored"],
+    ['[optimizer]\nimplementation = "foreach"', "optimizer.implementation", "taken"],
+    ["[compile]\nenable = true", "compile", "taken"],
+    ["[compile]\nenable = false", "compile", "ignored"],
+    ["[quantize.linear.float8]\nrecipe_name = 'rowwise'", "quantize.linear", "warned"],
+    ["[memory_estimation]\nenable = true", "memory_estimation", "refused"],
+    ['[comm]\nmode = "fake_backend"', "comm", "refused"],
+    ["[comm]\ninit_timeout_seconds = 3", "comm", "ignored"],
+    ["[parallelism]\ndisable_loss_parallel = true", "parallelism.disable_loss_parallel", "taken"],
+    [
+      '[parallelism]\npipeline_parallel_schedule_csv = "a.csv"',
+      "parallelism.pipeline_parallel_schedule_csv",
+      "refused",
+    ],
+    ["[debug]\ndeterministic = true", "debug.deterministic", "taken"],
+    ['[lr_scheduler]\ndecay_type = "sqrt"', "lr_scheduler.decay_type", "ignored"],
+    ["[activation_checkpoint]\nearly_stop = true", "activation_checkpoint.early_stop", "taken"],
+  ])("of torchtitan: %s: %s is %s", (text, option, what) => {
+    expect(said("torchtitan", new RegExp(`^${option}\\b`), toml(text))).toBe(what);
+  });
+
+  it.each([
+    ["use_swiglu=False", "refused"],
+    ["use_swiglu=True", "ignored"],
+    ["rotary_emb_fraction=0.5", "refused"],
+    ["rotary_emb_fraction=1.0", "ignored"],
+    ["apply_post_layer_norm=True", "refused"],
+    ["use_flash_attn=False", "taken"],
+    ["residual_in_fp32=True", "taken"],
+    ["drop_rate=0.1", "taken"],
+    ["init_type='normal'", "ignored"],
+  ])("of InternEvo: %s is %s", (text, what) => {
+    const [name] = text.split("=");
+    expect(said("internevo", new RegExp(`^model\\.${name}\\b`), python(`${MLP}, ${text}`))).toBe(what);
+  });
+
+  it("of InternEvo: a batch that grows is refused", () => {
+    const data = (text: string) =>
+      said("internevo", /rampup/, python(MLP, { data: `rampup_batch_size=${text}` }));
+    expect([data('"6 2 8"'), data('""'), data("None")]).toEqual(["refused", "ignored", "ignored"]);
+    const parallel = "weight=dict(size=1, memory_pool=True)";
+    expect(said("internevo", /memory_pool/, python(MLP, { parallel }))).toBe("taken");
+  });
+});

@@ -1,6 +1,7 @@
 import type { Plan, Precision } from "@internevo/domain";
 import {
   DECODER_IGNORED,
+  DECODER_JUDGES,
   DECODER_OPTIONS,
   DECODER_REFUSED,
   decoderWarnings,
@@ -17,6 +18,7 @@ import {
   type Launch,
   type TakenAs,
 } from "./framework.ts";
+import { BLOCKWISE, BUCKETS, judgesOf, KERNELS, taken } from "./judgements.ts";
 import { quotient } from "./problems.ts";
 import { RANKS_FIELD, ranksOf } from "./launch.ts";
 import { MEGATRON_DIALECT, sharesHeads } from "./megatron.ts";
@@ -28,6 +30,7 @@ const TABLE: OptionTable = {
     ...optionNames(FIELD_OPTIONS),
     ...optionNames({
       flag: `--group-query-attention --use-distributed-optimizer --use-megatron-fsdp --overlap-grad-reduce --overlap-param-gather --grad-reduce-in-bf16
+        --no-overlap-p2p-communication --no-align-param-gather --no-gradient-accumulation-fusion
         --recompute-activations --accumulate-allreduce-grads-in-fp32`,
       one: `--num-query-groups --norm-epsilon --position-embedding-type --rotary-base --context-parallel-size --num-virtual-stages-per-pipeline-rank
         --num-layers-per-virtual-pipeline-stage --pipeline-model-parallel-layout --data-parallel-sharding-strategy
@@ -41,12 +44,28 @@ const TABLE: OptionTable = {
       flag: `--use-mcore-models --mock-data --cross-entropy-loss-fusion --calculate-per-token-loss --manual-gc --no-bias-swiglu-fusion --no-rope-fusion
         --no-create-attention-mask-in-dataloader --no-mmap-bin-files --log-throughput --use-dist-ckpt --auto-detect-ckpt-format --async-save
         --use-pytorch-profiler --log-progress --use-tokenizer-model-from-checkpoint-args --no-check-for-nan-in-loss-and-grad --check-for-large-grads
-        --no-overlap-p2p-communication --no-align-param-gather --ddp-average-in-collective --ddp-pad-buckets-for-high-nccl-busbw
+        --eod-mask-loss --ckpt-fully-parallel-save --ddp-average-in-collective --ddp-pad-buckets-for-high-nccl-busbw
         --fsdp-double-buffer --deterministic-mode`,
       one: `--attention-backend --transformer-impl --ckpt-format --manual-gc-interval --empty-unused-memory-level --decoupled-lr --decoupled-min-lr
-        --tiktoken-pattern --ddp-num-buckets --ddp-bucket-size --cross-entropy-fusion-impl --eod-mask-loss --megatron-fsdp-version
-        --ckpt-fully-parallel-save --lr-wsd-decay-style --lr-wsd-decay-iters --suggested-communication-unit-size`,
+        --tiktoken-pattern --ddp-num-buckets --ddp-bucket-size --cross-entropy-fusion-impl --megatron-fsdp-version
+        --lr-wsd-decay-style --lr-wsd-decay-iters --suggested-communication-unit-size`,
     }),
+  },
+  judges: {
+    ...DECODER_JUDGES,
+    ...judgesOf(
+      `--cross-entropy-loss-fusion --cross-entropy-fusion-impl --no-bias-swiglu-fusion --no-rope-fusion --deterministic-mode
+        --no-check-for-nan-in-loss-and-grad --check-for-large-grads`,
+      taken(KERNELS),
+    ),
+    ...judgesOf(
+      `--ddp-pad-buckets-for-high-nccl-busbw --fsdp-double-buffer --ddp-num-buckets --ddp-bucket-size
+        --suggested-communication-unit-size`,
+      taken(BUCKETS),
+    ),
+    "--transformer-impl": taken(KERNELS, "transformer_engine"),
+    "--attention-backend": taken(BLOCKWISE, "auto", "flash", "fused"),
+    "--empty-unused-memory-level": taken("0: memory that is free is kept", 0),
   },
   refused: {
     ...DECODER_REFUSED,
@@ -350,6 +369,21 @@ function overlapOfOptions(options: Options): { readonly gather: boolean; readonl
   return { gather, reduce };
 }
 
+/** Options whose effect depends on the plan. */
+function judgeByPlan(options: Options, chunks: number, ignored: string[], takenAs: TakenAs[]): void {
+  const sends = "the executor's own pipeline, whose times are predicted";
+  for (const [option, hasEffect, as] of [
+    // Without chunks, and with FSDP, Megatron-LM has no other choice.
+    ["--no-overlap-p2p-communication", chunks > 1, sends],
+    ["--no-align-param-gather", chunks > 1, sends],
+    ["--no-gradient-accumulation-fusion", !options.has("--use-megatron-fsdp"), KERNELS],
+  ] as const) {
+    if (!options.has(option)) continue;
+    if (hasEffect) takenAs.push({ option, value: true, as });
+    else ignored.push(option);
+  }
+}
+
 function precisionOfOptions(options: Options, takenAs: TakenAs[]): Precision {
   const { faults } = options;
   if (options.has("--fp16")) takenAs.push({ option: "--fp16", value: true, as: "bf16" });
@@ -363,14 +397,13 @@ function precisionOfOptions(options: Options, takenAs: TakenAs[]): Precision {
 /** Reads arguments of Megatron-LM's pretrain_gpt.py. @throws ProblemError `bad-request`. */
 export function importMegatron(files: readonly FrameworkFile[], asked: Launch | null): ImportedConfiguration {
   const [file] = files as readonly [FrameworkFile];
-  const { options, nodes, gpusPerNode, ignored } = readOptions(
+  const { options, nodes, gpusPerNode, ignored, takenAs } = readOptions(
     file.text,
     /(?:^|\/)pretrain_\w+\.py$/,
     TABLE,
     `the Megatron-LM arguments ${file.name}`,
   );
   const { faults } = options;
-  const takenAs: TakenAs[] = [];
   const { launch, launchOrigin } = ranksOf(asked, nodes, gpusPerNode, faults);
   const ranks = launch.nodes * launch.gpusPerNode;
   const model = readDecoder(options, MEGATRON_DIALECT, takenAs);
@@ -394,7 +427,8 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
   const { gather, reduce } = overlapOfOptions(options);
   const precision = precisionOfOptions(options, takenAs);
   const recompute = recomputeOfOptions(options, chunks, takenAs);
-  const training = readTraining(options);
+  const training = readTraining(options, { sequences, sequenceLengthTokens }, takenAs);
+  judgeByPlan(options, chunks, ignored, takenAs);
   faults.end();
   const plan: Plan = {
     microBatchSize: b,

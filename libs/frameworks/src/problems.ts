@@ -8,7 +8,7 @@ const shortened = (text: string): string =>
   text.length > MOST_CHARACTERS ? `${text.slice(0, MOST_CHARACTERS)}…` : text;
 
 /** A value as a fault repeats it: so that it can be found, and in bounds. */
-function repeated(value: unknown): unknown {
+export function repeated(value: unknown): unknown {
   if (typeof value === "string") return shortened(value);
   if (typeof value !== "object" || value === null)
     return typeof value === "number" && !Number.isFinite(value) ? null : value;

@@ -12,13 +12,54 @@ import {
   type Launch,
   type TakenAs,
 } from "./framework.ts";
+import {
+  ifEnabled,
+  judgesOf,
+  KERNELS,
+  PLANNED_OPTIMIZER,
+  refused,
+  taken,
+  type Judges,
+} from "./judgements.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { Faults, quotient } from "./problems.ts";
 import { overlapOf } from "./torchtitan.ts";
 import { readModel } from "./torchtitan-model.ts";
 
-const READ = "model training parallelism optimizer lr_scheduler activation_checkpoint debug experimental";
-const IGNORED = "job profiling metrics checkpoint comm memory_estimation validation compile quantize";
+const READ =
+  "model training parallelism optimizer lr_scheduler activation_checkpoint debug experimental quantize";
+const IGNORED = "job profiling metrics checkpoint comm memory_estimation validation compile";
+const OFF = "off: what measures a step is not predicted";
+const JUDGES: Judges = {
+  compile: ifEnabled("enable", taken(`not compiled: ${KERNELS}`)),
+  profiling: (value) =>
+    ifEnabled("enable_profiling", taken(OFF))(value) ??
+    ifEnabled("enable_memory_snapshot", taken(OFF))(value),
+  memory_estimation: ifEnabled("enable", refused("trains nothing", "leave it out")),
+  comm: (value) => COMMUNICATION((value as Record<string, unknown> | null)?.["mode"]),
+};
+const COMMUNICATION = refused("trains without communication", 'use mode "default"', "default");
+const TRAINING_JUDGES: Judges = { gc_debug: taken("false", false) };
+const PARALLELISM_JUDGES: Judges = {
+  disable_loss_parallel: taken("false: the loss is shared by tensor ranks", false),
+  enable_async_tensor_parallel: taken("false: tensor ranks communicate between products", false),
+  context_parallel_load_balancer: taken("headtail", "headtail"),
+  pipeline_parallel_schedule_csv: refused(
+    "is a schedule that is not planned for",
+    "use pipeline_parallel_schedule 1F1B or Interleaved1F1B",
+    "",
+  ),
+};
+const CHECKPOINT_JUDGES: Judges = {
+  ...judgesOf("early_stop debug", taken("false", false)),
+  preserve_rng_state: taken("true", true),
+};
+const DEBUG_JUDGES: Judges = { deterministic: taken(KERNELS, false) };
+const OPTIMIZER_JUDGES: Judges = {
+  name: (value) =>
+    value === "Adam" ? { as: "AdamW" } : refused(PLANNED_OPTIMIZER, "use AdamW", "AdamW")(value),
+  implementation: taken(KERNELS, "fused"),
+};
 const TRAINING_READ =
   "local_batch_size global_batch_size seq_len max_norm steps dtype " +
   "mixed_precision_param mixed_precision_reduce enable_cpu_offload";
@@ -152,8 +193,17 @@ function recomputation(
   section: Fields,
   layers: number,
   takenAs: TakenAs[],
+  ignored: string[],
 ): Pick<Plan, "recompute" | "recomputeLayers"> {
-  section.rest("mode selective_ac_option memory_budget", CHECKPOINT_IGNORED);
+  ignored.push(
+    ...section.rest(
+      "mode selective_ac_option memory_budget",
+      CHECKPOINT_IGNORED,
+      {},
+      CHECKPOINT_JUDGES,
+      takenAs,
+    ),
+  );
   const mode = section.choice("mode", ["selective", "full", "memory_budget", "none"] as const) ?? "selective";
   if (mode === "full") return { recompute: true };
   if (mode === "none") return { recompute: false };
@@ -221,13 +271,21 @@ function clipOf(training: Fields): number | undefined {
   return norm;
 }
 
-function readOptimizer(root: Fields, steps: number | undefined): Partial<Optimizer> {
+function readOptimizer(
+  root: Fields,
+  steps: number | undefined,
+  takenAs: TakenAs[],
+  ignored: string[],
+): Partial<Optimizer> {
   const adam = root.section("optimizer");
   const schedule = root.section("lr_scheduler");
-  adam.rest("lr beta1 beta2 eps weight_decay", "name implementation", {
+  const early = {
     early_step_in_backward: "updates parameters in the backward pass, which is not planned for",
-  });
-  schedule.rest("warmup_steps total_steps min_lr_factor", "decay_ratio decay_type");
+  };
+  ignored.push(
+    ...adam.rest("lr beta1 beta2 eps weight_decay", "name implementation", early, OPTIMIZER_JUDGES, takenAs),
+    ...schedule.rest("warmup_steps total_steps min_lr_factor", "decay_ratio decay_type"),
+  );
   const peak = adam.number("lr", 0);
   const least = schedule.number("min_lr_factor", 0);
   const values: Record<keyof Optimizer, number | undefined> = {
@@ -270,10 +328,25 @@ function parseToml(file: FrameworkFile, faults: Faults): unknown {
 }
 
 /** What torchtitan refuses, though a plan stands for it. */
-function torchtitanWarnings(sequenceLengthTokens: number, { tp, ring }: Degrees): FrameworkWarning[] {
+function torchtitanWarnings(
+  root: Fields,
+  sequenceLengthTokens: number,
+  { tp, ring }: Degrees,
+): FrameworkWarning[] {
   const divisor = 2 * tp * ring;
-  if (sequenceLengthTokens % divisor === 0) return [];
+  // model.converters is refused, so that nothing uses them.
+  const quantize = root
+    .section("quantize")
+    .names()
+    .map((name) => ({
+      field: root.path(`quantize.${name}`),
+      value: null,
+      message: "computes nothing in 8 bits: torchtitan does so only with model.converters",
+      remedy: "leave it out",
+    }));
+  if (sequenceLengthTokens % divisor === 0) return quantize;
   return [
+    ...quantize,
     {
       field: "training.seq_len",
       value: sequenceLengthTokens,
@@ -323,6 +396,40 @@ function batchesOf(
   return { sequences, microBatchSize: b, microBatches: accumulated * within };
 }
 
+/** What changes neither time nor memory. */
+const withoutEffect = (
+  {
+    root,
+    training,
+    parallelism,
+    debug,
+  }: Readonly<Record<"root" | "training" | "parallelism" | "debug", Fields>>,
+  takenAs: TakenAs[],
+): string[] => [
+  ...root.rest(
+    READ,
+    IGNORED,
+    { fault_tolerance: "replicates by TorchFT, which is not planned for" },
+    JUDGES,
+    takenAs,
+  ),
+  ...training.rest(TRAINING_READ, TRAINING_IGNORED, {}, TRAINING_JUDGES, takenAs),
+  ...parallelism.rest(
+    PARALLELISM_READ,
+    PARALLELISM_IGNORED,
+    PARALLELISM_REFUSED,
+    PARALLELISM_JUDGES,
+    takenAs,
+  ),
+  ...debug.rest(
+    "seed",
+    "deterministic deterministic_warn_only moe_force_load_balance",
+    {},
+    DEBUG_JUDGES,
+    takenAs,
+  ),
+];
+
 /** Reads torchtitan's TOML, with the module of sizes that it names. @throws ProblemError `bad-request`. */
 export function importTorchtitan(
   files: readonly FrameworkFile[],
@@ -334,14 +441,9 @@ export function importTorchtitan(
   const takenAs: TakenAs[] = [];
   const training = root.section("training");
   const parallelism = root.section("parallelism");
-  const ignored = root.rest(READ, IGNORED, {
-    fault_tolerance: "replicates by TorchFT, which is not planned for",
-  });
-  ignored.push(
-    ...training.rest(TRAINING_READ, TRAINING_IGNORED),
-    ...parallelism.rest(PARALLELISM_READ, PARALLELISM_IGNORED, PARALLELISM_REFUSED),
-  );
-  const model = readModel(root, files);
+  const debug = root.section("debug");
+  const ignored = withoutEffect({ root, training, parallelism, debug }, takenAs);
+  const model = readModel(root, files, takenAs, ignored);
   const { launch, launchOrigin } = ranksInText(file.text, asked, faults);
   const degree = degrees(parallelism, launch.nodes * launch.gpusPerNode);
   const { dp, tp, pp, ring } = degree;
@@ -355,11 +457,9 @@ export function importTorchtitan(
   const chunks = pipelineChunks(parallelism, model.layers, pp, takenAs);
   const sequenceLengthTokens = training.integer("seq_len") ?? 2048;
   const steps = training.integer("steps");
-  const debug = root.section("debug");
-  debug.rest("seed", "deterministic deterministic_warn_only moe_force_load_balance");
   const seed = debug.integer("seed", 0);
   const precision = precisionOf(training);
-  const optimizer = readOptimizer(root, steps);
+  const optimizer = readOptimizer(root, steps, takenAs, ignored);
   const states = {
     microBatchSize,
     microBatches,
@@ -367,6 +467,7 @@ export function importTorchtitan(
       root.section("activation_checkpoint"),
       stageLayers(model, { pipelineParallel: pp }),
       takenAs,
+      ignored,
     ),
     pipelineParallel: pp,
     dataParallel: dp,
@@ -395,7 +496,7 @@ export function importTorchtitan(
     ...(seed === undefined ? {} : { seed }),
     plan: normalPlan(plan, model),
     takenAs,
-    warnings: torchtitanWarnings(sequenceLengthTokens, degree),
+    warnings: torchtitanWarnings(root, sequenceLengthTokens, degree),
     ignored,
   };
 }

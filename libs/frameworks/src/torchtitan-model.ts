@@ -1,6 +1,7 @@
 import { MODEL_DEFAULTS, plainModel, type Model, type RopeScaling } from "@internevo/domain";
 import { Fields } from "./fields.ts";
-import type { FrameworkFile } from "./framework.ts";
+import type { FrameworkFile, TakenAs } from "./framework.ts";
+import { BLOCKWISE, taken, type Judges } from "./judgements.ts";
 import { checkedHeadSize, LLAMA3_SCALING, type Unsaid } from "./model-fields.ts";
 import { pythonModule, type PythonValue } from "./python.ts";
 
@@ -131,11 +132,21 @@ const QWEN3_READ =
   "dim n_layers n_heads n_kv_heads vocab_size head_dim hidden_dim norm_eps rope_theta qk_norm enable_weight_tying";
 const QWEN3_REFUSED = { moe_enabled: "makes a mixture of experts; dense decoders are planned for" };
 
-function readQwen3(args: Fields): Model {
-  args.rest(
-    QWEN3_READ,
-    "max_seq_len depth_init use_flex_attn attn_type attn_mask_type eos_id moe_inter_dim moe_args",
-    QWEN3_REFUSED,
+/** What modules of sizes say of attention. */
+const ATTENTION_JUDGES: Judges = {
+  attn_type: taken(BLOCKWISE, "sdpa", "flex", "varlen"),
+  attn_mask_type: taken("causal: over the whole sequence", "causal"),
+};
+
+function readQwen3(args: Fields, takenAs: TakenAs[], ignored: string[]): Model {
+  ignored.push(
+    ...args.rest(
+      QWEN3_READ,
+      "max_seq_len depth_init use_flex_attn attn_type attn_mask_type eos_id moe_inter_dim moe_args",
+      QWEN3_REFUSED,
+      ATTENTION_JUDGES,
+      takenAs,
+    ),
   );
   const headSize = checkedHeadSize(args.integer("head_dim") ?? 128, args.path("head_dim"), args.faults);
   return plainModel({
@@ -180,12 +191,19 @@ function moduleOf(imported: string, files: readonly FrameworkFile[]): FrameworkF
 }
 
 /** The model of a flavor, or of the module that adds one. */
-export function readModel(root: Fields, files: readonly FrameworkFile[]): Model {
+export function readModel(
+  root: Fields,
+  files: readonly FrameworkFile[],
+  takenAs: TakenAs[],
+  ignored: string[],
+): Model {
   const { faults } = root;
   const model = root.section("model");
-  model.rest("name flavor", "hf_assets_path tokenizer_path print_after_conversion", {
-    converters: "changes how modules compute, for which no profile is kept",
-  });
+  ignored.push(
+    ...model.rest("name flavor", "hf_assets_path tokenizer_path print_after_conversion", {
+      converters: "changes how modules compute, for which no profile is kept",
+    }),
+  );
   const name = model.text("name") ?? "llama3";
   if (name !== "llama3" && name !== "qwen3")
     faults.add("model.name", name, "is no model that is planned for", "use llama3 or qwen3");
@@ -218,11 +236,12 @@ export function readModel(root: Fields, files: readonly FrameworkFile[]): Model 
         `of experimental.custom_import, ${written}`,
     );
   const args = new Fields(known, faults, custom?.name ?? `model.flavor ${flavor}`);
-  return name === "qwen3" ? readQwen3(args) : readLlama3(args);
+  return name === "qwen3" ? readQwen3(args, takenAs, ignored) : readLlama3(args, takenAs, ignored);
 }
 
-function readLlama3(args: Fields): Model {
-  args.rest(`${ARGS_READ} rope_scaling_args`, "max_seq_len depth_init attn_type attn_mask_type eos_id");
+function readLlama3(args: Fields, takenAs: TakenAs[], ignored: string[]): Model {
+  const other = "max_seq_len depth_init attn_type attn_mask_type eos_id";
+  ignored.push(...args.rest(`${ARGS_READ} rope_scaling_args`, other, {}, ATTENTION_JUDGES, takenAs));
   const scaling = readScaling(args);
   const hiddenSize = args.integer("dim") ?? 4096;
   const heads = args.integer("n_heads") ?? 32;
