@@ -1,5 +1,6 @@
 import { aPlan } from "@internevo/test-kit";
 import {
+  resolveJob,
   formatMoment,
   type Candidate,
   type Plan,
@@ -10,7 +11,15 @@ import {
 import { WAITS_FOR_CLUSTER, type JobDetail, type JobSummary } from "@internevo/contracts";
 import picocolors from "picocolors";
 import { describe, expect, it } from "vitest";
-import { jobsTable, jobText, noProposalsText, proposalsText, trialsTable, workloadsTable } from "./views.ts";
+import {
+  jobDocument,
+  jobsTable,
+  jobText,
+  noProposalsText,
+  proposalsText,
+  trialsTable,
+  workloadsTable,
+} from "./views.ts";
 
 const colors = picocolors.createColors(false);
 const plan = aPlan({ microBatches: 4, dataParallel: 2 });
@@ -315,4 +324,20 @@ it("says where a job's checkpoints and timelines are, once there are some, and h
   expect(text).toContain("timelines     /a data/jobs/1/timelines");
   for (const over of [{ attempts: [] }, { files: undefined }])
     expect(jobText(job(over), colors)).not.toMatch(/checkpoint|timelines/);
+});
+
+it("shows the spec of a job or a workload to programs as a job file", () => {
+  const file = {
+    name: "small",
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 65_536,
+    cluster: { name: "here", nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB" },
+  };
+  const spec = resolveJob(file);
+  const shown = jobDocument({ name: "workload", spec });
+  expect(shown.name).toBe("workload");
+  expect(shown.spec.cluster).toMatchObject({ memoryPerGpu: "80GB" });
+  expect(shown.spec.cluster).not.toHaveProperty("memoryPerGpuBytes");
+  expect(resolveJob(shown.spec)).toEqual(spec);
 });
