@@ -23,6 +23,7 @@ import {
   MODEL_DEFAULTS,
   ModelSchema,
   NAMED_MODELS,
+  PAPER_VOCABULARY_SIZE,
   plainModel,
   type Model,
 } from "./model.ts";
@@ -37,6 +38,7 @@ import { ropeScalingFaults } from "./rope-scaling.ts";
 import { formatCounted } from "./figures.ts";
 import { formatBytes, LEAST_PLAIN_MEMORY_BYTES, parseQuantity, readMemory } from "./units.ts";
 import { MOST_DETAILS, validate } from "./validate.ts";
+import { formatInteger } from "./figures.ts";
 import { modelWords } from "./words.ts";
 
 const strict = { additionalProperties: false } as const;
@@ -44,7 +46,9 @@ const DEFAULT_STEPS = 100;
 const modelNames = (): string => Object.keys(NAMED_MODELS).join(", ");
 const aboutMemory = (): string =>
   `a text such as 80GB or 80GiB; a number without a unit is bytes, ${LEAST_PLAIN_MEMORY_BYTES} or more`;
-const aboutNamedModels = (): string => `a named model: ${modelNames()}`;
+const aboutNamedModels = (): string =>
+  `a named model: ${modelNames()}; with the paper's vocabulary of ${formatInteger(PAPER_VOCABULARY_SIZE)} ` +
+  "(LLaMA's is 32,000): { base: llama-7b, vocabularySize: 32000 } changes it";
 
 /** Longer than any quantity with its unit. */
 const QUANTITY_LENGTH = 40;
