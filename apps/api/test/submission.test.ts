@@ -56,6 +56,22 @@ it("refuses jobs that no plan fits before anything is measured", async () => {
     cluster: { nodes: 1, gpusPerNode: 7, memoryPerGpu: "1GiB" },
   });
   expect(fields(problemOf(await post("/jobs", undivided)))).toEqual(["cluster.gpusPerNode"]);
+  const pinned = jobFile(api, {
+    sequenceLengthTokens: 64,
+    globalBatchTokens: 1024,
+    plan: "b1 n4 a0 pp1 dp2 tp1 sp1 ps1 gs1 oss1",
+    cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" },
+  });
+  const refused = problemOf(await post("/jobs", pinned));
+  expect(refused.detail).toBe("the job's plan does not divide the job");
+  expect(refused.errors).toMatchObject([
+    {
+      field: "plan.microBatches",
+      value: 4,
+      message: expect.stringContaining("microBatches 4"),
+      remedy: "smallest change: microBatches 4 → 8",
+    },
+  ]);
   expect(await rowCounts(api.database)).toEqual(before);
 });
 

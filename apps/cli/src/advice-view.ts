@@ -220,19 +220,26 @@ interface LargestSequenceView {
   /** What plans may use of a GPU, and what is kept free beside it. */
   readonly limitBytes: number;
   readonly keptBytes: number;
+  /** The batch of the job itself. */
+  readonly jobBatchTokens: number;
   readonly colors: Colors;
 }
 
+/** Says that the batch is not the job's. */
+const batchText = (tokens: number, jobTokens: number): string =>
+  `its step is ${tokensText(tokens)}, not the job's ${tokensText(jobTokens)}: --sequences says how many sequences a step has`;
+
 export function largestSequenceText(
-  { sequenceLengthTokens, best, next }: LargestSequence,
-  { limitBytes, keptBytes, colors }: LargestSequenceView,
+  { sequenceLengthTokens, globalBatchTokens, best, next }: LargestSequence,
+  { jobBatchTokens, limitBytes, keptBytes, colors }: LargestSequenceView,
 ): string {
   if (best === null) return `not even ${tokensText(next.sequenceLengthTokens)} fit: ${next.reason}`;
   return [
     `longest sequence: ${colors.bold(tokensText(sequenceLengthTokens))}, ` +
       `${planLabel(best.plan)}: ${figures(best.predicted)}`,
+    ...(globalBatchTokens === jobBatchTokens ? [] : [batchText(globalBatchTokens, jobBatchTokens)]),
     `at ${tokensText(next.sequenceLengthTokens)}: ${next.reason}`,
-    `its plan leaves ${formatBytes(limitBytes - best.predicted.peakMemoryBytes)} of the ${formatBytes(limitBytes)} free: ${keptBytes > 0 ? `that is beside the ${formatBytes(keptBytes)} that --headroom keeps free` : "no headroom is kept; --headroom 5% (or a size) keeps some of each GPU free"}`,
+    `its plan leaves ${formatBytes(limitBytes - best.predicted.peakMemoryBytes)} of the ${formatBytes(limitBytes)} free: ${keptBytes > 0 ? `--headroom keeps another ${formatBytes(keptBytes)} free` : "no headroom is kept; --headroom 5% (or a size) keeps some of each GPU free"}`,
   ].join("\n");
 }
 

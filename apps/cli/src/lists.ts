@@ -27,6 +27,8 @@ interface Listing<T> {
   /** Whether the table has rows of its own, and is shown where there is nothing too. */
   readonly showsNone?: boolean;
   readonly table: (items: readonly T[], colors: Colors) => string;
+  /** An item as JSON has it; default: as the API does. */
+  readonly documentOf?: (item: T) => unknown;
 }
 
 /**
@@ -36,7 +38,7 @@ interface Listing<T> {
 export function addList<T>(
   group: Command,
   context: Context,
-  { description, list, none, showsNone = false, table }: Listing<T>,
+  { description, list, none, showsNone = false, table, documentOf = (item) => item }: Listing<T>,
 ): void {
   group
     .command("list", { isDefault: true })
@@ -56,7 +58,7 @@ export function addList<T>(
       const output = context.output();
       const client = await context.client();
       const items = await everyItem((cursor) => list(client, { signal: context.signal, ...cursor }));
-      if (output.json) output.document(items);
+      if (output.json) output.document(items.map(documentOf));
       else if (items.length === 0) output.note(none);
       if (!output.json && (items.length > 0 || showsNone)) output.data(table(items, output.colors));
     });

@@ -5,6 +5,6 @@ it("says of which plans it is known that they fit", () => {
   const counts = { evaluated: 9000, feasible: 340, rejected: {} } as Parameters<typeof countsText>[0];
   expect(countsText(counts)).toBe("9,000 plans: 340 fit");
   expect(countsText({ ...counts, pruned: 1200 })).toBe(
-    "9,000 plans: 340 fit (of those looked at), 1,200 skipped, since a bound shows that they are slower",
+    "9,000 plans: 340 were examined and fit; 1,200 were skipped, because the listed plans are faster",
   );
 });

@@ -97,7 +97,7 @@ function tiesText(candidates: readonly Candidate[]): string | undefined {
   const words = tieWords(ties, candidates.length);
   return words === undefined
     ? undefined
-    : `From – to: every measurement at its 10th and at its 90th percentile, wider where nothing was measured. ${words}`;
+    : `From – to: the step time if every measurement took its 10th percentile, and if every one took its 90th, wider where nothing was measured. ${words}`;
 }
 
 /** What a peak is of: the trainer's own plan, as `internevo memory` shows it, holds more and less. */
@@ -127,7 +127,9 @@ function memoryText(memory: Readonly<Record<string, number>>, colors: Colors): s
  * and so does how many fit.
  */
 export const countsText = ({ evaluated, feasible, pruned = 0 }: PlanningResult["counts"]): string =>
-  `${formatCounted(evaluated, "plan")}: ${formatInteger(feasible)} fit${pruned > 0 ? ` (of those looked at), ${formatInteger(pruned)} skipped, since a bound shows that they are slower` : ""}`;
+  pruned > 0
+    ? `${formatCounted(evaluated, "plan")}: ${formatInteger(feasible)} were examined and fit; ${formatInteger(pruned)} were skipped, because the listed plans are faster`
+    : `${formatCounted(evaluated, "plan")}: ${formatInteger(feasible)} fit`;
 
 /** What people read of a planning result. */
 export function planningText(result: PlanningResult, colors: Colors): string {

@@ -1,6 +1,7 @@
 import { formatMoment, ProblemError } from "@internevo/domain";
 import { expect, it } from "vitest";
-import { profileCalling, resolveNamed, shortIds } from "./resolve.ts";
+import type { InternEvoClient } from "@internevo/client";
+import { profileCalling, profileId, resolveNamed, shortIds } from "./resolve.ts";
 
 const ID = (start: string): string => `${start}${"0f8a2b1c-1111-4222-8333-444455556666".slice(start.length)}`;
 const item = (start: string, name: string) => ({
@@ -104,4 +105,20 @@ it("shortens ids as far as they stay apart", () => {
   const short = shortIds(["11112222-3333", "11112222-3344", "ffff0000-0000"]);
   expect([short("11112222-3333"), short("ffff0000-0000")]).toEqual(["11112222-333", "ffff0000-000"]);
   expect(shortIds(["11112222-3333"])("11112222-3333")).toBe("11112222");
+});
+
+it("says of a shipped profile that it is shipped, unless one of its name is stored", async () => {
+  const named = (list: readonly unknown[]) =>
+    profileId(
+      {
+        listProfiles: () => Promise.resolve({ items: list, nextCursor: null }),
+      } as unknown as InternEvoClient,
+      "a800-128",
+      new AbortController().signal,
+    );
+  await expect(named([])).rejects.toThrow("profile a800-128 is shipped with InternEvo");
+  await expect(named([])).rejects.toMatchObject({
+    details: [{ message: "was not measured here: it can neither be discarded nor measured again" }],
+  });
+  expect(await named([{ ...item("ab12", "a800-128"), clusterKey: "given:1" }])).toBe(ID("ab12"));
 });

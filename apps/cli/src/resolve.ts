@@ -1,4 +1,5 @@
 import type { InternEvoClient, ProfileSummary } from "@internevo/client";
+import { findShippedProfile } from "@internevo/cost-model";
 import { CLUSTER_NAME_IN_KEY, didYouMean, formatMoment, ProblemError } from "@internevo/domain";
 import { pages } from "./lists.ts";
 
@@ -103,14 +104,35 @@ export const profileCalling: Calling<ProfileSummary> = {
   names: ({ name, clusterKey }) => [name, ...(clusterName.exec(clusterKey)?.slice(1) ?? [])],
   sameAs: ({ clusterKey }) => clusterKey,
 };
-export const profileId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> =>
-  resolveNamed(
-    "profile",
-    text,
-    "internevo profile list",
-    pages((cursor) => client.listProfiles({ limit: 200, signal, ...cursor })),
-    profileCalling,
-  );
+/**
+ * A stored profile, to do something with it. @throws ProblemError as {@link resolveNamed}; `conflict` for one
+ * that is shipped only: nobody measured it here, so nobody can discard it or measure it again.
+ */
+export async function profileId(client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> {
+  try {
+    return await resolveNamed(
+      "profile",
+      text,
+      "internevo profile list",
+      pages((cursor) => client.listProfiles({ limit: 200, signal, ...cursor })),
+      profileCalling,
+    );
+  } catch (error) {
+    const isUnknown = error instanceof ProblemError && error.code === "not-found";
+    throw isUnknown && findShippedProfile(text.trim()) ? shipped(text.trim()) : error;
+  }
+}
+
+const shipped = (name: string): ProblemError =>
+  new ProblemError("conflict", `profile ${name} is shipped with InternEvo`, [
+    {
+      field: "profile",
+      value: name,
+      message: "was not measured here: it can neither be discarded nor measured again",
+      remedy: "leave it; only jobs that name it, and --profile, use it",
+    },
+  ]);
+
 export const workloadId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> =>
   resolveNamed(
     "workload",

@@ -1,5 +1,6 @@
 import { aPlan } from "@internevo/test-kit";
 import {
+  resolveJob,
   formatMoment,
   type Candidate,
   type Plan,
@@ -12,6 +13,7 @@ import picocolors from "picocolors";
 import { describe, expect, it } from "vitest";
 import {
   discardedWords,
+  jobDocument,
   jobsTable,
   jobText,
   noProposalsText,
@@ -346,4 +348,20 @@ describe("a discarded profile", () => {
       "jobs of its cluster go on with the newer profile 3 (33333333)",
     );
   });
+});
+
+it("shows the spec of a job or a workload to programs as a job file", () => {
+  const file = {
+    name: "small",
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 65_536,
+    cluster: { name: "here", nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB" },
+  };
+  const spec = resolveJob(file);
+  const shown = jobDocument({ name: "workload", spec });
+  expect(shown.name).toBe("workload");
+  expect(shown.spec.cluster).toMatchObject({ memoryPerGpu: "80GB" });
+  expect(shown.spec.cluster).not.toHaveProperty("memoryPerGpuBytes");
+  expect(resolveJob(shown.spec)).toEqual(spec);
 });

@@ -34,6 +34,8 @@ import {
   worldSize,
   writtenJob,
   type FailureCode,
+  type JobFile,
+  type JobSpec,
   type JobState,
   type Plan,
   type Profile,
@@ -270,7 +272,9 @@ function attemptPlans({ attempts, spec }: JobDetail): ReadonlyMap<number, string
 }
 
 /** A job for programs: its `spec` as a job file, which can be submitted again as it is. */
-export const jobDocument = (job: JobDetail) => ({ ...job, spec: writtenJob(job.spec) });
+export const jobDocument = <T extends { readonly spec: JobSpec }>(
+  job: T,
+): Omit<T, "spec"> & { readonly spec: JobFile } => ({ ...job, spec: writtenJob(job.spec) });
 
 /** Where a job's files are, once ranks have trained, and how to take the weights from there. */
 function filesLines({ files, attempts, trials, spec }: JobDetail, colors: Colors): string[] {

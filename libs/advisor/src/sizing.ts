@@ -13,6 +13,8 @@ export interface LargestSequenceOptions {
 export interface LargestSequence {
   /** 0 when not even one unit fits. */
   readonly sequenceLengthTokens: number;
+  /** Of the step that was planned, in place of the job's own: `sequences` of that length. */
+  readonly globalBatchTokens: number;
   readonly best: Candidate | null;
   /** One unit further: what ends it. */
   readonly next: {
@@ -87,6 +89,7 @@ export function largestSequence(
       : memoryReason(end.leastBytes, job.cluster.memoryPerGpuBytes);
   return {
     sequenceLengthTokens: good?.sequenceLengthTokens ?? 0,
+    globalBatchTokens: (good?.sequenceLengthTokens ?? 0) * sequences,
     best: good?.best ?? null,
     next: { sequenceLengthTokens: end.sequenceLengthTokens, reason, leastBytes: end.leastBytes },
     tried,

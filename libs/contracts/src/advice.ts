@@ -282,6 +282,10 @@ export const LargestSequenceRequestSchema = Type.Object(
 export type LargestSequenceRequest = Static<typeof LargestSequenceRequestSchema>;
 export const LargestSequenceSchema = Type.Object({
   sequenceLengthTokens: Type.Integer({ minimum: 0, description: "0 when not even one unit fits" }),
+  globalBatchTokens: Type.Integer({
+    minimum: 0,
+    description: "of the step that was planned, in place of the job's: `sequences` of that length",
+  }),
   best: nullable(CandidateSchema),
   next: Type.Object(
     { sequenceLengthTokens: Type.Integer(), reason: Type.String(), leastBytes: nullable(Type.Number()) },

@@ -29,10 +29,14 @@ it("says whether figures are partly or wholly estimated", () => {
     planWith: null,
   };
   expect(estimatesWords(estimates)).toMatch(
-    /^Step times, token rates and MFU are wholly estimated: profile p lacks 147 of the 166 measurements .*, and has 19 noisily\./,
+    /^Step times, token rates and MFU are wholly estimated: profile p lacks 147 of the 166 measurements .*, and 19 are noisy\./,
   );
   expect(estimatesWords({ ...estimates, noisy: 18 })).toMatch(/are partly estimated:/);
   expect(estimatesWords({ ...estimates, varies: ["cluster.nodes"] })).toMatch(
     /measures them on the cluster itself, for the cluster\.nodes of the job only\.$/,
+  );
+  const none = { modules: 0, collectives: 0, overlaps: 0, slices: 0 };
+  expect(estimatesWords({ ...estimates, missing: none, noisy: 139 })).toMatch(
+    /^Step times, .* are uncertain: of the 166 measurements that they rest on, 139 are noisy in profile p\.\n/,
   );
 });

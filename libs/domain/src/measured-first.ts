@@ -61,20 +61,16 @@ export function estimatesWords({
   ] as const;
   const listed = kinds.flatMap(([count, one, many]) => (count > 0 ? [formatCounted(count, one, many)] : []));
   const lacking = kinds.reduce((sum, [count]) => sum + count, 0);
-  const faults = [
-    ...(lacking > 0
-      ? [
-          `lacks ${formatInteger(lacking)} of the ${formatCounted(needed, "measurement")} that they rest on (${listed.join(", ")})`,
-        ]
-      : []),
-    ...(noisy > 0
-      ? [
-          `has ${lacking > 0 ? formatInteger(noisy) : formatCounted(noisy, "measurement")}${lacking > 0 ? "" : " that they rest on"} noisily`,
-        ]
-      : []),
-  ];
+  const rest = "that they rest on";
+  const all = `${formatCounted(needed, "measurement")} ${rest}`;
+  const are = `${formatInteger(noisy)} ${noisy === 1 ? "is" : "are"}`;
+  const also = noisy > 0 ? `, and ${are} noisy` : "";
+  const faults =
+    lacking > 0
+      ? `profile ${profile} lacks ${formatInteger(lacking)} of the ${all} (${listed.join(", ")})${also}`
+      : `of the ${all}, ${are} noisy in profile ${profile}`;
   const partly = lacking + noisy < needed ? "partly" : "wholly";
   const then = planWith === null ? "" : ` Then plan with \`--profile ${planWith}\`.`;
   const only = varies.length === 0 ? "" : `, for the ${varies.join(" and ")} of the job only`;
-  return `Step times, token rates and MFU are ${lacking > 0 ? `${partly} estimated` : "uncertain"}: profile ${profile} ${faults.join(", and ")}.\n\`${measuredBy}\` measures them on the cluster itself${only}.${then}`;
+  return `Step times, token rates and MFU are ${lacking > 0 ? `${partly} estimated` : "uncertain"}: ${faults}.\n\`${measuredBy}\` measures them on the cluster itself${only}.${then}`;
 }

@@ -85,6 +85,9 @@ export const MODEL_DEFAULTS = {
   initStandardDeviation: 0.02,
 } as const;
 
+/** V of the paper's models: its tokenizer's, not that of LLaMA. */
+export const PAPER_VOCABULARY_SIZE = 100_000;
+
 const paperModel = (name: string, hiddenSize: number, layers: number, heads: number): Model => ({
   name,
   hiddenSize,
@@ -92,7 +95,7 @@ const paperModel = (name: string, hiddenSize: number, layers: number, heads: num
   heads,
   kvHeads: heads,
   ffnHiddenSize: defaultFfnHiddenSize(hiddenSize),
-  vocabularySize: 100_000,
+  vocabularySize: PAPER_VOCABULARY_SIZE,
   ...MODEL_DEFAULTS,
 });
 

@@ -2,6 +2,7 @@ import {
   chunksOf,
   contextOf,
   headRanks,
+  isWholePlan,
   makesGateUpAgain,
   planLabel,
   ProblemError,
@@ -9,6 +10,7 @@ import {
   replicaRanks,
   type JobSpec,
   type Model,
+  type PartialPlan,
   type Plan,
   type PlanField,
   type RejectionReason,
@@ -40,6 +42,20 @@ export interface PlanFault {
   readonly message: string;
   /** What to change in the plan so that it meets this constraint. */
   readonly remedy: string;
+}
+
+/** The one plan that a job's `plan` allows; undefined where it leaves some field open. */
+export function pinnedPlan({ plan }: Pick<JobSpec, "plan">): Plan | undefined {
+  const values = Object.entries(plan ?? {}).map(([field, value]) => [field, [value].flat()] as const);
+  if (values.some(([, some]) => some.length !== 1)) return undefined;
+  const pinned = Object.fromEntries(values.map(([field, [value]]) => [field, value])) as PartialPlan;
+  return isWholePlan(pinned) ? pinned : undefined;
+}
+
+/** Why the one plan that a job's `plan` allows does not divide the job; null where it does, or there is none. */
+export function pinnedFault(job: JobSpec): PlanFault | null {
+  const plan = pinnedPlan(job);
+  return plan === undefined ? null : planFault(plan, job);
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { JobSpec, PlanConstraints } from "@internevo/domain";
-import { clusterRanks, countRecomputed, layoutsOf, shardingsOf } from "@internevo/plan";
+import { clusterRanks, countRecomputed, layoutsOf, pinnedFault, shardingsOf } from "@internevo/plan";
 
 /** Whether the space of a job has any plan, divided or not. */
 function hasAny(job: JobSpec): boolean {
@@ -27,6 +27,8 @@ const shown = (plan: PlanConstraints, field: string): string =>
 export function unmetConstraints(job: JobSpec): string | undefined {
   const { plan } = job;
   if (plan === undefined || hasAny(job)) return undefined;
+  const fault = pinnedFault(job);
+  if (fault !== null) return `the job's plan does not divide it: ${fault.message}; ${fault.remedy}`;
   const fields = Object.keys(plan);
   const free = fields.filter((field) =>
     hasAny({ ...job, plan: Object.fromEntries(Object.entries(plan).filter(([name]) => name !== field)) }),

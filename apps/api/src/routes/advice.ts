@@ -162,8 +162,7 @@ function registerWhatIf(app: ApiInstance, source: SubjectSource): void {
         { kind: "largest-sequence", ...subject, unitTokens, sequences },
         gone,
       );
-      const { best, sequenceLengthTokens } = answer;
-      const globalBatchTokens = sequences * sequenceLengthTokens;
+      const { best, sequenceLengthTokens, globalBatchTokens } = answer;
       const planned = best === null ? [] : [{ ...subject.spec, sequenceLengthTokens, globalBatchTokens }];
       return withEstimates(answer, { asked: request.body, subject }, planned, workers, gone);
     },

@@ -5,6 +5,7 @@ import {
   shippedProfile,
 } from "@internevo/cost-model";
 import { ProblemError, writeBytes, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
+import { pinnedFault, pinnedPlan } from "@internevo/plan";
 import { freshProfile, namedProfile, noFeasiblePlan, type Measuring } from "@internevo/stages";
 import type { Database } from "@internevo/store";
 
@@ -74,7 +75,18 @@ export function leastMemoryProfile(runtimeBytes: number): Profile {
  */
 export function assertFits(spec: JobSpec, result: PlanningResult | null, runtime: RuntimeMemory): void {
   if (result === null || result.counts.feasible > 0) return;
+  const fault = pinnedFault(spec);
+  if (fault !== null) {
+    const { field, message, remedy } = fault;
+    throw new ProblemError("no-feasible-plan", "the job's plan does not divide the job", [
+      { field: `plan.${field}`, value: pinnedPlan(spec)?.[field], message, remedy },
+    ]);
+  }
   const { message, remedy = "change the job" } = noFeasiblePlan(spec, result, runtime.uncounted());
+  if (result.unmet !== undefined)
+    throw new ProblemError("no-feasible-plan", "no plan is as the job's plan asks", [
+      { field: "plan", message, remedy },
+    ]);
   throw new ProblemError("no-feasible-plan", message, [
     {
       field: result.closest ? "cluster.memoryPerGpu" : "cluster.gpusPerNode",

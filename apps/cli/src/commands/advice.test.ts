@@ -191,6 +191,7 @@ describe("advice", () => {
         text: (await cli(...ask)).stdout,
         answer: JSON.parse((await cli("--json", ...ask)).stdout) as {
           sequenceLengthTokens: number;
+          globalBatchTokens: number;
           best: { predicted: { peakMemoryBytes: number } };
         },
       };
@@ -199,8 +200,12 @@ describe("advice", () => {
     expect(full.text).toMatch(
       /leaves [\d.]+ [KMG]iB of the 74\.5 GiB free: no headroom is kept; --headroom 5%/,
     );
-    expect(roomy.text).toMatch(
-      /of the 59\.6 GiB free: that is beside the 14\.9 GiB that --headroom keeps free/,
+    expect(roomy.text).toMatch(/of the 59\.6 GiB free: --headroom keeps another 14\.9 GiB free/);
+    expect(full.answer.globalBatchTokens).toBe(full.answer.sequenceLengthTokens);
+    const own = await longest("--sequences", "2");
+    expect(own.answer.globalBatchTokens).toBe(2 * own.answer.sequenceLengthTokens);
+    expect(own.text).toMatch(
+      /\nits step is [\d,]+ tokens \(.*M\), not the job's 4,194,304 tokens \(4M\): --seq/,
     );
     expect(roomy.answer.sequenceLengthTokens).toBeLessThan(full.answer.sequenceLengthTokens);
     expect(roomy.answer.best.predicted.peakMemoryBytes).toBeLessThanOrEqual(0.8 * 80e9);

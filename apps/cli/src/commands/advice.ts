@@ -287,10 +287,6 @@ class WhatIf {
     const job = this.#job;
     const limitBytes = job.cluster.memoryPerGpuBytes;
     const sequences = this.#options.sequences ?? 1;
-    const sizes = (sequenceLengthTokens: number) => ({
-      sequenceLengthTokens,
-      globalBatchTokens: sequenceLengthTokens * sequences,
-    });
     const answer = this.#context.computing(() =>
       largestSequence(job, this.#profile, {
         unitTokens: this.#options.unit ?? 1024,
@@ -303,17 +299,27 @@ class WhatIf {
       largestSequenceText(answer, {
         limitBytes,
         keptBytes: this.#memoryPerGpuBytes - limitBytes,
+        jobBatchTokens: job.globalBatchTokens,
         colors: this.#output.colors,
       }),
       [
         {
           sequenceLengthTokens: answer.sequenceLengthTokens,
+          globalBatchTokens: answer.globalBatchTokens,
           ...candidateRow(answer.best),
           next: answer.next.sequenceLengthTokens,
           reason: answer.next.reason,
         },
       ],
-      answer.best === null ? [] : [{ ...job, ...sizes(answer.sequenceLengthTokens) }],
+      answer.best === null
+        ? []
+        : [
+            {
+              ...job,
+              sequenceLengthTokens: answer.sequenceLengthTokens,
+              globalBatchTokens: answer.globalBatchTokens,
+            },
+          ],
     );
     if (answer.best === null) this.#context.setExitCode(EXIT.noFeasiblePlan);
   }

@@ -7,7 +7,14 @@ import { readJobFile } from "../job-input.ts";
 import { addList, everyItem } from "../lists.ts";
 import { withStoredProfile } from "../profile-file.ts";
 import { workloadId } from "../resolve.ts";
-import { callingName, isBeingPlanned, noProposalsText, proposalsText, workloadsTable } from "../views.ts";
+import {
+  callingName,
+  isBeingPlanned,
+  jobDocument,
+  noProposalsText,
+  proposalsText,
+  workloadsTable,
+} from "../views.ts";
 
 const WORKLOAD_ARGUMENT = "id of the workload, the beginning of it, or its name";
 
@@ -36,6 +43,7 @@ export function addReplan(program: Command, context: Context): void {
     list: (client, query) => client.listWorkloads(query),
     none: "no workloads; add one with: internevo replan add JOB.yaml",
     table: workloadsTable,
+    documentOf: jobDocument,
   });
   addRun(replan, context);
   addProposals(replan, context);
@@ -44,7 +52,7 @@ export function addReplan(program: Command, context: Context): void {
 
 function show(workload: Workload, context: Context): void {
   const output = context.output();
-  if (output.json) output.document(workload);
+  if (output.json) output.document(jobDocument(workload));
   else output.data(workloadsTable([workload], output.colors));
 }
 

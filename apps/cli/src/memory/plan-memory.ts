@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { trainerConfig, type MemoryMap, type TrainerEvent } from "@internevo/contracts";
 import { ProblemError, type JobSpec } from "@internevo/domain";
 import { buildMesh, type PlanOfJob } from "@internevo/plan";
+import { doesNotFit } from "./does-not-fit.ts";
 
 type PlanEvent = Extract<TrainerEvent, { event: "plan" }>;
 export type PlannedMemory = PlanEvent & { readonly memoryMap: MemoryMap };
@@ -81,6 +82,8 @@ export async function planMemory({
     );
     const event = JSON.parse(output.trim().split("\n").at(-1) ?? "") as TrainerEvent;
     if (event.event === "error") {
+      const tooMuch = event.code === "out_of_memory" ? doesNotFit(event.message, spec) : undefined;
+      if (tooMuch !== undefined) throw tooMuch;
       const { message, field, value, remedy } = event;
       const isOfPlan = event.code === "plan_unsupported" || field?.startsWith("plan.") === true;
       const other = isOfPlan ? "plan-invalid" : "internal";

@@ -301,6 +301,7 @@ function QuestionChoice({ kind, onChange }: { kind: QuestionKind; onChange: (kin
   return (
     <NativeSelect
       label="Question"
+      className="wide-field"
       description="What is to be known"
       value={kind}
       onChange={(event) => onChange(event.currentTarget.value as QuestionKind)}

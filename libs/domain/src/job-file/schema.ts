@@ -9,7 +9,8 @@ import {
   TimelineSchema,
   TrialSettingsSchema,
 } from "../job.ts";
-import { ModelSchema, NAMED_MODELS } from "../model.ts";
+import { formatInteger } from "../figures.ts";
+import { ModelSchema, NAMED_MODELS, PAPER_VOCABULARY_SIZE } from "../model.ts";
 import { PrecisionSchema } from "../precision.ts";
 import { Line } from "../text.ts";
 import { LEAST_PLAIN_MEMORY_BYTES } from "../units.ts";
@@ -18,7 +19,9 @@ const strict = { additionalProperties: false } as const;
 export const modelNames = (): string => Object.keys(NAMED_MODELS).join(", ");
 const aboutMemory = (): string =>
   `a text such as 80GB or 80GiB; a number without a unit is bytes, ${LEAST_PLAIN_MEMORY_BYTES} or more`;
-const aboutNamedModels = (): string => `a named model: ${modelNames()}`;
+const aboutNamedModels = (): string =>
+  `a named model: ${modelNames()}; with the paper's vocabulary of ${formatInteger(PAPER_VOCABULARY_SIZE)} ` +
+  "(LLaMA's is 32,000): { base: llama-7b, vocabularySize: 32000 } changes it";
 
 /** Longer than any quantity with its unit. */
 const QUANTITY_LENGTH = 40;

@@ -91,7 +91,7 @@ const LOOKS: Readonly<Record<string, ColumnLook>> = {
   plannedTime: {
     label: "Step time, predicted",
     className: "numeric group-start",
-    hint: "Below it from – to: every measurement of the profile at its 10th and at its 90th percentile, wider where nothing was measured",
+    hint: "Below it from – to: the time if every measurement took its 10th percentile, and if every one took its 90th, wider where nothing was measured",
   },
   measuredTime: {
     label: "Step time, measured",

@@ -16,9 +16,7 @@ export function Rejections({ planning }: { planning: PlanningResult }) {
       <Text size="sm" mb="xs">
         <strong>{formatInteger(evaluated)}</strong> plans were considered;{" "}
         <strong>{formatInteger(feasible)}</strong> were found to fit
-        {pruned > 0
-          ? `, ${formatCount(pruned)} need no closer look, because a bound says that they are slower`
-          : ""}
+        {pruned > 0 ? `, ${formatCount(pruned)} were skipped, because the listed plans are faster` : ""}
         {reasons.length > 0 ? `, ${formatCount(evaluated - feasible - pruned)} cannot be carried out:` : "."}
       </Text>
       {reasons.length > 0 && (

@@ -303,12 +303,20 @@ function Largest({
   room: Room | undefined;
   name: string;
 }) {
-  const { best, next, sequenceLengthTokens, tried } = outcome.answer;
+  const { best, next, sequenceLengthTokens, globalBatchTokens, tried } = outcome.answer;
   return (
     <Result
       title="The longest sequence"
       name={`${name}-longest-sequence`}
-      csv={[{ sequenceLengthTokens, ...csvOf(best), next: next.sequenceLengthTokens, reason: next.reason }]}
+      csv={[
+        {
+          sequenceLengthTokens,
+          globalBatchTokens,
+          ...csvOf(best),
+          next: next.sequenceLengthTokens,
+          reason: next.reason,
+        },
+      ]}
     >
       {best ? (
         <div className="answer">
@@ -332,6 +340,11 @@ function Largest({
                 name: "Peak memory",
                 value: formatBytes(best.predicted.peakMemoryBytes),
                 ...(room ? { note: leftOf(best.predicted.peakMemoryBytes, room) } : {}),
+              },
+              {
+                name: "Batch",
+                value: `${formatInteger(globalBatchTokens)} tokens`,
+                note: "in place of the job’s",
               },
               { name: "Lengths tried", value: formatInteger(tried) },
             ]}
