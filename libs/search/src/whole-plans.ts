@@ -24,8 +24,8 @@ import { Top, type Scored } from "./top.ts";
 import { Watch, type WatchOptions } from "./watch.ts";
 
 /*
- * Search by the models that are not ours: the paper's text and the planner that its authors published. Their time or memory has
- * no sums of parts to bound, and their spaces are small: every plan is looked at.
+ * Search by the models that are not ours: the paper's text and the planner that its authors published. Their
+ * time or memory has no sums of parts to bound, and their spaces are small: every plan is looked at.
  */
 
 /** Whether a job is searched plan by plan. */
