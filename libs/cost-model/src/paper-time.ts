@@ -39,10 +39,10 @@ function layerCommunication(
 }
 
 /**
- * Seconds of a step as the paper's text has them ("Execution Simulator", the problem's objective): (n + s_pp − 1) · (T_other + ⌈L/s_pp⌉ ·
- * OPro) + T_update, where OPro = R · max(VPro, UPro) is all communication of a layer beside all its computation,
- * and T_update is T_comm(s_oss) of the layers of a stage. The text has no messages between stages and no
- * optimizer. UPro and T_other are those of our profile.
+ * Seconds of a step as the paper's text has them ("Execution Simulator", the problem's objective): (n + s_pp
+ * − 1) · (T_other + ⌈L/s_pp⌉ · OPro) + T_update, where OPro = R · max(VPro, UPro) is all communication of a
+ * layer beside all its computation, and T_update is T_comm(s_oss) of the layers of a stage. The text has no
+ * messages between stages and no optimizer. UPro and T_other are those of our profile.
  */
 export function paperTime(
   job: Pick<JobSpec, "model" | "sequenceLengthTokens">,

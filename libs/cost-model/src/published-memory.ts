@@ -12,7 +12,9 @@ import {
 /** Optimizer states of a parameter: a master copy and two moments in float32 (`cal_cost`: `fp32_ratio`). */
 const OPTIMIZER_STATE_BYTES = 12;
 
-/** What a layer keeps, over bSH: 2-byte elements at what its docstring counts (`get_isp_memory_threshold`). */
+/**
+ * What a layer keeps, over bSH: 2-byte elements at what its docstring counts (`get_isp_memory_threshold`).
+ */
 const KEPT_LAYER = 118 / 3;
 /** The part that tensor ranks keep whole: the gathered inputs (`get_msp_memory_threshold`). */
 const KEPT_WHOLE = 12 / 3;
@@ -58,7 +60,8 @@ function linesOf(
     normOutput: (4 * stream) / sp,
     // `get_head_input_mm` leaves it out where gathered inputs are kept.
     headInput: scheme === "msp" ? 0 : (ELEMENT_BYTES * stream) / sp,
-    // `get_backward_mem_peak`: the head's input gradient whole twice and once in parts, and its weight's gradient.
+    // `get_backward_mem_peak`: the head's input gradient whole twice and once in parts, and its weight's
+    // gradient.
     headGradients:
       2 * ELEMENT_BYTES * stream * (1 + 1 / sp) + (ELEMENT_BYTES * hiddenSize * vocabularySize) / sp,
     ropeTables: ELEMENT_BYTES * stageLayers * sequenceLengthTokens * headSize(model),
@@ -68,9 +71,9 @@ function linesOf(
 }
 
 /**
- * Memory of a rank by the published planner: one number for all stages (`cal_cost` of noz3_simulator.py, mem.py). AdamW needs two
- * thirds of the optimizer states once more while it updates; where parameters, gradients and that are more than a
- * pass takes, `optimizerStep` is the rest.
+ * Memory of a rank by the published planner: one number for all stages (`cal_cost` of noz3_simulator.py,
+ * mem.py). AdamW needs two thirds of the optimizer states once more while it updates; where parameters,
+ * gradients and that are more than a pass takes, `optimizerStep` is the rest.
  */
 export function publishedSchemeMemory(
   job: PublishedJob,

@@ -1,9 +1,10 @@
 import { kvWidth, type Model, type Plan } from "@internevo/domain";
 
 /*
- * The planner that the paper's authors published: github.com/ChenQiaoling00/Simulator at cf4b20a. Its arithmetic is not that of
- * the paper's text. It is kept here as it is, with its quirks, so that it can say which plan it would choose. The
- * same files came later to InternEvo's branch feat/new_split_pg (at bf8b40e) with other constants.
+ * The planner that the paper's authors published: github.com/ChenQiaoling00/Simulator at cf4b20a. Its
+ * arithmetic is not that of the paper's text. It is kept here as it is, with its quirks, so that it can say
+ * which plan it would choose. The same files came later to InternEvo's branch feat/new_split_pg (at bf8b40e)
+ * with other constants.
  */
 
 /** What its formulas read of a plan: all but s_gs, which it does not have. */
@@ -33,7 +34,8 @@ export function productWeights(model: Model): {
 } {
   const { hiddenSize, ffnHiddenSize } = model;
   return {
-    // The first version has as many heads of keys and values as of queries; grouped ones are as in the later version.
+    // The first version has as many heads of keys and values as of queries; grouped ones are as in the later
+    // version.
     queryKeyValue: hiddenSize * (hiddenSize + 2 * kvWidth(model)),
     attentionOutput: hiddenSize * hiddenSize,
     feedForward: hiddenSize * ffnHiddenSize,
@@ -69,9 +71,9 @@ const isSearched = (value: number, ranks: number): boolean =>
   value === 1 || (value % 2 === 0 && (value < 8 || ranks <= 8 || value % 8 === 0));
 
 /**
- * Whether the published planner looks at a plan (`PPIter`, `SPIter`, `get_bsz_strict` and `run_loop` of noz3_simulator.py). On 128
- * ranks s_sp, s_ps and s_oss are powers of two. Micro-batches are no fewer than stages, all layers are recomputed or
- * none, and there are neither rings nor chunks.
+ * Whether the published planner looks at a plan (`PPIter`, `SPIter`, `get_bsz_strict` and `run_loop` of
+ * noz3_simulator.py). On 128 ranks s_sp, s_ps and s_oss are powers of two. Micro-batches are no fewer than
+ * stages, all layers are recomputed or none, and there are neither rings nor chunks.
  */
 export function isPublishedPlan(plan: Plan, ranks: number): boolean {
   const { contextParallel = 1, pipelineChunks = 1, recomputeLayers = 0 } = plan;

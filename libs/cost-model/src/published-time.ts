@@ -14,18 +14,26 @@ import {
   type PublishedScheme,
 } from "./published-plan.ts";
 
-/** Bytes a second of its network, from utils/common.py (`BW`): constants of its A800 cluster, not of a profile. */
+/**
+ * Bytes a second of its network, from utils/common.py (`BW`): constants of its A800 cluster, not of a
+ * profile.
+ */
 const NODE_BANDWIDTH = 150 * 2 ** 30;
 const INTER_NODE_BANDWIDTH = 100 * 2 ** 30;
 /** Ranks that it takes to be on one node, and groups that share the links of one. */
 const NODE_RANKS = 8;
 
-/** `wp_penalty_coefficient` of main.py: the part of the shorter that gathers and products lose to each other. */
+/**
+ * `wp_penalty_coefficient` of main.py: the part of the shorter that gathers and products lose to each other.
+ */
 export const PUBLISHED_PENALTY = 0.2;
 /** The same of the later version (simulation_train_formulaic.py of feat/new_split_pg). */
 export const LATER_PENALTY = 0.1;
 
-/** `overlap_wdp`: of the reduction of gradients what is left over whole buckets of so many elements is not hidden. */
+/**
+ * `overlap_wdp`: of the reduction of gradients what is left over whole buckets of so many elements is not
+ * hidden.
+ */
 const BUCKET_ELEMENTS = 512 * 1024 * 1024;
 
 /** Ranks of a group: how many, and how far apart. */
@@ -42,7 +50,10 @@ function scalePenalty(size: number): number {
 
 type Operation = "all-to-all" | "all-reduce" | "one-way";
 
-/** `coll_algo_bw` of ab_cost_model.py: bytes that a rank passes on. All-gather, reduce-scatter and broadcast are alike. */
+/**
+ * `coll_algo_bw` of ab_cost_model.py: bytes that a rank passes on. All-gather, reduce-scatter and broadcast
+ * are alike.
+ */
 function passedOn(op: Operation, bytes: number, size: number): number {
   if (op === "all-reduce") return (2 * bytes * (size - 1)) / size;
   if (op === "all-to-all" && size > 8) return 8 * (bytes / size) * (size - 8 / size);
@@ -107,7 +118,10 @@ class PublishedMeasurements {
       ]);
   }
 
-  /** `predict_cost` of predict_cost_model.py: the straight line between measured, flat below, proportional above. */
+  /**
+   * `predict_cost` of predict_cost_model.py: the straight line between measured, flat below, proportional
+   * above.
+   */
   product(complexity: number): number {
     const list = this.#products;
     const [first, last] = [list[0] as Measured, list.at(-1) as Measured];
@@ -158,7 +172,10 @@ interface PublishedLayer {
   readonly gatherSeconds: number;
 }
 
-/** All-to-alls, or gathers and scatters of tensor ranks, of a layer (comm.py: `communication_isp`, `_msp`, `_fsp`). */
+/**
+ * All-to-alls, or gathers and scatters of tensor ranks, of a layer (comm.py: `communication_isp`, `_msp`,
+ * `_fsp`).
+ */
 function sequenceSeconds(
   { model, sequenceLengthTokens }: PublishedJob,
   { sequenceParallel, microBatchSize, recompute }: PublishedPlan,
@@ -236,9 +253,9 @@ function endOfStep(
 }
 
 /**
- * Seconds of a step by the published planner (`cal_cost` of noz3_simulator.py); null where it leaves a plan out, because its
- * attention was not measured. A layer takes max(products, gathers) + c · min of both, attention and the
- * communication of its sequence in full. Embedding, head, loss and optimizer take no time.
+ * Seconds of a step by the published planner (`cal_cost` of noz3_simulator.py); null where it leaves a plan
+ * out, because its attention was not measured. A layer takes max(products, gathers) + c · min of both,
+ * attention and the communication of its sequence in full. Embedding, head, loss and optimizer take no time.
  */
 export function publishedTime(
   job: PublishedJob,

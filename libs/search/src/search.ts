@@ -22,9 +22,9 @@ import {
 import { FamilySearch, ROUNDING, type Batch, type Choice, type Family, type Tally } from "./families.ts";
 import { shardTablesOf, type ShardTable } from "./shard-table.ts";
 import { compareScored, Top, type Scored } from "./top.ts";
-import { Watch } from "./watch.ts";
+import { Watch, type WatchOptions } from "./watch.ts";
 
-export interface SearchOptions {
+export interface SearchOptions extends WatchOptions {
   /** Families whose best plans are asked for. */
   readonly top: number;
   /** Plans that are asked for whatever their family; none by default. */
@@ -35,12 +35,6 @@ export interface SearchOptions {
   readonly locate?: Scored;
   /** Look at every plan, so that nothing is pruned: slow, and finds the same. */
   readonly exhaustive?: boolean | undefined;
-  /** Called now and then with how far the search is. */
-  readonly onProgress?: ((done: number, total: number) => void) | undefined;
-  /** Asked now and then; the search ends with the error `unavailable` when it says so. */
-  readonly isCancelled?: (() => boolean) | undefined;
-  /** Batches and families that are looked at before the search is given up. */
-  readonly maximumSteps?: number | undefined;
 }
 
 export interface Ranked extends Scored {
@@ -155,13 +149,10 @@ export function search(model: CostModel, options: SearchOptions): SearchResult {
 }
 
 /** Families of which some plan fits. */
-export function countFamilies(
-  model: CostModel,
-  options: Pick<SearchOptions, "isCancelled" | "maximumSteps"> = {},
-): number {
+export function countFamilies(model: CostModel, options: WatchOptions = {}): number {
   const { job } = model;
   const choices = choicesOf(model);
-  const watch = new Watch({ top: 0, ...options });
+  const watch = new Watch(options);
   const families = new FamilySearch(model, choices);
   const rejected = Object.fromEntries(REJECTION_REASONS.map((reason) => [reason, 0])) as Record<
     RejectionReason,

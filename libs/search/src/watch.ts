@@ -1,5 +1,14 @@
 import { ProblemError } from "@internevo/domain";
-import type { SearchOptions } from "./search.ts";
+
+/** How a search is watched, and when it ends before it is done. */
+export interface WatchOptions {
+  /** Called now and then with how far the search is. */
+  readonly onProgress?: ((done: number, total: number) => void) | undefined;
+  /** Asked now and then; the search ends with the error `unavailable` when it says so. */
+  readonly isCancelled?: (() => boolean) | undefined;
+  /** Batches and families that are looked at before the search is given up. */
+  readonly maximumSteps?: number | undefined;
+}
 
 /** Minutes on one core. */
 const MAXIMUM_STEPS = 20_000_000;
@@ -21,8 +30,8 @@ const REPORT_EVERY = 1024;
 /** Counts what a search does, tells of it, and ends it when it is told to or has no end. */
 export class Watch {
   #steps = 0;
-  readonly #options: SearchOptions;
-  constructor(options: SearchOptions) {
+  readonly #options: WatchOptions;
+  constructor(options: WatchOptions) {
     this.#options = options;
   }
 

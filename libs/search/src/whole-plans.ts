@@ -21,11 +21,11 @@ import {
 } from "@internevo/plan";
 import type { SearchOptions, SearchResult } from "./search.ts";
 import { Top, type Scored } from "./top.ts";
-import { Watch } from "./watch.ts";
+import { Watch, type WatchOptions } from "./watch.ts";
 
 /*
- * Search by the models that are not ours: the paper's text and the planner that its authors published. Their time or memory has
- * no sums of parts to bound, and their spaces are small: every plan is looked at.
+ * Search by the models that are not ours: the paper's text and the planner that its authors published. Their
+ * time or memory has no sums of parts to bound, and their spaces are small: every plan is looked at.
  */
 
 /** Whether a job is searched plan by plan. */
@@ -177,8 +177,5 @@ export function searchWholePlans(model: CostModel, options: SearchOptions): Whol
 }
 
 /** Families of which some plan fits and has a time. */
-export const countFamiliesOfWholePlans = (
-  model: CostModel,
-  options: Pick<SearchOptions, "isCancelled" | "maximumSteps"> = {},
-): number =>
-  new Set(judge(model, new Watch({ top: 0, ...options })).fitting.map(({ plan }) => familyOf(plan))).size;
+export const countFamiliesOfWholePlans = (model: CostModel, options: WatchOptions = {}): number =>
+  new Set(judge(model, new Watch(options)).fitting.map(({ plan }) => familyOf(plan))).size;

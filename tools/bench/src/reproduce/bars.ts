@@ -202,16 +202,30 @@ const oursWinsTables = (rows: readonly RowResult[], profile: Profile): Bar =>
         return { missed: `${where(row)}: ${SYSTEM_NAMES[row.system]}'s row is not predicted` };
       const [a, b] = [ours.predicted.tokensPerGpuPerSecond, row.predicted.tokensPerGpuPerSecond];
       if (a >= b * (1 - COMPARABLE)) return null;
-      const text = `${where(row)}: InternEvo's row \`${planLabel(ours.plan)}\` makes ${a.toFixed(0)} tokens/GPU/s. ${SYSTEM_NAMES[row.system]}'s \`${planLabel(row.plan)}\` makes ${b.toFixed(0)}, ${percent(b / a - 1)} more. The difference is ${termsBetween(ours.predicted, row.predicted)}.`;
-      const account = accountForOther(ours, row, profile);
+      const [own, other] = [ofStep(ours.predicted, ours), ofStep(row.predicted, row)];
+      const text = `${where(row)}: InternEvo's row \`${planLabel(ours.plan)}\` makes ${a.toFixed(0)} tokens/GPU/s. ${SYSTEM_NAMES[row.system]}'s \`${planLabel(row.plan)}\` makes ${b.toFixed(0)}, ${percent(b / a - 1)} more. The difference is ${termsBetween(own, other)}.`;
+      const account = accountForOther(ours, row, own, other, profile);
       return account === null ? { missed: text } : { exception: `${text} ${account}` };
     },
   );
 
+/** Seconds for 4M tokens, also of the rows that have more of them in a step. */
+function ofStep(predicted: Prediction, { batchTokens }: RowResult): Prediction {
+  const scale = STEP_TOKENS / batchTokens;
+  const time = Object.fromEntries(
+    Object.entries(predicted.time).map(([name, seconds]) => [name, seconds * scale]),
+  ) as Prediction["time"];
+  return { ...predicted, time, stepTimeSeconds: predicted.stepTimeSeconds * scale };
+}
+
 /** Why another system's row is faster than InternEvo's; null where neither number says it. */
-function accountForOther(ours: RowResult, other: RowResult, profile: Profile): string | null {
-  const [a, b] = [ours.predicted, other.predicted];
-  if (a === null || b === null) return null;
+function accountForOther(
+  ours: RowResult,
+  other: RowResult,
+  a: Prediction,
+  b: Prediction,
+  profile: Profile,
+): string | null {
   // What it loses by is the measured communication of its larger groups.
   const communication = (one: Prediction): number =>
     one.time.sequenceCommunicationSeconds + shardingSeconds(one);

@@ -63,7 +63,9 @@ function placeOf(job: JobSpec, profile: Profile, plan: Plan): Place {
   return { rank: located.rank, behind, best };
 }
 
-/** What the published planner makes of a plan, whether it would look at it or not; null where it has no time. */
+/**
+ * What the published planner makes of a plan, whether it would look at it or not; null where it has no time.
+ */
 export function publishedPrediction(job: JobSpec, plan: Plan, profile: Profile): Prediction | null {
   const model = new CostModel(job, profile);
   const own = planOfJob(plan, job);
