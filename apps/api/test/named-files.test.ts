@@ -1,6 +1,8 @@
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { resolveJob } from "@internevo/domain";
+import { writeHeader, writeManifest, writeWeights } from "@internevo/test-kit/weights";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
 
@@ -15,6 +17,16 @@ const MODEL = {
   ropeTheta: 10_000,
   normEpsilon: 1e-5,
 };
+const CONFIG = JSON.stringify({
+  model_type: "llama",
+  hidden_size: 64,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 4,
+  intermediate_size: 192,
+  vocab_size: 256,
+  rms_norm_eps: 1e-5,
+});
 const LONG = "X".repeat(3_000_000);
 
 interface Problem {
@@ -46,10 +58,11 @@ afterAll(async () => {
 async function submit(
   to: TestApi,
   over: Record<string, unknown>,
+  url = "/api/v1/jobs",
 ): Promise<{ readonly status: number; readonly body: string; readonly problem: Problem }> {
   const reply = await to.app.inject({
     method: "POST",
-    url: "/api/v1/jobs",
+    url,
     headers: { authorization: to.bearer.operator },
     payload: jobFile(to, { model: MODEL, ...over }),
   });
@@ -109,16 +122,7 @@ describe("data and weights of an installation that allows some folders", () => {
   });
 
   it("hold for every file of a folder of weights", async () => {
-    const config = JSON.stringify({
-      model_type: "llama",
-      hidden_size: 64,
-      num_hidden_layers: 2,
-      num_attention_heads: 4,
-      num_key_value_heads: 4,
-      intermediate_size: 192,
-      vocab_size: 256,
-      rms_norm_eps: 1e-5,
-    });
+    const config = CONFIG;
     await writeFile(join(outside, "config.json"), config);
     const linked = await folder(inside, { "model.safetensors": "x" });
     await symlink(join(outside, "config.json"), join(linked, "config.json"));
@@ -135,7 +139,8 @@ describe("data and weights of an installation that allows some folders", () => {
         initialWeights,
       ).toEqual(["initialWeights is not below a folder that this installation reads data and weights from"]);
     }
-    const good = await folder(inside, { "config.json": config, "model.safetensors": "x" });
+    const good = await folder(inside, { "config.json": config });
+    await writeWeights(good, resolveJob(jobFile(api, { model: MODEL })).model);
     expect(
       (
         await submit(api, {
@@ -174,6 +179,46 @@ describe("files that are not what they should be", () => {
     expect(problem.errors.map(({ field }) => field)).toEqual(["initialWeights"]);
     expect(body.length).toBeLessThan(2000);
     expect(body).not.toContain("root:x");
+  });
+
+  it.each<[string, string, number, bigint | undefined]>([
+    ["8 zeros", "", 0, 0n],
+    ["a header of 2^64-1 bytes", "{}", 0, 2n ** 64n - 1n],
+    ["a list for a header", "[]", 0, undefined],
+    [
+      "a tensor of 2^53 rows and columns",
+      '{"lm_head.weight":{"dtype":"F32","shape":[9007199254740992,9007199254740992],"data_offsets":[0,8]}}',
+      8,
+      undefined,
+    ],
+    [
+      "negative offsets",
+      '{"lm_head.weight":{"dtype":"F32","shape":[2],"data_offsets":[-8,0]}}',
+      8,
+      undefined,
+    ],
+  ])("tensors with %s are a problem before a job is stored", async (_, header, bytes, length) => {
+    const path = await folder(outside, { "config.json": CONFIG });
+    await writeHeader(join(path, "model.safetensors"), header, bytes, length);
+    for (const url of ["/api/v1/jobs/check", "/api/v1/jobs"]) {
+      const { status, problem } = await submit(free, { initialWeights: path }, url);
+      expect([status, problem.code], url).toEqual([422, "data-invalid"]);
+      expect(problem.errors[0]).toMatchObject({
+        field: "initialWeights",
+        value: join(path, "model.safetensors"),
+      });
+    }
+  });
+
+  it("a checkpoint's files of another size, or that are links out of it, are a problem too", async () => {
+    const path = await folder(outside, { shard: "x" });
+    await writeManifest(path, MODEL, [{ name: "shard", bytes: 999 }]);
+    const refusal = async (): Promise<unknown> =>
+      (await submit(free, { initialWeights: path }, "/api/v1/jobs/check")).problem.errors[0]?.message;
+    expect(await refusal()).toBe("has 1 bytes; the manifest says 999");
+    await rm(join(path, "shard"));
+    await symlink("/etc/hostname", join(path, "shard"));
+    expect(await refusal()).toBe("is a link to a file outside of the checkpoint");
   });
 
   /** A NumPy array of a line's first byte and number of tokens. */

@@ -32,7 +32,7 @@ export function dataRootsOf(text: string | undefined): DataRoots {
  * Where a path leads once every link is followed, also where nothing is there; undefined where links lead in
  * a circle, or that cannot be told.
  */
-async function whereItLeads(path: string, links = MOST_LINKS): Promise<string | undefined> {
+export async function whereItLeads(path: string, links = MOST_LINKS): Promise<string | undefined> {
   try {
     return await realpath(path);
   } catch (error) {

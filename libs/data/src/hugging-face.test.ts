@@ -2,6 +2,12 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ProblemError, resolveJob } from "@internevo/domain";
+import {
+  huggingFaceShapes,
+  internlm2Shapes,
+  writeManifest,
+  writeSafetensors,
+} from "@internevo/test-kit/weights";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { assertInitialWeights } from "./initial-weights.ts";
 
@@ -10,7 +16,6 @@ import { assertInitialWeights } from "./initial-weights.ts";
 let folder: string;
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), "internevo-family-"));
-  await writeFile(join(folder, "model.safetensors"), "x");
 });
 afterEach(() => rm(folder, { recursive: true, force: true }));
 
@@ -50,7 +55,10 @@ const wide = { headSize: 32, queryKeyNorm: true };
 
 const check = async (written: Record<string, unknown>, fields: Record<string, unknown>): Promise<void> => {
   await writeFile(join(folder, "config.json"), JSON.stringify(written));
-  return assertInitialWeights(folder, modelOf(fields));
+  const model = modelOf(fields);
+  const shapes = written["model_type"] === "internlm2" ? internlm2Shapes(model) : huggingFaceShapes(model);
+  await writeSafetensors(join(folder, "model.safetensors"), shapes);
+  return assertInitialWeights(folder, model);
 };
 async function refusal(
   written: Record<string, unknown>,
@@ -312,14 +320,11 @@ describe("a folder of another model", () => {
 });
 
 describe("a checkpoint", () => {
-  const manifest = (over: Record<string, unknown>) => ({
-    content: {
-      identity: { model: { ...sizes, tiedEmbeddings: false, ropeTheta: 10_000, normEpsilon: 1e-6, ...over } },
-      files: [{ name: "model.safetensors" }],
-    },
-  });
-  const put = (over: Record<string, unknown>) =>
-    writeFile(join(folder, "manifest.json"), JSON.stringify(manifest(over)));
+  const put = async (over: Record<string, unknown>): Promise<void> => {
+    const model = { ...sizes, tiedEmbeddings: false, ropeTheta: 10_000, normEpsilon: 1e-6, ...over };
+    const bytes = await writeSafetensors(join(folder, "shard"), {});
+    await writeManifest(folder, model, [{ name: "shard", bytes }]);
+  };
 
   it("is taken with the fields that its model has", async () => {
     const fields = { ...wide, slidingWindowTokens: 32, ropeScaling: stretched };

@@ -80,6 +80,8 @@ interface Architecture {
   readonly queryKeyValueBias?: true;
   /** Of a configuration that says none; undefined: hidden_size / num_attention_heads. */
   readonly headSize?: number;
+  /** Its folders keep the three projections in one matrix, and have names of their own. */
+  readonly isFused?: true;
   /** A configuration without num_key_value_heads has as many as heads. */
   readonly kvHeadsMayLack?: true;
   /** Members that must say false, with what they say where they are missing. */
@@ -91,7 +93,7 @@ const ARCHITECTURES: Readonly<Record<string, Architecture>> = {
   mistral: { without: {} },
   qwen2: { queryKeyValueBias: true, without: {} },
   qwen3: { queryKeyNorm: true, headSize: 128, without: { attention_bias: false } },
-  internlm2: { kvHeadsMayLack: true, without: { bias: true } },
+  internlm2: { isFused: true, kvHeadsMayLack: true, without: { bias: true } },
 };
 export const SUPPORTED_MODELS = "LLaMA, Mistral, Qwen2, Qwen3 or InternLM2";
 const OTHER_FOLDER = `give the folder of a ${SUPPORTED_MODELS} model`;
@@ -200,14 +202,19 @@ function headSizeOf({ headSize }: Architecture, config: Config): unknown {
   return own;
 }
 
+const architectureOf = ({ model_type: type }: Config): Architecture | undefined =>
+  type !== undefined && Object.hasOwn(ARCHITECTURES, type) ? ARCHITECTURES[type] : undefined;
+
+/** Whether the tensors of a folder have InternLM2's names and projections. */
+export const hasFusedProjections = (config: Config): boolean => architectureOf(config)?.isFused === true;
+
 /**
  * What the members of a configuration say of a model, in the order in which they are compared; or a member
  * that no model can have.
  */
 export function huggingFaceMembers(config: Config): readonly Member[] | MemberFault {
   const type = config.model_type;
-  const architecture =
-    type !== undefined && Object.hasOwn(ARCHITECTURES, type) ? ARCHITECTURES[type] : undefined;
+  const architecture = architectureOf(config);
   if (type === undefined || architecture === undefined)
     return { message: `has model_type ${told(type)}, which is not supported`, remedy: OTHER_FOLDER };
   const [fault] = unsupported(type, architecture, config);

@@ -1,6 +1,6 @@
 import type { Stats } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import {
   beginningOf,
   formatBytes,
@@ -11,18 +11,21 @@ import {
   type Model,
 } from "@internevo/domain";
 import { Type, type Static, type TSchema } from "typebox";
+import { ANY_TENSORS, FolderTensors } from "./awaited-tensors.ts";
 import {
   ConfigSchema,
+  hasFusedProjections,
   huggingFaceMembers,
   memberFault,
   SUPPORTED_MODELS,
   type Config,
   type Member,
 } from "./hugging-face.ts";
-import { assertBelowRoots, type DataRoots } from "./data-roots.ts";
+import { assertBelowRoots, whereItLeads, type DataRoots } from "./data-roots.ts";
 import { openData, readExactly } from "./open-data.ts";
+import { checkSafetensors } from "./safetensors.ts";
+import { COPY_AGAIN, WEIGHTS_FIELD as FIELD, weightsFault as refuse } from "./weights-fault.ts";
 
-const FIELD = "initialWeights";
 /** What describes weights is small; the list of a checkpoint's slices is the largest of it. */
 const MOST_CONFIG_BYTES = 2 ** 20;
 const MOST_LIST_BYTES = 2 ** 26;
@@ -33,11 +36,6 @@ const MOST_LIST_BYTES = 2 ** 26;
 const MOST_LEVELS = 100;
 /** Characters that a message tells of a file's own words. */
 const MOST_TOLD = 100;
-
-const refuse = (path: string, message: string, remedy: string, cause?: unknown): ProblemError =>
-  new ProblemError("data-invalid", `${path} ${message}`, [{ field: FIELD, value: path, message, remedy }], {
-    cause,
-  });
 
 const Scalar = Type.Optional(Type.Union([Type.Number(), Type.Boolean(), Type.Null()]));
 
@@ -71,7 +69,10 @@ const ManifestSchema = Type.Object({
         ropeScaling: Type.Optional(RopeScalingSchema),
       }),
     }),
-    files: Type.Array(Type.Object({ name: FileName }), { minItems: 1 }),
+    files: Type.Array(
+      Type.Object({ name: FileName, bytes: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }) }),
+      { minItems: 1 },
+    ),
   }),
 });
 
@@ -149,20 +150,40 @@ async function statIfThere(path: string): Promise<Stats | undefined> {
   });
 }
 
-async function assertFiles(folder: string, names: readonly string[], roots: DataRoots): Promise<void> {
+/** @returns sizes in bytes, in the order of the names. */
+async function sizesOfFiles(folder: string, names: readonly string[], roots: DataRoots): Promise<number[]> {
   await assertBelowRoots(
     names.map((name) => ({ path: join(folder, name), field: FIELD })),
     roots,
   );
+  const sizes: number[] = [];
   for (const name of names) {
     const found = await statIfThere(join(folder, name));
     if (!found?.isFile() || found.size === 0)
-      throw refuse(
-        join(folder, name),
-        found ? "is no file with content" : "does not exist",
-        "copy the folder again, whole",
-      );
+      throw refuse(join(folder, name), found ? "is no file with content" : "does not exist", COPY_AGAIN);
+    sizes.push(found.size);
   }
+  return sizes;
+}
+
+/** The files of a folder that have its tensors. */
+async function tensorFiles(folder: string, roots: DataRoots): Promise<readonly string[]> {
+  const whole = "model.safetensors";
+  await assertBelowRoots([{ path: join(folder, whole), field: FIELD }], roots);
+  if ((await statIfThere(join(folder, whole))) !== undefined) return [whole];
+  const path = join(folder, "model.safetensors.index.json");
+  const remedy = "copy the index of the weights again";
+  const index = await readDocument(path, IndexSchema, MOST_LIST_BYTES, remedy, roots);
+  if (!index)
+    throw refuse(
+      folder,
+      "has neither model.safetensors nor model.safetensors.index.json",
+      "give a folder with safetensors files",
+    );
+  const names = new Set(Object.values(index.weight_map));
+  if (names.size === 0)
+    throw refuse(path, "is no description of weights: weight_map: give the file of each tensor", remedy);
+  return [...names];
 }
 
 async function assertHuggingFace(
@@ -175,36 +196,48 @@ async function assertHuggingFace(
   const members = huggingFaceMembers(config);
   if ("message" in members) throw refuse(path, members.message, members.remedy);
   for (const member of members) assertEqual(path, member, model);
-  const whole = "model.safetensors";
-  await assertBelowRoots([{ path: join(folder, whole), field: FIELD }], roots);
-  if ((await statIfThere(join(folder, whole))) !== undefined) return assertFiles(folder, [whole], roots);
-  const index = await readDocument(
-    join(folder, "model.safetensors.index.json"),
-    IndexSchema,
-    MOST_LIST_BYTES,
-    "copy the index of the weights again",
+  const files = await tensorFiles(folder, roots);
+  await sizesOfFiles(folder, files, roots);
+  const tensors = new FolderTensors(model, hasFusedProjections(config));
+  for (const name of files) await checkSafetensors(join(folder, name), tensors);
+  const missing = tensors.missing();
+  if (missing !== undefined) throw refuse(folder, `holds no ${missing}`, "give the whole model");
+}
+
+/** Checks the files of a checkpoint: where they lie, their sizes, and that their headers are sound. */
+async function assertCheckpointFiles(
+  folder: string,
+  files: readonly { readonly name: string; readonly bytes: number }[],
+  roots: DataRoots,
+): Promise<void> {
+  // A checkpoint is written with its files in it. Where all files may be read, links would lead anywhere.
+  const own = roots === null ? await whereItLeads(folder) : undefined;
+  for (const { name } of own === undefined ? [] : files) {
+    const leads = await whereItLeads(join(folder, name));
+    if (leads === undefined || dirname(leads) !== own)
+      throw refuse(
+        join(folder, name),
+        "is a link to a file outside of the checkpoint",
+        "copy the checkpoint with its files, not links to them",
+      );
+  }
+  const sizes = await sizesOfFiles(
+    folder,
+    files.map(({ name }) => name),
     roots,
   );
-  if (!index)
-    throw refuse(
-      folder,
-      "has neither model.safetensors nor model.safetensors.index.json",
-      "give a folder with safetensors files",
-    );
-  const names = new Set(Object.values(index.weight_map));
-  if (names.size === 0)
-    throw refuse(
-      join(folder, "model.safetensors.index.json"),
-      "is no description of weights: weight_map: give the file of each tensor",
-      "copy the index of the weights again",
-    );
-  await assertFiles(folder, [...names], roots);
+  for (const [index, { name, bytes }] of files.entries()) {
+    const path = join(folder, name);
+    if (sizes[index] !== bytes)
+      throw refuse(path, `has ${String(sizes[index])} bytes; the manifest says ${bytes}`, COPY_AGAIN);
+    await checkSafetensors(path, ANY_TENSORS);
+  }
 }
 
 /**
  * Checks that weights can be begun with: that the folder exists, that it is a Hugging Face folder of a model
- * that is known or one checkpoint, whose model is the job's, and that its files are there. What the files hold is checked when
- * they are loaded.
+ * that is known or one checkpoint, whose model is the job's, and that its files are there. The headers of the files are read:
+ * each tensor of a Hugging Face folder must be the model's. Data, checksums and slices are checked when they are loaded.
  * @param roots what is elsewhere is refused, and nothing is said of it.
  * @throws ProblemError `data-invalid`
  */
@@ -264,9 +297,5 @@ export async function assertInitialWeights(
   const { identity, files } = manifest.content;
   for (const here of [...SIZES, "ropeScaling"] as const)
     assertEqual(path, { there: here, found: identity.model[here], here }, model);
-  await assertFiles(
-    folder,
-    files.map(({ name }) => name),
-    roots,
-  );
+  await assertCheckpointFiles(folder, files, roots);
 }
