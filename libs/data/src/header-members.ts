@@ -11,7 +11,7 @@ const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];
 const [OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET] = [0x7b, 0x7d, 0x5b, 0x5d];
 const SPACES: readonly (number | undefined)[] = [0x20, 0x09, 0x0a, 0x0d];
 /** The one member that may have any length, and that nobody reads. */
-export const METADATA = "__metadata__";
+const METADATA = "__metadata__";
 const BEGINS_WITH_METADATA = new RegExp(`^\\s*"${METADATA}"\\s*:`);
 
 /** Undefined for what is no member. */
