@@ -96,7 +96,7 @@ function tiesText(candidates: readonly Candidate[]): string | undefined {
   const words = tieWords(ties, candidates.length);
   return words === undefined
     ? undefined
-    : `From – to: every measurement at its 10th and at its 90th percentile. ${words}`;
+    : `From – to: every measurement at its 10th and at its 90th percentile, wider where nothing was measured. ${words}`;
 }
 
 /** What a peak is of: the trainer's own plan, as `internevo memory` shows it, holds more and less. */

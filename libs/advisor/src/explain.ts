@@ -1,4 +1,4 @@
-import { CostModel } from "@internevo/cost-model";
+import { CostModel, spreadFactors } from "@internevo/cost-model";
 import {
   disturbedRunsWords,
   formatBytes,
@@ -17,7 +17,7 @@ import {
   type Tried,
 } from "@internevo/domain";
 import type { PlanOfJob } from "@internevo/plan";
-import { stepTimeRanges, withRange } from "@internevo/search";
+import { withRange } from "@internevo/search";
 import { changesBetween, type FieldChange } from "./differences.ts";
 
 /** One term of two plans; `difference` is b − a. */
@@ -198,9 +198,9 @@ export function explain(
   measured: Explanation["measured"] = null,
 ): Explanation {
   const model = new CostModel(job, profile);
-  const rangeOf = stepTimeRanges(job, profile);
+  const factorsOf = spreadFactors(job, profile);
   const side = (plan: PlanOfJob): Explanation["a"] => {
-    const predicted = withRange(model.predict(plan), rangeOf?.(plan));
+    const predicted = withRange(model.predict(plan), factorsOf?.(plan));
     return { plan, predicted, fits: predicted.peakMemoryBytes <= job.cluster.memoryPerGpuBytes };
   };
   const [first, second] = [side(a), side(b)];

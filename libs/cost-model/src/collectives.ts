@@ -41,15 +41,17 @@ const SHARES_LINKS: ReadonlySet<Collective> = new Set<Collective>([
 export class CollectiveTimes {
   readonly #families = new Map<string, Family>();
   readonly #gpusPerNode: number;
+  /** Of operations that nothing was measured for. */
   readonly #bandwidth: number;
   readonly #recorder: Recorder;
   readonly #warn: Warn;
   readonly #known = new Map<Collective, Map<number, Map<number, Kept<number>>>>();
   readonly #made = new Map<string, Kept<Curve>>();
 
-  constructor(profile: Profile, gpusPerNode: number, warn: Warn) {
+  /** @param timesEstimates how many times longer operations take that nothing was measured for. */
+  constructor(profile: Profile, gpusPerNode: number, warn: Warn, timesEstimates = 1) {
     this.#gpusPerNode = gpusPerNode;
-    this.#bandwidth = profile.device.memoryBandwidthBytesPerSecond;
+    this.#bandwidth = profile.device.memoryBandwidthBytesPerSecond / timesEstimates;
     this.#recorder = new Recorder(warn);
     this.#warn = this.#recorder.warn;
     const grouped = new Map<string, CollectiveCurve[]>();

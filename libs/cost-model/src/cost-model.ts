@@ -33,7 +33,11 @@ export interface CostModelOptions {
   readonly memoryModel?: JobSpec["memoryModel"];
   /** Threads that one rank computes with: their scratch is part of its memory. */
   readonly threadsPerRank?: number;
+  /** How many times longer things take that nothing was measured for: 1 but at an end of a range. */
+  readonly timesEstimates?: number;
 }
+
+const ALONE = { forwardOverlap: "none", backwardOverlap: "none" } as const;
 
 /** Memory of the stages that can be the fullest, in bytes, one number a stage. */
 export type StageBytes = readonly number[];
@@ -85,7 +89,7 @@ export class CostModel {
     this.#memoryModel = options.memoryModel ?? job.memoryModel;
     this.#memory = MEMORY_MODELS[this.#memoryModel];
     this.#threadsPerRank = options.threadsPerRank ?? 1;
-    this.#prices = pricesOf(job, profile);
+    this.#prices = pricesOf(job, profile, options.timesEstimates);
     this.take(this.#prices.ofProfile);
   }
 
@@ -271,6 +275,16 @@ export class CostModel {
       this.sliceTime(plan.microBatchSize, plan),
       this.shardTime(plan, plan),
       this.stepShape(plan),
+    );
+  }
+
+  /** Seconds of a step whose parts run one after the other, whatever the plan overlaps. */
+  secondsAlone(plan: PlanOfJob): number {
+    return totalSeconds(
+      stepBreakdown(this.sliceTime(plan.microBatchSize, { ...plan, ...ALONE }), this.shardTime(plan, plan), {
+        ...this.stepShape(plan),
+        overlap: ALONE,
+      }),
     );
   }
 

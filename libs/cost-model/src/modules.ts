@@ -88,8 +88,11 @@ export class ModuleTimes {
   readonly #sequences = new Map<string, number[]>();
   readonly #device: Profile["device"];
   readonly #warn: Warn;
+  readonly #timesEstimates: number;
 
-  constructor(profile: Profile, warn: Warn) {
+  /** @param timesEstimates how many times longer modules take that nothing was measured for. */
+  constructor(profile: Profile, warn: Warn, timesEstimates = 1) {
+    this.#timesEstimates = timesEstimates;
     this.#device = profile.device;
     this.#warn = warn;
     const widths = new Map<string, Point[]>();
@@ -219,7 +222,7 @@ export class ModuleTimes {
       (shape.module === "head-loss" ? this.#headFromLinear(shape) : undefined) ??
       ((size) => {
         this.#warn("modules that the profile lacks, taken from the peak figures of the device", warned);
-        return rooflineSeconds(resized(shape, size), this.#device);
+        return this.#timesEstimates * rooflineSeconds(resized(shape, size), this.#device);
       })
     );
   }

@@ -71,16 +71,17 @@ export class Prices {
   /**
    * @param former prices of the same kind of job on the same profile: what is asked for again is taken over,
    * the rest forgotten with them.
+   * @param timesEstimates how many times longer things take that nothing was measured for.
    */
-  constructor(job: PricedJob, profile: Profile, former?: Prices) {
+  constructor(job: PricedJob, profile: Profile, former?: Prices, timesEstimates = 1) {
     if (former) former.#former = undefined;
     this.#former = former;
     this.#job = job;
     this.#profile = profile;
     const { warn } = this.#recorder;
     const made = this.#recorder.keep(() => ({
-      modules: new ModuleTimes(profile, warn),
-      collectives: new CollectiveTimes(profile, job.cluster.gpusPerNode, warn),
+      modules: new ModuleTimes(profile, warn, timesEstimates),
+      collectives: new CollectiveTimes(profile, job.cluster.gpusPerNode, warn, timesEstimates),
       overlaps: new OverlapTimes(profile, warn),
       corrections: new SliceCorrections(
         job,
@@ -223,12 +224,13 @@ const ofProfiles = new WeakMap<Profile, Map<string, Prices>>();
  * The prices of a job on a profile, those of former jobs where there were any like it. A profile is not
  * changed after it was used.
  */
-export function pricesOf(job: PricedJob, profile: Profile): Prices {
+export function pricesOf(job: PricedJob, profile: Profile, timesEstimates = 1): Prices {
   let known = ofProfiles.get(profile);
   if (!known) ofProfiles.set(profile, (known = new Map<string, Prices>()));
-  const key = JSON.stringify([job.model, job.sequenceLengthTokens, job.precision, job.cluster.gpusPerNode]);
+  const { model, sequenceLengthTokens, precision, cluster } = job;
+  const key = JSON.stringify([model, sequenceLengthTokens, precision, cluster.gpusPerNode, timesEstimates]);
   let prices = known.get(key);
-  if (!prices || prices.size > MOST_TIMES) prices = new Prices(job, profile, prices);
+  if (!prices || prices.size > MOST_TIMES) prices = new Prices(job, profile, prices, timesEstimates);
   // What was used now is last, and what was used longest ago is forgotten first.
   known.delete(key);
   known.set(key, prices);

@@ -55,7 +55,7 @@ export const PredictionSchema = Type.Object(
         {
           additionalProperties: false,
           description:
-            "the step time with every measurement at the 10th, and at the 90th percentile of its samples; absent where the profile says no spread",
+            "the step time with every measurement at the 10th, and at the 90th percentile of its samples, and wider where something was estimated because nothing was measured for it; absent where the profile says no spread",
         },
       ),
     ),

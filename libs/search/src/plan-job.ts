@@ -1,4 +1,4 @@
-import { atEndOfSpread, CostModel, hasSpread, totalSeconds } from "@internevo/cost-model";
+import { CostModel, spreadFactors, totalSeconds, type SpreadFactors } from "@internevo/cost-model";
 import {
   formatBytes,
   type Candidate,
@@ -8,7 +8,7 @@ import {
   type Prediction,
   type Profile,
 } from "@internevo/domain";
-import { isRunnable, placementOf, planFault, planOfJob, type PlanOfJob } from "@internevo/plan";
+import { isRunnable, placementOf, planFault, planOfJob } from "@internevo/plan";
 import { countFamilies, search, type Ranked, type SearchOptions } from "./search.ts";
 import type { Scored } from "./top.ts";
 import { unmetConstraints } from "./unmet.ts";
@@ -44,7 +44,7 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
     ...(options.threadsPerRank === undefined ? {} : { threadsPerRank: options.threadsPerRank }),
   };
   const model = new CostModel(job, profile, settings);
-  const rangeOf = stepTimeRanges(job, profile, settings);
+  const factorsOf = spreadFactors(job, profile, settings);
   const limit = job.cluster.memoryPerGpuBytes;
   const asked = options.locate === undefined ? undefined : locate(model, options.locate, limit);
   const { top = 10, memoryModel: _memory, locate: _plan, threadsPerRank: _threads, ...how } = options;
@@ -56,7 +56,7 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
       rank,
       plan,
       placement: placementOf(plan, job.cluster),
-      predicted: withRange(model.predict(own), rangeOf?.(own)),
+      predicted: withRange(model.predict(own), factorsOf?.(own)),
       runnable,
       notRunnableReason: reason,
       ...(tied > 0 ? { tied } : {}),
@@ -114,44 +114,15 @@ export function feasibleFamilies(
   );
 }
 
-type Range = NonNullable<Prediction["stepTimeRangeSeconds"]>;
-
-/** A profile at both ends of its spread, made once: jobs share what is computed of it. */
-const ends = new WeakMap<Profile, readonly [low: Profile, high: Profile]>();
-
-function endsOf(profile: Profile): readonly [low: Profile, high: Profile] {
-  let both = ends.get(profile);
-  if (!both)
-    ends.set(profile, (both = [atEndOfSpread(profile, "p10Seconds"), atEndOfSpread(profile, "p90Seconds")]));
-  return both;
-}
-
-/** Step times at the two ends of the profile's spread; undefined when it has none. */
-export function stepTimeRanges(
-  job: JobSpec,
-  profile: Profile,
-  settings: ConstructorParameters<typeof CostModel>[2] = {},
-): ((plan: PlanOfJob) => Range) | undefined {
-  if (!hasSpread(profile)) return undefined;
-  const [low, high] = endsOf(profile).map((end) => new CostModel(job, end, settings)) as [
-    CostModel,
-    CostModel,
-  ];
-  return (plan) => ({ low: totalSeconds(low.time(plan)), high: totalSeconds(high.time(plan)) });
-}
-
-/**
- * Curves are made monotone and overlap is chosen anew at each end, so the middle may lie outside by a little:
- * the range holds it always.
- */
-export const withRange = (predicted: Prediction, range: Range | undefined): Prediction =>
-  range === undefined
+/** A prediction with the range of its step time; @param factors undefined where the profile says no spread. */
+export const withRange = (predicted: Prediction, factors: SpreadFactors | undefined): Prediction =>
+  factors === undefined
     ? predicted
     : {
         ...predicted,
         stepTimeRangeSeconds: {
-          low: Math.min(range.low, predicted.stepTimeSeconds),
-          high: Math.max(range.high, predicted.stepTimeSeconds),
+          low: factors.low * predicted.stepTimeSeconds,
+          high: factors.high * predicted.stepTimeSeconds,
         },
       };
 

@@ -90,7 +90,7 @@ const LOOKS: Readonly<Record<string, ColumnLook>> = {
   plannedTime: {
     label: "Step time, predicted",
     className: "numeric group-start",
-    hint: "Below it from – to: every measurement of the profile at its 10th and at its 90th percentile",
+    hint: "Below it from – to: every measurement of the profile at its 10th and at its 90th percentile, wider where nothing was measured",
   },
   measuredTime: {
     label: "Step time, measured",
@@ -477,7 +477,7 @@ function Marks({ rows, tied }: { rows: readonly PlanRow[]; tied: ReadonlySet<str
       {rows.some(({ candidate }) => candidate.predicted.stepTimeRangeSeconds) && (
         <Text size="sm" c="dimmed" mt="xs">
           Below a predicted step time: from – to, with every measurement of the profile at its 10th and at its
-          90th percentile.
+          90th percentile, wider where nothing was measured.
           {tied.size > 1 && ` ${tieWords(tied.size, rows.length) ?? ""}`}
         </Text>
       )}
