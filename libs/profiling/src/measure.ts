@@ -180,12 +180,7 @@ class Measuring {
       if (pass.status !== "measured") return pass;
       last = pass;
       measuredAgain += count;
-      const merged = mergeProfiles(profile, pass.profile);
-      profile = {
-        ...merged,
-        device: bestDevice(profile.device, pass.profile.device),
-        provenance: profile.provenance,
-      };
+      profile = { ...mergeProfiles(profile, pass.profile), provenance: profile.provenance };
     }
     const quality = qualityOf(profile, limits, {
       measuredAgain,
@@ -330,11 +325,3 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
   if (runtime.status !== "measured") return runtime;
   return new Measuring(options, { place, digest, runtimeBytes: runtime.bytes, measuredAt }).profile();
 }
-
-/** Of two measurements of one device the better figures: other work only ever takes from them. */
-const bestDevice = (a: Profile["device"], b: Profile["device"]): Profile["device"] => ({
-  ...a,
-  peakFlopsPerSecondFp32: Math.max(a.peakFlopsPerSecondFp32, b.peakFlopsPerSecondFp32),
-  peakFlopsPerSecondBf16: Math.max(a.peakFlopsPerSecondBf16, b.peakFlopsPerSecondBf16),
-  memoryBandwidthBytesPerSecond: Math.max(a.memoryBandwidthBytesPerSecond, b.memoryBandwidthBytesPerSecond),
-});

@@ -79,3 +79,22 @@ it("merged profiles have the slices of both, the newer's where both have one", (
     [8, 1],
   ]);
 });
+
+it("merged profiles have the better of both devices' figures: the newer was perhaps measured under load", () => {
+  const device = (peak: number, bandwidth: number, runtimeBytes: number): Profile => ({
+    ...base,
+    device: {
+      ...base.device,
+      peakFlopsPerSecondFp32: peak,
+      peakFlopsPerSecondBf16: 2 * peak,
+      memoryBandwidthBytesPerSecond: bandwidth,
+      runtimeBytes,
+    },
+  });
+  expect(mergeProfiles(device(112e9, 5e9, 7), device(35e9, 9e9, 8)).device).toMatchObject({
+    peakFlopsPerSecondFp32: 112e9,
+    peakFlopsPerSecondBf16: 224e9,
+    memoryBandwidthBytesPerSecond: 9e9,
+    runtimeBytes: 8,
+  });
+});

@@ -16,9 +16,20 @@ function byKey<T extends Point>(
   return all;
 }
 
+/** Of two measurements of one device the better figures: other work only ever takes from them. */
+const bestDevice = (older: Profile["device"], newer: Profile["device"]): Profile["device"] => ({
+  ...newer,
+  peakFlopsPerSecondFp32: Math.max(older.peakFlopsPerSecondFp32, newer.peakFlopsPerSecondFp32),
+  peakFlopsPerSecondBf16: Math.max(older.peakFlopsPerSecondBf16, newer.peakFlopsPerSecondBf16),
+  memoryBandwidthBytesPerSecond: Math.max(
+    older.memoryBandwidthBytesPerSecond,
+    newer.memoryBandwidthBytesPerSecond,
+  ),
+});
+
 /**
- * A profile completed by a newer measurement of the same cluster: device and provenance are the newer's,
- * points of both are kept; where both have one it is the newer's, or the older's where only the newer's is
+ * A profile completed by a newer measurement of the same cluster: the provenance is the newer's, the device
+ * has the better figures of both, points of both are kept; where both have one it is the newer's, or the older's where only the newer's is
  * noisy, or is the noisier of two.
  */
 export function mergeProfiles(older: Profile, newer: Profile): Profile {
@@ -36,6 +47,7 @@ export function mergeProfiles(older: Profile, newer: Profile): Profile {
   const notes = [...newer.provenance.notes, `completes the profile ${older.name}`];
   return {
     ...newer,
+    device: bestDevice(older.device, newer.device),
     modules: [...modules.values()],
     collectives: [...curves.values()],
     overlaps: [...overlaps.values()],
