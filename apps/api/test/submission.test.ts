@@ -44,8 +44,10 @@ it("refuses jobs that no plan fits before anything is measured", async () => {
   expect(body.errors).toMatchObject([
     {
       field: "cluster.memoryPerGpu",
-      message: expect.stringMatching(/fits in 80 B .* needs \d/),
-      remedy: expect.stringContaining("cluster.memoryPerGpu"),
+      message: expect.stringMatching(/fits in 80 B .* needs at least \d/),
+      remedy: expect.stringMatching(
+        /\(cluster\.memoryPerGpu\), because what the trainer's program itself takes/,
+      ),
     },
   ]);
   const undivided = jobFile(api, {
@@ -207,6 +209,7 @@ it("says, before and at submission, what is measured before the job is planned",
     const profile = {
       ...shipped,
       name: "measured here",
+      device: { ...shipped.device, runtimeBytes: 2 ** 20 },
       quality,
       provenance: { ...shipped.provenance, versions },
     };
@@ -231,6 +234,52 @@ it("says, before and at submission, what is measured before the job is planned",
       ),
       "what a job names is used as it is",
     ).toEqual({ missing: 0, noisy: 0, seconds: null, profile: "a800-128" });
+  } finally {
+    await own.close();
+  }
+});
+
+it("names as enough memory only what is enough, with the program itself where a profile says it", async () => {
+  const measuring = {
+    probe: { name: "internevo-probe", path: join(api.directory, "another probe") },
+    threadsPerRank: 2,
+  };
+  await writeFile(measuring.probe.path, "a probe");
+  const own = await startTestApi({ measuring: measuring as Measuring });
+  try {
+    const remedyOf = async (cluster: object): Promise<string> => {
+      const reply = await own.app.inject({
+        method: "POST",
+        url: "/api/v1/jobs",
+        headers: { authorization: own.bearer.operator },
+        payload: jobFile(own, { cluster: { name: "lean", nodes: 1, gpusPerNode: 2, ...cluster } }),
+      });
+      return reply.statusCode === 201 ? "" : (problemOf(reply).errors?.[0]?.remedy ?? "");
+    };
+    const named = { profile: "a800-128" };
+    const enough = /memoryPerGpu: (\d+)\)/;
+    const ofNamed = Number(enough.exec(await remedyOf({ memoryPerGpu: "1MB", ...named }))?.[1]);
+    const runtime = shippedProfile("a800-128").device.runtimeBytes;
+    expect(ofNamed).toBeGreaterThan(runtime);
+    expect(await remedyOf({ memoryPerGpu: `${ofNamed}B`, ...named })).toBe("");
+    expect(await remedyOf({ memoryPerGpu: `${ofNamed - 1}B`, ...named })).toMatch(enough);
+    expect(await remedyOf({ memoryPerGpu: "1MB" }), "nothing is known").not.toMatch(enough);
+
+    const spec = resolveJob(
+      jobFile(own, { cluster: { name: "lean", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" } }),
+    );
+    const shipped = shippedProfile("a800-128");
+    const versions = {
+      [PROBE_VERSION]: await programDigest(measuring.probe),
+      [THREADS_VERSION]: String(measuring.threadsPerRank),
+    };
+    const profile = { ...shipped, name: "lean", provenance: { ...shipped.provenance, versions } };
+    await own.database.db.transaction((tx) =>
+      storeProfile(tx, { clusterKey: clusterKey(spec.cluster), profile, freshForSeconds: 3600 }),
+    );
+    const fresh = await remedyOf({ memoryPerGpu: `${ofNamed - 1}B` });
+    expect(fresh, "the fresh profile's is counted, and measured again").toMatch(/measured again/);
+    expect(fresh).not.toMatch(enough);
   } finally {
     await own.close();
   }

@@ -11,8 +11,11 @@ import {
 } from "@internevo/domain";
 import { trainerFault } from "@internevo/plan";
 
-/** What to say when nothing fits: what would, and which memory stands in the way. */
-export function noFeasiblePlan(spec: JobSpec, result: PlanningResult): Failure {
+/**
+ * What to say when nothing fits: what would, and which memory stands in the way. @param uncounted what a rank
+ * needs beside what was counted, as a clause; the sum is enough only where there is nothing.
+ */
+export function noFeasiblePlan(spec: JobSpec, result: PlanningResult, uncounted?: string): Failure {
   const { closest, memoryLimitBytes, unmet } = result;
   if (unmet !== undefined)
     return {
@@ -35,12 +38,17 @@ export function noFeasiblePlan(spec: JobSpec, result: PlanningResult): Failure {
     "memory",
     closest.peakMemoryBytes,
   ];
+  const least = formatBytes(closest.peakMemoryBytes);
+  const enough =
+    uncounted === undefined
+      ? `${least} or more (cluster.memoryPerGpu: ${closest.peakMemoryBytes})`
+      : `clearly more than ${least} (cluster.memoryPerGpu), because ${uncounted}`;
   return {
     code: "no-feasible-plan",
     message:
-      `no plan fits in ${formatBytes(memoryLimitBytes)} a rank; the one that needs the least memory needs ${formatBytes(closest.peakMemoryBytes)}, ` +
+      `no plan fits in ${formatBytes(memoryLimitBytes)} a rank; the one that needs the least memory needs ${uncounted === undefined ? "" : "at least "}${least}, ` +
       `of which ${termWords(line)} ${formatBytes(bytes)} (${planLabel(closest.plan)}). Why ${formatCounted(result.counts.evaluated, "plan")} were rejected: ${rejectionCounts(result.counts.rejected)}`,
-    remedy: `give ranks ${formatBytes(closest.peakMemoryBytes)} or more (cluster.memoryPerGpu: ${closest.peakMemoryBytes}), more of them than ${spec.cluster.nodes * spec.cluster.gpusPerNode}, or a smaller model or sequence`,
+    remedy: `give ranks ${enough}; more of them than ${spec.cluster.nodes * spec.cluster.gpusPerNode}, or a smaller model or sequence`,
   };
 }
 

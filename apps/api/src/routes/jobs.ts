@@ -45,7 +45,7 @@ import { assertNamedProfile } from "../profile-source.ts";
 import { acceptJob } from "../submission/accept-job.ts";
 import { checkCluster, type LaunchCapabilities } from "@internevo/launcher";
 import { clusterWarnings } from "../submission/cluster-warnings.ts";
-import { assertFits, leastMemoryProfile } from "../submission/check-fit.ts";
+import { assertFits, leastMemoryProfile, runtimeMemory } from "../submission/check-fit.ts";
 import { assertRoom, checkpointRoom, roomWarnings } from "../submission/check-room.ts";
 import type { Workers } from "../work/workers.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
@@ -136,9 +136,21 @@ class Acceptance {
       data: (task) => workers.checkData(task),
       weights: (task) => workers.checkWeights(task),
       room: async (job) => assertRoom(await this.#roomOf(job), capabilities.dataDirectory ?? ""),
-      fit: async (spec) =>
-        assertFits(spec, await workers.quickPlan({ spec, profile: leastMemoryProfile(), top: 1 })),
+      fit: (spec) => this.#fit(spec),
     });
+  }
+
+  async #fit(spec: JobSpec): Promise<void> {
+    const { database, measuring, workers } = this.#options;
+    const runtime = await runtimeMemory(database, spec, measuring);
+    const { threadsPerRank } = measuring ?? {};
+    const result = await workers.quickPlan({
+      spec,
+      profile: leastMemoryProfile(runtime.bytes),
+      top: 1,
+      ...(threadsPerRank === undefined ? {} : { threadsPerRank }),
+    });
+    assertFits(spec, result, runtime);
   }
 
   async measuredBy(spec: JobSpec): Promise<{ measuredFirst?: MeasuredFirst }> {

@@ -1,16 +1,70 @@
-import { shippedProfile } from "@internevo/cost-model";
+import {
+  firstMeasurements,
+  measurementCount,
+  requiredMeasurements,
+  shippedProfile,
+} from "@internevo/cost-model";
 import { ProblemError, writeBytes, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
-import { noFeasiblePlan } from "@internevo/stages";
+import { freshProfile, namedProfile, noFeasiblePlan, type Measuring } from "@internevo/stages";
+import type { Database } from "@internevo/store";
+
+/** What the program itself takes of a rank's memory, beside what plans need. */
+export interface RuntimeMemory {
+  readonly bytes: number;
+  /** What is not counted, as a clause; undefined where the job will be planned with just this. */
+  readonly uncounted: () => string | undefined;
+}
+
+const UNKNOWN: RuntimeMemory = {
+  bytes: 0,
+  uncounted: () =>
+    "what the trainer's program itself takes is not counted: it is measured before the job is planned",
+};
 
 /**
- * A profile of whose figures memory takes the program's own alone, and that is none here: plans need no less
- * on any cluster.
+ * What the profile says that the job will be planned with, as far as it is known now: of the one that it
+ * names, else of the fresh one of its cluster.
+ * @param measuring undefined where it is not known here with how many threads a rank computes.
  */
-let leastMemory: Profile | undefined;
-export function leastMemoryProfile(): Profile {
-  if (leastMemory) return leastMemory;
+export async function runtimeMemory(
+  database: Database,
+  spec: JobSpec,
+  measuring: Measuring | undefined,
+): Promise<RuntimeMemory> {
+  const { profile: name } = spec.cluster;
+  if (name !== null) {
+    const { profile } = await namedProfile(database.db, name, "cluster.profile");
+    const threads = measuring === undefined ? "scratch of a rank's threads is not counted" : undefined;
+    return { bytes: profile.device.runtimeBytes, uncounted: () => threads };
+  }
+  if (measuring === undefined || spec.measureAgain === true) return UNKNOWN;
+  const fresh = await freshProfile(database, spec, measuring).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    return undefined;
+  });
+  if (!fresh) return UNKNOWN;
+  return {
+    bytes: fresh.profile.device.runtimeBytes,
+    uncounted: () => {
+      const { missing, noisy } = firstMeasurements(fresh.profile, requiredMeasurements(spec));
+      return measurementCount(missing) + measurementCount(noisy) === 0
+        ? undefined
+        : "what the trainer's program itself takes is measured again before the job is planned, and may come out larger";
+    },
+  };
+}
+
+/** A profile of whose figures memory takes the program's own alone: plans need no less on any cluster. */
+const withRuntime = new Map<number, Profile>();
+const MOST_KEPT = 16;
+export function leastMemoryProfile(runtimeBytes: number): Profile {
+  const known = withRuntime.get(runtimeBytes);
+  if (known) return known;
   const profile = shippedProfile("a800-128");
-  return (leastMemory = { ...profile, device: { ...profile.device, runtimeBytes: 0 } });
+  const made = { ...profile, device: { ...profile.device, runtimeBytes } };
+  if (withRuntime.size >= MOST_KEPT) withRuntime.clear();
+  withRuntime.set(runtimeBytes, made);
+  return made;
 }
 
 /**
@@ -18,9 +72,9 @@ export function leastMemoryProfile(): Profile {
  * @param result of a search with {@link leastMemoryProfile}; null where it would have taken long.
  * @throws ProblemError `no-feasible-plan`
  */
-export function assertFits(spec: JobSpec, result: PlanningResult | null): void {
+export function assertFits(spec: JobSpec, result: PlanningResult | null, runtime: RuntimeMemory): void {
   if (result === null || result.counts.feasible > 0) return;
-  const { message, remedy = "change the job" } = noFeasiblePlan(spec, result);
+  const { message, remedy = "change the job" } = noFeasiblePlan(spec, result, runtime.uncounted());
   throw new ProblemError("no-feasible-plan", message, [
     {
       field: result.closest ? "cluster.memoryPerGpu" : "cluster.gpusPerNode",

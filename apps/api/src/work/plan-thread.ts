@@ -24,6 +24,7 @@ export async function plan({
   top,
   ranks,
   locate,
+  threadsPerRank,
   maximumSteps,
   isPatient,
 }: LimitedPlanTask): Promise<WorkResult<PlanningResult> | null> {
@@ -35,6 +36,7 @@ export async function plan({
           top,
           ...(ranks === undefined ? {} : { ranks }),
           ...(locate === undefined ? {} : { locate }),
+          ...(threadsPerRank === undefined ? {} : { threadsPerRank }),
           ...(maximumSteps === null ? {} : { maximumSteps }),
         });
       } catch (error) {

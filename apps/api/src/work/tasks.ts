@@ -10,6 +10,8 @@ export interface PlanTask {
   readonly ranks?: readonly number[];
   /** A plan whose place is asked for. */
   readonly locate?: Plan;
+  /** Threads that one rank computes with; 1 unless told. */
+  readonly threadsPerRank?: number;
 }
 
 /** A task for a thread; with a limit it may come back unanswered. */
