@@ -10,7 +10,15 @@ import {
 import { WAITS_FOR_CLUSTER, type JobDetail, type JobSummary } from "@internevo/contracts";
 import picocolors from "picocolors";
 import { describe, expect, it } from "vitest";
-import { jobsTable, jobText, noProposalsText, proposalsText, trialsTable, workloadsTable } from "./views.ts";
+import {
+  discardedWords,
+  jobsTable,
+  jobText,
+  noProposalsText,
+  proposalsText,
+  trialsTable,
+  workloadsTable,
+} from "./views.ts";
 
 const colors = picocolors.createColors(false);
 const plan = aPlan({ microBatches: 4, dataParallel: 2 });
@@ -315,4 +323,27 @@ it("says where a job's checkpoints and timelines are, once there are some, and h
   expect(text).toContain("timelines     /a data/jobs/1/timelines");
   for (const over of [{ attempts: [] }, { files: undefined }])
     expect(jobText(job(over), colors)).not.toMatch(/checkpoint|timelines/);
+});
+
+describe("a discarded profile", () => {
+  const at = (day: number) => `2026-11-0${day}T00:00:00.000Z`;
+  const profile = (day: number) => ({
+    id: `${day}`.repeat(8),
+    name: `profile ${day}`,
+    clusterKey: "local:here:1x2",
+    createdAt: at(day),
+  });
+
+  it("is measured again where nothing newer is left, and an older one is named", () => {
+    expect(discardedWords(profile(2), [])).toBe("the next job of its cluster measures it again");
+    expect(discardedWords(profile(2), [profile(1)])).toMatch(
+      /measures it again\. An older .* profile 1 \(11111111\): a job uses it only if it names it/,
+    );
+  });
+
+  it("leaves jobs with the newer one where there is one", () => {
+    expect(discardedWords(profile(2), [profile(3), profile(1)])).toBe(
+      "jobs of its cluster go on with the newer profile 3 (33333333)",
+    );
+  });
 });

@@ -393,6 +393,23 @@ function storedLines(record: ProfileRecord, colors: Colors): string[] {
   ];
 }
 
+/** What follows from discarding a profile. @param left the other profiles of its cluster, newest first. */
+export function discardedWords(
+  { clusterKey, createdAt }: Pick<ProfileRecord, "clusterKey" | "createdAt">,
+  left: readonly Pick<ProfileSummary, "id" | "name" | "createdAt">[],
+): string {
+  if (isGivenKey(clusterKey)) return "no new job can name it";
+  const [newest] = left;
+  if (newest === undefined) return "the next job of its cluster measures it again";
+  if (Date.parse(newest.createdAt) > Date.parse(createdAt))
+    return `jobs of its cluster go on with the newer ${newest.name} (${newest.id})`;
+  return (
+    "the next job of its cluster measures it again. An older profile of the cluster is left, " +
+    `${newest.name} (${newest.id}): a job uses it only if it names it (cluster.profile), and ` +
+    "`internevo plan` without --profile takes it"
+  );
+}
+
 /** @param name of a shipped profile */
 export const shippedProfileText = (name: string, profile: Profile, colors: Colors): string =>
   profileLines(profile, `${name}, shipped: ${profile.name}`, [], colors);

@@ -76,16 +76,25 @@ export async function storeGivenProfile(tx: Queryable, profile: Profile): Promis
   return row.id;
 }
 
+/** Profiles that were measured after the last one of their cluster that somebody discarded. */
+const afterDiscarded = (clusterKey: string) =>
+  gt(
+    profiles.createdAt,
+    sql`coalesce((select max(discarded.created_at) from ${profiles} as discarded where discarded.cluster_key = ${clusterKey} and discarded.discarded_at is not null), '-infinity')`,
+  );
+
 /**
  * The newest profile of a cluster that nobody discarded; with `freshOnly` only one that need not be measured
- * again.
+ * again: nor one that is older than what was discarded, which whoever discarded it would not expect.
  */
 export async function newestProfile(
   db: Queryable,
   clusterKey: string,
   options: { readonly freshOnly?: boolean } = {},
 ): Promise<ProfileRecord | undefined> {
-  const fresh = options.freshOnly ? gt(profiles.freshUntil, sql`clock_timestamp()`) : undefined;
+  const fresh = options.freshOnly
+    ? and(gt(profiles.freshUntil, sql`clock_timestamp()`), afterDiscarded(clusterKey))
+    : undefined;
   const [row] = await db
     .select()
     .from(profiles)

@@ -106,7 +106,7 @@ function registerProfileChanges(app: ApiInstance, database: Database): void {
         tags: ["profiles"],
         summary: "Discard a profile",
         description:
-          "Jobs that used it still show it. No other job uses it: the next one measures the cluster.",
+          "Jobs that used it still show it. No other job uses it. If it is its cluster's newest, the next job measures the cluster: it uses an older profile only if it names it.",
         params: IdParams,
         response: answers({ 204: Type.Null() }),
       },

@@ -1,17 +1,17 @@
 import { existsSync } from "node:fs";
-import type { InternEvoClient } from "@internevo/client";
+import type { InternEvoClient, ProfileSummary } from "@internevo/client";
 import type { JobDetail } from "@internevo/contracts";
 import { findShippedProfile } from "@internevo/cost-model";
 import type { Command } from "commander";
 import type { Context } from "../context.ts";
 import { exitCodeOfState } from "../exit-codes.ts";
 import { readJobFile } from "../job-input.ts";
-import { addList } from "../lists.ts";
+import { addList, pages } from "../lists.ts";
 import { createProgress, followJob } from "../progress.ts";
 import { profileId } from "../resolve.ts";
 import { addProfileFiles } from "./profile-files.ts";
 import { addProfileKit } from "./profile-kit.ts";
-import { jobText, profilesTable, profileText, shippedProfileText } from "../views.ts";
+import { discardedWords, jobText, profilesTable, profileText, shippedProfileText } from "../views.ts";
 
 export function addProfile(program: Command, context: Context): void {
   const profile = program.command("profile").description("what was measured of the clusters");
@@ -26,7 +26,7 @@ export function addProfile(program: Command, context: Context): void {
   profile
     .command("discard")
     .description(
-      "take a profile out of use: jobs that used it still show it, the next job measures its cluster",
+      "take a profile out of use: jobs that used it still show it; after its newest, the next job measures a cluster",
     )
     .argument(
       "<profile>",
@@ -36,12 +36,17 @@ export function addProfile(program: Command, context: Context): void {
       const output = context.output();
       const client = await context.client();
       const id = await profileId(client, text, context.signal);
+      const discarded = await client.getProfile(id, { signal: context.signal });
       await client.discardProfile(id, { signal: context.signal });
-      if (output.json) output.document({ id, discarded: true });
-      else
-        output.data(
-          `profile ${text} is discarded${text === id ? "" : ` (${id})`}: the next job of its cluster measures it again`,
-        );
+      if (output.json) return output.document({ id, discarded: true });
+      const left: ProfileSummary[] = [];
+      for await (const one of pages((cursor) =>
+        client.listProfiles({ limit: 200, signal: context.signal, ...cursor }),
+      ))
+        if (one.clusterKey === discarded.clusterKey) left.push(one);
+      output.data(
+        `profile ${text} is discarded${text === id ? "" : ` (${id})`}: ${discardedWords(discarded, left)}`,
+      );
     });
   profile
     .command("measure")

@@ -47,7 +47,8 @@ export function ProfileActions({ id, name, isGiven }: { id: string; name: string
         closeButtonProps={{ "aria-label": "Close" }}
       >
         <Text size="sm">
-          Jobs that used this profile still show it. No other job uses it: the next job measures the cluster.
+          Jobs that used this profile still show it. No other job uses it. If it is its cluster’s newest, the
+          next job measures the cluster: it uses an older profile only if it names it.
         </Text>
         {discard.isError && (
           <Alert color="red" mt="sm" role="alert">
