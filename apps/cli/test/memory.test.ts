@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { MemoryMap } from "@internevo/contracts";
@@ -16,6 +16,19 @@ const PLANS = [
 ];
 
 const cli = cliIn(process.env);
+
+interface Document {
+  readonly memory: Record<string, number>;
+  readonly memoryMap: MemoryMap;
+  readonly plannedPeakBytes: number;
+  readonly totals: {
+    readonly arenaBytes: number;
+    readonly programBytes: number | null;
+    readonly checkpointStagingBytes: number;
+    readonly totalBytes: number;
+    readonly totalAsPlannedBytes: number;
+  };
+}
 
 async function mapOf(plan: string): Promise<MemoryMap> {
   const { status, stdout, stderr } = await cli("--json", "memory", JOB, "--plan", plan);
@@ -78,26 +91,41 @@ describe("memory", () => {
     for (const text of [stdout, ...titles]) expect(text).not.toMatch(/\b[a-z]+[A-Z]|layers\.\d/);
   });
 
-  it("names what its total holds and what the planner's does", async () => {
+  it("counts the program itself as the profile has it, so that its total is the planner's with the staging", async () => {
+    const roomy = join(directory, "roomy.yaml");
+    writeFileSync(roomy, readFileSync(JOB, "utf8").replace("1GiB", "8GiB"));
+    for (const plan of PLANS) {
+      const asked = ["--plan", plan, "--profile", "a800-128"];
+      const { memory, totals, plannedPeakBytes } = JSON.parse(
+        (await cli("--json", "memory", roomy, ...asked)).stdout,
+      ) as Document;
+      const { predicted } = JSON.parse(
+        (await cli("--json", "why-not", roomy, plan, "--profile", "a800-128")).stdout,
+      ) as { predicted: { peakMemoryBytes: number; memory: Record<string, number> } };
+      expect(totals.programBytes).toBe(predicted.memory["runtime"]);
+      expect(memory["runtime"]).toBe(predicted.memory["runtime"]);
+      expect(totals.totalAsPlannedBytes).toBe(predicted.peakMemoryBytes);
+      expect(totals.checkpointStagingBytes).toBeGreaterThan(0);
+      expect(totals.totalBytes).toBe(totals.totalAsPlannedBytes + totals.checkpointStagingBytes);
+      expect(plannedPeakBytes).toBe(totals.totalBytes);
+    }
+    const { stdout } = await cli("memory", roomy, "--plan", PLANS[0] as string, "--profile", "a800-128");
+    expect(stdout).toMatch(
+      /[\d.]+ MiB planned by offset in \d+ pieces; every rank: 4 layers\nwith 2\.00 GiB of the program itself, as the profile .* has it, 2\.04 GiB; `internevo plan` counts 2\.03 GiB, without the [\d.]+ MiB of checkpoint staging/,
+    );
+  });
+
+  it("says that the program itself is not counted where no profile says what it takes", async () => {
     const { stdout } = await cli("memory", JOB, "--plan", PLANS[0] as string);
     expect(stdout).toMatch(
-      /[\d.]+ MiB planned by offset in \d+ pieces; every rank: 4 layers\nwith [\d.]+ MiB of the program itself [\d.]+ MiB; `internevo plan` counts that without the [\d.]+ MiB of checkpoint staging/,
+      /\na rank needs more than these [\d.]+ MiB: the program itself is not counted, because no profile/,
     );
-    const document = JSON.parse(
+    const { memory, memoryMap, totals } = JSON.parse(
       (await cli("--json", "memory", JOB, "--plan", PLANS[0] as string)).stdout,
-    ) as { totals: Record<string, number>; memory: Record<string, number>; memoryMap: MemoryMap };
-    const { arenaBytes, programBytes, checkpointStagingBytes, totalBytes, totalAsPlannedBytes } =
-      document.totals as Record<
-        "arenaBytes" | "programBytes" | "checkpointStagingBytes" | "totalBytes" | "totalAsPlannedBytes",
-        number
-      >;
-    expect(arenaBytes).toBe(document.memoryMap.arenaBytes);
-    expect(checkpointStagingBytes).toBe(document.memory["checkpointStaging"]);
-    expect(checkpointStagingBytes).toBeGreaterThan(0);
-    expect([totalBytes, totalAsPlannedBytes]).toEqual([
-      arenaBytes + programBytes,
-      arenaBytes + programBytes - checkpointStagingBytes,
-    ]);
+    ) as Document;
+    expect(memory).not.toHaveProperty("runtime");
+    expect(totals).toMatchObject({ arenaBytes: memoryMap.arenaBytes, programBytes: null });
+    expect(totals.totalBytes).toBe(memoryMap.arenaBytes);
   });
 
   it("gives the planner's lines, of every stage, of a precision that the trainer does not run, and says what they lack", async () => {

@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { ApiConnectionError } from "@internevo/client";
 import {
   formatBytes,
   formatCounted,
@@ -8,6 +9,7 @@ import {
   ProblemError,
   worldSize,
   type JobSpec,
+  type MemoryLines,
   type Plan,
   type Profile,
 } from "@internevo/domain";
@@ -61,8 +63,10 @@ export async function profileOf(
   try {
     return await jobProfile(spec, profile, context);
   } catch (error) {
-    if (profile === undefined && error instanceof ProblemError && error.code === "profile-missing")
-      return null;
+    const isMissing =
+      error instanceof ApiConnectionError ||
+      (error instanceof ProblemError && error.code === "profile-missing");
+    if (profile === undefined && isMissing) return null;
     throw error; // it is here, and damaged
   }
 }
@@ -157,12 +161,61 @@ export function addMemory(program: Command, context: Context): void {
     .option("--plan <plan>", `${PLAN_HELP}; default: the job's chosen plan, of a file the best`)
     .option(
       "--profile <name or file>",
-      "what was measured of the cluster, to find the plan with; default: the job's",
+      "what was measured of the cluster: the plan is found with it, and it says what the program itself takes; default: the job's",
     )
     .option("--rank <rank>", "memory of this rank; default: the fullest", integerArgument(0, 2 ** 31 - 1))
     .option("--svg <file>", "write the picture: address against time of one step")
     .option("--all", "list every region, however many there are")
     .action((text: string, options: MemoryOptions) => showMemory(text, options, context));
+}
+
+interface Totals {
+  readonly arenaBytes: number;
+  /** Null: no profile says it. */
+  readonly programBytes: number | null;
+  readonly checkpointStagingBytes: number;
+  readonly totalBytes: number;
+  /** As `internevo plan` counts. */
+  readonly totalAsPlannedBytes: number;
+}
+
+/**
+ * The trainer's lines with the program itself as the profile has it, as the planner counts it. What the
+ * trainer says of it before its first step is far too little: libraries and communicators come with the
+ * ranks.
+ */
+function withProgram(
+  arenaBytes: number,
+  { runtime: _beforeItsFirstStep, ...lines }: MemoryLines,
+  profile: Profile | null,
+): { memory: MemoryLines; totals: Totals } {
+  const programBytes = profile?.device.runtimeBytes ?? null;
+  const checkpointStagingBytes = lines["checkpointStaging"] ?? 0;
+  const besideArenaBytes = (lines["timeline"] ?? 0) + (lines["communicators"] ?? 0);
+  const totalBytes = arenaBytes + besideArenaBytes + (programBytes ?? 0);
+  return {
+    memory: programBytes === null ? lines : { ...lines, runtime: programBytes },
+    totals: {
+      arenaBytes,
+      programBytes,
+      checkpointStagingBytes,
+      totalBytes,
+      totalAsPlannedBytes: totalBytes - checkpointStagingBytes,
+    },
+  };
+}
+
+function totalsText(
+  { programBytes, checkpointStagingBytes: staging, totalBytes, totalAsPlannedBytes }: Totals,
+  profile: Profile | null,
+): string {
+  const planned =
+    staging > 0
+      ? `\`internevo plan\` counts ${formatBytes(totalAsPlannedBytes)}, without the ${formatBytes(staging)} of checkpoint staging`
+      : "`internevo plan` counts the same";
+  if (profile === null || programBytes === null)
+    return `a rank needs more than these ${formatBytes(totalBytes)}: the program itself is not counted, because no profile says what it takes (--profile)`;
+  return `with ${formatBytes(programBytes)} of the program itself, as the profile ${profile.name} has it, ${formatBytes(totalBytes)}; ${planned}`;
 }
 
 async function showMemory(text: string, options: MemoryOptions, context: Context): Promise<void> {
@@ -187,21 +240,12 @@ async function showMemory(text: string, options: MemoryOptions, context: Context
   const clock = new StepClock(map);
   const lines = linesOf(map, clock);
   const stage = stages[map.stage];
-  const memory = stage?.memory ?? planned.memory;
-  const [programBytes, checkpointStagingBytes] = [memory["runtime"] ?? 0, memory["checkpointStaging"] ?? 0];
-  const totalBytes = map.arenaBytes + programBytes;
-  const totals = {
-    arenaBytes: map.arenaBytes,
-    programBytes,
-    checkpointStagingBytes,
-    totalBytes,
-    totalAsPlannedBytes: totalBytes - checkpointStagingBytes,
-  };
+  const known = await profileOf(spec, profile, context);
+  const { memory, totals } = withProgram(map.arenaBytes, stage?.memory ?? planned.memory, known);
   const who = `${whoseMemory(plan.pipelineParallel, options.rank, map.stage)}${stage ? `: ${formatCounted(stage.layers, "layer")}` : ""}`;
   const summary =
     `${formatBytes(map.arenaBytes)} planned by offset in ` +
     `${formatCounted(map.pieces.length, "piece")}; ${who}`;
-  const besides = `with ${formatBytes(programBytes)} of the program itself ${formatBytes(totalBytes)}; \`internevo plan\` counts that ${checkpointStagingBytes > 0 ? `without the ${formatBytes(checkpointStagingBytes)} of checkpoint staging, and ` : ""}with the program itself as the profile has it`;
   if (options.svg !== undefined) {
     const title = `${spec.model.name}, ${formatCounted(spec.sequenceLengthTokens, "token")}: memory of one rank`;
     await writeWhole(
@@ -216,13 +260,13 @@ async function showMemory(text: string, options: MemoryOptions, context: Context
       plan,
       rank: options.rank ?? null,
       memory,
-      plannedPeakBytes: stage?.plannedPeakBytes ?? planned.plannedPeakBytes,
+      plannedPeakBytes: totals.totalBytes,
       totals,
       memoryMap: map,
     });
   else {
     output.data(
-      `${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${summary}\n${besides}\n\n${memoryTable(lines, { all: options.all === true, colors: output.colors })}`,
+      `${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${summary}\n${totalsText(totals, known)}\n\n${memoryTable(lines, { all: options.all === true, colors: output.colors })}`,
     );
   }
   if (options.svg !== undefined) output.note(`the picture is in ${resolve(options.svg)}`);
