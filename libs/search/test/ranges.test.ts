@@ -103,7 +103,7 @@ function withSlices(profile: Profile, next: () => number): Profile {
           typeof value === "number" ? scale(value) : value.map(scale),
         ]),
       ) as unknown as typeof composed;
-      return { shape: sliceShape(job, slice), layers: 8, parts, medianSeconds: 1 };
+      return { shape: sliceShape(job, slice), layers: 8, microBatches: 2, parts, medianSeconds: 1 };
     }),
   );
   return { ...profile, slices };

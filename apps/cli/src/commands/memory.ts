@@ -191,8 +191,8 @@ function withProgram(
 ): { memory: MemoryLines; totals: Totals } {
   const programBytes = profile?.device.runtimeBytes ?? null;
   const checkpointStagingBytes = lines["checkpointStaging"] ?? 0;
-  const communicatorBytes = lines["communicators"] ?? 0;
-  const totalBytes = arenaBytes + (lines["timeline"] ?? 0) + communicatorBytes + (programBytes ?? 0);
+  const besideArenaBytes = (lines["timeline"] ?? 0) + (lines["communicators"] ?? 0);
+  const totalBytes = arenaBytes + besideArenaBytes + (programBytes ?? 0);
   return {
     memory: programBytes === null ? lines : { ...lines, runtime: programBytes },
     totals: {
@@ -200,8 +200,7 @@ function withProgram(
       programBytes,
       checkpointStagingBytes,
       totalBytes,
-      // The planner has communicators of GPUs in what the profile says of the program.
-      totalAsPlannedBytes: totalBytes - checkpointStagingBytes - communicatorBytes,
+      totalAsPlannedBytes: totalBytes - checkpointStagingBytes,
     },
   };
 }
@@ -210,15 +209,10 @@ function totalsText(
   { programBytes, checkpointStagingBytes: staging, totalBytes, totalAsPlannedBytes }: Totals,
   profile: Profile | null,
 ): string {
-  const others = totalBytes - totalAsPlannedBytes - staging;
-  const without = [
-    ...(staging > 0 ? [`${formatBytes(staging)} of checkpoint staging`] : []),
-    ...(others > 0 ? [`${formatBytes(others)} of communicators`] : []),
-  ].join(" and the ");
   const planned =
-    without === ""
-      ? "`internevo plan` counts the same"
-      : `\`internevo plan\` counts ${formatBytes(totalAsPlannedBytes)}, without the ${without}`;
+    staging > 0
+      ? `\`internevo plan\` counts ${formatBytes(totalAsPlannedBytes)}, without the ${formatBytes(staging)} of checkpoint staging`
+      : "`internevo plan` counts the same";
   if (profile === null || programBytes === null)
     return `a rank needs more than these ${formatBytes(totalBytes)}: the program itself is not counted, because no profile says what it takes (--profile)`;
   return `with ${formatBytes(programBytes)} of the program itself, as the profile ${profile.name} has it, ${formatBytes(totalBytes)}; ${planned}`;
