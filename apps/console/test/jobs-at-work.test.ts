@@ -51,6 +51,6 @@ it("lists how far a job is before it has trials or steps", async () => {
   await say(WAITS_FOR_CLUSTER, 0, 1);
   await row.getByText("queued", { exact: true }).waitFor();
   await say("linear, forward", 12, 40);
-  await row.getByText("12 / 40 points").waitFor();
+  await row.getByText("12 / 40 runs").waitFor();
   await page.close();
 });

@@ -1,5 +1,5 @@
 import { shippedProfile } from "@internevo/cost-model";
-import { resolveJob, type PlanConstraints } from "@internevo/domain";
+import { constraintsOf, parsePlanLabel, resolveJob, type PlanConstraints } from "@internevo/domain";
 import { describe, expect, it } from "vitest";
 import { planJob } from "../src/index.ts";
 
@@ -45,6 +45,12 @@ describe("a search that no plan can satisfy", () => {
     );
     expect(unmet({ tensorParallel: 3, pipelineParallel: 5 })).toBe(
       "no plan of 16 ranks has tensorParallel 3 and pipelineParallel 5 together: no one of them alone stands in the way",
+    );
+  });
+
+  it("says of one whole plan what does not divide, and the smallest change", () => {
+    expect(unmet(constraintsOf(parsePlanLabel("b1 n4 a0 pp1 dp2 tp1 sp1 ps1 gs1 oss1")))).toBe(
+      "the job's plan does not divide it: pipelineParallel 1 · dataParallel 2 · sequenceParallel 1 is 2, the cluster has 16 ranks; smallest change: dataParallel 2 → 16",
     );
   });
 });
