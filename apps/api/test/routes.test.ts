@@ -415,19 +415,6 @@ describe("profiles", () => {
       state: "profiling",
       spec: { model: job.spec.model, cluster: job.spec.cluster, measureAgain: true, until: "profiling" },
     });
-    // Another job that names it takes nothing from that.
-    const { cluster, ...file } = jobFile(api);
-    const naming = shaped(
-      JobDetailSchema,
-      await send("POST", `${V}/jobs`, { body: { ...file, cluster: { ...cluster, profile: id } } }),
-    );
-    await api.database.transaction((tx) => updateJob(tx, naming.id, { profileId: id }));
-    expect(shaped(JobDetailSchema, await send("POST", `${V}/profiles/${id}/measure`)).spec.cluster).toEqual(
-      job.spec.cluster,
-    );
-    // A profile that jobs only named was measured for none.
-    await api.database.transaction((tx) => updateJob(tx, naming.id, { profileId: given.id }));
-    problem(await send("POST", `${V}/profiles/${given.id}/measure`), 409, "conflict");
   });
 
   it("need no data where a job only measures", async () => {

@@ -9,7 +9,6 @@ import { formatCounted } from "./figures.ts";
 import { ProblemError, type ProblemDetail } from "./problem.ts";
 import { formatBytes } from "./units.ts";
 import { MOST_DETAILS, validate } from "./validate.ts";
-import { formatInteger } from "./figures.ts";
 import { modelWords } from "./words.ts";
 
 export { JobFileSchema, type JobFile } from "./job-file/schema.ts";
