@@ -1,4 +1,5 @@
 import type { TrainerConfig } from "@internevo/contracts";
+import { PLAIN_PLAN } from "@internevo/domain";
 
 /** Optimizer steps of every run, and sequences of a step: every plan below draws the same. */
 export const STEPS = 12;
@@ -35,19 +36,8 @@ export const SETTINGS: readonly Setting[] = [
 type TrainerPlan = TrainerConfig["plan"];
 
 const plan = (over: Partial<TrainerPlan>): TrainerPlan => {
-  const factors: TrainerPlan = {
-    microBatchSize: 1,
-    microBatches: SEQUENCES / (over.dataParallel ?? 1),
-    recompute: false,
-    pipelineParallel: 1,
-    dataParallel: 1,
-    tensorParallel: 1,
-    sequenceParallel: 1,
-    parameterSharding: 1,
-    gradientSharding: 1,
-    optimizerStateSharding: 1,
-  };
-  return { ...factors, ...over };
+  const { forwardOverlap: _forward, backwardOverlap: _backward, ...plain } = PLAIN_PLAN;
+  return { ...plain, microBatches: SEQUENCES / (over.dataParallel ?? 1), ...over };
 };
 const overlapped = { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" } as const;
 
