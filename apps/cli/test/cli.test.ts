@@ -482,7 +482,7 @@ describe("profile and replan", () => {
     await writeFile(join(directory, "mine.json"), JSON.stringify(profile));
     const withProfile = async (name: string): Promise<string> => {
       const path = join(directory, `with-${name.replaceAll("/", "-")}.yaml`);
-      await writeFile(path, JOB.replace("memoryPerGpu: 1GiB }", `memoryPerGpu: 1GiB, profile: ${name} }`));
+      await writeFile(path, JOB.replace("memoryPerGpu: 1GiB }", `memoryPerGpu: 4GiB, profile: ${name} }`));
       return path;
     };
     const first = json<JobDetail>(await internevo("submit", await withProfile("./mine.json"), "--json"));
