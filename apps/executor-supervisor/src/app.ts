@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import type { ServiceDefinition } from "@internevo/service-kit";
-import { endLaunchesOfEndedJobs, nativeConfig, trainingSettings } from "@internevo/stages";
+import { MOST_AT_A_TIME, endLaunchesOfEndedJobs, nativeConfig, trainingSettings } from "@internevo/stages";
 import { train } from "./consumers/train.ts";
 
 const ConfigSchema = Type.Object({
@@ -40,6 +40,10 @@ export const executorSupervisor: ServiceDefinition<typeof ConfigSchema> = {
       const cleared = await endLaunchesOfEndedJobs(database, settings.dataDirectory);
       if (cleared.length > 0) service.log.warn({ cleared }, "launches of jobs that have ended were ended");
     });
-    service.handleCommand({ type: "job.run", concurrency: 4, handler: train(settings, database) });
+    service.handleCommand({
+      type: "job.run",
+      concurrency: MOST_AT_A_TIME,
+      handler: train(settings, database),
+    });
   },
 };

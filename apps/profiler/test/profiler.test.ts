@@ -10,9 +10,17 @@ import {
   requiredMeasurements,
 } from "@internevo/cost-model";
 import { clusterKey } from "@internevo/domain";
-import { probeIn } from "@internevo/launcher";
+import { ownHost, probeIn } from "@internevo/launcher";
 import { measuredFirst } from "@internevo/stages";
-import { discardProfile, getProfile, listProfiles, requestCancel } from "@internevo/store";
+import {
+  acquireLease,
+  discardProfile,
+  getProfile,
+  hostLease,
+  listProfiles,
+  releaseLease,
+  requestCancel,
+} from "@internevo/store";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 import { profiler } from "../src/index.ts";
 
@@ -240,6 +248,39 @@ describe("profiler", () => {
     await world.untilState(id, "cancelled", 30);
     await world.untilNoRanks();
     expect((await listProfiles(world.database.db)).items).toHaveLength(before);
+  }, 900_000);
+});
+
+describe("jobs that wait for their host", () => {
+  const cancelled = async (id: string): Promise<void> => {
+    await world.database.transaction((tx) => requestCancel(tx, id));
+    await world.untilState(id, "cancelled", 30);
+  };
+
+  it("stop no job that needs none, and begin in the order of their submission", async () => {
+    const held = await acquireLease(world.database.db, hostLease(ownHost()), "another", 600);
+    if (!held) throw new Error("the host is held by another");
+    const ids: string[] = [];
+    // More than a process once worked on.
+    for (let index = 0; index < 6; index += 1) {
+      const id = await world.submit(smallJob({ cluster: cluster({ name: `waits-${index}` }) }));
+      await world.untilEvent(id, ({ type, data }) => type === "progress" && data["waits"] === true, 30);
+      ids.push(id);
+    }
+    const free = await world.submit(smallJob({ cluster: cluster({ profile: "a800-128" }) }));
+    await world.untilState(free, "planning", 30);
+    await releaseLease(world.database.db, held);
+    const began = await Promise.race(
+      ids.map(async (id) => {
+        const measures = ({ type, data }: { type: string; data: Record<string, unknown> }) =>
+          type === "progress" && (data["done"] as number) > 0;
+        await world.untilEvent(id, measures, 120);
+        return id;
+      }),
+    );
+    expect(began).toBe(ids[0]);
+    for (const id of [...ids].reverse()) await cancelled(id);
+    await world.untilNoRanks();
   }, 900_000);
 });
 

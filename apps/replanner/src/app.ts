@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import type { ServiceDefinition } from "@internevo/service-kit";
-import { nativeConfig, profilingConfig, profilingSettings } from "@internevo/stages";
+import { MOST_AT_A_TIME, nativeConfig, profilingConfig, profilingSettings } from "@internevo/stages";
 import { finishFiring, fireDueWorkloads, getFiring } from "@internevo/store";
 import { replan } from "./consumers/replan.ts";
 import { nextRunAt } from "./schedule.ts";
@@ -30,7 +30,7 @@ export const replanner: ServiceDefinition<typeof ConfigSchema> = {
     });
     service.handleCommand({
       type: "workload.replan",
-      concurrency: 2,
+      concurrency: MOST_AT_A_TIME,
       handler: replan(settings, database),
       // A workload that is removed takes its firings with it.
       isObsolete: async ({ firingId }) => (await getFiring(database.db, firingId)) === undefined,

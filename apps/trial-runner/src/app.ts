@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import type { ServiceDefinition } from "@internevo/service-kit";
-import { nativeConfig, trainingSettings } from "@internevo/stages";
+import { MOST_AT_A_TIME, nativeConfig, trainingSettings } from "@internevo/stages";
 import { tryPlans } from "./consumers/try-plans.ts";
 
 const ConfigSchema = Type.Object({
@@ -30,6 +30,10 @@ export const trialRunner: ServiceDefinition<typeof ConfigSchema> = {
       timeoutSeconds: config.INTERNEVO_TRIAL_RUNNER_TIMEOUT_SECONDS,
       repeatSeconds: config.INTERNEVO_TRIAL_RUNNER_REPEAT_SECONDS,
     };
-    service.handleCommand({ type: "job.trial", concurrency: 4, handler: tryPlans(settings, database) });
+    service.handleCommand({
+      type: "job.trial",
+      concurrency: MOST_AT_A_TIME,
+      handler: tryPlans(settings, database),
+    });
   },
 };

@@ -118,7 +118,7 @@ export type JobSummary = Static<typeof JobSummarySchema>;
 const QUEUED = "queued: ";
 
 /** What a stage says while the cluster's devices are another's. */
-export const WAITS_FOR_CLUSTER = `${QUEUED}another job, or a scheduled measurement, uses this cluster`;
+export const WAITS_FOR_CLUSTER = `${QUEUED}another job, or a scheduled measurement, uses its hosts`;
 
 /**
  * What a stage says while another installation uses the machine that its ranks would run on. @param who with

@@ -26,6 +26,7 @@ import {
   type JobRow,
   type StageCommand,
   type Transaction,
+  type Turn,
 } from "@internevo/store";
 import type { CommandMetrics, CommandOutcome } from "./command-metrics.ts";
 import {
@@ -74,7 +75,8 @@ export interface CommandContext<T extends CommandType> {
   confirm(): Promise<void>;
   /**
    * Waits for another resource, for example `hostLease(name)`; kept until released or the work ends, and a
-   * part of the fence. `onWait` is told when somebody else has it.
+   * part of the fence. Jobs get it in the order of their submission, those first that held it before; `onWait`
+   * is told when others go first.
    */
   reserve(resource: string, onWait?: () => void): Promise<{ release(): Promise<void> }>;
 }
@@ -128,6 +130,18 @@ const resourceOf = (data: unknown): string => {
   const { jobId, workloadId } = data as { jobId?: string; workloadId?: string };
   return jobId === undefined ? `workload:${workloadId}` : jobLease(jobId);
 };
+/** What is scheduled waits for jobs that people submit within so many seconds. */
+const SCHEDULED_LATER_SECONDS = 3600;
+/**
+ * The place of work among those that wait for the same hosts: jobs in the order of their submission, those that
+ * train before others; scheduled work behind the jobs of an hour.
+ */
+function turnOf(data: unknown, job: JobRow | undefined): Turn {
+  const waiter = resourceOf(data);
+  if (job) return { waiter, started: job.state === "running", since: job.createdAt, goesOn: true };
+  const since = new Date(Date.now() + SCHEDULED_LATER_SECONDS * 1000);
+  return { waiter, started: false, since, goesOn: false };
+}
 const textOf = (error: unknown): string =>
   (error instanceof Error ? (error.stack ?? error.message) : String(error)).slice(0, 10_000);
 const defaultBackoffSeconds = (failures: number): number => Math.min(2 ** (failures - 1), 30);
@@ -256,6 +270,7 @@ class CommandWorker<T extends CommandType> {
       database,
       holder,
       first: begun.fence,
+      turn: turnOf(envelope.data, begun.job),
       stop,
       isCancelled: () => this.#isObsolete(envelope.data),
       heartbeatSeconds: HEARTBEAT_SECONDS,

@@ -1,4 +1,13 @@
-import { acquireLease, pause, releaseLease, renewLease, type Database, type Fence } from "@internevo/store";
+import {
+  acquireInTurn,
+  pause,
+  releaseInTurn,
+  releaseLease,
+  renewLease,
+  type Database,
+  type Fence,
+  type Turn,
+} from "@internevo/store";
 
 /** A lease lives this long without a heartbeat. */
 export const LEASE_TTL_SECONDS = 8;
@@ -22,10 +31,11 @@ export interface LeaseKeeper {
   /** All leases held: the first is the work's own. */
   readonly fences: readonly Fence[];
   /**
-   * Waits until nobody alive holds the resource, takes it, and keeps it; `onWait` is told once, when somebody
-   * else has it. Rejects with the signal's reason.
+   * Waits until nobody alive holds the resource and it is this work's turn, takes it, and keeps it; `onWait` is
+   * told once, when others go first. Rejects with the signal's reason.
    */
   reserve(resource: string, onWait?: () => void): Promise<Fence>;
+  /** Gives a lease back; what was reserved is kept for a moment for who goes on with the same work. */
   release(fence: Fence): Promise<void>;
   /** Ends the heartbeat and gives everything back; errors are left to the leases' expiry. */
   close(): Promise<void>;
@@ -35,6 +45,8 @@ export interface LeaseKeeperOptions {
   readonly database: Database;
   readonly holder: string;
   readonly first: Fence;
+  /** The work's place among those that wait for what it reserves. */
+  readonly turn: Turn;
   readonly stop: AbortController;
   /** Looked at with every heartbeat: whether the work has to end. */
   readonly isCancelled: () => Promise<boolean>;
@@ -101,8 +113,11 @@ export function keepLeases(options: LeaseKeeperOptions): LeaseKeeper {
     const index = fences.indexOf(fence);
     if (index < 0) return;
     fences.splice(index, 1);
+    const isReserved = fence !== options.first;
     // Postgres may be away: the lease then ends by itself.
-    await releaseLease(database.db, fence).catch(() => {});
+    await (
+      isReserved ? releaseInTurn(database.db, fence, options.turn) : releaseLease(database.db, fence)
+    ).catch(() => {});
   }
 
   return {
@@ -111,7 +126,7 @@ export function keepLeases(options: LeaseKeeperOptions): LeaseKeeper {
       for (let tries = 1; ; tries += 1) {
         stop.signal.throwIfAborted();
         const fence = await database.idempotentTransaction(
-          (tx) => acquireLease(tx, resource, holder, ttlSeconds),
+          (tx) => acquireInTurn(tx, resource, holder, ttlSeconds, options.turn),
           { signal: stop.signal },
         );
         if (fence) {

@@ -21,6 +21,7 @@ it("tells who has to wait for a resource, once, and nobody who need not", async 
     database: test.database,
     holder: "me",
     first: await held("work", "me"),
+    turn: { waiter: "me", started: false, since: new Date(), goesOn: false },
     stop: new AbortController(),
     isCancelled: async () => false,
   });

@@ -12,6 +12,12 @@ import {
 import { allocationLease, hostLease } from "@internevo/store";
 import { clustersDirectory } from "./directories.ts";
 
+/**
+ * Jobs, or workloads, that a service works on at a time. Most of them only wait for their hosts, which costs a
+ * query a second. What runs is bounded by the hosts: a job that waits must not stop one whose hosts are free.
+ */
+export const MOST_AT_A_TIME = 64;
+
 export interface LaunchReservationOptions {
   readonly dataDirectory: string;
   /** Where installations of this machine see each other. */

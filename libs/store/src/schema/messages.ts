@@ -2,6 +2,7 @@ import { sql } from "drizzle-orm";
 import {
   bigint,
   bigserial,
+  boolean,
   index,
   integer,
   jsonb,
@@ -21,6 +22,22 @@ export const leases = pgTable("leases", {
   acquiredAt: instant("acquired_at").notNull(),
   expiresAt: instant("expires_at").notNull(),
 });
+
+/** Who waits for a lease, and in which order they get it. A row that is not confirmed in time counts no more. */
+export const leaseWaiters = pgTable(
+  "lease_waiters",
+  {
+    resource: text("resource").notNull(),
+    /** The job, or whatever else waits. */
+    waiter: text("waiter").notNull(),
+    /** It held the resource before, and is not over. */
+    started: boolean("started").notNull(),
+    /** Its place among the others. */
+    since: instant("since").notNull(),
+    expiresAt: instant("expires_at").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.resource, table.waiter] })],
+);
 
 /**
  * Messages to publish, written in the transaction of the change that they announce. The id is the broker's
