@@ -103,9 +103,9 @@ describe("the example of packed documents", () => {
     await world.untilState(id, "succeeded", 200);
     const onRing = await world.lossesOf(id);
     expect(onRing).toHaveLength(24);
-    // Later the order of sums is told by the losses, of any two plans.
-    for (const [step, loss] of onRing.slice(0, 12).entries())
-      expect(loss / (losses[step] as number), `step ${step + 1}`).toBeCloseTo(1, 5);
+    // From then on training amplifies what two plans round differently, whichever plans they are.
+    for (const [step, loss] of onRing.slice(0, 8).entries())
+      expect(Math.abs(loss / (losses[step] as number) - 1), `step ${step + 1}`).toBeLessThan(1e-6);
     const [trial] = await listTrials(world.database.db, id);
     expect(trial).toMatchObject({ state: "succeeded", candidate: { plan: { contextParallel: 2 } } });
     const { runtime: _planned, ...wanted } = trial?.candidate.predicted.memory ?? {};
