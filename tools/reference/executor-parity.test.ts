@@ -196,7 +196,7 @@ describe("the memory of models with more than LLaMA has", () => {
 
 describe("the plan space of the executor", () => {
   // Many more than are run: those that go together are rare.
-  const sample = fc.sample(anyCase, { numRuns: 12_000, seed: 20_240_117 });
+  const sample = fc.sample(anyCase, { numRuns: 16_000, seed: 20_240_117 });
   const feasible = sample.filter(({ job, plan }) => planFault(plan, job) === null);
   const refused = sample.filter(({ job, plan }) => planFault(plan, job) !== null);
 
