@@ -184,7 +184,11 @@ function* dividingPlans({ job, searchedJob: searched }: CostModel, like: Plan): 
   const { recomputeLayers: _, gateUp: _gateUp, ...whole } = like;
   if (!like.recompute)
     for (const gateUp of GATE_UP)
-      if (gateUp !== "kept" && gateUp !== planValue(like, "gateUp") && allowedBy(searched.plan?.gateUp, gateUp))
+      if (
+        gateUp !== "kept" &&
+        gateUp !== planValue(like, "gateUp") &&
+        allowedBy(searched.plan?.gateUp, gateUp)
+      )
         yield { ...like, gateUp };
   yield { ...whole, recompute: true };
   for (const { layout, replicas, microBatchSizes, fault } of layoutsOf(job)) {

@@ -19,7 +19,14 @@ import {
   type TimeModelName,
   usesGpus,
 } from "@internevo/domain";
-import { clusterRanks, GATE_UP, type GateUp, type Layout, type PlanOfJob, type Sharding } from "@internevo/plan";
+import {
+  clusterRanks,
+  GATE_UP,
+  type GateUp,
+  type Layout,
+  type PlanOfJob,
+  type Sharding,
+} from "@internevo/plan";
 import { overlapsAny } from "./layer-step.ts";
 import { boundaryBytes, sliceRoofline, type SliceTime } from "./layer-time.ts";
 import { sumLines, type Batching, type MemoryContext, type MemoryModel } from "./memory.ts";

@@ -50,7 +50,8 @@ const plus = (a: Part, b: Part, times = 1): Part => ({
 
 const NOTHING: Part = { compute: 0, recompute: 0, sequence: 0, parameters: 0, reduction: 0, copies: 0 };
 
-const lengthOf = (part: Part): number => part.compute + part.recompute + part.sequence + part.parameters + part.copies;
+const lengthOf = (part: Part): number =>
+  part.compute + part.recompute + part.sequence + part.parameters + part.copies;
 
 /** One micro-batch on the slowest stage, and on all stages one after the other. */
 interface Stages {

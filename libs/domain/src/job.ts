@@ -37,11 +37,7 @@ export const ClusterSchema = Type.Object(
     gpusPerNode: Type.Integer({ minimum: 1, maximum: 4096 }),
     memoryPerGpuBytes: Type.Integer({ minimum: 1, maximum: MAXIMUM_BYTES }),
     hostMemoryBytes: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: MAXIMUM_BYTES,
-        description: HOST_MEMORY_WORDS,
-      }),
+      Type.Integer({ minimum: 1, maximum: MAXIMUM_BYTES, description: HOST_MEMORY_WORDS }),
     ),
     launcher: Type.Enum(LAUNCHERS),
     device: Type.Optional(

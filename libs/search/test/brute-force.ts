@@ -50,7 +50,11 @@ export function bruteForce(job: JobSpec, profile: Profile): { feasible: Judged[]
     const { bytes } = cost.memory(planOfJob(plan, cost.job));
     const { memoryPerGpuBytes, hostMemoryBytes = Infinity, gpusPerNode } = job.cluster;
     const host = cost.hostBytes(planOfJob(plan, cost.job)) * gpusPerNode;
-    (bytes <= memoryPerGpuBytes && host <= hostMemoryBytes ? feasible : tooLarge).push({ plan, seconds, bytes });
+    (bytes <= memoryPerGpuBytes && host <= hostMemoryBytes ? feasible : tooLarge).push({
+      plan,
+      seconds,
+      bytes,
+    });
   };
   for (const pp of upTo(ranks))
     for (const sp of upTo(ranks))

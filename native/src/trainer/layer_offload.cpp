@@ -28,8 +28,8 @@ void LayerOffload::start(const MemoryPlan& plan, Arena& arena, Backend& backend,
     turn.fetches = own.pass == Pass::backward && !own.recomputed && !continued;
     turn.leaves = own.pass == Pass::forward && !own.recomputed && !continues(i);
     if (turn.fetches || turn.leaves)
-      turn.host = static_cast<std::byte*>(host) +
-                  offload.ofLayerSet[static_cast<std::size_t>(own.layerSet)].offset;
+      turn.host =
+          static_cast<std::byte*>(host) + offload.ofLayerSet[static_cast<std::size_t>(own.layerSet)].offset;
     turns_.push_back(turn);
   }
   lane_ = backend.createLane();

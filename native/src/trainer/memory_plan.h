@@ -84,11 +84,11 @@ struct MemoryPlan {
   ValuePieces workspace;                       ///< of every layer; values of different blocks share memory
   /// What is kept of a layer in the host's memory. On the device two places take turns, of one block of all such values each.
   struct Offload {
-    ValuePieces values;              ///< offsets in a block; empty where they are not in the host's memory
-    std::int64_t blockBytes = 0;     ///< 0: the plan keeps nothing there
-    std::array<Piece, 2> places;     ///< in the arena
-    std::vector<Piece> ofLayerSet;   ///< [index in `layers`] in the host's memory; empty of recomputed layers
-    std::int64_t hostBytes = 0;      ///< of all of them, which is no memory of the device
+    ValuePieces values;             ///< offsets in a block; empty where they are not in the host's memory
+    std::int64_t blockBytes = 0;    ///< 0: the plan keeps nothing there
+    std::array<Piece, 2> places;    ///< in the arena
+    std::vector<Piece> ofLayerSet;  ///< [index in `layers`] in the host's memory; empty of recomputed layers
+    std::int64_t hostBytes = 0;     ///< of all of them, which is no memory of the device
   } offload;
   Piece attentionWorkspace;
   Piece headWorkspace;        ///< logits and the scratch of every matrix product

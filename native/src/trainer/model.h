@@ -167,7 +167,7 @@ class Model {
   std::vector<std::vector<Slot>> slots_;  ///< [chunk][micro-batch mod size]
   std::vector<LayerViews> layers_;
   LayerOffload offload_;
-  std::array<View, 2> gateUpPlaces_;  ///< where they wait in the host's memory
+  std::array<View, 2> gateUpPlaces_;      ///< where they wait in the host's memory
   std::vector<LayerPlaces> layerPlaces_;  ///< by place in the stage
   WorkspaceViews workspace_;
   View cosines_, sines_, block_, headStatistics_;

@@ -382,7 +382,8 @@ TEST_F(DeviceProgram, SeveralRanksOnTheModelAreTheCpusRun) {
   again.gateUp = GateUp::again;
   PlanConfig host = sharded, hostStages = stagedPlan(2, 2, 1, 1, 1, 1);
   host.gateUp = hostStages.gateUp = GateUp::host;
-  for (const PlanConfig& plan : {sharded, again, host, hostStages, ulysses, ring, tensor, stagedPlan(2, 2, 1, 1, 1, 1)}) {
+  for (const PlanConfig& plan :
+       {sharded, again, host, hostStages, ulysses, ring, tensor, stagedPlan(2, 2, 1, 1, 1, 1)}) {
     use(plan);
     expectTheCpusRun();
   }

@@ -166,8 +166,8 @@ TEST(LayerProgram, IsRunInItsOrder) {
         validatePlan(config);
         EXPECT_EQ(recordedStep(config), stepOf(config))
             << "tensor ranks " << plan.tensorParallel << ", sequence ranks " << plan.sequenceParallel
-            << ", recomputed layers " << recomputed << ", gate and up "
-            << static_cast<int>(gateUp) << ", model " << modelJson(model);
+            << ", recomputed layers " << recomputed << ", gate and up " << static_cast<int>(gateUp)
+            << ", model " << modelJson(model);
       }
     }
   }

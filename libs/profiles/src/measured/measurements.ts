@@ -41,9 +41,7 @@ type CopyRates = Pick<Profile["device"], "toHostBytesPerSecond" | "toDeviceBytes
 export const copyRates = ({
   toHostBytesPerSecond: toHost,
   toDeviceBytesPerSecond: toDevice,
-}: {
-  readonly [Rate in keyof CopyRates]: CopyRates[Rate] | undefined;
-}): CopyRates => ({
+}: { readonly [Rate in keyof CopyRates]: CopyRates[Rate] | undefined }): CopyRates => ({
   ...(toHost === undefined ? {} : { toHostBytesPerSecond: toHost }),
   ...(toDevice === undefined ? {} : { toDeviceBytesPerSecond: toDevice }),
 });
