@@ -9,6 +9,7 @@ import {
   headRanks,
   makesGateUpAgain,
   headSize,
+  keepsGateUpOnHost,
   resolveJob,
   usesGpus,
   worldSize,
@@ -195,7 +196,7 @@ describe("the memory of models with more than LLaMA has", () => {
 
 describe("the plan space of the executor", () => {
   // Many more than are run: those that go together are rare.
-  const sample = fc.sample(anyCase, { numRuns: 12_000, seed: 20_240_117 });
+  const sample = fc.sample(anyCase, { numRuns: 16_000, seed: 20_240_117 });
   const feasible = sample.filter(({ job, plan }) => planFault(plan, job) === null);
   const refused = sample.filter(({ job, plan }) => planFault(plan, job) !== null);
 
@@ -213,6 +214,10 @@ describe("the plan space of the executor", () => {
     has(({ plan }) => makesGateUpAgain(plan) && (plan.recomputeLayers ?? 0) > 0);
     has(({ plan }) => makesGateUpAgain(plan) && plan.tensorParallel > 1 && plan.parameterSharding > 1);
     has(({ plan, job }) => makesGateUpAgain(plan) && usesGpus(job.cluster));
+    has(({ plan }) => keepsGateUpOnHost(plan) && (plan.recomputeLayers ?? 0) > 0);
+    has(({ plan }) => keepsGateUpOnHost(plan) && plan.tensorParallel > 1);
+    has(({ plan }) => keepsGateUpOnHost(plan) && chunksOf(plan) > 1);
+    has(({ plan, job }) => keepsGateUpOnHost(plan) && usesGpus(job.cluster));
     for (const precision of ["fp32", "bf16"])
       has(({ plan, job }) => contextOf(plan) > 1 && job.precision === precision);
     has(({ plan }) => contextOf(plan) > 1 && headRanks(plan) > 1);
@@ -245,7 +250,7 @@ describe("the plan space of the executor", () => {
 
   it("needs on every stage the bytes that the executor plans, and the search sees the fullest", async () => {
     for (const one of feasible.slice(0, 150)) {
-      const { refusal, stages, fullest } = await dryRun(one);
+      const { refusal, stages, fullest, hostMemoryBytes } = await dryRun(one);
       expect(refusal, describeCase(one)).toBeNull();
       expect((fullest["communicators"] ?? 0) > 0, describeCase(one)).toBe(
         usesGpus(one.job.cluster) && worldSize(one.plan) > 1,
@@ -259,6 +264,7 @@ describe("the plan space of the executor", () => {
       expect(withoutRuntime(model.memory(planOfJob(one.plan, model.job)).lines), describeCase(one)).toEqual(
         fullest,
       );
+      expect(model.hostBytes(planOfJob(one.plan, model.job)), describeCase(one)).toBe(hostMemoryBytes);
       const [shards, batch] = [
         model.shardBytes(one.plan, one.plan, one.plan),
         model.batchBytes(one.plan, one.plan, one.plan),

@@ -153,6 +153,29 @@ describe("why-not", () => {
     });
   });
 
+  it("says why no plan keeps gate and up in the host's memory", () => {
+    const host: Plan = { ...(best()[0]?.plan as Plan), recompute: false, gateUp: "host" };
+    const rates = { toHostBytesPerSecond: 2e10, toDeviceBytesPerSecond: 2e10 };
+    const copying: Profile = { ...profile, device: { ...profile.device, ...rates } };
+    expect(whyNot(job, profile, host)).toMatchObject({
+      binding: { reason: "gate-up-not-possible", message: expect.stringMatching(/measure the cluster/) },
+      predicted: null,
+    });
+    expect(whyNot(job, copying, host).binding?.message).toMatch(/cluster\.hostMemory/);
+    const ample = jobOf({}, { hostMemory: "1TB" });
+    expect(whyNot(ample, copying, host)).toMatchObject({ binding: null });
+    expect(whyNot(ample, copying, host).predicted?.hostMemoryBytes).toBeGreaterThan(1e6);
+    const short = whyNot(jobOf({}, { hostMemory: "1MB" }), copying, host);
+    expect(short.binding).toMatchObject({
+      reason: "memory-exceeded",
+      message: expect.stringMatching(/host's memory/),
+    });
+    expect(short.smallestChange?.changes.map(({ field }) => field)).toEqual(["gateUp"]);
+    // Only a part of a plan is asked for.
+    expect(whyNot(job, copying, { gateUp: "host" }).plan.gateUp).toBe("host");
+    expect(() => whyNot(job, profile, { gateUp: "host" })).toThrow(/no plan with/);
+  });
+
   it("has no change to offer where nothing fits", () => {
     const tiny = jobOf({}, { memoryPerGpu: "1GiB" });
     expect(whyNot(tiny, profile, best()[0]?.plan as Plan)).toMatchObject({

@@ -201,7 +201,7 @@ export function explain(
   const factorsOf = spreadFactors(job, profile);
   const side = (plan: PlanOfJob): Explanation["a"] => {
     const predicted = withRange(model.predict(plan), factorsOf?.(plan));
-    return { plan, predicted, fits: predicted.peakMemoryBytes <= job.cluster.memoryPerGpuBytes };
+    return { plan, predicted, fits: model.memoryFault(plan) === null };
   };
   const [first, second] = [side(a), side(b)];
   const time = terms(first.predicted.time, second.predicted.time);

@@ -1,10 +1,11 @@
-import { CostModel } from "@internevo/cost-model";
+import { CostModel, unpricedHost } from "@internevo/cost-model";
 import {
+  allowedBy,
   constraintsOf,
   extensionsOf,
-  makesGateUpAgain,
-  formatBytes,
+  planValue,
   isWholePlan,
+  keepsGateUpOnHost,
   measuredStanding,
   planPartLabel,
   ProblemError,
@@ -18,7 +19,7 @@ import {
   type RejectionReason,
   type Tried,
 } from "@internevo/domain";
-import { isRunnable, layoutsOf, planFault, planOfJob, shardingsOf } from "@internevo/plan";
+import { GATE_UP, isRunnable, layoutsOf, planFault, planOfJob, shardingsOf } from "@internevo/plan";
 import { feasibleFamilies, planJob } from "@internevo/search";
 import { changesBetween, sizeOf, type FieldChange } from "./differences.ts";
 
@@ -119,7 +120,9 @@ function whyNotPlan(job: JobSpec, profile: Profile, plan: Plan): Omit<WhyNot, "m
   const model = new CostModel(job, profile);
   const limit = job.cluster.memoryPerGpuBytes;
   const fault = planFault(plan, job);
-  const predicted = fault === null ? model.predict(planOfJob(plan, job)) : null;
+  const isHost = keepsGateUpOnHost(plan);
+  const unpriced = unpricedHost(model, plan);
+  const predicted = fault === null && unpriced === null ? model.predict(planOfJob(plan, job)) : null;
   const excessBytes = predicted === null ? null : predicted.peakMemoryBytes - limit;
   const common = {
     plan,
@@ -127,14 +130,14 @@ function whyNotPlan(job: JobSpec, profile: Profile, plan: Plan): Omit<WhyNot, "m
     excessBytes,
     memory: predicted === null ? [] : linesOf(predicted.memory),
   };
-  if (fault !== null || excessBytes === null || excessBytes > 0) {
-    const exceeded = (): string =>
-      `needs ${formatBytes(predicted?.peakMemoryBytes ?? 0)}, ` +
-      `${formatBytes(excessBytes ?? 0)} more than the ${formatBytes(limit)} of a GPU`;
-    const binding =
-      fault === null
-        ? { reason: "memory-exceeded" as const, message: exceeded() }
-        : { reason: fault.reason, message: fault.message };
+  const exceeded = fault === null ? model.memoryFault(planOfJob(plan, job)) : null;
+  const notOffered = isHost ? (unpriced ?? model.hostFault) : null;
+  if (fault !== null || exceeded !== null || notOffered !== null) {
+    const own =
+      exceeded === null
+        ? { reason: "gate-up-not-possible" as const, message: notOffered ?? "" }
+        : { reason: "memory-exceeded" as const, message: exceeded };
+    const binding = fault === null ? own : { reason: fault.reason, message: fault.message };
     return {
       ...common,
       binding,
@@ -167,7 +170,7 @@ function whyNotPlan(job: JobSpec, profile: Profile, plan: Plan): Omit<WhyNot, "m
  * Every plan of the space whose factors divide, with the overlap of `like`, and `like` with some of its
  * layers recomputed.
  */
-function* dividingPlans(job: JobSpec, like: Plan): Generator<Plan> {
+function* dividingPlans({ job, searchedJob: searched }: CostModel, like: Plan): Generator<Plan> {
   const { forwardOverlap, backwardOverlap } = like;
   const { recomputeLayers: _layers, ...extensions } = extensionsOf(like);
   const kept = { forwardOverlap, backwardOverlap };
@@ -179,7 +182,14 @@ function* dividingPlans(job: JobSpec, like: Plan): Generator<Plan> {
     yield { ...like, recompute: false, recomputeLayers };
   }
   const { recomputeLayers: _, gateUp: _gateUp, ...whole } = like;
-  if (!like.recompute && !makesGateUpAgain(like)) yield { ...like, gateUp: "again" };
+  if (!like.recompute)
+    for (const gateUp of GATE_UP)
+      if (
+        gateUp !== "kept" &&
+        gateUp !== planValue(like, "gateUp") &&
+        allowedBy(searched.plan?.gateUp, gateUp)
+      )
+        yield { ...like, gateUp };
   yield { ...whole, recompute: true };
   for (const { layout, replicas, microBatchSizes, fault } of layoutsOf(job)) {
     if (fault !== null || microBatchSizes === null) continue;
@@ -213,14 +223,14 @@ function isSmaller(a: readonly number[], b: readonly number[]): boolean {
  */
 function smallestChange(model: CostModel, plan: Plan): Change | null {
   const { job } = model;
-  const limit = job.cluster.memoryPerGpuBytes;
   let nearest: { plan: Plan; size: readonly number[]; seconds: number } | null = null;
-  for (const other of dividingPlans(job, plan)) {
+  for (const other of dividingPlans(model, plan)) {
     const size = sizeOf(changesBetween(plan, other));
     if (nearest !== null && isSmaller(nearest.size, size)) continue;
     if (planFault(other, job) !== null) continue;
+    if (keepsGateUpOnHost(other) && model.hostFault !== null) continue;
     const own = planOfJob(other, job);
-    if (model.memory(own).bytes > limit) continue;
+    if (model.memoryFault(own) !== null) continue;
     const seconds = model.predict(own).stepTimeSeconds;
     if (nearest === null || isSmaller([...size, seconds], [...nearest.size, nearest.seconds]))
       nearest = { plan: other, size, seconds };

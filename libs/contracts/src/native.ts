@@ -208,6 +208,9 @@ export type MemoryPiece = MemoryMap["pieces"][number];
 /** What the hosts did while the ranks measured or trained; just before `done`. */
 const HostsEventSchema = Type.Object({ event: Type.Literal("hosts"), hosts: Type.Array(HostUseSchema) });
 
+/** What the rank that needs most keeps in its host's memory; absent of trainers that kept nothing there. */
+const hostMemoryBytes = Type.Optional(Type.Integer({ minimum: 0 }));
+
 export const TrainerEventSchema = Type.Union([
   Type.Object({
     event: Type.Literal("started"),
@@ -216,6 +219,7 @@ export const TrainerEventSchema = Type.Union([
     parameters: Type.Integer(),
     memory: MemoryLinesSchema,
     plannedPeakBytes: Type.Integer(),
+    hostMemoryBytes,
     resumedFromStep: Type.Integer(),
   }),
   Type.Object(
@@ -238,12 +242,14 @@ export const TrainerEventSchema = Type.Union([
     parameters: Type.Integer(),
     memory: MemoryLinesSchema,
     plannedPeakBytes: Type.Integer(),
+    hostMemoryBytes,
     stages: Type.Array(
       Type.Object({
         stage: Type.Integer(),
         layers: Type.Integer(),
         memory: MemoryLinesSchema,
         plannedPeakBytes: Type.Integer(),
+        hostMemoryBytes,
       }),
     ),
     memoryMap: Type.Optional(MemoryMapSchema),
@@ -334,6 +340,9 @@ export const ProbeEventSchema = Type.Union([
     peakFlopsPerSecondFp32: Type.Number(),
     peakFlopsPerSecondBf16: Type.Number(),
     memoryBandwidthBytesPerSecond: Type.Number(),
+    // Absent of probes that were built before they measured it.
+    toHostBytesPerSecond: Type.Optional(Type.Number()),
+    toDeviceBytesPerSecond: Type.Optional(Type.Number()),
     runtimeBytes: Type.Integer(),
     compiler: Type.String(),
     libraries: Type.Record(Type.String(), Type.String()),

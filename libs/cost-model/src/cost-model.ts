@@ -1,6 +1,9 @@
 import {
   chunksOf,
   contextOf,
+  allowedBy,
+  formatBytes,
+  keepsGateUpOnHost,
   makesGateUpAgain,
   planLabel,
   PRECISION_BYTES,
@@ -16,7 +19,14 @@ import {
   type TimeModelName,
   usesGpus,
 } from "@internevo/domain";
-import { clusterRanks, type GateUp, type Layout, type PlanOfJob, type Sharding } from "@internevo/plan";
+import {
+  clusterRanks,
+  GATE_UP,
+  type GateUp,
+  type Layout,
+  type PlanOfJob,
+  type Sharding,
+} from "@internevo/plan";
 import { overlapsAny } from "./layer-step.ts";
 import { boundaryBytes, sliceRoofline, type SliceTime } from "./layer-time.ts";
 import { sumLines, type Batching, type MemoryContext, type MemoryModel } from "./memory.ts";
@@ -27,7 +37,7 @@ import { pricesOf, type Prices } from "./prices.ts";
 import { publishedMemory, publishedScheme } from "./published-memory.ts";
 import { publishedTime } from "./published-time.ts";
 import type { ShardTime } from "./shard-time.ts";
-import { fullestStages, pipelineStages, type Stage } from "./stage.ts";
+import { fullestStages, layersInFlight, pipelineStages, type Stage } from "./stage.ts";
 import { stepBreakdown, totalSeconds, type StepShape } from "./step-time.ts";
 import { tokenFlops } from "./utilisation.ts";
 import { Warnings, type Kept } from "./warnings.ts";
@@ -59,6 +69,8 @@ export type PricedSharding = Kept<ShardTime>;
 export interface BatchMemory {
   /** Of one layer and one micro-batch that are not recomputed; as many are needed once where any layer is. */
   readonly layerBytes: number;
+  /** Of the same in the host's memory; no layer that is recomputed has them. */
+  readonly layerHostBytes: number;
   readonly stages: readonly {
     readonly stage: Stage;
     readonly microBatches: number;
@@ -74,6 +86,24 @@ export function recomputedBytes(
 ): number {
   if (k === 0) return bytes;
   return bytes + (1 - (stage.layersHeld(microBatches)[Math.min(k, stage.layers)] as number)) * layerBytes;
+}
+
+/** Bytes that a rank of a stage keeps in its host's memory where its first k layers are recomputed. */
+export const stageHostBytes = (
+  { layerHostBytes }: Pick<BatchMemory, "layerHostBytes">,
+  { stage, microBatches }: Pick<BatchMemory["stages"][number], "stage" | "microBatches">,
+  k: number,
+): number => layersInFlight(stage, microBatches, k).kept * layerHostBytes;
+
+/** Why a plan that keeps gate and up in the host's memory has no time; null for plans that have one. */
+export function unpricedHost(
+  { profile: { device, name } }: Pick<CostModel, "profile">,
+  plan: Pick<Plan, "gateUp">,
+): string | null {
+  if (!keepsGateUpOnHost(plan)) return null;
+  return device.toHostBytesPerSecond === undefined || device.toDeviceBytesPerSecond === undefined
+    ? `${name} does not say how fast copies to the host and back are (device.toHostBytesPerSecond and toDeviceBytesPerSecond): measure the cluster again`
+    : null;
 }
 
 /**
@@ -239,8 +269,10 @@ export class CostModel {
     const context = this.#context(layout, { forwardOverlap: "none", backwardOverlap: "none" });
     const batching = { microBatchSize, microBatches, recompute: false, gateUp };
     const layerBytes = this.#memory.layerBytes(context, microBatchSize, gateUp);
+    const layerHostBytes = this.#memory.layerHostBytes(context, microBatchSize, gateUp);
     return {
       layerBytes,
+      layerHostBytes,
       stages: this.#stages(layout).map((stage) => ({
         stage,
         microBatches,
@@ -273,6 +305,58 @@ export class CostModel {
       sumLines(other) > sumLines(most) ? other : most,
     );
     return { lines, bytes: sumLines(lines) };
+  }
+
+  /** What the rank that needs most keeps in its host's memory. */
+  hostBytes(plan: PlanOfJob): number {
+    if (this.memoryModel === "published" || !keepsGateUpOnHost(plan)) return 0;
+    const { microBatchSize, microBatches } = plan;
+    const layerHostBytes = this.#memory.layerHostBytes(this.#context(plan, plan), microBatchSize, "host");
+    return pipelineStages(this.job.model, plan.pipelineParallel, chunksOf(plan)).reduce(
+      (most, stage) =>
+        Math.max(
+          most,
+          stageHostBytes({ layerHostBytes }, { stage, microBatches }, recomputedLayers(plan, stage.layers)),
+        ),
+      0,
+    );
+  }
+
+  /** What a rank may keep in its host's memory; nothing is known of it where the cluster does not say it. */
+  get hostLimitBytes(): number {
+    const { hostMemoryBytes, gpusPerNode } = this.job.cluster;
+    return hostMemoryBytes === undefined ? Infinity : Math.floor(hostMemoryBytes / gpusPerNode);
+  }
+
+  /** Why a plan does not fit the memory of a GPU or of its host; null where it fits both. */
+  memoryFault(plan: PlanOfJob): string | null {
+    const limit = this.job.cluster.memoryPerGpuBytes;
+    const { bytes } = this.memory(plan);
+    if (bytes > limit)
+      return `needs ${formatBytes(bytes)}, ${formatBytes(bytes - limit)} more than the ${formatBytes(limit)} of a GPU`;
+    const host = this.hostBytes(plan);
+    if (host <= this.hostLimitBytes) return null;
+    return `needs ${formatBytes(host)} of its host's memory, of which a rank has ${formatBytes(this.hostLimitBytes)} (cluster.hostMemory over gpusPerNode)`;
+  }
+
+  /** Why the search chooses no plan that keeps gate and up in the host's memory; null where it may. */
+  get hostFault(): string | null {
+    if (this.timeModel !== "executor" || this.memoryModel !== "executor")
+      return "only our own models of memory and time know it";
+    const unpriced = unpricedHost(this, { gateUp: "host" });
+    if (unpriced !== null) return unpriced;
+    const isAsked = this.job.plan?.gateUp !== undefined && allowedBy(this.job.plan.gateUp, "host");
+    if (this.job.cluster.hostMemoryBytes === undefined && !isAsked)
+      return "the cluster does not say how much memory its hosts have: give cluster.hostMemory, or ask for it with plan.gateUp";
+    return null;
+  }
+
+  /** The job as its space is searched: without what {@link hostFault} excludes. */
+  get searchedJob(): JobSpec {
+    const { job } = this;
+    if (this.hostFault === null) return job;
+    const gateUp = GATE_UP.filter((one) => one !== "host" && allowedBy(job.plan?.gateUp, one));
+    return { ...job, plan: { ...job.plan, gateUp } };
   }
 
   /** What a plan's step is made of. */
@@ -322,6 +406,16 @@ export class CostModel {
   }
 
   #executorTime(plan: PlanOfJob): TimeBreakdown {
+    const unpriced = unpricedHost(this, plan);
+    if (unpriced !== null)
+      throw new ProblemError("plan-invalid", "the profile does not say how fast copies to the host are", [
+        {
+          field: "plan.gateUp",
+          value: "host",
+          message: `keeps gate and up in the host's memory, and ${unpriced}`,
+          remedy: "give a profile with these rates, or leave gateUp out",
+        },
+      ]);
     if (overlapsAny(plan) && this.profile.overlaps.length === 0)
       this.#warnings.add(
         "slow-down by overlap that the profile lacks, taken as none",
@@ -375,11 +469,13 @@ export class CostModel {
         gateUpAgain * peakOfSlice.gateUpSeconds +
         outer);
     const memory = this.memory(plan);
+    const host = this.hostBytes(plan);
     return {
       stepTimeSeconds,
       tokensPerGpuPerSecond,
       peakMemoryBytes: memory.bytes,
       memory: memory.lines,
+      ...(host > 0 ? { hostMemoryBytes: host } : {}),
       time,
       mfu: (flops.causal * tokensPerGpuPerSecond) / peak,
       mfuFullAttention: (flops.fullAttention * tokensPerGpuPerSecond) / peak,

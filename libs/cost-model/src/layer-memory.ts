@@ -23,6 +23,8 @@ interface SizedValue {
 /** The values of a layer that a rank has memory for. */
 export interface LayerValues {
   readonly kept: readonly SizedValue[];
+  /** What waits in the host's memory. */
+  readonly host: readonly SizedValue[];
   readonly workspace: readonly SizedValue[];
   /** Workspaces of one block each, which share their memory. */
   readonly blocks: readonly (readonly SizedValue[])[];
@@ -51,6 +53,7 @@ export function layerValues(model: Model, precision: Precision, layout: Layout, 
     tensorParallel: tensorRanks > 1,
     ulysses: tensorRanks === 1 && ranksOfHeads > 1,
     gateUpAgain: gateUp === "again",
+    gateUpHost: gateUp === "host",
   };
   const ranks = { tokens: 1, block: tensorRanks, attention: ranksOfHeads, once: 1 };
   const sized = ({ rows, width, type }: ProgramValue): SizedValue => ({
@@ -60,12 +63,13 @@ export function layerValues(model: Model, precision: Precision, layout: Layout, 
       (type === "float32" ? 4 : PRECISION_BYTES[precision].activationBytes),
   });
   const there = program.values.filter((value) => holds(value, flags));
-  const withFate = (...fates: readonly ProgramValue["fate"][]): ProgramValue[] =>
+  const withFate = (...fates: readonly ReturnType<typeof fateOf>[]): ProgramValue[] =>
     there.filter((value) => fates.includes(fateOf(value, flags)));
   const workspaces = withFate("again", "workspace");
   const blocks = new Set(workspaces.flatMap(({ block }) => block ?? []));
   const values = {
     kept: withFate("kept").map(sized),
+    host: withFate("host").map(sized),
     workspace: workspaces.filter(({ block }) => block === undefined).map(sized),
     blocks: [...blocks].map((name) => workspaces.filter(({ block }) => block === name).map(sized)),
     hidden: dimensionSize(program, model, "hidden"),
@@ -93,6 +97,9 @@ function bytesOf(values: readonly SizedValue[], rows: LayerRows): number {
 
 /** Bytes of what a layer keeps of one micro-batch for its backward pass. */
 export const keptBytes = ({ kept }: LayerValues, rows: LayerRows): number => bytesOf(kept, rows);
+
+/** Bytes of what a layer keeps of one micro-batch in the host's memory, which is copied as one block. */
+export const hostBytes = ({ host }: LayerValues, rows: LayerRows): number => bytesOf(host, rows);
 
 /** Bytes of the workspace that all layers use. */
 export function workspaceBytes({ workspace, blocks }: LayerValues, rows: LayerRows): number {

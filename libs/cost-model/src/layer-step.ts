@@ -17,6 +17,8 @@ export interface Part {
   readonly parameters: number;
   /** The reduction over the replicas, run once. */
   readonly reduction: number;
+  /** Copies to the host and back that computation does not hide. */
+  readonly copies: number;
 }
 
 /** What is added to a pass of a layer by the communication of its parameters and gradients. */
@@ -106,6 +108,7 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
       forward: { none: 0, block: 0, "inter-layer": 0, "intra-layer": 0 },
       kept: nothing,
       again: nothing,
+      host: nothing,
       recomputed: nothing,
     };
   }
@@ -178,7 +181,9 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
   const backwardSeconds = slice.backwardSeconds;
   const repeated = backwardSeconds + slice.recomputeSeconds;
   let again: BackwardWaits | undefined;
-  const byGroups = (gateUp: GateUp, gateUpSeconds: number): BackwardWaits => {
+  let kept: BackwardWaits | undefined;
+  const ofKept = (): BackwardWaits => (kept ??= byGroups("kept", 0));
+  const byGroups = (gateUp: keyof typeof BACKWARD, gateUpSeconds: number): BackwardWaits => {
     const { blocks, units } = BACKWARD[gateUp];
     const computed = backwardSeconds + gateUpSeconds;
     return {
@@ -194,7 +199,9 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
       "inter-layer": forwardWait + added(slice.forwardSeconds, gathered, whole),
       "intra-layer": forwards(FORWARD.units, forwardWait),
     },
-    kept: byGroups("kept", 0),
+    kept: ofKept(),
+    // Its units are gathered as where they are kept.
+    host: ofKept(),
     // Few searches ask for it of a family.
     get again() {
       return (again ??= byGroups("again", slice.gateUpSeconds));
@@ -223,9 +230,11 @@ export function leastWaits(waits: LayerWaits): LayerWaits {
     const hidden = least(backward.block, backward["intra-layer"]);
     return { none: backward.none, block: hidden, "intra-layer": hidden };
   };
+  const ofKept = of(kept);
   return {
     forward: { none: first, block: first, "inter-layer": first, "intra-layer": first },
-    kept: of(kept),
+    kept: ofKept,
+    host: ofKept,
     get again() {
       return of(waits.again);
     },
@@ -240,6 +249,7 @@ export const NO_WAITS: LayerWaits = {
   forward: { none: 0, block: 0, "inter-layer": 0, "intra-layer": 0 },
   kept: NO_BACKWARD_WAITS,
   again: NO_BACKWARD_WAITS,
+  host: NO_BACKWARD_WAITS,
   recomputed: NO_BACKWARD_WAITS,
 };
 
@@ -255,11 +265,22 @@ export function againSeconds(
   slice: SliceTime,
   kind: LayerKind,
 ): { readonly compute: number; readonly sequence: number } {
-  if (kind === "kept") return { compute: 0, sequence: 0 };
+  if (kind === "kept" || kind === "host") return { compute: 0, sequence: 0 };
   return kind === "again"
     ? { compute: slice.gateUpSeconds, sequence: slice.gateUpCommunicationSeconds }
     : { compute: slice.recomputeSeconds, sequence: slice.recomputeCommunicationSeconds };
 }
+
+/**
+ * What the copies of a layer add to its two passes: of the one behind its forward pass what is longer than
+ * the forward pass of the next layer, of the one ahead of its backward pass what is longer than the backward
+ * pass of the layer before it.
+ */
+export const copySeconds = (slice: SliceTime, kind: LayerKind): number =>
+  kind === "host"
+    ? Math.max(0, slice.toHostSeconds - slice.forwardSeconds) +
+      Math.max(0, slice.toDeviceSeconds - slice.backwardSeconds)
+    : 0;
 
 /** One layer, forward and backward. */
 export function layerPart(
@@ -278,6 +299,7 @@ export function layerPart(
     sequence: slice.forwardCommunicationSeconds + slice.backwardCommunicationSeconds + again.sequence,
     parameters: waits.forward[overlap.forwardOverlap] + backward.parameters,
     reduction: backward.reduction,
+    copies: copySeconds(slice, kind),
   };
 }
 
@@ -298,6 +320,7 @@ export function outerPart(
     sequence: slice[`${unit}CommunicationSeconds`],
     parameters: shard.gather[unit] + shard.scatter[unit],
     reduction: shard.reduce[unit],
+    copies: 0,
   };
 }
 

@@ -9,6 +9,7 @@ import {
   type Model,
   type ModuleShape,
   type Precision,
+  type Profile,
 } from "@internevo/domain";
 import type { CollectiveTimes, GroupPlace } from "./collectives.ts";
 import {
@@ -24,6 +25,7 @@ import {
   type LayerModule,
   type LayerSlice,
 } from "./layer.ts";
+import { hostBytes, layerRows, layerValues } from "./layer-memory.ts";
 import { sumOfUnits, UNIT_COUNT, withAttention } from "./layer-units.ts";
 import { LOSS_STATISTICS_BYTES, lossChunkRows } from "./loss-chunk.ts";
 import { sizeOf, type ModuleTimes } from "./modules.ts";
@@ -48,6 +50,12 @@ export interface SliceTime {
   readonly recomputeSeconds: number;
   /** What a layer that is not recomputed repeats where gate and up are made again. */
   readonly gateUpSeconds: number;
+  /**
+   * One copy of what a layer keeps in the host's memory, there and back, where nothing hides it; 0 where the
+   * profile does not say how fast they are: then no plan has them.
+   */
+  readonly toHostSeconds: number;
+  readonly toDeviceSeconds: number;
   /** Exposed collectives of sequence or tensor parallelism, and what a ring of the sequence is waited for. */
   readonly forwardCommunicationSeconds: number;
   readonly backwardCommunicationSeconds: number;
@@ -222,6 +230,12 @@ type Attention = Readonly<Record<keyof Attended, (microBatchSize: number) => num
 const isAttention = ({ shape }: CountedModule): boolean =>
   shape.module === "attention" || shape.module === "accumulate";
 
+/** Rates of copies to the host and back, where the profile says them. */
+type CopyRates = Pick<Profile["device"], "toHostBytesPerSecond" | "toDeviceBytesPerSecond">;
+
+/** What of a layout decides nothing of a layer's values. */
+const LAYOUT = { pipelineParallel: 1, dataParallel: 1 } as const;
+
 /**
  * Times of the slices (b, s_sp, s_tp, ring) of a job. All but attention depends only on the rows of a rank,
  * and attention on no more than its own shape: slices share both.
@@ -231,13 +245,21 @@ export class SliceTimes {
   readonly #modules: ModuleTimes;
   readonly #collectives: CollectiveTimes;
   readonly #recorder: Recorder;
+  readonly #copies: CopyRates;
   readonly #seesAttentionRows: boolean;
   readonly #rowModules = new Map<number, RowModules>();
   readonly #computed = new Map<number, Map<number, Kept<Computed>>>();
   readonly #attention = new Map<string, Attention>();
   readonly #attended = new Map<Attention, Map<number, Kept<Attended>>>();
 
-  constructor(job: JobShape, modules: ModuleTimes, collectives: CollectiveTimes, recorder: Recorder) {
+  constructor(
+    job: JobShape,
+    modules: ModuleTimes,
+    collectives: CollectiveTimes,
+    recorder: Recorder,
+    copies: CopyRates = {},
+  ) {
+    this.#copies = copies;
     this.#job = job;
     this.#seesAttentionRows = commonProgram(job.model).operators.some(
       ({ rows, kind }) => rows === "attention" && kind !== "attention",
@@ -348,6 +370,20 @@ export class SliceTimes {
     return made;
   }
 
+  #copySeconds(slice: LayerSlice): Pick<SliceTime, "toHostSeconds" | "toDeviceSeconds"> {
+    const { model, precision } = this.#job;
+    const { microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel } = slice;
+    const layout = { ...LAYOUT, sequenceParallel, tensorParallel, contextParallel: contextOf(slice) };
+    const bytes = hostBytes(
+      layerValues(model, precision, layout, "host"),
+      layerRows(layout, sequenceLengthTokens, microBatchSize),
+    );
+    return {
+      toHostSeconds: bytes / (this.#copies.toHostBytesPerSecond ?? Infinity),
+      toDeviceSeconds: bytes / (this.#copies.toDeviceBytesPerSecond ?? Infinity),
+    };
+  }
+
   /**
    * Times of one slice.
    * @param beside slow-downs of computation and communication at a time, where the plan has a thread that
@@ -389,6 +425,7 @@ export class SliceTimes {
       backwardAttentionSeconds,
       recomputeSeconds: computed.recompute + forwardAttentionSeconds,
       gateUpSeconds: computed.gateUpAgain,
+      ...this.#copySeconds(slice),
       forwardCommunicationSeconds: communication.forward + ring.forward,
       backwardCommunicationSeconds: communication.backward + ring.backward,
       recomputeCommunicationSeconds: communication.recompute + ring.forward,

@@ -11,7 +11,7 @@ import {
 } from "@internevo/domain";
 import { backwardGroups, type GateUp, type Sharding } from "@internevo/plan";
 import sizes from "../../../native/src/executor_sizes/executor_sizes.json" with { type: "json" };
-import { keptBytes, layerRows, layerValues, workspaceBytes } from "./layer-memory.ts";
+import { hostBytes, keptBytes, layerRows, layerValues, workspaceBytes } from "./layer-memory.ts";
 import { sumOfUnits, UNIT_BLOCKS } from "./layer-units.ts";
 import { LOSS_STATISTICS_BYTES, lossChunkRows } from "./loss-chunk.ts";
 import type { Batching, MemoryContext, MemoryModel, ShardContext } from "./memory.ts";
@@ -23,6 +23,9 @@ import { layersInFlight, unitParameters, up, type Stage } from "./stage.ts";
  */
 
 const al = (bytes: number): number => up(bytes, 64);
+
+/** Of what waits in the host's memory, on the device. */
+const OFFLOAD_PLACES = 2;
 
 /** Scratch of one matrix product, per thread; on a GPU what cuBLASLt is given. */
 const PRODUCT_SCRATCH_BYTES = 4_243_968;
@@ -212,6 +215,10 @@ export const executorMemory: MemoryModel = {
     return keptBytes(layerValues(model, precision, layout, gateUp), layerRows(layout, sequence, b));
   },
 
+  layerHostBytes({ job: { model, sequenceLengthTokens: sequence, precision }, layout }, b, gateUp): number {
+    return hostBytes(layerValues(model, precision, layout, gateUp), layerRows(layout, sequence, b));
+  },
+
   batchLines(context, stage, batching: Batching): MemoryLines {
     const { layout } = context;
     const { model, sequenceLengthTokens: sequence, precision } = context.job;
@@ -237,7 +244,10 @@ export const executorMemory: MemoryModel = {
     const keys = ring > 1 ? sequence / (2 * ring) : sequence;
     const recomputed = recomputedLayers(batching, stage.layers);
     const layers = layersInFlight(stage, n, recomputed);
+    const offloaded = hostBytes(values, own);
     const lines: MemoryLines = {
+      // One place is copied while the other is used.
+      ...(offloaded > 0 ? { offloadStaging: OFFLOAD_PLACES * offloaded } : {}),
       activations:
         (layers.all + (stage.hasHead ? 1 : 0)) * stream + (layers.kept + (recomputed > 0 ? 1 : 0)) * layerSet,
       layerWorkspace: workspaceBytes(values, own),

@@ -41,6 +41,9 @@ export const paperMemory: MemoryModel = {
     );
   },
 
+  // It knows no memory of a host.
+  layerHostBytes: () => 0,
+
   batchLines(context, stage, batching): MemoryLines {
     const { microBatchSize: b, microBatches: n } = batching;
     const { model, sequenceLengthTokens } = context.job;

@@ -47,6 +47,8 @@ export interface MemoryModel {
   batchLines(context: MemoryContext, stage: Stage, batching: Batching): MemoryLines;
   /** Bytes of what a layer keeps of one micro-batch when it is not recomputed. */
   layerBytes(context: MemoryContext, microBatchSize: number, gateUp: GateUp): number;
+  /** Bytes of what it keeps in the host's memory. */
+  layerHostBytes(context: MemoryContext, microBatchSize: number, gateUp: GateUp): number;
 }
 
 /** Bytes of all lines together. */

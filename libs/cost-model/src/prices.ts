@@ -101,7 +101,7 @@ export class Prices {
     this.#collectives = made.value.collectives;
     this.#overlaps = made.value.overlaps;
     this.#corrections = made.value.corrections;
-    this.#sliceTimes = new SliceTimes(job, this.#modules, this.#collectives, this.#recorder);
+    this.#sliceTimes = new SliceTimes(job, this.#modules, this.#collectives, this.#recorder, profile.device);
     this.ofProfile = { value: null, warned: made.warned };
   }
 

@@ -22,6 +22,8 @@ const time = (from: number): SliceTime => ({
   layerWaits: from + 21,
   gateUpSeconds: from + 22,
   gateUpCommunicationSeconds: from + 23,
+  toHostSeconds: from + 24,
+  toDeviceSeconds: from + 25,
 });
 
 it("gives back every number of every slice, and what each was warned of, however many there are", () => {

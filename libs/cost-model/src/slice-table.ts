@@ -3,7 +3,7 @@ import { byUnit, UNIT_COUNT } from "./layer-units.ts";
 import type { Kept } from "./warnings.ts";
 
 /** Numbers of a slice beside those of its units. */
-const OTHERS = 16;
+const OTHERS = 18;
 const ROW = OTHERS + 2 * UNIT_COUNT;
 
 /** A row, in the order in which {@link read} reads it. */
@@ -26,6 +26,8 @@ const rowOf = (time: SliceTime): number[] => [
   time.layerWaits,
   time.gateUpSeconds,
   time.gateUpCommunicationSeconds,
+  time.toHostSeconds,
+  time.toDeviceSeconds,
 ];
 
 function read(from: Float64Array, at: number): SliceTime {
@@ -50,6 +52,8 @@ function read(from: Float64Array, at: number): SliceTime {
     layerWaits: number(13),
     gateUpSeconds: number(14),
     gateUpCommunicationSeconds: number(15),
+    toHostSeconds: number(16),
+    toDeviceSeconds: number(17),
   };
 }
 

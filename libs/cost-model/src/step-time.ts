@@ -2,6 +2,7 @@ import { recomputedLayers, type TimeBreakdown } from "@internevo/domain";
 import type { GateUp, OverlapChoice } from "@internevo/plan";
 import {
   againSeconds,
+  copySeconds,
   layerPart,
   layerWaits,
   outerPart,
@@ -44,11 +45,13 @@ const plus = (a: Part, b: Part, times = 1): Part => ({
   sequence: a.sequence + times * b.sequence,
   parameters: a.parameters + times * b.parameters,
   reduction: a.reduction + times * b.reduction,
+  copies: a.copies + times * b.copies,
 });
 
-const NOTHING: Part = { compute: 0, recompute: 0, sequence: 0, parameters: 0, reduction: 0 };
+const NOTHING: Part = { compute: 0, recompute: 0, sequence: 0, parameters: 0, reduction: 0, copies: 0 };
 
-const lengthOf = (part: Part): number => part.compute + part.recompute + part.sequence + part.parameters;
+const lengthOf = (part: Part): number =>
+  part.compute + part.recompute + part.sequence + part.parameters + part.copies;
 
 /** One micro-batch on the slowest stage, and on all stages one after the other. */
 interface Stages {
@@ -145,6 +148,7 @@ export function stepBreakdown(
       (step.reduceEveryMicroBatch ? n * part.reduction : reduceOnce) + shard.shareOnceSeconds,
     pipelineBubbleSeconds: pp === 1 ? 0 : Math.max(0, microBatchLength(all, step) - length) / chunks,
     pipelineCommunicationSeconds: messageSeconds(step, chunks, length),
+    ...(step.gateUp === "host" ? { hostCopySeconds: n * part.copies } : {}),
     updateSeconds: updateSeconds(slice, shard, step.overlap, Math.ceil(step.layers / pp)),
   };
 }
@@ -159,6 +163,7 @@ export function totalSeconds(time: TimeBreakdown): number {
     time.gradientCommunicationSeconds +
     time.pipelineBubbleSeconds +
     time.pipelineCommunicationSeconds +
+    (time.hostCopySeconds ?? 0) +
     time.updateSeconds
   );
 }
@@ -208,9 +213,14 @@ export function stepCosting(
     slice.backwardCommunicationSeconds;
   const withAgain = (kind: LayerKind): number => {
     const { compute, sequence } = againSeconds(slice, kind);
-    return layer + compute + sequence;
+    return layer + compute + sequence + copySeconds(slice, kind);
   };
-  const layers = { kept: layer, again: withAgain("again"), recomputed: withAgain("recomputed") };
+  const layers = {
+    kept: layer,
+    again: withAgain("again"),
+    host: withAgain("host"),
+    recomputed: withAgain("recomputed"),
+  };
   const { gather, scatter, reduce } = shard;
   const embedding =
     slice.embeddingSeconds +

@@ -26,12 +26,19 @@ export const DEVICES = ["cpu", "cuda"] as const;
  * A cluster, resolved. `gpusPerNode` counts ranks a node: GPUs where `device` is cuda, else parts of the
  * host's cores.
  */
+/** Of a cluster's hostMemoryBytes. */
+export const HOST_MEMORY_WORDS =
+  "memory of a node's host that its ranks may keep activations in; left out: unknown, so no plan that needs it is chosen unless plan.gateUp asks for it";
+
 export const ClusterSchema = Type.Object(
   {
     name: Line(100),
     nodes: Type.Integer({ minimum: 1, maximum: MAXIMUM_RANKS }),
     gpusPerNode: Type.Integer({ minimum: 1, maximum: 4096 }),
     memoryPerGpuBytes: Type.Integer({ minimum: 1, maximum: MAXIMUM_BYTES }),
+    hostMemoryBytes: Type.Optional(
+      Type.Integer({ minimum: 1, maximum: MAXIMUM_BYTES, description: HOST_MEMORY_WORDS }),
+    ),
     launcher: Type.Enum(LAUNCHERS),
     device: Type.Optional(
       Type.Enum(DEVICES, { description: "what ranks compute on; cuda: a GPU each; default cpu" }),

@@ -14,7 +14,7 @@ export type ModuleKindOfLayer = (typeof KINDS)[number];
 /** Flags of the model: they hold, or not, for every plan of it. */
 const MODEL_FLAGS = ["tiedEmbeddings", "queryKeyNorm", "queryKeyValueBias", "ownHeadSize"] as const;
 /** Flags of the plan. */
-const PLAN_FLAGS = ["tensorParallel", "ulysses", "contextParallel", "gateUpAgain"] as const;
+const PLAN_FLAGS = ["tensorParallel", "ulysses", "contextParallel", "gateUpAgain", "gateUpHost"] as const;
 const FLAGS = [...MODEL_FLAGS, ...PLAN_FLAGS] as const;
 const CUTS = ["whole", "equal", "shared", "roundedUp"] as const;
 const ROWS = ["tokens", "block", "attention", "once"] as const;
@@ -30,6 +30,7 @@ const KINDS = [
 ] as const;
 const TENSOR_KINDS = ["matrix", "gain", "bias"] as const;
 const INITIALS = ["normal", "normalByDepth", "ones", "zeros"] as const;
+/** Of a program; a plan may also keep a value in the host's memory. */
 const FATES = ["stream", "kept", "again", "workspace"] as const;
 const COLLECTIVES = ["all-gather", "reduce-scatter", "all-to-all"] as const;
 /** Members of a model that dimensions are made of. */
@@ -82,6 +83,8 @@ export interface ProgramValue extends Conditional {
   readonly fate: (typeof FATES)[number];
   /** A flag of the plan: where it holds, what would be kept is made again in the backward pass. */
   readonly againWhen?: (typeof PLAN_FLAGS)[number];
+  /** A flag of the plan: where it holds, what would be kept waits in the host's memory. */
+  readonly hostWhen?: (typeof PLAN_FLAGS)[number];
   readonly rows: RowsOf;
   /** Dimensions next to one another. */
   readonly width: readonly string[];
@@ -238,6 +241,7 @@ export function checkedProgram(program: LayerProgram): LayerProgram {
     const where = `value ${value.name}`;
     oneOf(where, "fate", value.fate, FATES);
     oneOf(where, "againWhen", value.againWhen, PLAN_FLAGS);
+    oneOf(where, "hostWhen", value.hostWhen, PLAN_FLAGS);
     oneOf(where, "rows", value.rows, ROWS);
     allOf(where, "width", value.width, dimensions);
     oneOf(where, "otherwise", value.otherwise, values);
@@ -257,8 +261,13 @@ export const holds = ({ when, unless }: Conditional, flags: ProgramFlags): boole
   (when === undefined || flags[when] === true) && (unless === undefined || flags[unless] !== true);
 
 /** What becomes of a value under a plan. */
-export const fateOf = ({ fate, againWhen }: ProgramValue, flags: ProgramFlags): ProgramValue["fate"] =>
-  againWhen !== undefined && flags[againWhen] === true ? "again" : fate;
+export function fateOf(
+  { fate, againWhen, hostWhen }: ProgramValue,
+  flags: ProgramFlags,
+): ProgramValue["fate"] | "host" {
+  if (againWhen !== undefined && flags[againWhen] === true) return "again";
+  return hostWhen !== undefined && flags[hostWhen] === true ? "host" : fate;
+}
 
 /** Elements of one head. */
 export const headSize = ({

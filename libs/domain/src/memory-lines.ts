@@ -53,6 +53,7 @@ export const MEMORY_LINES: Readonly<Record<string, MemoryLine>> = {
   reduceStaging: { name: "Gradient reduction buffers", colour: SKY, pattern: "stripes" },
   checkpointStaging: { name: "Checkpoint staging", colour: ORANGE, pattern: "stripes" },
   allToAllStaging: { name: "All-to-all buffers", colour: GREEN, pattern: "stripes" },
+  offloadStaging: { name: "Buffers to the host", colour: GREEN, pattern: "dots" },
   recomputedLayer: { name: "Recomputed layer", colour: GREEN, pattern: "bars" },
   tensorParallelStaging: { name: "Tensor parallel buffers", colour: VERMILION, pattern: "stripes" },
   contextStaging: { name: "Ring buffers", colour: OLIVE, pattern: "stripes" },

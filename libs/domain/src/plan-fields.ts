@@ -201,8 +201,8 @@ export const PLAN_FIELDS = {
     symbol: "gu",
     name: "Gate and up",
     meaning:
-      "the products of gate and up in the layers that are not recomputed: kept for the backward pass, or made again there",
-    value: { choices: ["kept", "again"] },
+      "the products of gate and up in the layers that are not recomputed: kept for the backward pass, made again there, or kept in the host's memory",
+    value: { choices: ["kept", "again", "host"] },
     default: "kept",
     optional: true,
     reading: 13,

@@ -83,6 +83,10 @@ export const recomputedLayers = (
 export const makesGateUpAgain = (plan: Pick<Plan, "gateUp">): boolean =>
   planValue(plan, "gateUp") === "again";
 
+/** Whether layers that are not recomputed keep gate and up in the host's memory. */
+export const keepsGateUpOnHost = (plan: Pick<Plan, "gateUp">): boolean =>
+  planValue(plan, "gateUp") === "host";
+
 /** Ranks that a plan occupies: N = s_pp · s_dp · s_sp (config 1's tensor ranks are its sequence ranks). */
 export const worldSize = (plan: Plan): number =>
   plan.pipelineParallel * plan.dataParallel * plan.sequenceParallel;

@@ -40,6 +40,12 @@ export const TimeBreakdownSchema = Type.Object(
     gradientCommunicationSeconds: Type.Number({ description: "reduction over the replicas" }),
     pipelineBubbleSeconds: Type.Number(),
     pipelineCommunicationSeconds: Type.Number(),
+    hostCopySeconds: Type.Optional(
+      Type.Number({
+        description:
+          "exposed copies of gate and up to the host's memory and back; absent where a plan has none",
+      }),
+    ),
     updateSeconds: Type.Number({
       description: "gradient norm, optimizer step, all-gather of updated parameters",
     }),
@@ -64,6 +70,13 @@ export const PredictionSchema = Type.Object(
     tokensPerGpuPerSecond: Type.Number({ exclusiveMinimum: 0 }),
     peakMemoryBytes: Type.Integer({ minimum: 0 }),
     memory: MemoryLinesSchema,
+    hostMemoryBytes: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        description:
+          "what the rank that needs most keeps in its host's memory, beside its own; absent where it is nothing",
+      }),
+    ),
     time: TimeBreakdownSchema,
     mfu: Type.Number({ description: "causal: what the model needs, over the peak" }),
     mfuFullAttention: Type.Number({

@@ -322,6 +322,17 @@ export const ProfileSchema = Type.Object(
         peakFlopsPerSecondFp32: flopsPerSecond,
         peakFlopsPerSecondBf16: flopsPerSecond,
         memoryBandwidthBytesPerSecond: Type.Number({ minimum: 1e6, maximum: 1e16 }),
+        toHostBytesPerSecond: Type.Optional(
+          Type.Number({
+            minimum: 1e6,
+            maximum: 1e16,
+            description:
+              "copies of one rank into pinned memory of its host while all ranks of a node copy; absent: unknown, so no plan keeps activations there",
+          }),
+        ),
+        toDeviceBytesPerSecond: Type.Optional(
+          Type.Number({ minimum: 1e6, maximum: 1e16, description: "the same, back" }),
+        ),
         runtimeBytes: Type.Integer({
           minimum: 0,
           maximum: MAXIMUM_BYTES,

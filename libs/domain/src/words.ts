@@ -214,6 +214,7 @@ export const TIME_WORDS: Readonly<Record<keyof TimeBreakdown, string>> = {
   gradientCommunicationSeconds: "Gradient reduction",
   pipelineBubbleSeconds: "Pipeline bubble",
   pipelineCommunicationSeconds: "Pipeline communication",
+  hostCopySeconds: "Host copies",
   updateSeconds: "Optimizer update",
 };
 

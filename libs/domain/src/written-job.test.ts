@@ -49,6 +49,7 @@ const cluster = fields({
     fc.constantFrom("80GB", "2GiB", "1.5GiB", "81B", "0.3 TB", 2 ** 20),
     fc.integer({ min: 2 ** 20, max: 2 ** 50 }),
   ),
+  hostMemory: optional(fc.constantFrom("512GiB", "1TB", 2 ** 30)),
   device: optional(fc.constantFrom("cpu", "cuda")),
   profile: optional(fc.constantFrom("a800-128", "null", "8f2f")),
 }).chain((written) =>

@@ -7,7 +7,7 @@ import { writeBytes } from "./units.ts";
  * shown of a job is this, so that it can be changed and submitted again.
  */
 export function writtenJob({
-  cluster: { memoryPerGpuBytes, profile, ...cluster },
+  cluster: { memoryPerGpuBytes, hostMemoryBytes, profile, ...cluster },
   data,
   checkpointing,
   ...job
@@ -21,6 +21,7 @@ export function writtenJob({
       nodes,
       gpusPerNode,
       memoryPerGpu: writeBytes(memoryPerGpuBytes),
+      ...(hostMemoryBytes === undefined ? {} : { hostMemory: writeBytes(hostMemoryBytes) }),
       ...rest,
       ...(profile === null ? {} : { profile }),
     },

@@ -93,7 +93,8 @@ export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression 
   reasons.pipelineChunks = "DeepSpeed's pipeline has one chunk a stage";
   reasons.recompute = reasons.recomputeLayers =
     "all layers are recomputed (--checkpoint-activations), or none";
-  reasons.gateUp = "layers are recomputed whole, or keep everything";
+  reasons.gateUp =
+    "layers are recomputed whole, or keep everything; cpu_checkpointing moves what recomputed layers begin with";
   if (job.model.layers % plan.pipelineParallel !== 0)
     beyond.push({
       field: "plan.pipelineParallel",

@@ -54,7 +54,7 @@ export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression 
   if (k > 0 && !fractional)
     reasons.recompute = reasons.recomputeLayers =
       "model.checkpoint is a share of the layers of each chunk, the same for stages of different lengths";
-  reasons.gateUp = "model.checkpoint recomputes whole layers";
+  reasons.gateUp = "model.checkpoint recomputes whole layers, and nothing waits in the host's memory";
   const { recomputeLayers: _layers, gateUp: _gateUp, ...rest } = plan;
   const expressed: Plan = {
     ...rest,

@@ -128,7 +128,8 @@ export function expressMegatron(plan: PlanOfJob, job: ExportedJob): Expression {
   if (k > 0 && !perChunk)
     reasons.recompute =
       reasons.recomputeLayers = `--recompute-num-layers is a number of layers of each chunk of a stage; ${k} layers are not the same number of all ${chunks}`;
-  reasons.gateUp = "--recompute-modules mlp makes the whole MLP again, not gate and up alone";
+  reasons.gateUp =
+    "--recompute-modules mlp makes the whole MLP again, and --cpu-offloading moves all that a layer keeps, neither gate and up alone";
   const { recomputeLayers: _layers, gateUp: _gateUp, ...rest } = plan;
   const expressed: Plan = {
     ...rest,

@@ -101,7 +101,7 @@ export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression
     "torchtitan shares a sequence as a ring (context_parallel_degree), or by tensor parallelism";
   const ring = tp === 1 ? sp : 1;
   const { contextParallel: _ring, pipelineChunks: _chunks, gateUp: _gateUp, recomputeLayers, ...rest } = plan;
-  reasons.gateUp = "layers are recomputed whole (selective_ac_option), or keep everything";
+  reasons.gateUp = "layers are recomputed whole (selective_ac_option), or keep everything on the GPU";
   const placed: Plan = { ...rest, ...(ring > 1 ? { contextParallel: ring } : {}) };
   const shards = sharding(placed, reasons);
   const chunks = chunksOf(plan);

@@ -62,8 +62,8 @@ export const planAndJob = fc
       ...(ring > 1 ? { contextParallel: ring } : {}),
       ...(chunks > 1 ? { pipelineChunks: chunks } : {}),
       ...(k > 0 && k <= Math.ceil(layers / pp) ? { recomputeLayers: k } : {}),
-      ...(!recompute && k < Math.ceil(layers / pp) && next([false, true])
-        ? { gateUp: "again" as const }
+      ...(!recompute && k < Math.ceil(layers / pp)
+        ? next([{}, { gateUp: "again" as const }, { gateUp: "host" as const }])
         : {}),
     };
     const model = {

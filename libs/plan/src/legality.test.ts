@@ -38,7 +38,7 @@ const anyPlan: fc.Arbitrary<Plan> = fc.record(
     backwardOverlap: fc.constantFrom("none", "block", "intra-layer"),
     pipelineChunks: fc.oneof(fc.integer({ min: 1, max: 4 }), fc.constant(1024)),
     recomputeLayers: fc.oneof(fc.integer({ min: 0, max: 40 }), fc.constant(10_000)),
-    gateUp: fc.constantFrom("kept", "again"),
+    gateUp: fc.constantFrom("kept", "again", "host"),
   },
   { requiredKeys: REQUIRED_PLAN_FIELDS },
 );

@@ -3,8 +3,8 @@ import {
   contextOf,
   headRanks,
   isWholePlan,
-  makesGateUpAgain,
   planLabel,
+  planValue,
   ProblemError,
   recomputedLayers,
   replicaRanks,
@@ -223,10 +223,10 @@ function recomputeLayersConstraint(plan: Plan, { model }: PlannedJob): Unmet | n
 
 function gateUpConstraint(plan: Plan, { model }: PlannedJob): Unmet | null {
   const most = Math.ceil(model.layers / plan.pipelineParallel);
-  if (recomputedLayers(plan, most) < most || !makesGateUpAgain(plan)) return null;
+  if (recomputedLayers(plan, most) < most || planValue(plan, "gateUp") === "kept") return null;
   return unmet(
     "gateUp",
-    `gateUp again is given although ${plan.recompute ? "recompute is true" : `recomputeLayers is ${most}`}, which makes all layers again as a whole`,
+    `gateUp ${planValue(plan, "gateUp")} is given although ${plan.recompute ? "recompute is true" : `recomputeLayers is ${most}`}, which makes all layers again as a whole`,
     "leave gateUp out",
   );
 }

@@ -83,7 +83,8 @@ export const GATE_UP: readonly GateUp[] = PLAN_FIELDS.gateUp.value.choices;
 export type RecomputedBy = Readonly<Record<GateUp, readonly number[]>>;
 
 /** How many choices of recomputation there are. */
-export const countRecomputed = (by: RecomputedBy): number => by.kept.length + by.again.length;
+export const countRecomputed = (by: RecomputedBy): number =>
+  GATE_UP.reduce((sum, gateUp) => sum + by[gateUp].length, 0);
 
 /** One layout of the space with what is below it. */
 export interface LayoutSpace {
@@ -118,7 +119,7 @@ const upTo = (first: number, last: number): number[] =>
 /**
  * The complete space of a job, within what its `plan` allows: s_pp | N; s_sp | N / s_pp; s_tp = s_sp, or 1
  * and a ring of c | s_sp ranks; s_dp the rest; b | B / (S·s_dp), n the rest; v·s_pp ≤ L chunks where there
- * are stages; 0 to ⌈L/s_pp⌉ recomputed layers, and gate and up of the others kept or made again; shardings as in {@link shardingsOf}; overlap as in {@link
+ * are stages; 0 to ⌈L/s_pp⌉ recomputed layers, and gate and up of the others kept, made again, or kept on the host; shardings as in {@link shardingsOf}; overlap as in {@link
  * OVERLAPS}. A layout whose s_dp does not divide the batch counts once for b.
  */
 export function* layoutsOf(job: JobSpec): Generator<LayoutSpace> {
@@ -139,7 +140,7 @@ export function* layoutsOf(job: JobSpec): Generator<LayoutSpace> {
           allowedBy(asked.recompute, k === most) &&
           allowedBy(asked.recomputeLayers, k),
       );
-    const recomputed = { kept: layersOf("kept"), again: layersOf("again") };
+    const recomputed = { kept: layersOf("kept"), again: layersOf("again"), host: layersOf("host") };
     const shared = { chunks: chunks.filter((v) => allowedBy(asked.pipelineChunks, v)), recomputed };
     for (const sequenceParallel of divisorsAmong(factors, ranks / pipelineParallel)) {
       const dataParallel = ranks / pipelineParallel / sequenceParallel;

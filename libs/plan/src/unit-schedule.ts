@@ -88,7 +88,7 @@ export const GATE_UP_UNITS: readonly number[] = [
  */
 export function backwardGroups(overlap: BackwardOverlap, gateUp: GateUp): readonly (readonly number[])[] {
   const groups: readonly (readonly number[])[] = BACKWARD_GROUPS[overlap];
-  if (gateUp === "kept") return groups;
+  if (gateUp !== "again") return groups;
   const first = Math.min(...GATE_UP_UNITS);
   const isLater = (unit: number): boolean => unit >= first;
   const together = groups.flatMap((group) => group.filter(isLater)).sort((a, b) => a - b);

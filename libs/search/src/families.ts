@@ -5,6 +5,7 @@ import {
   NO_WAITS,
   recomputedBytes,
   secondsOf,
+  stageHostBytes,
   stepBreakdown,
   stepCosting,
   totalSeconds,
@@ -129,6 +130,7 @@ type MemoriesBy = Readonly<Record<GateUp, (BatchMemory | undefined)[]>>;
 export class FamilySearch {
   readonly #model: CostModel;
   readonly #limit: number;
+  readonly #hostLimit: number;
   readonly #choices: readonly Choice[];
   /** Of the batch whose families were opened last. */
   #slices: { readonly batch: Batch; readonly times: readonly [SliceTime, SliceTime] } | undefined;
@@ -137,13 +139,14 @@ export class FamilySearch {
   constructor(model: CostModel, choices: readonly Choice[]) {
     this.#model = model;
     this.#limit = model.job.cluster.memoryPerGpuBytes;
+    this.#hostLimit = model.hostLimitBytes;
     this.#choices = choices;
   }
 
   /** Of the batch with one of its numbers of chunks. */
   #memory(batch: Batch, at: number, gateUp: GateUp): BatchMemory {
     let memory = this.#memories.get(batch);
-    if (!memory) this.#memories.set(batch, (memory = { kept: [], again: [] }));
+    if (!memory) this.#memories.set(batch, (memory = { kept: [], again: [], host: [] }));
     return (memory[gateUp][at] ??= this.#model.batchMemory(
       { ...batch.space.layout, pipelineChunks: batch.chunks[at] as number },
       batch.microBatchSize,
@@ -175,6 +178,14 @@ export class FamilySearch {
     return most;
   }
 
+  /** Whether the ranks of every stage have what they keep in their host's memory. */
+  #fitsHost(memory: BatchMemory, k: number): boolean {
+    return (
+      memory.layerHostBytes === 0 ||
+      memory.stages.every((stage) => stageHostBytes(memory, stage, k) <= this.#hostLimit)
+    );
+  }
+
   /**
    * From one recomputed layer on, every further one needs no more memory; the first needs room for what it
    * makes again.
@@ -187,8 +198,10 @@ export class FamilySearch {
     gateUp: GateUp,
     ks: readonly number[],
   ): Fitting {
+    // The more layers are recomputed, the less is on the host.
     const fits = (at: number): boolean =>
-      this.#bytes(memory, shards, index, choice, gateUp, ks[at] as number) <= this.#limit;
+      this.#bytes(memory, shards, index, choice, gateUp, ks[at] as number) <= this.#limit &&
+      this.#fitsHost(memory, ks[at] as number);
     const hasNone = ks[0] === 0;
     const none = hasNone && fits(0);
     const first = hasNone ? 1 : 0;
@@ -239,6 +252,7 @@ export class FamilySearch {
         for (const k of new Set([...recomputed.slice(0, 1), ...recomputed.slice(-1)]))
           for (const at of batch.chunks.keys()) {
             const one = this.#memory(batch, at, gateUp);
+            if (!this.#fitsHost(one, k)) continue;
             least = Math.min(least, this.#bytes(one, batch.shards, index, choice, gateUp, k));
           }
       }
@@ -296,12 +310,16 @@ export class FamilySearch {
       ) * ROUNDING;
     const boundOf = (gateUp: GateUp, from: number, to: number, recomputed: number): number =>
       boundBy((leastOf[gateUp] ??= costsWith(least, leastBeside, gateUp)), from, to, recomputed);
-    // Of plans that make gate and up again a bound that costs little: most families are never visited.
-    const withoutWaits = costsWith(NO_WAITS, NO_WAITS, "again");
-    const { kept, again } = batch.space.recomputed;
+    // Of plans that do not keep gate and up a bound that costs little: most families are never visited.
+    const { recomputed } = batch.space;
+    const withoutWaits = (gateUp: GateUp): number =>
+      recomputed[gateUp].length > 0
+        ? boundBy(costsWith(NO_WAITS, NO_WAITS, gateUp), fewest, most, 0)
+        : Infinity;
     const bound = Math.min(
-      kept.length > 0 ? boundOf("kept", fewest, most, 0) : Infinity,
-      again.length > 0 ? boundBy(withoutWaits, fewest, most, 0) : Infinity,
+      recomputed.kept.length > 0 ? boundOf("kept", fewest, most, 0) : Infinity,
+      withoutWaits("again"),
+      withoutWaits("host"),
     );
     return {
       batch,
@@ -317,7 +335,7 @@ export class FamilySearch {
   #shardsAlone(shards: ShardTable, index: number): number {
     let least = Infinity;
     for (const choice of this.#leanest()) {
-      // To make gate and up again takes no less.
+      // To make gate and up again, or to keep them on the host, takes no less.
       const none = shards.bytes(this.#model, index, choice.index, choice.overlap, 0, "kept");
       const all = shards.bytes(this.#model, index, choice.index, choice.overlap, 2, "kept");
       least = Math.min(
@@ -335,6 +353,7 @@ export class FamilySearch {
         for (const recomputed of batch.space.recomputed[gateUp])
           for (const choice of this.#choices) {
             const memory = this.#memory(batch, at, gateUp);
+            if (!this.#fitsHost(memory, recomputed)) continue;
             const bytes = this.#bytes(memory, batch.shards, index, choice, gateUp, recomputed);
             yield { chunks, recomputed, gateUp, overlap: choice.overlap, bytes };
           }

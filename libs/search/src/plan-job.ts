@@ -2,6 +2,7 @@ import {
   CostModel,
   spreadFactors,
   totalSeconds,
+  unpricedHost,
   type CostModelOptions,
   type SpreadFactors,
 } from "@internevo/cost-model";
@@ -86,7 +87,7 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
   };
   const candidates = found.best.map(candidate);
   const runnableCandidates = candidates.filter(({ runnable }) => runnable);
-  const unmet = found.evaluated === 0 ? unmetConstraints(job) : undefined;
+  const unmet = found.evaluated === 0 ? (hostUnmet(model) ?? unmetConstraints(job)) : undefined;
   const closest = found.closest && {
     plan: found.closest,
     memory: model.memory(planOfJob(found.closest, job)),
@@ -164,15 +165,33 @@ function locate(
       located: { feasible: false, reason: `${fault.reason}: ${fault.message}`, predicted: null },
       scored: null,
     };
+  const unpriced = unpricedHost(model, plan);
+  if (unpriced !== null)
+    return {
+      located: { feasible: false, reason: `gate-up-not-possible: ${unpriced}`, predicted: null },
+      scored: null,
+    };
   const predicted = model.predict(planOfJob(plan, model.job));
-  if (predicted.peakMemoryBytes > limit) {
-    const reason = `memory-exceeded: needs ${formatBytes(predicted.peakMemoryBytes)}, a GPU has ${formatBytes(limit)}`;
+  const own = planOfJob(plan, model.job);
+  if (predicted.peakMemoryBytes > limit || model.memoryFault(own) !== null) {
+    const reason =
+      predicted.peakMemoryBytes > limit
+        ? `memory-exceeded: needs ${formatBytes(predicted.peakMemoryBytes)}, a GPU has ${formatBytes(limit)}`
+        : `memory-exceeded: ${model.memoryFault(own) ?? ""}`;
     return { located: { feasible: false, reason, predicted }, scored: null };
   }
   return {
     located: { feasible: true, reason: null, predicted },
     scored: { plan, seconds: totalSeconds(predicted.time), bytes: predicted.peakMemoryBytes },
   };
+}
+
+/** Where the job asks for nothing but plans that keep gate and up on the host, and none is searched: why. */
+function hostUnmet({ job, hostFault }: CostModel): string | undefined {
+  const asked = [job.plan?.gateUp ?? []].flat();
+  return hostFault !== null && asked.length > 0 && asked.every((one) => one === "host")
+    ? `no plan keeps gate and up in the host's memory: ${hostFault}`
+    : undefined;
 }
 
 const leftOutWarnings = (plans: number): string[] =>

@@ -191,7 +191,7 @@ function batchesOf(
   const tableOf = shardTablesOf(model);
   const batches: Batch[] = [];
   let evaluated = 0;
-  for (const space of layoutsOf(job)) {
+  for (const space of layoutsOf(model.searchedJob)) {
     const { fault, microBatchSizes, layout, chunks, recomputed } = space;
     const below = counted(space.replicas) * countRecomputed(recomputed) * choices;
     if (fault !== null || microBatchSizes === null) {

@@ -28,6 +28,12 @@ function isOpen(job: JobSpec, plan: Plan, recomputed: number): boolean {
   return Object.entries(job.plan ?? {}).every(([field, constraint]) => open(constraint, whole[field]));
 }
 
+const offersHost = ({ plan, cluster, memoryModel }: JobSpec, { device }: Profile) =>
+  memoryModel === "executor" &&
+  device.toHostBytesPerSecond !== undefined &&
+  device.toDeviceBytesPerSecond !== undefined &&
+  (cluster.hostMemoryBytes !== undefined || [plan?.gateUp ?? []].flat().includes("host"));
+
 /**
  * The search again, written to be read: every field of a plan from its least to its most value, the
  * constraints one by one, and a prediction of every plan on its own.
@@ -42,7 +48,13 @@ export function bruteForce(job: JobSpec, profile: Profile): { feasible: Judged[]
   const judge = (plan: Plan) => {
     const seconds = totalSeconds(cost.time(planOfJob(plan, cost.job)));
     const { bytes } = cost.memory(planOfJob(plan, cost.job));
-    (bytes <= job.cluster.memoryPerGpuBytes ? feasible : tooLarge).push({ plan, seconds, bytes });
+    const { memoryPerGpuBytes, hostMemoryBytes = Infinity, gpusPerNode } = job.cluster;
+    const host = cost.hostBytes(planOfJob(plan, cost.job)) * gpusPerNode;
+    (bytes <= memoryPerGpuBytes && host <= hostMemoryBytes ? feasible : tooLarge).push({
+      plan,
+      seconds,
+      bytes,
+    });
   };
   for (const pp of upTo(ranks))
     for (const sp of upTo(ranks))
@@ -72,10 +84,13 @@ export function bruteForce(job: JobSpec, profile: Profile): { feasible: Judged[]
                   if (v > 1 && (v * pp > model.layers || !multiple(n, pp))) continue;
                   const longest = Math.ceil(model.layers / pp);
                   for (const [k, gateUp] of [0, ...upTo(longest)].flatMap((layers) =>
-                    (["kept", "again"] as const).map((choice) => [layers, choice] as const),
+                    (["kept", "again", "host"] as const).map((choice) => [layers, choice] as const),
                   )) {
                     // Where every layer is made again, gate and up are.
-                    if (k === longest && gateUp === "again") continue;
+                    if (k === longest && gateUp !== "kept") continue;
+                    // Kept on the host only where copies have a time, and the host's memory is known or
+                    // asked for.
+                    if (gateUp === "host" && !offersHost(job, profile)) continue;
                     for (const ps of upTo(ranks))
                       for (const oss of upTo(ranks))
                         for (const gs of new Set([1, oss])) {

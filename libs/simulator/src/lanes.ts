@@ -1,8 +1,8 @@
 import type { Slowdown } from "@internevo/cost-model";
 import type { Link } from "./step-work.ts";
 
-/** What runs beside one another on a rank: kernels, collectives, messages between stages. */
-export const LANES = ["compute", "communication", "pipeline"] as const;
+/** What runs beside one another on a rank: kernels, collectives, messages between stages, copies to the host and back. */
+export const LANES = ["compute", "communication", "pipeline", "host"] as const;
 export type LaneName = (typeof LANES)[number];
 
 export interface Task {
@@ -72,7 +72,7 @@ export function runLanes(tasks: readonly Task[]): Span[] {
   };
   const rateOf = (lane: number): number => {
     const first = lane - (lane % LANES.length);
-    if (lane === first + 2) return 1;
+    if (lane >= first + 2) return 1;
     const [computes, communicates] = [running(first), running(first + 1)];
     if (computes === undefined || communicates?.slowdown === undefined) return 1;
     // Two collectives at a time have half a link each, and nothing to do with one another on two links.

@@ -32,6 +32,8 @@ const layer: LayerWork = {
   recomputeExposedSeconds: 0,
   gateUpSeconds: 0,
   gateUpExposedSeconds: 0,
+  toHostSeconds: 0,
+  toDeviceSeconds: 0,
   gather: even(0),
   scatter: even(0),
   reduce: even(0),
@@ -279,6 +281,25 @@ describe("a simulated step", () => {
     expect(spans.filter(({ task }) => task.name === "recompute").map(({ task }) => task.layer)).toEqual([
       2, 1, 0,
     ]);
+  });
+
+  it("copies gate and up out and back beside the layers, and waits for what is longer", () => {
+    const copies = (toHostSeconds: number, toDeviceSeconds: number, more: Partial<StepWork> = {}) =>
+      seconds({ gateUp: "host", layer: { ...layer, toHostSeconds, toDeviceSeconds }, ...more });
+    const alone = 4 * 8 * 3;
+    expect(seconds({})).toBeCloseTo(alone, 9);
+    // As long as a pass: hidden.
+    expect(copies(1, 2)).toBeCloseTo(alone, 9);
+    // Twice a forward pass: the third layer of a micro-batch waits for the place of the first, and so on. The
+    // copy of the last but one goes on beside the last layer and its backward pass.
+    expect(copies(2, 0)).toBeGreaterThan(alone + 4 * 5);
+    expect(copies(2, 0)).toBeLessThanOrEqual(alone + 4 * 8);
+    expect(copies(0, 4)).toBeGreaterThan(alone + 4 * 2 * 5);
+    expect(copies(0, 4)).toBeLessThanOrEqual(alone + 4 * 2 * 8);
+    // Layers that are recomputed are not copied.
+    expect(copies(50, 50, { recomputedOfStage: [8] })).toBeCloseTo(seconds({ recomputedOfStage: [8] }), 9);
+    // A backward pass right behind the forward pass of its layer finds what that left.
+    expect(copies(50, 50, { layersOfVirtualStage: [1] })).toBeCloseTo(4 * 3, 9);
   });
 
   it("reduces beside the last backward pass what is reduced once a step", () => {

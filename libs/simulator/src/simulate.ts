@@ -63,6 +63,8 @@ export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(pl
       recomputeExposedSeconds: slice.recomputeCommunicationSeconds,
       gateUpSeconds: slice.gateUpSeconds,
       gateUpExposedSeconds: slice.gateUpCommunicationSeconds,
+      toHostSeconds: slice.toHostSeconds,
+      toDeviceSeconds: slice.toDeviceSeconds,
       gather: shard.gatherModules,
       scatter: shard.scatterModules,
       reduce: shard.reduceModules,

@@ -11,6 +11,7 @@ import {
   type StageLayer,
   type Unit,
 } from "@internevo/plan";
+import { hostTurns, type HostTurn } from "./host-turns.ts";
 import type { Task } from "./lanes.ts";
 import type { EndWork, StepWork } from "./step-work.ts";
 
@@ -39,6 +40,11 @@ export class StageProgram {
   #staged = 0;
   /** Units taken so far, in the order of the schedule. */
   #taken = 0;
+  /** Passes of layers where gate and up wait in the host's memory, and how many of them are over. */
+  readonly #turns: readonly HostTurn[];
+  #turn = 0;
+  /** The last copy out of each place on the device, or into it. */
+  readonly #copied: [number | undefined, number | undefined] = [undefined, undefined];
   /** What is computed next waits for these. */
   readonly #waits: number[] = [];
   #lastCompute: number | undefined;
@@ -59,6 +65,7 @@ export class StageProgram {
       );
     this.#gatherings = gathers ? gatherings : [];
     this.#reductions = stages ? reductions : [];
+    this.#turns = work.gateUp === "host" ? hostTurns(work, stage, operations) : [];
     this.#gatherAhead();
   }
 
@@ -108,6 +115,30 @@ export class StageProgram {
     return unit.kind === "layer"
       ? (this.#work.layer[what][unit.module] as number)
       : this.#work[unit.kind][`${what}Seconds`];
+  }
+
+  /** A layer's pass waits for its place on the device, and what comes next is fetched meanwhile. */
+  #beginTurn(place: Place): void {
+    const turn = this.#turns[this.#turn];
+    if (turn === undefined) return;
+    this.#wait(this.#copied[turn.place]);
+    const next = this.#turns[this.#turn + 1];
+    if (next?.fetches === true) this.#copy("gate and up from the host", next, place);
+  }
+
+  #endTurn(place: Place): void {
+    const turn = this.#turns[this.#turn];
+    this.#turn += 1;
+    if (turn?.leaves === true) this.#copy("gate and up to the host", turn, place);
+  }
+
+  /** Behind what was computed so far. */
+  #copy(name: string, { place: at, leaves }: HostTurn, place: Place): void {
+    const { toHostSeconds, toDeviceSeconds } = this.#work.layer;
+    const seconds = leaves ? toHostSeconds : toDeviceSeconds;
+    this.#copied[at] = this.#add({ name, lane: "host", seconds, microBatch: place.microBatch }, [
+      this.#lastCompute,
+    ]);
   }
 
   /** Gathers what there is room for, in the order of its use. */
@@ -228,6 +259,7 @@ export class StageProgram {
     if (hasEmbedding(this.#stage, operation)) this.#end("embedding", "forward", { microBatch });
     for (const { layer } of layersOf(this.#work, this.#stage, chunk)) {
       const place = { layer, microBatch };
+      this.#beginTurn(place);
       for (const module of MODULES) {
         this.#take(place);
         this.#inline(`forward ${UNIT_PRODUCTS[module]}`, work.forward[module] as number, place);
@@ -237,6 +269,7 @@ export class StageProgram {
       }
       const computed = work.forward.reduce((sum, seconds) => sum + seconds, work.forwardAttentionSeconds);
       if (this.#gatherings.length > 0) this.#meet(overlap.forwardOverlap !== "none", computed, place);
+      this.#endTurn(place);
     }
   }
 
@@ -265,7 +298,7 @@ export class StageProgram {
       this.#exchange(work.recomputeExposedSeconds, place);
       return work.recomputeSeconds;
     }
-    if (gateUp === "kept") return 0;
+    if (gateUp !== "again") return 0;
     const [together = []] = backwardGroups(overlap.backwardOverlap, gateUp);
     for (const _ of together) this.#take(place);
     this.#exchange(work.gateUpExposedSeconds, place);
@@ -276,6 +309,7 @@ export class StageProgram {
   #backwardLayer({ layer, isRecomputed }: StageLayer, microBatch: number): void {
     const { layer: work, overlap, gateUp } = this.#work;
     const place = { layer, microBatch };
+    this.#beginTurn(place);
     const again = this.#makeAgain(isRecomputed, place);
     const [together = []] = backwardGroups(overlap.backwardOverlap, gateUp);
     const taken = gateUp === "again" ? together : [];
@@ -297,6 +331,7 @@ export class StageProgram {
         microBatch === this.#work.microBatches - 1 &&
         work.reduce.some((seconds) => seconds > 0));
     if (this.#gatherings.length > 0 || reduces) this.#meet(overlapped, computed, place);
+    this.#endTurn(place);
   }
 
   /** A message to the next or the last stage, once the computation is so far. */

@@ -29,6 +29,9 @@ export interface LayerWork {
   /** What it makes again of another layer where gate and up are not kept. */
   readonly gateUpSeconds: number;
   readonly gateUpExposedSeconds: number;
+  /** A copy of gate and up to the host, and back, where nothing else goes on. */
+  readonly toHostSeconds: number;
+  readonly toDeviceSeconds: number;
   /** All-gather of a unit's parameters, once for each pass that needs them; 0 when they are not sharded. */
   readonly gather: ByModule;
   /** Reduce-scatter of a unit's gradient over s_ps, in every micro-batch. */

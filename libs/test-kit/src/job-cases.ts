@@ -101,6 +101,7 @@ export const smallJobCase: fc.Arbitrary<JobSpec> = fc
     gpusPerNode: fc.constantFrom(1, 2, 3, 4),
     layers: positive(1, 5),
     sequences: fc.constantFrom(1, 2, 4, 6),
+    hostMemoryBytes: fc.constantFrom(undefined, 4096, 100_000, 1e9),
     forward: fc.constantFrom(
       undefined,
       "none" as const,
@@ -123,17 +124,23 @@ export const smallJobCase: fc.Arbitrary<JobSpec> = fc
       { recomputeLayers: [0, 2] },
       { gateUp: "again" as const },
       { gateUp: "kept" as const },
+      { gateUp: "host" as const },
       { pipelineChunks: [1, 2] },
       { contextParallel: 2 },
       { sequenceParallel: [2, 4] },
       { gradientSharding: 1, microBatchSize: [1, 2] },
     ),
   })
-  .map(({ job, nodes, gpusPerNode, layers, sequences, forward, backward, other }) => ({
+  .map(({ job, nodes, gpusPerNode, layers, sequences, hostMemoryBytes, forward, backward, other }) => ({
     ...job,
     model: { ...job.model, layers },
     globalBatchTokens: job.sequenceLengthTokens * sequences,
-    cluster: { ...job.cluster, nodes, gpusPerNode },
+    cluster: {
+      ...job.cluster,
+      nodes,
+      gpusPerNode,
+      ...(hostMemoryBytes === undefined ? {} : { hostMemoryBytes }),
+    },
     plan: {
       ...(forward === undefined ? {} : { forwardOverlap: forward }),
       backwardOverlap: backward,
@@ -193,6 +200,8 @@ const module = fc.record({
   medianSeconds: seconds,
 });
 
+const copyRate = fc.double({ min: 6, max: 14, noNaN: true }).map((exponent) => 10 ** exponent);
+
 const profileCase: fc.Arbitrary<Profile> = fc
   .record({
     collectives: fc.array(curve, { maxLength: 12 }),
@@ -211,6 +220,8 @@ const profileCase: fc.Arbitrary<Profile> = fc
     forwardOverlap: fc.constantFrom("none" as const, "inter-layer" as const, "intra-layer" as const),
     backwardOverlap: fc.constantFrom("none" as const, "intra-layer" as const),
     runtimeBytes: fc.constantFrom(0, 1000),
+    // Of copies to the host and back: so slow that computation hides no part of them, or so fast that it does.
+    copies: fc.option(fc.tuple(copyRate, copyRate), { nil: undefined }),
   })
   .map((c): Profile => ({
     schemaVersion: 1,
@@ -221,6 +232,9 @@ const profileCase: fc.Arbitrary<Profile> = fc
       peakFlopsPerSecondFp32: 1e9,
       peakFlopsPerSecondBf16: 2e9,
       memoryBandwidthBytesPerSecond: 1e9,
+      ...(c.copies === undefined
+        ? {}
+        : { toHostBytesPerSecond: c.copies[0], toDeviceBytesPerSecond: c.copies[1] }),
       runtimeBytes: c.runtimeBytes,
     },
     executor: { forwardOverlap: c.forwardOverlap, backwardOverlap: c.backwardOverlap },

@@ -24,6 +24,7 @@
 #include "internevo/background_copies.h"
 #include "internevo/device_groups.h"
 #include "internevo/exact_sum.h"
+#include "internevo/host_copies.h"
 #include "internevo/lane.h"
 #include "internevo/memory_space.h"
 #include "internevo/moments.h"
@@ -190,6 +191,8 @@ class Backend : public BackendSizes {
   virtual std::unique_ptr<Moments> createMoments(std::int64_t /*capacity*/) { return nullptr; }
   /// Null where memory() is the process's own: a copy of that takes the process's time anyway. Ends before the backend.
   virtual std::unique_ptr<BackgroundCopies> createBackgroundCopies() { return nullptr; }
+  /// Between memory() and memory of the host. Ends before the backend, and behind the lanes whose jobs copy.
+  virtual std::unique_ptr<HostCopies> createHostCopies() { return createPlainHostCopies(); }
 
   // ---- initial weights ---------------------------------------------------------------------------------------
   /// target[elements] (float32) = standardDeviation · randomNormal(key, place in the whole matrix, row by row), rounded once.

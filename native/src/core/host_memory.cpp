@@ -3,7 +3,10 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "internevo/host_copies.h"
 #include "internevo/memory_space.h"
 
 namespace internevo {
@@ -63,11 +66,36 @@ class HostMemory final : public MemorySpace {
   }
 };
 
+class PlainHostCopies final : public HostCopies {
+ public:
+  PlainHostCopies() = default;
+  ~PlainHostCopies() override {
+    for (const auto& [data, bytes] : taken_) hostMemory().release(data, bytes);
+  }
+
+  Status allocate(std::int64_t bytes, void** result) override {
+    INTERNEVO_RETURN_IF_ERROR(hostMemory().allocate(bytes, result));
+    taken_.emplace_back(*result, bytes);
+    return Status::success();
+  }
+  Status toHost(void* host, const void* source, std::int64_t bytes) override {
+    return hostMemory().copy(host, source, bytes);
+  }
+  Status toDevice(void* target, const void* host, std::int64_t bytes) override {
+    return hostMemory().copy(target, host, bytes);
+  }
+
+ private:
+  std::vector<std::pair<void*, std::int64_t>> taken_;
+};
+
 }  // namespace
 
 MemorySpace& hostMemory() noexcept {
   static HostMemory memory;
   return memory;
 }
+
+std::unique_ptr<HostCopies> createPlainHostCopies() { return std::make_unique<PlainHostCopies>(); }
 
 }  // namespace internevo

@@ -41,7 +41,8 @@ const Words<bool ProgramFlags::*> kFlags = {{"tiedEmbeddings", &ProgramFlags::ti
                                             {"queryKeyNorm", &ProgramFlags::queryKeyNorm},
                                             {"queryKeyValueBias", &ProgramFlags::queryKeyValueBias},
                                             {"ownHeadSize", &ProgramFlags::ownHeadSize},
-                                            {"gateUpAgain", &ProgramFlags::gateUpAgain}};
+                                            {"gateUpAgain", &ProgramFlags::gateUpAgain},
+                                            {"gateUpHost", &ProgramFlags::gateUpHost}};
 using SizeOf = std::int64_t (*)(const ModelConfig&);
 const Words<SizeOf> kSizes = {{"hiddenSize", [](const ModelConfig& m) { return m.hiddenSize; }},
                               {"heads", [](const ModelConfig& m) { return m.heads; }},
@@ -99,7 +100,7 @@ ProgramValue valueOf(const Json& each) {
   readCondition(each, &value);
   value.name = each.at("name"), value.width = names(each, "width");
   value.fate = wordOf(kFates, each.at("fate"), value.name + ".fate");
-  value.againWhen = text(each, "againWhen");
+  value.againWhen = text(each, "againWhen"), value.hostWhen = text(each, "hostWhen");
   value.rows = wordOf(kRows, each.at("rows"), value.name + ".rows");
   value.float32 = text(each, "type") == "float32";
   value.otherwise = text(each, "otherwise"), value.block = text(each, "block");
@@ -162,7 +163,8 @@ ProgramFlags flagsOf(const ModelConfig& model, const PlanConfig& plan) {
           .queryKeyNorm = model.queryKeyNorm,
           .queryKeyValueBias = model.queryKeyValueBias,
           .ownHeadSize = model.queryWidth() != model.hiddenSize,
-          .gateUpAgain = plan.gateUp == GateUp::again};
+          .gateUpAgain = plan.gateUp == GateUp::again,
+          .gateUpHost = plan.gateUp == GateUp::host};
 }
 
 bool holds(const ProgramCondition& condition, const ProgramFlags& flags) {
@@ -172,8 +174,11 @@ bool holds(const ProgramCondition& condition, const ProgramFlags& flags) {
 }
 
 Fate fateOf(const ProgramValue& value, const ProgramFlags& flags) {
-  const bool again = !value.againWhen.empty() && flags.*wordOf(kFlags, value.againWhen, "againWhen");
-  return again ? Fate::again : value.fate;
+  const auto is = [&](const std::string& flag, const char* member) {
+    return !flag.empty() && flags.*wordOf(kFlags, flag, member);
+  };
+  if (is(value.againWhen, "againWhen")) return Fate::again;
+  return is(value.hostWhen, "hostWhen") ? Fate::host : value.fate;
 }
 
 LayerProgram LayerProgram::parse(const std::string& programText) {
@@ -219,6 +224,10 @@ void LayerProgram::check() const {
     checkCondition(each, each.name);
     if (each.fate == Fate::kept && each.block.empty())
       refuse(each.name + " is kept and has no block; name it");
+    if (!each.hostWhen.empty()) {
+      wordOf(kFlags, each.hostWhen, each.name + ".hostWhen");
+      if (each.fate != Fate::kept) refuse(each.name + " has hostWhen; give it the fate kept");
+    }
     if (each.againWhen.empty()) continue;
     wordOf(kFlags, each.againWhen, each.name + ".againWhen");
     if (each.fate != Fate::kept || each.passes.empty())

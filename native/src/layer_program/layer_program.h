@@ -15,8 +15,8 @@ enum class Cut { whole, equal, shared, roundedUp };
 /// Rows of a value: own tokens; the rows that products see; the rows inside attention; one, whatever the micro-batch.
 enum class RowsOf { tokens, block, attention, once };
 /// What becomes of a value: it is the residual stream between layers; it is kept for the backward pass; the backward pass
-/// makes it again; it is used while a block runs.
-enum class Fate { stream, kept, again, workspace };
+/// makes it again; it is used while a block runs; it is kept in the host's memory.
+enum class Fate { stream, kept, again, workspace, host };
 enum class TensorKind { matrix, gain, bias };
 enum class Initial { normal, normalByDepth, ones, zeros };
 
@@ -43,8 +43,8 @@ struct ProgramTensor : ProgramCondition {
 struct ProgramValue : ProgramCondition {
   std::string name;
   Fate fate = Fate::kept;  ///< fateOf() says what it is under a plan
-  std::string
-      againWhen;  ///< a flag of the plan under which a value that would be kept is made again; empty: none
+  /// Flags of the plan under which a value that would be kept is made again, or waits in the host's memory; empty: none.
+  std::string againWhen, hostWhen;
   RowsOf rows = RowsOf::tokens;
   std::vector<std::string> width;  ///< dimensions next to one another
   bool float32 = false;            ///< else of the type of activations
@@ -71,7 +71,7 @@ struct ProgramFlags {
   bool tiedEmbeddings = false, tensorParallel = false, ulysses = false, contextParallel = false;
   bool queryKeyNorm = false, queryKeyValueBias = false;
   bool ownHeadSize = false;  ///< the heads together are not as wide as the residual stream
-  bool gateUpAgain = false;
+  bool gateUpAgain = false, gateUpHost = false;
 };
 ProgramFlags flagsOf(const ModelConfig& model, const PlanConfig& plan);
 

@@ -92,6 +92,29 @@ Status bandwidth(Backend& backend, Timer& timer, std::int64_t budgetBytes, doubl
   });
 }
 
+/// Between the backend's memory and the host's, all ranks at a time: bytes a second to the host, and back.
+Status hostCopies(Backend& backend, Timer& timer, std::int64_t budgetBytes, double* toHost,
+                  double* toDevice) {
+  return grow(sizesFor(backend.memory()).stream, timer, [&](std::int64_t elements, double* seconds) {
+    Memory memory(budgetBytes, backend.memory());
+    const View here = memory.take(elements, DataType::float32);
+    const std::int64_t bytes = 4 * elements;
+    const std::unique_ptr<HostCopies> copies = backend.createHostCopies();
+    void* there = nullptr;
+    Status ready = memory.status();
+    if (ready.ok()) ready = copies->allocate(bytes, &there);
+    INTERNEVO_RETURN_IF_ERROR(timer.agree(ready));
+    Samples out, back;
+    INTERNEVO_RETURN_IF_ERROR(timer.measure([&] { return copies->toHost(there, here.data, bytes); }, &out));
+    INTERNEVO_RETURN_IF_ERROR(
+        timer.measure([&] { return copies->toDevice(here.data, there, bytes); }, &back));
+    *seconds = std::min(out.p10Seconds, back.p10Seconds);
+    *toHost = static_cast<double>(bytes) / out.p10Seconds;
+    *toDevice = static_cast<double>(bytes) / back.p10Seconds;
+    return Status::success();
+  });
+}
+
 }  // namespace
 
 std::int64_t runtimeBytes(const MemorySpace& space) {
@@ -116,10 +139,11 @@ std::int64_t memoryBudgetBytes(const MemorySpace& space, int ranksOnHost) {
 
 Status describeDevice(const MpiSession& session, Backend& backend, Timer& timer, std::int64_t budgetBytes,
                       double runtimeBytes, Json* event) {
-  double fp32 = 0, bf16 = 0, bytes = 0;
+  double fp32 = 0, bf16 = 0, bytes = 0, toHost = 0, toDevice = 0;
   INTERNEVO_RETURN_IF_ERROR(peak(DataType::float32, backend, timer, budgetBytes, &fp32));
   INTERNEVO_RETURN_IF_ERROR(peak(DataType::bfloat16, backend, timer, budgetBytes, &bf16));
   INTERNEVO_RETURN_IF_ERROR(bandwidth(backend, timer, budgetBytes, &bytes));
+  INTERNEVO_RETURN_IF_ERROR(hostCopies(backend, timer, budgetBytes, &toHost, &toDevice));
   INTERNEVO_RETURN_IF_ERROR(timer.largest(&runtimeBytes));
   const std::string isa = backend.name();
   Json libraries{{"openmpi", mpiVersion()}};
@@ -131,6 +155,8 @@ Status describeDevice(const MpiSession& session, Backend& backend, Timer& timer,
             {"peakFlopsPerSecondFp32", fp32},
             {"peakFlopsPerSecondBf16", bf16},
             {"memoryBandwidthBytesPerSecond", bytes},
+            {"toHostBytesPerSecond", toHost},
+            {"toDeviceBytesPerSecond", toDevice},
             {"runtimeBytes", static_cast<std::int64_t>(runtimeBytes)},
             {"compiler", "gcc " __VERSION__},
             {"libraries", libraries},

@@ -233,7 +233,7 @@ ModelConfig readModel(Reader r) {
 constexpr std::initializer_list<const char*> kForwardOverlaps = {"none", "block", "inter-layer",
                                                                  "intra-layer"};
 constexpr std::initializer_list<const char*> kBackwardOverlaps = {"none", "block", "intra-layer"};
-constexpr std::initializer_list<const char*> kGateUps = {"kept", "again"};
+constexpr std::initializer_list<const char*> kGateUps = {"kept", "again", "host"};
 
 /// Shows the visitor every field of a plan, in the order of documents: its name, its member, and its bounds or words.
 template <typename Visitor>

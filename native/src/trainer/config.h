@@ -37,8 +37,9 @@ enum class ForwardOverlap { none, block, interLayer, intraLayer };
 /// What communicates while a backward pass computes: nothing; blocks; modules (one product and what belongs to it).
 enum class BackwardOverlap { none, block, intraLayer };
 
-/// What becomes of the products of gate and up, the largest value of a layer: it is kept for the backward pass, or made again there.
-enum class GateUp { kept, again };
+/// What becomes of the products of gate and up, the largest value of a layer: it is kept for the backward pass, made again there, or
+/// kept in the host's memory.
+enum class GateUp { kept, again, host };
 
 /// S = [b, n, a, s_pp, s_dp, s_tp, s_sp, s_ps, s_gs, s_oss] of the paper (section "Search Space Analysis").
 struct PlanConfig {

@@ -57,8 +57,8 @@ Json linesOf(const Config& config, const MemoryPlan& plan, std::int64_t runtimeB
   for (int i = 0; i < kMemoryLines; ++i) {
     const auto line = static_cast<MemoryLine>(i);
     const std::int64_t bytes = plan.lines[static_cast<std::size_t>(i)];
-    if (line == MemoryLine::checkpointStaging && bytes == 0)
-      continue;  // a line of runs that stage checkpoints only
+    const bool ofSomeRuns = line == MemoryLine::checkpointStaging || line == MemoryLine::offloadStaging;
+    if (ofSomeRuns && bytes == 0) continue;
     lines[memoryLineName(line)] = bytes;
   }
   if (config.timeline) lines["timeline"] = timelineBytes(config);
@@ -75,6 +75,7 @@ void emitStarted(const Trainer& t, const std::vector<std::string>& hosts, std::i
                    {"parameters", t.wholeLayout().parameters()},
                    {"memory", linesOf(t.config(), t.memoryPlan(), t.runtimeBytes())},
                    {"plannedPeakBytes", t.plannedPeakBytes()},
+                   {"hostMemoryBytes", t.hostBytes()},
                    {"resumedFromStep", resumedFromStep}});
 }
 
@@ -96,13 +97,15 @@ void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtim
     stages.push_back({{"stage", stage},
                       {"layers", layout.stageLayers()},
                       {"memory", linesOf(config, plan, runtimeBytes)},
-                      {"plannedPeakBytes", plan.arenaBytes() + besideArenaBytes(config) + runtimeBytes}});
+                      {"plannedPeakBytes", plan.arenaBytes() + besideArenaBytes(config) + runtimeBytes},
+                      {"hostMemoryBytes", plan.offload.hostBytes}});
   }
   Json members = {
       {"worldSize", config.mesh.worldSize},
       {"parameters", Layout::whole(config.model).parameters()},
       {"memory", linesOf(config, plans.largest(), runtimeBytes)},
       {"plannedPeakBytes", plans.largest().arenaBytes() + besideArenaBytes(config) + runtimeBytes},
+      {"hostMemoryBytes", hostBytesOf(plans)},
       {"stages", stages}};
   if (mapStage)
     members["memoryMap"] = memoryMapOf(config, *mapStage, plans.plans[static_cast<std::size_t>(*mapStage)]);

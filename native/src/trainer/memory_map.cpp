@@ -134,6 +134,7 @@ Json lifetimeOf(const NamedPiece& named, const Config& config) {
     case MemoryLine::tensorParallelStaging:
       return work(named.name == "headStatistics" ? Phases{kHead} : kPasses);
     case MemoryLine::activations:
+    case MemoryLine::offloadStaging:
     case MemoryLine::pipelineBuffers:
     case MemoryLine::dataBuffers: return work(kPasses);
     case MemoryLine::count: break;

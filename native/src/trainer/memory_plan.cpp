@@ -86,12 +86,35 @@ ValuePieces planLayer(const Config& c, const LocalShape& s, std::int64_t layer, 
   const ProgramFlags flags = flagsOf(c.model, c.plan);
   ValuePieces pieces;
   for (const ProgramValue& value : program.values()) {
-    pieces.emplace_back();
+    pieces.emplace_back();  // what waits in the host's memory has no place here
     if (fateOf(value, flags) != Fate::kept || !holds(value, flags)) continue;
     pieces.back() =
         take->take(MemoryLine::activations, owner + "." + value.name, valueBytes(c, s, program, value));
   }
   return pieces;
+}
+
+/// Behind the activations: what a layer keeps in the host's memory is one block, which is copied as a whole.
+void planOffload(const Config& c, const LocalShape& s, bool recomputes, Planner* take, MemoryPlan* plan) {
+  const LayerProgram& program = layerProgram(c.model, 0);
+  const ProgramFlags flags = flagsOf(c.model, c.plan);
+  MemoryPlan::Offload& offload = plan->offload;
+  for (const ProgramValue& value : program.values()) {
+    offload.values.emplace_back();
+    if (fateOf(value, flags) != Fate::host || !holds(value, flags)) continue;
+    offload.values.back() = {offload.blockBytes, valueBytes(c, s, program, value)};
+    offload.blockBytes += aligned(offload.values.back().bytes);
+  }
+  if (offload.blockBytes == 0) return;
+  for (std::size_t i = 0; i < offload.places.size(); ++i) {
+    offload.places[i] =
+        take->take(MemoryLine::offloadStaging, "offload " + std::to_string(i), offload.blockBytes);
+  }
+  for (std::size_t set = 0; set < plan->layers.size(); ++set) {
+    const bool recomputed = recomputes && set == 0;
+    offload.ofLayerSet.push_back(recomputed ? Piece{} : Piece{offload.hostBytes, offload.blockBytes});
+    offload.hostBytes += offload.ofLayerSet.back().bytes;
+  }
 }
 
 void planActivations(const Config& c, const Layout& layout, const LocalShape& s, Planner* take,
@@ -127,6 +150,7 @@ void planActivations(const Config& c, const Layout& layout, const LocalShape& s,
       plan->slots.back().push_back(std::move(pieces));
     }
   }
+  planOffload(c, s, recomputed > 0, take, plan);
 }
 
 /// Workspaces that every block of a layer uses are behind one another; those of one block lie where those of others do.
@@ -270,6 +294,7 @@ const char* memoryLineName(MemoryLine line) {
     case MemoryLine::gradients: return "gradients";
     case MemoryLine::optimizerStates: return "optimizerStates";
     case MemoryLine::activations: return "activations";
+    case MemoryLine::offloadStaging: return "offloadStaging";
     case MemoryLine::layerWorkspace: return "layerWorkspace";
     case MemoryLine::attentionWorkspace: return "attentionWorkspace";
     case MemoryLine::logits: return "logits";
@@ -348,6 +373,12 @@ StagePlans planStages(const Config& c, const BackendSizes& backend) {
   }
   stages.findFullest();
   return stages;
+}
+
+std::int64_t hostBytesOf(const StagePlans& stages) {
+  std::int64_t most = 0;
+  for (const MemoryPlan& plan : stages.plans) most = std::max(most, plan.offload.hostBytes);
+  return most;
 }
 
 std::int64_t timelineBytes(const Config& config) {

@@ -18,6 +18,7 @@ enum class MemoryLine {
   gradients,
   optimizerStates,
   activations,
+  offloadStaging,
   layerWorkspace,
   attentionWorkspace,
   logits,
@@ -81,6 +82,14 @@ struct MemoryPlan {
   std::vector<std::vector<SlotPieces>> slots;  ///< [chunk][micro-batch mod the most in flight]
   std::vector<ValuePieces> layers;             ///< what is kept of a layer for its backward pass
   ValuePieces workspace;                       ///< of every layer; values of different blocks share memory
+  /// What is kept of a layer in the host's memory. On the device two places take turns, of one block of all such values each.
+  struct Offload {
+    ValuePieces values;             ///< offsets in a block; empty where they are not in the host's memory
+    std::int64_t blockBytes = 0;    ///< 0: the plan keeps nothing there
+    std::array<Piece, 2> places;    ///< in the arena
+    std::vector<Piece> ofLayerSet;  ///< [index in `layers`] in the host's memory; empty of recomputed layers
+    std::int64_t hostBytes = 0;     ///< of all of them, which is no memory of the device
+  } offload;
   Piece attentionWorkspace;
   Piece headWorkspace;        ///< logits and the scratch of every matrix product
   Piece gatherPool;           ///< slots of the pool, one behind the other
@@ -119,6 +128,9 @@ StagePlans planStages(const Config& config, const BackendSizes& backend);
 /// replicas, each of which saves its share. Nothing is added without checkpoints, when they are to be written in the step
 /// loop, and, unless asked for, when no room is left under the limit.
 void addCheckpointStaging(const Config& config, std::int64_t runtimeBytes, StagePlans* stages);
+
+/// What the rank of any stage keeps in the host's memory at most, beside the arena.
+std::int64_t hostBytesOf(const StagePlans& stages);
 
 /// Bytes of the timeline's recorder, which stands outside the arena; 0 where none is asked for.
 std::int64_t timelineBytes(const Config& config);

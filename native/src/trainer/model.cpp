@@ -50,12 +50,15 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
       slots_.back().push_back(std::move(slot));
     }
   }
+  offload_.start(plan, arena, backend, layerTurns());
   const LayerProgram& program = layerProgram(config.model, 0);
   const ProgramFlags flags = flagsOf(config.model, config.plan);
   const auto value = [&](const ValuePieces& kept, const char* name) {
     const ProgramValue* const wanted = program.presentValue(name, flags);
     if (wanted == nullptr) return View{};
-    const ValuePieces& pieces = fateOf(*wanted, flags) == Fate::kept ? kept : plan.workspace;
+    const Fate fate = fateOf(*wanted, flags);
+    if (fate == Fate::host) return View{};  // beginTurn() says where
+    const ValuePieces& pieces = fate == Fate::kept ? kept : plan.workspace;
     return viewOf(arena, pieces[static_cast<std::size_t>(program.valuePlace(*wanted))],
                   wanted->float32 ? DataType::float32 : type);
   };
@@ -63,6 +66,11 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
     layers_.push_back({value(p, "qkv"), value(p, "headGains"), value(p, "attentionHeads"),
                        value(p, "attentionTokens"), value(p, "logSumExp"), value(p, "middle"),
                        value(p, "gateUp")});
+  }
+  for (std::size_t i = 0; i < gateUpPlaces_.size() && !offload_.empty(); ++i) {
+    const Piece& inBlock =
+        plan.offload.values[static_cast<std::size_t>(program.valuePlace(program.value("gateUp")))];
+    gateUpPlaces_[i] = view({plan.offload.places[i].offset + inBlock.offset, inBlock.bytes});
   }
   const auto work = [&](const char* name) { return value(plan.workspace, name); };
   workspace_ = {work("norm"),
@@ -119,6 +127,28 @@ Model::Slot& Model::slotOf(const PipelineOperation& operation) {
   return slots[static_cast<std::size_t>(operation.microBatch) % slots.size()];
 }
 
+std::vector<LayerTurn> Model::layerTurns() const {
+  std::vector<LayerTurn> turns;
+  for (const PipelineOperation& operation : operations_) {
+    const auto& slots = slots_[static_cast<std::size_t>(operation.chunk)];
+    const Slot& slot = slots[static_cast<std::size_t>(operation.microBatch) % slots.size()];
+    const LayerRange& range = layout_.chunks()[static_cast<std::size_t>(operation.chunk)];
+    const std::int64_t count = range.count();
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t place = operation.pass == Pass::forward ? i : count - 1 - i;
+      turns.push_back({operation.pass, slot.layerSets[static_cast<std::size_t>(place)],
+                       isRecomputed(range.first + place)});
+    }
+  }
+  return turns;
+}
+
+LayerViews Model::beginTurn(int layerSet) {
+  LayerViews views = layers_[static_cast<std::size_t>(layerSet)];
+  if (!offload_.empty()) views.gateUp = gateUpPlaces_[static_cast<std::size_t>(offload_.begin())];
+  return views;
+}
+
 void Model::run(const PipelineOperation& operation, float gradientScale, ExactSum* lossSum) {
   groups_.microBatch = static_cast<std::int32_t>(operation.microBatch);
   if (operation.pass == Pass::forward) {
@@ -141,8 +171,9 @@ void Model::forward(const PipelineOperation& operation) {
   for (std::size_t i = 0; i < slot.inputs.size(); ++i) {
     const bool last = i + 1 == slot.inputs.size();
     const View output = !last ? slot.inputs[i + 1] : onward ? link_.sendBuffer(Pass::forward) : slot.output;
-    forwardLayer(range.first + static_cast<std::int64_t>(i), layerSet(slot.layerSets[i]), slot.inputs[i],
+    forwardLayer(range.first + static_cast<std::int64_t>(i), beginTurn(slot.layerSets[i]), slot.inputs[i],
                  output, false);
+    offload_.end();
   }
   if (onward) link_.send(operation);
 }
@@ -157,7 +188,8 @@ void Model::backward(const PipelineOperation& operation, float gradientScale, Ex
     head(slot.output, gradientScale, lossSum);
   }
   for (std::size_t i = slot.inputs.size(); i-- > 0;) {
-    backwardLayer(range.first + static_cast<std::int64_t>(i), layerSet(slot.layerSets[i]), slot.inputs[i]);
+    backwardLayer(range.first + static_cast<std::int64_t>(i), beginTurn(slot.layerSets[i]), slot.inputs[i]);
+    offload_.end();
   }
   if (!sends(operation, layout_.position().stage, p.pipelineParallel, p.pipelineChunks))
     return embedBackward();

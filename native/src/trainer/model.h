@@ -15,6 +15,7 @@
 #include "internevo/backend.h"
 #include "trainer/batch_reader.h"
 #include "trainer/groups.h"
+#include "trainer/layer_offload.h"
 #include "trainer/memory_plan.h"
 #include "trainer/parameter_store.h"
 #include "trainer/pipeline_link.h"
@@ -59,7 +60,7 @@ class Model {
   void prepareAttention(const LargestOfRanks& largest);
   /// What this stage does in a step, in order.
   const std::vector<PipelineOperation>& operations() const { return operations_; }
-  void beginStep() { link_.begin(); }
+  void beginStep() { link_.begin(), offload_.beginStep(); }
   /// One micro-batch through one chunk. The backward pass adds the rows' losses to *lossSum where the head is, and the
   /// gradients of (sum of losses · gradientScale) to the parameter store.
   void run(const PipelineOperation& operation, float gradientScale, ExactSum* lossSum);
@@ -137,7 +138,10 @@ class Model {
   Activity::Scope computing(const ProgramOperator* one, Pass pass, int unit) {
     return computing((pass == Pass::forward ? one->forwardLabel : one->backwardLabel).c_str(), unit);
   }
-  const LayerViews& layerSet(int index) const { return layers_[static_cast<std::size_t>(index)]; }
+  /// The passes of layers of a step, in order.
+  std::vector<LayerTurn> layerTurns() const;
+  /// The values of a layer set for its next turn: what waits in the host's memory is in one of two places.
+  LayerViews beginTurn(int layerSet);
   LinearShape linear(std::int64_t inputs, std::int64_t outputs) const;
   AttentionShape attentionShape() const;
   BiasShape projectionBias() const { return {shape_.blockRows, shape_.queryWidth + 2 * shape_.kvWidth, 0}; }
@@ -162,6 +166,8 @@ class Model {
   PipelineLink link_;
   std::vector<std::vector<Slot>> slots_;  ///< [chunk][micro-batch mod size]
   std::vector<LayerViews> layers_;
+  LayerOffload offload_;
+  std::array<View, 2> gateUpPlaces_;      ///< where they wait in the host's memory
   std::vector<LayerPlaces> layerPlaces_;  ///< by place in the stage
   WorkspaceViews workspace_;
   View cosines_, sines_, block_, headStatistics_;

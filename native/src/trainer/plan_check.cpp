@@ -112,7 +112,7 @@ void checkGateUp(const Config& c) {
   if (p.gateUp == GateUp::kept || p.recomputedOf(most) < most) return;
   const std::string reason =
       p.recompute ? "plan.recompute is true" : "plan.recomputeLayers is " + std::to_string(most);
-  reject("gate-up-not-possible", "plan.gateUp", "again",
+  reject("gate-up-not-possible", "plan.gateUp", p.gateUp == GateUp::again ? "again" : "host",
          "is given although " + reason + ", which makes all layers again as a whole", "leave it out");
 }
 

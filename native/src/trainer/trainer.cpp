@@ -84,7 +84,10 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
       checkpointStaging_ = {staging, DataType::float32};
     });
   }
-  model_ = std::make_unique<Model>(config_, layout_, plan, arena_, *backend_, groups_, *parameters_);
+  // Memory of the host may be short on one rank alone.
+  agree(groups_.world, reduceWorkspace_, [&] {
+    model_ = std::make_unique<Model>(config_, layout_, plan, arena_, *backend_, groups_, *parameters_);
+  });
   agree(groups_.world, reduceWorkspace_, [&] { model_->prepareAttention(largestOfRanks()); });
   reader_ = std::make_unique<BatchReader>(config_, data_, sequencePlaceOf(config_, rank),
                                           groups_.data.index(), model_->batch(), backend_->memory());

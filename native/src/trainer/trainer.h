@@ -75,6 +75,8 @@ class Trainer {
   std::int64_t plannedPeakBytes() const {
     return memoryPlan().arenaBytes() + besideArenaBytes(config_) + runtimeBytes_;
   }  ///< of the fullest rank
+  /// Largest of any rank, in the host's memory.
+  std::int64_t hostBytes() const { return hostBytesOf(stagePlans_); }
   std::int64_t peakMemoryBytes() const {
     return alignUp(arena_.highWaterBytes(), kAlignmentBytes) + besideArenaBytes(config_) + runtimeBytes_;
   }

@@ -380,7 +380,10 @@ TEST_F(DeviceProgram, SeveralRanksOnTheModelAreTheCpusRun) {
   tensor.tensorParallel = 2;
   PlanConfig again = sharded;
   again.gateUp = GateUp::again;
-  for (const PlanConfig& plan : {sharded, again, ulysses, ring, tensor, stagedPlan(2, 2, 1, 1, 1, 1)}) {
+  PlanConfig host = sharded, hostStages = stagedPlan(2, 2, 1, 1, 1, 1);
+  host.gateUp = hostStages.gateUp = GateUp::host;
+  for (const PlanConfig& plan :
+       {sharded, again, host, hostStages, ulysses, ring, tensor, stagedPlan(2, 2, 1, 1, 1, 1)}) {
     use(plan);
     expectTheCpusRun();
   }

@@ -123,7 +123,8 @@ TEST(Probe, TellsTheDeviceAndTheVersionsOfItsLibraries) {
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(events[0].at("event"), "device");
   for (const char* figure :
-       {"peakFlopsPerSecondFp32", "peakFlopsPerSecondBf16", "memoryBandwidthBytesPerSecond"})
+       {"peakFlopsPerSecondFp32", "peakFlopsPerSecondBf16", "memoryBandwidthBytesPerSecond",
+        "toHostBytesPerSecond", "toDeviceBytesPerSecond"})
     EXPECT_GT(events[0].at(figure), 0) << figure;
   const auto versions = events[0].at("libraries").get<std::map<std::string, std::string>>();
   std::set<std::string> names;

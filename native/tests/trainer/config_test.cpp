@@ -209,6 +209,8 @@ TEST(Plan, FactorsThatDoNotFitTheModelAreNamedWithARemedy) {
        [](Config& c) { c.plan.recompute = true, c.plan.gateUp = GateUp::again; }},
       {"gate-up-not-possible", "plan.gateUp",
        [](Config& c) { c.plan.recomputeLayers = c.model.layers, c.plan.gateUp = GateUp::again; }},
+      {"gate-up-not-possible", "plan.gateUp",
+       [](Config& c) { c.plan.recompute = true, c.plan.gateUp = GateUp::host; }},
       {"sequence-not-divisible", "plan.sequenceParallel",
        [](Config& c) { c.sequenceLengthTokens = 25, c.plan.sequenceParallel = 2; }},
       {"context-not-possible", "plan.contextParallel", [](Config& c) { c.plan.contextParallel = 4; }},

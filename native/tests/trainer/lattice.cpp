@@ -121,14 +121,15 @@ void addVariants(const Config& base, PlanConfig p, std::vector<PlanConfig>* plan
   }
 }
 
-/// A third of the plans a second time, with the products of gate and up made again instead of kept.
-std::vector<PlanConfig> withGateUpAgain(const Config& base, const std::vector<PlanConfig>& plans) {
+/// A third of the plans a second time, with the products of gate and up made again instead of kept; another third with them in the
+/// host's memory.
+std::vector<PlanConfig> withGateUpElsewhere(const Config& base, const std::vector<PlanConfig>& plans) {
   std::vector<PlanConfig> all;
   int count = 0;
   for (PlanConfig p : plans) {
     all.push_back(p);
-    p.gateUp = GateUp::again;
-    if (legal(base, p) && count++ % 3 == 0) all.push_back(p);
+    p.gateUp = count % 3 == 0 ? GateUp::again : GateUp::host;
+    if (legal(base, p) && count++ % 3 < 2) all.push_back(p);
   }
   return all;
 }
@@ -154,7 +155,7 @@ std::vector<PlanConfig> latticeOf(const Config& base, int ranks, std::int64_t se
       }
     }
   }
-  return withGateUpAgain(base, plans);
+  return withGateUpElsewhere(base, plans);
 }
 
 std::vector<PlanConfig> withOverlaps(const std::vector<PlanConfig>& lattice) {
@@ -231,7 +232,8 @@ std::vector<PlanConfig> pairwiseSample(const std::vector<PlanConfig>& lattice) {
 
 std::string nameOf(const PlanConfig& p) {
   const std::string recomputed = p.recompute ? "all" : std::to_string(p.recomputeLayers);
-  const std::string gateUp = p.gateUp == GateUp::again ? " g1" : "";
+  const std::string gateUp =
+      p.gateUp == GateUp::kept ? "" : " g" + std::to_string(static_cast<int>(p.gateUp));
   return "b" + std::to_string(p.microBatchSize) + " n" + std::to_string(p.microBatches) + " a" + recomputed +
          gateUp + " pp" + std::to_string(p.pipelineParallel) + " v" + std::to_string(p.pipelineChunks) +
          " dp" + std::to_string(p.dataParallel) + " tp" + std::to_string(p.tensorParallel) + " sp" +

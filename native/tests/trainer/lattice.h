@@ -9,7 +9,8 @@
 namespace internevo::trainer::testing {
 
 /// Every plan on `ranks` ranks for `sequences` sequences a step, that the model and sequence length allow; a third of those that do
-/// not recompute all layers with gate and up made again too, each behind the same plan that keeps them.
+/// not recompute all layers with gate and up made again, another third with them in the host's memory, each behind the same plan that keeps
+/// them.
 std::vector<PlanConfig> latticeOf(const Config& base, int ranks, std::int64_t sequences);
 
 /// Every plan with each of the twelve policies of overlap.
@@ -26,7 +27,7 @@ std::vector<int> partsOf(const std::vector<PlanConfig>& plans, bool tiedEmbeddin
 /// A subset in which every pair of values of two factors that occurs in the lattice occurs too (greedy).
 std::vector<PlanConfig> pairwiseSample(const std::vector<PlanConfig>& lattice);
 
-/// "b2 n2 aall pp1 v1 dp2 tp1 sp2 c1 ps2 gs1 oss2 o00"; a: how many layers of a stage are recomputed, behind it g1 where gate and
+/// "b2 n2 aall pp1 v1 dp2 tp1 sp2 c1 ps2 gs1 oss2 o00"; a: how many layers of a stage are recomputed, behind it g1 (g2) where gate and
 /// up are made again,
 /// o: forward and backward overlap (0 none, 1 block, 2 inter- or intra-layer)
 std::string nameOf(const PlanConfig& plan);

@@ -149,7 +149,8 @@ TEST(LayerProgram, IsRunInItsOrder) {
     GateUp gateUp;
   };
   for (const auto& [recomputed, gateUp] :
-       {Case{0, GateUp::kept}, Case{1, GateUp::kept}, Case{0, GateUp::again}, Case{1, GateUp::again}}) {
+       {Case{0, GateUp::kept}, Case{1, GateUp::kept}, Case{0, GateUp::again}, Case{1, GateUp::again},
+        Case{0, GateUp::host}, Case{1, GateUp::host}}) {
     std::vector<PlanConfig> plans(
         3);  // ranks that share a batch, a sequence by heads, and a sequence by tensor parallelism
     plans[0].dataParallel = plans[1].sequenceParallel = plans[2].sequenceParallel = ranks;
@@ -165,8 +166,8 @@ TEST(LayerProgram, IsRunInItsOrder) {
         validatePlan(config);
         EXPECT_EQ(recordedStep(config), stepOf(config))
             << "tensor ranks " << plan.tensorParallel << ", sequence ranks " << plan.sequenceParallel
-            << ", recomputed layers " << recomputed << ", gate and up "
-            << (gateUp == GateUp::again ? "again" : "kept") << ", model " << modelJson(model);
+            << ", recomputed layers " << recomputed << ", gate and up " << static_cast<int>(gateUp)
+            << ", model " << modelJson(model);
       }
     }
   }
@@ -218,6 +219,7 @@ TEST(LayerProgram, ThatIsWrongIsRefusedByName) {
   expect("\"writes\": [\"gateUp\"]", "\"writes\": [\"nothing\"]", "there is no value \"nothing\"");
   expect("\"reads\": [\"gateUp\"]", "\"reads\": \"gateUp\"", "layer program: ");
   expect("\"againWhen\": \"gateUpAgain\"", "\"againWhen\": \"tomorrow\"", "gateUp.againWhen is \"tomorrow\"");
+  expect("\"hostWhen\": \"gateUpHost\"", "\"hostWhen\": \"tomorrow\"", "gateUp.hostWhen is \"tomorrow\"");
   expect("\"fate\": \"again\"", "\"fate\": \"again\", \"againWhen\": \"gateUpAgain\"", "norm has againWhen");
   expect("\"name\": \"decoder\",", "", "name");
 }

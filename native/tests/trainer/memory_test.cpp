@@ -78,7 +78,7 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
                           : p.forwardOverlap == ForwardOverlap::interLayer ? layer
                                                                            : module;
   const Integer staged = p.backwardOverlap == BackwardOverlap::block ? block : module;
-  const bool again = p.gateUp == GateUp::again;
+  const bool again = p.gateUp == GateUp::again, host = p.gateUp == GateUp::host;
   // What makes gate and up again stays until its gradients are computed: beside it down is gathered.
   const Integer usedAtOnce =
       again && p.backwardOverlap != BackwardOverlap::block ? std::max({qkv, out, gateUp + down}) : staged;
@@ -90,7 +90,7 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
   const Integer stream = al(T * H * beta);
   const Integer layerSet = al(Q * (heads + 2 * kv) * D * beta) + al(Q * heads * D * beta) +
                            (m.queryKeyNorm ? al(2 * D * beta) : 0) + (ulysses ? al(T * X * beta) : 0) +
-                           al(4 * heads * Q) + stream + (again ? 0 : al(B * 2 * Ft * beta));
+                           al(4 * heads * Q) + stream + (again || host ? 0 : al(B * 2 * Ft * beta));
   const Integer mlpPart = 2 * al(B * Ft * beta) + (again ? al(B * 2 * Ft * beta) : 0);
   const Integer attentionPart =
       al(Q * (heads + 2 * kv) * D * beta) +
@@ -119,6 +119,7 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
       {"gradients", 4 * sum / (ps * gs)},
       {"optimizerStates", (c.bf16() ? 12 : 8) * sum / (ps * oss)},
       {"activations", inputs * stream + sets * layerSet},
+      {"offloadStaging", host ? 2 * al(B * 2 * Ft * beta) : 0},
       {"layerWorkspace", 3 * stream + al(4 * T) + std::max(mlpPart, attentionPart)},
       {"attentionWorkspace", 4 * c.threadsPerRank * up(E, 16)},
       {"logits", (last ? al(4 * Vt * chunkRows) : 0) + 4243968 * c.threadsPerRank},
@@ -139,6 +140,21 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
            ? al(3 * 4 * 64 *
                 (part(embedding) + layers * (part(qkv) + part(out) + part(gateUp) + part(down)) + part(head)))
            : 0}};
+}
+
+/// MEMORY.md, of the host's memory.
+Integer hostBytes(const Config& c, Integer s) {
+  const PlanConfig& p = c.plan;
+  if (p.gateUp != GateUp::host) return 0;
+  const Integer L = c.model.layers, pp = p.pipelineParallel, v = p.pipelineChunks, tp = p.tensorParallel;
+  const Integer B = p.microBatchSize * c.sequenceLengthTokens / (tp > 1 ? 1 : p.sequenceParallel);
+  Integer sets = 0, before = 0;
+  for (Integer chunk = 0; chunk < v; ++chunk) {
+    const Integer own = L / (pp * v) + (chunk * pp + s < L % (pp * v) ? 1 : 0);
+    sets += inFlight(p, s, chunk) * (own - std::clamp<Integer>(p.recomputeLayers - before, 0, own));
+    before += own;
+  }
+  return sets * al(B * 2 * (c.model.ffnHiddenSize / tp) * (c.bf16() ? 2 : 4));
 }
 
 std::map<std::string, Integer> linesOf(const MemoryPlan& plan) {
@@ -187,7 +203,7 @@ TEST(Memory, CommunicatorsOfAGpuAreTheFormulaOfMemoryMd) {
 }
 
 TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
-  int plans = 0, interleaved = 0, tensor = 0, context = 0, again = 0;
+  int plans = 0, interleaved = 0, tensor = 0, context = 0, again = 0, host = 0;
   for (const bool tied : {false, true}) {
     const ModelConfig ofFamily = tied ? qwen3Model() : qwen2Model();
     for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
@@ -215,6 +231,7 @@ TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
           for (std::size_t stage = 0; stage < stages.plans.size(); ++stage) {
             const auto expected = formulas(c, static_cast<Integer>(stage));
             ASSERT_EQ(linesOf(stages.plans[stage]), expected) << nameOf(plan) << " stage " << stage;
+            EXPECT_EQ(stages.plans[stage].offload.hostBytes, hostBytes(c, static_cast<Integer>(stage)));
             Integer sum = 0;
             for (const auto& [name, bytes] : expected) sum += bytes;
             EXPECT_EQ(stages.plans[stage].arenaBytes(), sum);
@@ -223,6 +240,7 @@ TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
           EXPECT_EQ(stages.largest().arenaBytes(), most);
           ++plans, interleaved += plan.pipelineChunks > 1, tensor += plan.tensorParallel > 1;
           context += plan.contextParallel > 1, again += plan.gateUp == GateUp::again;
+          host += plan.gateUp == GateUp::host;
         }
       }
     }
@@ -232,6 +250,7 @@ TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
   EXPECT_GT(tensor, 100);
   EXPECT_GT(context, 1000);
   EXPECT_GT(again, 1000);
+  EXPECT_GT(host, 1000);
 }
 
 /// Every element of every logical tensor is held, and as the primary copy by exactly one position.

@@ -180,7 +180,7 @@ TEST_F(Overlap, EveryPolicyGivesTheBitsOfNone) {
 }
 
 /// The same product of the same numbers, wherever its parameters are gathered and whatever travels meanwhile.
-TEST_F(Overlap, GateAndUpMadeAgainGiveTheBitsOfThoseKept) {
+TEST_F(Overlap, GateAndUpMadeAgainOrInTheHostsMemoryGiveTheBitsOfThoseKept) {
   const std::vector<Policy> some = {{ForwardOverlap::none, BackwardOverlap::none},
                                     {ForwardOverlap::block, BackwardOverlap::block},
                                     {ForwardOverlap::interLayer, BackwardOverlap::intraLayer}};
@@ -190,10 +190,12 @@ TEST_F(Overlap, GateAndUpMadeAgainGiveTheBitsOfThoseKept) {
     config_.precision = compared % 2 == 0 ? DataType::float32 : DataType::bfloat16;
     plan.gateUp = GateUp::kept;
     const std::uint64_t kept = bitsAfter(configOf(plan, some.front()), 2);
-    plan.gateUp = GateUp::again;
-    for (const Policy& policy : some) {
-      const Config config = configOf(plan, policy);
-      EXPECT_EQ(bitsAfter(config, 2), kept) << planJson(config.plan);
+    for (const GateUp gateUp : {GateUp::again, GateUp::host}) {
+      plan.gateUp = gateUp;
+      for (const Policy& policy : some) {
+        const Config config = configOf(plan, policy);
+        EXPECT_EQ(bitsAfter(config, 2), kept) << planJson(config.plan);
+      }
     }
     ++compared;
   }

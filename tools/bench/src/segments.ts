@@ -67,8 +67,12 @@ export function predictedParts(costs: CostModel, plan: Plan): StepParts {
     "embedding communication": (n * parts.embeddingCommunication) / pp,
     head: (n * parts.head) / pp,
     "head communication": (n * parts.headCommunication) / pp,
+    // A timeline has no name for what is waited of copies to the host: it is between the others.
     "parameters and gradients":
-      time.parameterCommunicationSeconds + staged + (every ? time.gradientCommunicationSeconds : 0),
+      (time.hostCopySeconds ?? 0) +
+      time.parameterCommunicationSeconds +
+      staged +
+      (every ? time.gradientCommunicationSeconds : 0),
     pipeline: time.pipelineBubbleSeconds + time.pipelineCommunicationSeconds,
     "begin of the step": 0,
     "reduction at the end": every ? 0 : time.gradientCommunicationSeconds,

@@ -23,6 +23,8 @@ export interface DryRun {
   /** Bytes of every line of memory, of every stage and of the fullest. */
   readonly stages: readonly Readonly<Record<string, number>>[];
   readonly fullest: Readonly<Record<string, number>>;
+  /** What the rank that needs most keeps in its host's memory. */
+  readonly hostMemoryBytes: number;
 }
 
 /** How the trainer is asked: its directory for files, its threads, and the memory of a rank. */
@@ -72,14 +74,16 @@ export async function dryRun({ job, plan }: Case, options: DryRunOptions): Promi
     event: string;
     message: string;
     memory: Record<string, number>;
+    hostMemoryBytes: number;
     stages: { memory: Record<string, number> }[];
   };
-  if (event.event === "error") return { refusal: event.message, stages: [], fullest: {} };
+  if (event.event === "error") return { refusal: event.message, stages: [], fullest: {}, hostMemoryBytes: 0 };
   if (event.event !== "plan") throw new Error(`the trainer answered ${stdout}`);
   return {
     refusal: null,
     stages: event.stages.map(({ memory }) => withoutRuntime(memory)),
     fullest: withoutRuntime(event.memory),
+    hostMemoryBytes: event.hostMemoryBytes,
   };
 }
 
@@ -118,7 +122,7 @@ const factors = fc.record({
   microBatches: factor(6),
   recompute: fc.boolean(),
   recomputeLayers: fc.option(fc.integer({ min: 0, max: 4 }), { nil: undefined }),
-  gateUp: fc.constantFrom(undefined, "kept" as const, "again" as const),
+  gateUp: fc.constantFrom(undefined, "kept" as const, "again" as const, "host" as const),
   pipelineChunks: fc.option(factor(3), { nil: undefined }),
   parameterSharding: fc.nat(),
   optimizerStateSharding: fc.nat(),

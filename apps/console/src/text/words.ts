@@ -1,6 +1,7 @@
 import {
   BEYOND_PAPER,
   chunksOf,
+  keepsGateUpOnHost,
   makesGateUpAgain,
   contextOf,
   DIMENSIONS,
@@ -120,7 +121,7 @@ export function explainPlan(plan: Plan): string[] {
   );
   sentences.push(
     `A step is ${plan.microBatches === 1 ? "one micro-batch" : `${plan.microBatches} micro-batches`} of ${plan.microBatchSize === 1 ? "one sequence" : `${plan.microBatchSize} sequences`} ${dp > 1 ? "a group" : ""}`.trimEnd() +
-      `; activations inside a layer are ${plan.recompute ? "computed again in the backward pass" : "kept for the backward pass"}${plan.recomputeLayers ? `, but for ${plan.recomputeLayers === 1 ? "one layer" : `${plan.recomputeLayers} layers`} of each stage, where they are computed again` : ""}${makesGateUpAgain(plan) ? ", and for the products of gate and up, which are computed again" : ""}.`,
+      `; activations inside a layer are ${plan.recompute ? "computed again in the backward pass" : "kept for the backward pass"}${plan.recomputeLayers ? `, but for ${plan.recomputeLayers === 1 ? "one layer" : `${plan.recomputeLayers} layers`} of each stage, where they are computed again` : ""}${makesGateUpAgain(plan) ? ", and for the products of gate and up, which are computed again" : ""}${keepsGateUpOnHost(plan) ? ", and for the products of gate and up, which wait in the host’s memory" : ""}.`,
   );
   const whole =
     plan.parameterSharding === 1 && plan.gradientSharding === 1 && plan.optimizerStateSharding === 1;

@@ -7,9 +7,14 @@ import type { JobFile } from "./schema.ts";
 
 export function resolveCluster(written: JobFile["cluster"], details: ProblemDetail[]): Cluster {
   const { nodes, gpusPerNode, minNodes, device } = written;
-  const memory = readMemory(written.memoryPerGpu);
-  if (!("bytes" in memory))
-    details.push({ field: "cluster.memoryPerGpu", value: written.memoryPerGpu, ...memory });
+  const bytesOf = (field: "memoryPerGpu" | "hostMemory", value: string | number): number => {
+    const memory = readMemory(value);
+    if ("bytes" in memory) return memory.bytes;
+    details.push({ field: `cluster.${field}`, value, ...memory });
+    return 0;
+  };
+  const memoryPerGpuBytes = bytesOf("memoryPerGpu", written.memoryPerGpu);
+  const host = written.hostMemory;
   if (nodes * gpusPerNode > MAXIMUM_RANKS) {
     details.push({
       field: "cluster.nodes",
@@ -38,7 +43,8 @@ export function resolveCluster(written: JobFile["cluster"], details: ProblemDeta
     name: written.name ?? `${nodes}x${gpusPerNode}`,
     nodes,
     gpusPerNode,
-    memoryPerGpuBytes: "bytes" in memory ? memory.bytes : 0,
+    memoryPerGpuBytes,
+    ...(host === undefined ? {} : { hostMemoryBytes: bytesOf("hostMemory", host) }),
     launcher,
     profile: written.profile ?? null,
     ...(device === undefined ? {} : { device }),

@@ -3,6 +3,7 @@ import { MAXIMUM_BATCH_TOKENS, MAXIMUM_SEQUENCE_TOKENS } from "../bounds.ts";
 import {
   CheckpointingSchema,
   ClusterSchema,
+  HOST_MEMORY_WORDS,
   DataSchema,
   JobSpecSchema,
   OptimizerSchema,
@@ -60,6 +61,11 @@ export const JobFileSchema = Type.Object(
         memoryPerGpu: Type.Union(
           [Type.String({ maxLength: QUANTITY_LENGTH }), Type.Integer({ minimum: 1 })],
           { description: aboutMemory() },
+        ),
+        hostMemory: Type.Optional(
+          Type.Union([Type.String({ maxLength: QUANTITY_LENGTH }), Type.Integer({ minimum: 1 })], {
+            description: `as memoryPerGpu; ${HOST_MEMORY_WORDS}`,
+          }),
         ),
         launcher: Type.Optional(ClusterSchema.properties.launcher),
         device: ClusterSchema.properties.device,

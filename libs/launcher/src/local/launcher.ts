@@ -66,18 +66,25 @@ function machineFaults(cluster: Cluster, here: LaunchCapabilities): ProblemDetai
       message: `gives ${ranks} ranks, and this machine starts ${here.maximumLocalRanks} at most`,
       remedy: `use fewer, or launcher: ${REMOTE_LAUNCHERS}, ${PLANS_ONLY}`,
     });
-  } else if (!usesGpus(cluster) && ranks * cluster.memoryPerGpuBytes > here.localMemoryBytes) {
+  } else if (!usesGpus(cluster) && neededBytes(cluster) > here.localMemoryBytes) {
     details.push({
       field: "cluster.memoryPerGpu",
       value: writeBytes(cluster.memoryPerGpuBytes),
       message:
-        `times ${ranks} ranks is ${formatBytes(ranks * cluster.memoryPerGpuBytes)}, ` +
+        `times ${ranks} ranks${cluster.hostMemoryBytes === undefined ? "" : ", and cluster.hostMemory,"} is ${formatBytes(neededBytes(cluster))}, ` +
         `and this machine has ${formatBytes(here.localMemoryBytes)}`,
-      remedy: `use ${writeBytes(Math.floor(here.localMemoryBytes / ranks / MIB) * MIB)} or less`,
+      remedy:
+        cluster.hostMemoryBytes === undefined
+          ? `use ${writeBytes(Math.floor(here.localMemoryBytes / ranks / MIB) * MIB)} or less`
+          : "use less of both",
     });
   }
   return details;
 }
+
+/** What the ranks and their host's part take of one machine's memory, where ranks have no memory of their own. */
+const neededBytes = ({ nodes, gpusPerNode, memoryPerGpuBytes, hostMemoryBytes = 0 }: Cluster): number =>
+  nodes * (gpusPerNode * memoryPerGpuBytes + hostMemoryBytes);
 
 /** Ranks on the machine of the services, under one mpirun. */
 export const localLauncher: Launcher<unknown> = {

@@ -25,6 +25,25 @@ const bestDevice = (older: Profile["device"], newer: Profile["device"]): Profile
     older.memoryBandwidthBytesPerSecond,
     newer.memoryBandwidthBytesPerSecond,
   ),
+  ...copyRates({
+    toHostBytesPerSecond: better(older.toHostBytesPerSecond, newer.toHostBytesPerSecond),
+    toDeviceBytesPerSecond: better(older.toDeviceBytesPerSecond, newer.toDeviceBytesPerSecond),
+  }),
+});
+
+/** The larger of two rates, either of which may be unknown. */
+const better = (a: number | undefined, b: number | undefined): number | undefined =>
+  a === undefined || b === undefined ? (a ?? b) : Math.max(a, b);
+
+type CopyRates = Pick<Profile["device"], "toHostBytesPerSecond" | "toDeviceBytesPerSecond">;
+
+/** Rates of copies to the host and back, those that are known. */
+export const copyRates = ({
+  toHostBytesPerSecond: toHost,
+  toDeviceBytesPerSecond: toDevice,
+}: { readonly [Rate in keyof CopyRates]: CopyRates[Rate] | undefined }): CopyRates => ({
+  ...(toHost === undefined ? {} : { toHostBytesPerSecond: toHost }),
+  ...(toDevice === undefined ? {} : { toDeviceBytesPerSecond: toDevice }),
 });
 
 /**

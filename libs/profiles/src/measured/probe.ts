@@ -10,7 +10,7 @@ import {
   type Placement,
   type Profile,
 } from "@internevo/domain";
-import { collectiveCurves } from "./measurements.ts";
+import { collectiveCurves, copyRates } from "./measurements.ts";
 import { marked, type NoiseLimits } from "./quality.ts";
 import type { SliceOfRounds } from "./slices.ts";
 
@@ -145,6 +145,7 @@ export function assembleProfile(options: {
       peakFlopsPerSecondFp32: peakOf(events, "fp32", device.peakFlopsPerSecondFp32),
       peakFlopsPerSecondBf16: peakOf(events, "bf16", device.peakFlopsPerSecondBf16),
       memoryBandwidthBytesPerSecond: device.memoryBandwidthBytesPerSecond,
+      ...copyRates(device),
       runtimeBytes,
     },
     executor: { forwardOverlap: "none", backwardOverlap: "none" },

@@ -39,6 +39,10 @@ std::unique_ptr<BackgroundCopies> CudaBackend::createBackgroundCopies() {
   return std::make_unique<StreamCopies>(*device_.streams, *device_.current, *device_.pinned);
 }
 
+std::unique_ptr<HostCopies> CudaBackend::createHostCopies() {
+  return std::make_unique<StreamHostCopies>(*device_.streams, *device_.current, *device_.pinned);
+}
+
 int CudaBackend::warpgroupBlocks() const {
   return shares_ ? blocksBesideCommunication(device_.warpgroupBlocks) : device_.warpgroupBlocks;
 }

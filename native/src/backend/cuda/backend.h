@@ -14,6 +14,7 @@
 #include "backend/cuda/portable.h"
 #include "backend/cuda/sizes.h"
 #include "backend/cuda/stream_copies.h"
+#include "backend/cuda/stream_host_copies.h"
 #include "backend/cuda/streams.h"
 #include "internevo/backend.h"
 
@@ -59,6 +60,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Stopwatch> createStopwatch() override;
   std::unique_ptr<Moments> createMoments(std::int64_t capacity) override;
   std::unique_ptr<BackgroundCopies> createBackgroundCopies() override;
+  std::unique_ptr<HostCopies> createHostCopies() override;
 
   std::int64_t linearWorkspaceBytes() const override { return sizes_.linearWorkspaceBytes(); }
   std::int64_t normWorkspaceBytes(const NormShape& s) const override { return sizes_.normWorkspaceBytes(s); }

@@ -55,8 +55,8 @@ export const wordsOf = (name: string): string =>
 
 /** The parts in which two plans differ by more than a hundredth of a step. */
 export function termsBetween(a: Prediction, b: Prediction): string {
-  const terms = (Object.keys(a.time) as (keyof Prediction["time"])[]).map(
-    (name) => [wordsOf(name.replace(/Seconds$/, "")), a.time[name] - b.time[name]] as const,
+  const terms = (Object.keys({ ...a.time, ...b.time }) as (keyof Prediction["time"])[]).map(
+    (name) => [wordsOf(name.replace(/Seconds$/, "")), (a.time[name] ?? 0) - (b.time[name] ?? 0)] as const,
   );
   return terms
     .filter(([, seconds]) => Math.abs(seconds) > 0.005 * b.stepTimeSeconds)

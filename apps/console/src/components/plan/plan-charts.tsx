@@ -59,7 +59,9 @@ export function MemoryChart({ rows, limitBytes }: { rows: readonly PlanRow[]; li
 /** Predicted time of a step by cause. */
 export function TimeChart({ rows }: { rows: readonly PlanRow[] }) {
   const { labelOf, note } = useLabels(rows);
-  const names = TIME_KEYS.filter((key) => rows.some(({ candidate }) => candidate.predicted.time[key] > 0));
+  const names = TIME_KEYS.filter((key) =>
+    rows.some(({ candidate }) => (candidate.predicted.time[key] ?? 0) > 0),
+  );
   return (
     <StackedBars
       title="Predicted time of a step by cause"
@@ -75,7 +77,7 @@ export function TimeChart({ rows }: { rows: readonly PlanRow[] }) {
         labelText: labelText(row),
         emphasised: row.chosen,
         mark: row.trial?.measured?.stepTimeSeconds,
-        segments: names.map((name) => ({ name, value: row.candidate.predicted.time[name] })),
+        segments: names.map((name) => ({ name, value: row.candidate.predicted.time[name] ?? 0 })),
       }))}
     />
   );

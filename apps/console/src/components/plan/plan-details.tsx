@@ -156,8 +156,8 @@ export function PlanDetails({ row }: { row: PlanRow }) {
         title="Time of a step"
         format={formatSeconds}
         items={(Object.keys(TIME_WORDS) as (keyof typeof TIME_WORDS)[])
-          .filter((key) => predicted.time[key] > 0)
-          .map((key) => [TIME_WORDS[key], predicted.time[key]])}
+          .filter((key) => (predicted.time[key] ?? 0) > 0)
+          .map((key) => [TIME_WORDS[key], predicted.time[key] ?? 0])}
       />
       <Breakdown
         title="Memory of the fullest rank"
