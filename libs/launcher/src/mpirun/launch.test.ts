@@ -4,6 +4,8 @@ import { existsSync } from "node:fs";
 import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
 import { Type } from "typebox";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { NativeErrorEventSchema } from "@internevo/contracts";
@@ -319,6 +321,16 @@ describe("launchRanks", () => {
 });
 
 describe("a killed supervisor", () => {
+  /** Until each of the two ranks has said its first event: before that the second may not have been started. */
+  async function bothRanksGreeted(stdout: Readable): Promise<void> {
+    let events = 0;
+    for await (const _line of createInterface({ input: stdout })) {
+      events += 1;
+      if (events === 2) return;
+    }
+    throw new Error(`the supervisor ended after ${events} events of 2`);
+  }
+
   async function supervisor(body: string): Promise<{ marker: string; kill: () => Promise<void> }> {
     await program(body);
     const script = join(directory, "supervisor.ts");
@@ -332,7 +344,7 @@ describe("a killed supervisor", () => {
     );
     const child = spawn(process.execPath, [script], { stdio: ["ignore", "pipe", "inherit"] });
     const gone = new Promise((resolve) => child.once("close", resolve));
-    await new Promise((resolve) => child.stdout.once("data", resolve));
+    await bothRanksGreeted(child.stdout);
     const marker = readRunRecord(join(directory, "run"))?.marker as string;
     return {
       marker,
