@@ -44,6 +44,7 @@ const seenByPeople = {
     "advisor",
     "profiles",
     "frameworks",
+    "data",
     "local-stack",
   ],
 };

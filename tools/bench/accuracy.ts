@@ -13,7 +13,7 @@ import { planJob } from "@internevo/search";
 import { bandwidthOf, formatBandwidth } from "@internevo/testbed/options";
 import { overallOf, undisturbedOf, writeAccuracyPage, type AccuracyResult } from "./src/accuracy-page.ts";
 import { measureAccuracy, type AccuracyRow } from "./src/measure-accuracy.ts";
-import { profileFor, readJob, repository, Stopped, withScratch } from "./src/measure.ts";
+import { profileFor, readJob, repository, Stopped, withDocuments, withScratch } from "./src/measure.ts";
 import { interruptible, onTestbed } from "./src/on-testbed.ts";
 import { observeCircumstances } from "./src/report.ts";
 import { compareTimeline, type TimelineComparison } from "./src/segments.ts";
@@ -25,7 +25,8 @@ const { values } = parseArgs({
     job: { type: "string" },
     workloads: {
       type: "string",
-      default: "llama-0.8m:256,llama-0.8m:1024,llama-1.9m:256,llama-1.9m:1024,llama-3.4m:512,llama-2.2m:512",
+      default:
+        "llama-0.8m:256,llama-0.8m:1024,llama-1.9m:256,llama-1.9m:1024,llama-3.4m:512,llama-2.2m:512,llama-0.8m:1024:packed",
     },
     "testbed-workloads": { type: "string", default: "llama-0.8m:512,llama-1.9m:512,llama-2.2m:512" },
     bandwidths: { type: "string", default: "1gbit,250mbit" },
@@ -52,26 +53,31 @@ const { values } = parseArgs({
 
 const NAME = "bench-accuracy";
 
-/** MODEL:SEQUENCE, of the small models. */
-function jobsFrom(
+/** MODEL:SEQUENCE, of the small models; MODEL:SEQUENCE:packed packs documents. */
+async function jobsFrom(
   option: string,
   list: string,
   cluster: Parameters<typeof smallJob>[0]["cluster"],
-): JobSpec[] {
-  return list
-    .split(",")
-    .filter((text) => text !== "")
-    .map((text) => {
-      const [name = "", sequence = ""] = text.split(":");
+): Promise<JobSpec[]> {
+  const texts = list.split(",").filter((text) => text !== "");
+  return Promise.all(
+    texts.map((text) => {
+      const [name = "", sequence = "", packing] = text.split(":");
       const [model] = modelsFrom(name);
       if (!model) throw new Error(`${option}: ${text} has no model`);
-      return smallJob({
-        model,
-        sequenceLengthTokens: numbersFrom(option, sequence)[0] as number,
-        globalBatchTokens: numberFrom("--tokens", values.tokens),
-        cluster,
-      });
-    });
+      if (packing !== undefined && packing !== "packed")
+        throw new Error(`${option}: ${text} ends in ${packing}; write packed, or leave it out`);
+      return withDocuments(
+        smallJob({
+          model,
+          sequenceLengthTokens: numbersFrom(option, sequence)[0] as number,
+          globalBatchTokens: numberFrom("--tokens", values.tokens),
+          packed: packing === "packed",
+          cluster,
+        }),
+      );
+    }),
+  );
 }
 
 type Measured = Awaited<ReturnType<typeof measureAccuracy>>;
@@ -88,7 +94,7 @@ function settingsOfRun() {
 async function measuredHere(ranks: number, signal: AbortSignal): Promise<Measured> {
   const specs =
     values.job === undefined
-      ? jobsFrom("--workloads", values.workloads, {
+      ? await jobsFrom("--workloads", values.workloads, {
           name: "this-machine",
           nodes: 1,
           gpusPerNode: ranks,
@@ -106,7 +112,7 @@ async function measuredOnTestbed(
   { place, bandwidthBitsPerSecond }: { readonly place: string; readonly bandwidthBitsPerSecond: number },
   signal: AbortSignal,
 ): Promise<Measured> {
-  const specs = jobsFrom("--testbed-workloads", values["testbed-workloads"], {
+  const specs = await jobsFrom("--testbed-workloads", values["testbed-workloads"], {
     name: NAME,
     nodes: ranks,
     gpusPerNode: 1,
@@ -224,7 +230,7 @@ async function timelines(labels: readonly string[], signal: AbortSignal): Promis
   if (!values["no-local"])
     return compare(await readJob(values.job ?? join(repository, "examples/quickstart.yaml")), {});
   const ranks = numberFrom("--ranks", values.ranks);
-  const [spec] = jobsFrom("--testbed-workloads", values["testbed-workloads"], {
+  const [spec] = await jobsFrom("--testbed-workloads", values["testbed-workloads"], {
     name: NAME,
     nodes: ranks,
     gpusPerNode: 1,

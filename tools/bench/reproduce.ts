@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { shippedProfile } from "@internevo/cost-model";
 import { observeCircumstances } from "./src/report.ts";
+import { evaluateAblations } from "./src/reproduce/ablations.ts";
 import { barsOf } from "./src/reproduce/bars.ts";
 import { evaluateCases, evaluateRows } from "./src/reproduce/evaluate.ts";
 import { evaluateScalability, SCALABILITY } from "./src/reproduce/longest.ts";
@@ -20,7 +21,9 @@ const rows = evaluateRows(profile);
 console.error("looking for the largest lengths");
 const scalability = SCALABILITY.map((each) => evaluateScalability(each, profile));
 const bars = barsOf(cases, rows, scalability, profile);
-const reproduction = { cases, rows, scalability, bars, profile };
+console.error("taking the paper's measures away one by one");
+const ablations = evaluateAblations(cases, rows, scalability, profile);
+const reproduction = { cases, rows, scalability, bars, ablations, profile };
 const directory = fileURLToPath(new URL("../../docs/benchmarks", import.meta.url));
 console.log(
   values["no-write"]

@@ -105,7 +105,7 @@ describe("without its database", () => {
         quickPlan: () => Promise.reject(new Error("not asked")),
         advise: () => Promise.reject(new Error("not asked")),
         adviceThreads: 1,
-        checkData: () => Promise.resolve(),
+        checkData: () => Promise.resolve(null),
         checkWeights: () => Promise.resolve(),
         close: () => Promise.resolve(),
       },

@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import type { JobDetail } from "@internevo/contracts";
 import { resolveJob, type JobSpec } from "@internevo/domain";
 import type { Context } from "./context.ts";
+import { withDocuments } from "./job-documents.ts";
 import { readJobFile } from "./job-input.ts";
 import { jobId } from "./resolve.ts";
 
@@ -26,7 +27,8 @@ export async function namedJob(
   profile: string | undefined,
   context: Pick<Context, "client" | "signal">,
 ): Promise<NamedJob> {
-  if (isFile(text)) return { spec: resolveJob(await readJobFile(text)), profile, submitted: null };
+  if (isFile(text))
+    return { spec: await withDocuments(resolveJob(await readJobFile(text))), profile, submitted: null };
   const client = await context.client();
   const submitted = await client.getJob(await jobId(client, text, context.signal), {
     signal: context.signal,

@@ -143,6 +143,7 @@ export function planningText(result: PlanningResult, colors: Colors): string {
   if (candidates.length > 0) sections.push(candidatesTable(candidates, colors));
   const reason = commonReason(candidates);
   const notes = [
+    result.documents,
     reason === null
       ? undefined
       : `${noneWithoutTrainer(reason)}. \`internevo export\` writes them for other frameworks.`,

@@ -1,4 +1,10 @@
-import { ProblemError, type Candidate, type JobSpec, type Profile } from "@internevo/domain";
+import {
+  ProblemError,
+  withoutDocuments,
+  type Candidate,
+  type JobSpec,
+  type Profile,
+} from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { memoryReason, sweep } from "./sweep.ts";
 
@@ -55,7 +61,7 @@ export function largestSequence(
     tried += 1;
     const sequenceLengthTokens = units * unitTokens;
     const result = planJob(
-      { ...job, sequenceLengthTokens, globalBatchTokens: sequenceLengthTokens * sequences },
+      { ...withoutDocuments(job), sequenceLengthTokens, globalBatchTokens: sequenceLengthTokens * sequences },
       profile,
       { top: 1 },
     );

@@ -3,6 +3,7 @@ import {
   MAXIMUM_BYTES,
   MAXIMUM_RANKS,
   ProblemError,
+  withoutDocuments,
   type Candidate,
   type JobSpec,
   type PlanningResult,
@@ -92,7 +93,7 @@ export function withBandwidth(profile: Profile, kind: "intra-node" | "inter-node
 export function jobAt(job: JobSpec, axis: SweepAxis, value: number): JobSpec {
   switch (axis) {
     case "sequence":
-      return { ...job, sequenceLengthTokens: value };
+      return { ...withoutDocuments(job), sequenceLengthTokens: value };
     case "nodes":
       return { ...job, cluster: { ...job.cluster, nodes: value } };
     case "batch":

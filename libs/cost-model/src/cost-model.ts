@@ -2,6 +2,7 @@ import {
   chunksOf,
   contextOf,
   allowedBy,
+  countedDocuments,
   formatBytes,
   keepsGateUpOnHost,
   makesGateUpAgain,
@@ -164,11 +165,14 @@ export class CostModel {
     microBatchSize: number,
     layout: Layout & Partial<Pick<Plan, "forwardOverlap" | "backwardOverlap">>,
   ): SliceTime {
-    const { sequenceParallel, tensorParallel, forwardOverlap = "none", backwardOverlap = "none" } = layout;
+    const { sequenceParallel, tensorParallel, dataParallel } = layout;
+    const { forwardOverlap = "none", backwardOverlap = "none" } = layout;
     const contextParallel = contextOf(layout);
     const beside = contextParallel > 1 && overlapsAny({ forwardOverlap, backwardOverlap });
     return this.take(
-      this.#prices.slices({ sequenceParallel, tensorParallel, contextParallel }).of(microBatchSize, beside),
+      this.#prices
+        .slices({ sequenceParallel, tensorParallel, contextParallel, dataParallel })
+        .of(microBatchSize, beside),
     );
   }
 
@@ -177,8 +181,9 @@ export class CostModel {
     sequenceParallel,
     tensorParallel,
     contextParallel = 1,
+    dataParallel,
   }: Layout): (microBatchSize: number) => readonly [plain: SliceTime, beside: SliceTime] {
-    const prices = this.#prices.slices({ sequenceParallel, tensorParallel, contextParallel });
+    const prices = this.#prices.slices({ sequenceParallel, tensorParallel, contextParallel, dataParallel });
     return (microBatchSize) => {
       const plain = this.take(prices.of(microBatchSize, false));
       return [plain, contextParallel > 1 ? this.take(prices.of(microBatchSize, true)) : plain];
@@ -453,11 +458,14 @@ export class CostModel {
     const layers = Math.ceil(model.layers / plan.pipelineParallel);
     const recomputed = recomputedLayers(plan, layers);
     const gateUpAgain = makesGateUpAgain(plan) ? layers - recomputed : 0;
-    const flops = tokenFlops(model, sequenceLengthTokens, {
-      recomputed: recomputed / layers,
-      gateUpAgain: gateUpAgain / layers,
-    });
-    const peakOfSlice = sliceRoofline(this.job, { ...plan, sequenceLengthTokens }, device);
+    const keysShare = countedDocuments(this.job)?.keysShare ?? 1;
+    const flops = tokenFlops(
+      model,
+      sequenceLengthTokens,
+      { recomputed: recomputed / layers, gateUpAgain: gateUpAgain / layers },
+      keysShare,
+    );
+    const peakOfSlice = sliceRoofline(this.job, { ...plan, sequenceLengthTokens }, device, keysShare);
     const outer =
       plan.pipelineParallel === 1
         ? peakOfSlice.embeddingSeconds + peakOfSlice.headSeconds

@@ -31,6 +31,7 @@ import { LOSS_STATISTICS_BYTES, lossChunkRows } from "./loss-chunk.ts";
 import { sizeOf, type ModuleTimes } from "./modules.ts";
 import type { JobShape } from "./stage.ts";
 import { ringSeconds, type RingPlace, type RingWork } from "./ring-time.ts";
+import { ONE_DOCUMENT, type PackedAttention } from "./packed-attention.ts";
 import type { Kept, Recorder } from "./warnings.ts";
 import { rooflineSeconds, type DevicePeak } from "./work.ts";
 
@@ -83,14 +84,22 @@ export interface SliceRoofline {
   readonly headSeconds: number;
 }
 
-/** What the modules of a slice of a job take at the peak of a device. */
+/**
+ * What the modules of a slice of a job take at the peak of a device.
+ * @param keysShare keys that a query sees, of those of one document
+ */
 export function sliceRoofline(
   { model, precision }: Pick<JobShape, "model" | "precision">,
   slice: LayerSlice,
   device: DevicePeak,
+  keysShare = 1,
 ): SliceRoofline {
   const sum = (list: readonly CountedModule[]): number =>
-    list.reduce((total, { shape, count }) => total + count * rooflineSeconds(shape, device), 0);
+    list.reduce(
+      (total, { shape, count }) =>
+        total + (shape.module === "attention" ? keysShare : 1) * count * rooflineSeconds(shape, device),
+      0,
+    );
   const { forward, backward, recompute, gateUpAgain } = layerModules(model, slice, precision);
   const { embeddings, heads } = outerLists(model, slice, precision);
   return {
@@ -389,12 +398,20 @@ export class SliceTimes {
    * @param beside slow-downs of computation and communication at a time, where the plan has a thread that
    * passes the ring's blocks
    *   on while the others compute; null where it has none.
+   * @param packed what packed documents leave of attention
    */
-  of(slice: LayerSlice, places: SlicePlaces, beside: RingWork["beside"]): SliceTime {
+  of(
+    slice: LayerSlice,
+    places: SlicePlaces,
+    beside: RingWork["beside"],
+    packed: PackedAttention = ONE_DOCUMENT,
+  ): SliceTime {
     const job = this.#job;
     const computed = this.#compute(slice);
-    const attended = this.#attend(slice);
     const turns = contextOf(slice);
+    const attended = this.#attend(slice);
+    const forwardTurnSeconds = packed.share * attended.forward;
+    const backwardTurnSeconds = packed.share * attended.backward;
     const communication = sliceCollectives(job, slice, places.heads, this.#collectives);
     const ring = ringSeconds(
       {
@@ -402,14 +419,15 @@ export class SliceTimes {
         place: places.ring,
         elements: ringElements(job.model, slice),
         activationBytes: PRECISION_BYTES[job.precision].activationBytes,
-        forwardTurnSeconds: attended.forward,
-        backwardTurnSeconds: attended.backward,
+        forwardTurnSeconds,
+        backwardTurnSeconds,
+        ...(packed.firstTurn === undefined ? {} : { firstTurn: packed.firstTurn }),
         beside,
       },
       this.#collectives,
     );
-    const forwardAttentionSeconds = turns * attended.forward;
-    const backwardAttentionSeconds = turns * attended.backward;
+    const forwardAttentionSeconds = turns * forwardTurnSeconds;
+    const backwardAttentionSeconds = turns * backwardTurnSeconds;
     const summed = (turns - 1) * attended.summed;
     return {
       forwardSeconds: sumOfUnits(computed.forward) + forwardAttentionSeconds,

@@ -10,7 +10,7 @@ const job = resolveJob({
   globalBatchTokens: 2 ** 22,
   cluster: { nodes: 2, gpusPerNode: 8, memoryPerGpu: "80GB" },
 });
-const sharing = { sequenceParallel: 1, tensorParallel: 1, contextParallel: 1 };
+const sharing = { sequenceParallel: 1, tensorParallel: 1, contextParallel: 1, dataParallel: 2 };
 
 /** Asks for times until the prices of the job are replaced by new ones. */
 function untilReplaced(profile: ReturnType<typeof shippedProfile>, from: number) {
@@ -21,7 +21,7 @@ function untilReplaced(profile: ReturnType<typeof shippedProfile>, from: number)
 
 it("takes over what is asked for again and forgets the rest, when there are too many times", () => {
   const profile = structuredClone(shippedProfile("a800-128"));
-  const layout = { pipelineParallel: 1, dataParallel: 16, ...sharing };
+  const layout = { pipelineParallel: 1, ...sharing, dataParallel: 16 };
   const ofShards = (prices: ReturnType<typeof pricesOf>, shards: number) =>
     prices.shard(layout, { parameterSharding: shards, optimizerStateSharding: shards });
   const first = pricesOf(job, profile);
@@ -43,9 +43,9 @@ it("returns the numbers that were computed, whether they are asked for the first
   const prices = pricesOf(job, profile);
   for (const shape of [
     sharing,
-    { sequenceParallel: 8, tensorParallel: 1, contextParallel: 1 },
-    { sequenceParallel: 8, tensorParallel: 8, contextParallel: 1 },
-    { sequenceParallel: 16, tensorParallel: 1, contextParallel: 4 },
+    { sequenceParallel: 8, tensorParallel: 1, contextParallel: 1, dataParallel: 2 },
+    { sequenceParallel: 8, tensorParallel: 8, contextParallel: 1, dataParallel: 2 },
+    { sequenceParallel: 16, tensorParallel: 1, contextParallel: 4, dataParallel: 1 },
   ]) {
     for (const beside of [false, true])
       for (const b of [1, 2, 7, 100]) {

@@ -1,9 +1,9 @@
 import {
   contextOf,
+  countedDocuments,
   headRanks,
   PRECISION_BYTES,
   type Collective,
-  type JobSpec,
   type Profile,
 } from "@internevo/domain";
 import { nodesTouched, type Layout, type Sharding } from "@internevo/plan";
@@ -12,17 +12,24 @@ import { SliceTimes, type SliceTime } from "./layer-time.ts";
 import { ringElements, type LayerSlice } from "./layer.ts";
 import { ModuleTimes } from "./modules.ts";
 import { OverlapTimes } from "./overlap-times.ts";
+import { packedAttention, type PackedAttention } from "./packed-attention.ts";
 import { ringPlace } from "./ring-time.ts";
 import { shardTime, type ShardTime } from "./shard-time.ts";
 import { SliceCorrections } from "./slice-corrections.ts";
 import { SliceTable } from "./slice-table.ts";
+import type { JobShape } from "./stage.ts";
 import { Recorder, type Kept } from "./warnings.ts";
 
-/** What the times of slices and shardings are read from. */
-type PricedJob = Pick<
-  JobSpec,
-  "model" | "sequenceLengthTokens" | "globalBatchTokens" | "precision" | "cluster" | "data" | "timeline"
->;
+/**
+ * With what ranks wait for the slowest of them when they meet in every micro-batch: it has the longest documents
+ * in every layer of it, so issuing collectives ahead hides nothing.
+ */
+function withMeetings(time: SliceTime, { share, meetingShare }: PackedAttention): SliceTime {
+  const attention = time.forwardAttentionSeconds + time.backwardAttentionSeconds;
+  const wait =
+    share > 0 ? ((meetingShare / share - 1) * attention) / (time.forwardSeconds + time.backwardSeconds) : 0;
+  return { ...time, unitWaits: time.unitWaits + wait, layerWaits: time.layerWaits + wait };
+}
 
 /** Times of slices that differ in their micro-batch only. */
 export class SlicePrices {
@@ -56,16 +63,18 @@ export class SlicePrices {
 /**
  * Times of the slices (b, s_sp, s_tp, ring) and shardings of a model at a sequence length on a profile. They
  * depend neither on the batch nor on how many nodes there are: jobs that differ in these share them, each
- * with what it was warned of.
+ * with what it was warned of. With packed documents a slice depends on the batch and on s_dp too: the slowest
+ * of the ranks that share the batch is waited for.
  */
 export class Prices {
-  readonly #job: PricedJob;
+  readonly #job: JobShape;
   readonly #profile: Profile;
   readonly #recorder = new Recorder(() => undefined);
   readonly #collectives: CollectiveTimes;
   readonly #modules: ModuleTimes;
   readonly #overlaps: OverlapTimes;
   readonly #sliceTimes: SliceTimes;
+  readonly #packed: ReturnType<typeof packedAttention>;
   readonly #corrections: SliceCorrections;
   readonly #slices = new Map<string, SlicePrices>();
   readonly #table = new SliceTable();
@@ -80,11 +89,12 @@ export class Prices {
    * the rest forgotten with them.
    * @param timesEstimates how many times longer things take that nothing was measured for.
    */
-  constructor(job: PricedJob, profile: Profile, former?: Prices, timesEstimates = 1) {
+  constructor(job: JobShape, profile: Profile, former?: Prices, timesEstimates = 1) {
     if (former) former.#former = undefined;
     this.#former = former;
     this.#job = job;
     this.#profile = profile;
+    this.#packed = packedAttention(job);
     const { warn } = this.#recorder;
     const made = this.#recorder.keep(() => ({
       modules: new ModuleTimes(profile, warn, timesEstimates),
@@ -128,10 +138,12 @@ export class Prices {
     sequenceParallel,
     tensorParallel,
     contextParallel,
+    dataParallel,
   }: Pick<LayerSlice, "sequenceParallel" | "tensorParallel"> & {
     readonly contextParallel: number;
+    readonly dataParallel: number;
   }): SlicePrices {
-    const key = `${sequenceParallel} ${tensorParallel} ${contextParallel}`;
+    const key = `${sequenceParallel} ${tensorParallel} ${contextParallel}${this.#packed ? ` ${dataParallel}` : ""}`;
     let prices = this.#slices.get(key);
     if (!prices) {
       const shared = {
@@ -144,7 +156,11 @@ export class Prices {
         const known = this.#former?.knownSlices(key)?.known(microBatchSize, beside);
         if (known) return known;
         const slice: LayerSlice = { microBatchSize, ...shared };
-        return this.#recorder.keep(() => this.#corrections.apply(slice, this.#composed(slice, beside)));
+        const packed = this.#packed?.({ ring: contextParallel, microBatchSize, dataParallel });
+        return this.#recorder.keep(() => {
+          const time = this.#corrections.apply(slice, this.#composed(slice, beside, packed));
+          return packed ? withMeetings(time, packed) : time;
+        });
       }, this.#table);
       this.#slices.set(key, prices);
     }
@@ -152,7 +168,7 @@ export class Prices {
   }
 
   /** A slice by its modules and collectives. */
-  #composed(slice: LayerSlice, beside: boolean): SliceTime {
+  #composed(slice: LayerSlice, beside: boolean, packed?: PackedAttention): SliceTime {
     const { gpusPerNode } = this.#job.cluster;
     const ring = contextOf(slice);
     const stride = headRanks({ sequenceParallel: slice.sequenceParallel, contextParallel: ring });
@@ -170,7 +186,7 @@ export class Prices {
           backward: this.#overlaps.slowdown("point-to-point", "backward", hop, message).attention,
         }
       : null;
-    return this.#sliceTimes.of(slice, places, slowdown);
+    return this.#sliceTimes.of(slice, places, slowdown, packed);
   }
 
   /**
@@ -236,11 +252,20 @@ const ofProfiles = new WeakMap<Profile, Map<string, Prices>>();
  * The prices of a job on a profile, those of former jobs where there were any like it. A profile is not
  * changed after it was used.
  */
-export function pricesOf(job: PricedJob, profile: Profile, timesEstimates = 1): Prices {
+export function pricesOf(job: JobShape, profile: Profile, timesEstimates = 1): Prices {
   let known = ofProfiles.get(profile);
   if (!known) ofProfiles.set(profile, (known = new Map<string, Prices>()));
   const { model, sequenceLengthTokens, precision, cluster } = job;
-  const key = JSON.stringify([model, sequenceLengthTokens, precision, cluster.gpusPerNode, timesEstimates]);
+  const documents = countedDocuments(job);
+  const packed = documents && [documents, job.globalBatchTokens];
+  const key = JSON.stringify([
+    model,
+    sequenceLengthTokens,
+    precision,
+    cluster.gpusPerNode,
+    timesEstimates,
+    packed,
+  ]);
   let prices = known.get(key);
   if (!prices || prices.size > MOST_TIMES) prices = new Prices(job, profile, prices, timesEstimates);
   // What was used now is last, and what was used longest ago is forgotten first.

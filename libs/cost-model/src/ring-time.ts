@@ -16,9 +16,11 @@ export interface RingWork {
   /** Of the keys and values of one rank. */
   readonly elements: number;
   readonly activationBytes: number;
-  /** Attention of one turn. */
+  /** Attention of one turn, on average. */
   readonly forwardTurnSeconds: number;
   readonly backwardTurnSeconds: number;
+  /** Part of all turns' attention that is in the first; an equal part where documents are not packed. */
+  readonly firstTurn?: number;
   /**
    * R of both at a time, at least 1, where messages travel during computation; null: they wait until it is
    * over.
@@ -57,9 +59,15 @@ export function ringSeconds(work: RingWork, times: CollectiveTimes): { forward: 
   const gradients = hopSeconds(elements * GRADIENT_BYTES, place, times);
   const waited = (pass: "forward" | "backward", turn: number, communication: number): number =>
     work.beside === null ? communication : together(turn, communication, work.beside[pass]) - turn;
-  const back = (communication: number): number => waited("backward", work.backwardTurnSeconds, communication);
+  const { forwardTurnSeconds, backwardTurnSeconds, firstTurn } = work;
+  const [first, later] =
+    firstTurn === undefined ? [1, 1] : [ranks * firstTurn, (ranks * (1 - firstTurn)) / (ranks - 1)];
+  const ahead = (turns: number): number => waited("forward", turns * forwardTurnSeconds, keys);
+  const back = (turns: number, communication: number): number =>
+    waited("backward", turns * backwardTurnSeconds, communication);
   return {
-    forward: (ranks - 1) * waited("forward", work.forwardTurnSeconds, keys),
-    backward: back(keys) + (ranks - 2) * back(keys + gradients) + back(gradients) + gradients,
+    forward: ahead(first) - ahead(later) + (ranks - 1) * ahead(later),
+    backward:
+      back(first, keys) + (ranks - 2) * back(later, keys + gradients) + back(later, gradients) + gradients,
   };
 }

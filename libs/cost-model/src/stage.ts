@@ -163,5 +163,12 @@ export function fullestStages(model: Model, pipelineParallel: number, chunks = 1
 /** Everything of a job that the formulas need. */
 export type JobShape = Pick<
   JobSpec,
-  "model" | "sequenceLengthTokens" | "globalBatchTokens" | "precision" | "cluster" | "data" | "timeline"
+  | "model"
+  | "sequenceLengthTokens"
+  | "globalBatchTokens"
+  | "precision"
+  | "cluster"
+  | "data"
+  | "documents"
+  | "timeline"
 >;

@@ -29,10 +29,12 @@ export interface AgainShares {
   readonly gateUpAgain: number;
 }
 
+/** @param keysShare keys that a query sees, of those of one document: less where documents are packed */
 export function tokenFlops(
   model: Model,
   sequenceLengthTokens: number,
   { recomputed, gateUpAgain }: AgainShares,
+  keysShare = 1,
 ): TokenFlops {
   const { layers } = model;
   const program = commonProgram(model);
@@ -48,7 +50,7 @@ export function tokenFlops(
   // Scores and weighted values: 2 products of S × headSize a query and head; half of them are masked, and all beyond a
   // window.
   const fullScores = 4 * sequenceLengthTokens * dimensionSize(program, model, "query");
-  const causalScores = (fullScores / 2) * seenKeysShare(model, sequenceLengthTokens);
+  const causalScores = (fullScores / 2) * seenKeysShare(model, sequenceLengthTokens) * keysShare;
   const allProducts = 3 * (layers * layerProducts + head);
   return {
     causal: allProducts + 3 * layers * causalScores,

@@ -12,6 +12,7 @@ import {
 import { MemoryModelNameSchema, TimeModelNameSchema } from "./cost-models.ts";
 import { LAUNCHERS, SCHEDULED_LAUNCHERS } from "./launchers.ts";
 import { ModelSchema } from "./model.ts";
+import { PackedDocumentsSchema } from "./packed-documents.ts";
 import { PlanConstraintsSchema, type PlanConstraints } from "./plan-constraints.ts";
 import { PrecisionSchema } from "./precision.ts";
 import { Line } from "./text.ts";
@@ -256,6 +257,13 @@ export const JobSpecSchema = Type.Object(
     precision: PrecisionSchema,
     optimizer: OptimizerSchema,
     data: Type.Union([DataSchema, Type.Null()], { description: "null: the job can be planned, not run" }),
+    documents: Type.Optional(
+      Type.Unsafe<Static<typeof PackedDocumentsSchema>>({
+        ...PackedDocumentsSchema,
+        description:
+          "what packed documents leave of attention, counted in the data; absent: as of one document",
+      }),
+    ),
     steps: Type.Integer({ minimum: 1, maximum: MAXIMUM_STEPS }),
     seed: Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 }),
     cluster: ClusterSchema,

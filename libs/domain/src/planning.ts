@@ -229,6 +229,9 @@ export const PlanningResultSchema = Type.Object(
     unmet: Type.Optional(
       Type.String({ description: "when no plan at all meets what the job's `plan` asks for: why" }),
     ),
+    documents: Type.Optional(
+      Type.String({ description: "of a job that packs documents: whether attention was counted with them" }),
+    ),
     warnings: Type.Array(Type.String()),
     estimates: Type.Optional(EstimatesSchema),
     located: Type.Optional(LocatedSchema),

@@ -3,12 +3,13 @@ import type { JobSpec } from "./job.ts";
 import { writeBytes } from "./units.ts";
 
 /**
- * A resolved job as the job file that stands for it: `resolveJob(writtenJob(spec))` is `spec` again. What is
- * shown of a job is this, so that it can be changed and submitted again.
+ * A resolved job as the job file that stands for it: `resolveJob(writtenJob(spec))` is `spec` again, but for
+ * what was counted in its data. What is shown of a job is this, so that it can be changed and submitted again.
  */
 export function writtenJob({
   cluster: { memoryPerGpuBytes, hostMemoryBytes, profile, ...cluster },
   data,
+  documents: _counted,
   checkpointing,
   ...job
 }: JobSpec): JobFile {

@@ -7,6 +7,7 @@ import {
   type SpreadFactors,
 } from "@internevo/cost-model";
 import {
+  documentsWords,
   formatBytes,
   type Candidate,
   type JobSpec,
@@ -88,6 +89,7 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
   const candidates = found.best.map(candidate);
   const runnableCandidates = candidates.filter(({ runnable }) => runnable);
   const unmet = found.evaluated === 0 ? (hostUnmet(model) ?? unmetConstraints(job)) : undefined;
+  const documents = documentsWords(job);
   const closest = found.closest && {
     plan: found.closest,
     memory: model.memory(planOfJob(found.closest, job)),
@@ -116,6 +118,7 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
       memory: closest.memory.lines,
     },
     ...(unmet === undefined ? {} : { unmet }),
+    ...(documents === undefined ? {} : { documents }),
     warnings: [...clusterWarnings(job, profile), ...leftOutWarnings(found.leftOut), ...model.warnings],
     ...(asked ? { located: { ...asked.located, rank: asked.scored ? found.rank : null } } : {}),
   };

@@ -389,6 +389,30 @@ function summaryTable(rows: readonly AccuracyRow[]): string {
   );
 }
 
+/** Jobs of packed documents: the prediction that counts them, beside that of one document a sequence. */
+function packedSection(rows: readonly AccuracyRow[]): string[] {
+  const packed = rows.flatMap((row) => (row.documents ? [{ ...row, documents: row.documents }] : []));
+  if (packed.length === 0) return [];
+  const mean = (errors: readonly number[]): number =>
+    errors.reduce((sum, one) => sum + one, 0) / errors.length;
+  return [
+    "## Packed documents",
+    "*Attention's work* is what documents leave of it. Errors are means of (predicted − measured) / measured, with their sign. *As one document* is the prediction that does not count documents.",
+    table(
+      ["place", "job", "documents of a sequence", "attention's work", "plans", "counted", "as one document"],
+      packed.map(({ place, job, documents, compared }) => [
+        place,
+        job,
+        documents.meanDocuments.toFixed(1),
+        percent(documents.rings[0]?.work ?? 1),
+        compared.length,
+        signed(mean(compared.map(timeErrorOf))),
+        signed(mean(compared.map((one) => (one.oneDocumentSeconds ?? NaN) / measuredOf(one) - 1))),
+      ]),
+    ),
+  ];
+}
+
 /** The plans whose predictions are off the most. */
 function worstTable(rows: readonly AccuracyRow[]): string {
   const worst = rows
@@ -468,6 +492,7 @@ export async function writeAccuracyPage(directory: string, result: AccuracyResul
     "## Each way to share the work",
     "Errors below zero mean that the plans took longer than predicted.",
     kindsTable(rows),
+    ...packedSection(rows),
     "## The largest errors",
     worstTable(rows),
   ].join("\n\n");

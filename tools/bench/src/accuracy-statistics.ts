@@ -17,6 +17,8 @@ export interface Compared {
   /** Among the plans that trials would run. */
   readonly candidate: boolean;
   readonly predictedSeconds: number;
+  /** Of a job whose packed documents are counted: the prediction as of one document a sequence. */
+  readonly oneDocumentSeconds?: number;
   /** With every measurement of the profile at one end of its spread; null where the profile has none. */
   readonly range: { readonly low: number; readonly high: number } | null;
   /** Median of a run's steps, of every run. */

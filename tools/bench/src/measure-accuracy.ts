@@ -1,13 +1,17 @@
 import { join } from "node:path";
-import { requiredMeasurements, unionOf } from "@internevo/cost-model";
+import { CostModel, requiredMeasurements, unionOf } from "@internevo/cost-model";
 import {
+  countedDocuments,
   isDisturbed,
   planLabel,
+  withoutDocuments,
   type Candidate,
   type JobSpec,
   type Measurement,
+  type PackedDocuments,
   type Profile,
 } from "@internevo/domain";
+import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import { statisticsOf, type Compared, type Statistics } from "./accuracy-statistics.ts";
 import { datasetOf, profileOf, runPlan, type Place } from "./measure.ts";
@@ -32,6 +36,8 @@ export interface AccuracyRow {
   /** Measured of each run. */
   readonly steps: number;
   readonly statistics: Statistics;
+  /** Of a job of packed documents: what they leave of attention. */
+  readonly documents?: PackedDocuments;
   readonly compared: readonly Compared[];
   readonly warnings: readonly string[];
 }
@@ -93,6 +99,8 @@ async function accuracyOn(spec: JobSpec, profile: Profile, options: AccuracyOpti
       made += 1;
     }
   }
+  const counted = countedDocuments(spec);
+  const asOneDocument = new CostModel(withoutDocuments(spec), profile);
   const compared = chosen.map((candidate): Compared => {
     const { plan, rank, predicted } = candidate;
     const own = measurements.get(candidate) ?? [];
@@ -101,6 +109,9 @@ async function accuracyOn(spec: JobSpec, profile: Profile, options: AccuracyOpti
       rank,
       candidate: rank <= CANDIDATES,
       predictedSeconds: predicted.stepTimeSeconds,
+      ...(counted === undefined
+        ? {}
+        : { oneDocumentSeconds: asOneDocument.predict(planOfJob(plan, spec)).stepTimeSeconds }),
       range: predicted.stepTimeRangeSeconds ?? null,
       runs: own.map(({ measurement }) => measurement.stepTimeSeconds),
       order: own.map(({ at }) => at),
@@ -114,7 +125,16 @@ async function accuracyOn(spec: JobSpec, profile: Profile, options: AccuracyOpti
   console.error(
     `${place}, ${spec.name}: ${compared.length} of ${runnable.length} plans, error ${percent(statistics.timeError.mean)} (worst ${percent(statistics.timeError.worst)}), τ ${statistics.kendallTau?.toFixed(2) ?? "–"}, best is predicted ${statistics.best.predictedRank}, chosen slower by ${percent(statistics.chosenSlowerBy)}`,
   );
-  return { place, job: spec.name, runnable: runnable.length, steps, statistics, compared, warnings };
+  return {
+    place,
+    job: spec.name,
+    runnable: runnable.length,
+    steps,
+    statistics,
+    ...(counted === undefined ? {} : { documents: counted }),
+    compared,
+    warnings,
+  };
 }
 
 /** Profiles a cluster once for all jobs, and compares the plans of each with what they take. */

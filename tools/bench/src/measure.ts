@@ -1,6 +1,6 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { requiredMeasurements, type RequiredMeasurements } from "@internevo/cost-model";
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
 import {
@@ -15,7 +15,7 @@ import {
   type Plan,
   type Profile,
 } from "@internevo/domain";
-import { prepareDataset, type Dataset } from "@internevo/data";
+import { countPackedDocuments, prepareDataset, type Dataset } from "@internevo/data";
 import {
   launchRanks,
   launchTarget,
@@ -24,7 +24,7 @@ import {
   trainerConfig,
   trainerIn,
 } from "@internevo/launcher";
-import { buildMesh } from "@internevo/plan";
+import { buildMesh, clusterRanks } from "@internevo/plan";
 import { measureProfile } from "@internevo/profiling";
 import { DEFAULT_MOST_SPREAD_PERCENT, type ProbeEffort } from "@internevo/profiles";
 import { parse } from "yaml";
@@ -34,8 +34,25 @@ export const repository = resolve(import.meta.dirname, "../../..");
 export const native = process.env["INTERNEVO_NATIVE_DIRECTORY"] ?? join(repository, "native", "dist");
 const THREADS_PER_RANK = 1;
 
+/** A job of a file; what is relative in it means the place of the file. */
 export async function readJob(path: string): Promise<JobSpec> {
-  return resolveJob(parse(await readFile(path, "utf8")));
+  const spec = resolveJob(parse(await readFile(path, "utf8")));
+  const { data } = spec;
+  const absolute = (relative: string): string => resolve(dirname(path), relative);
+  if (data === null) return spec;
+  return withDocuments({
+    ...spec,
+    data:
+      data.format === "text"
+        ? { ...data, paths: data.paths.map(absolute) }
+        : { ...data, path: absolute(data.path) },
+  });
+}
+
+/** A job with what its packed documents leave of attention, as a submitted one has it. */
+export async function withDocuments(spec: JobSpec): Promise<JobSpec> {
+  const documents = await countPackedDocuments(spec.data, { ...spec, ranks: clusterRanks(spec) });
+  return documents === undefined ? spec : { ...spec, documents };
 }
 
 /** Runs `work` with a folder of its own, which is gone afterwards. */

@@ -62,6 +62,8 @@ export interface SmallJob {
   readonly model: SmallModel;
   readonly sequenceLengthTokens: number;
   readonly globalBatchTokens: number;
+  /** Every line is a document, and sequences are packed of them. */
+  readonly packed?: boolean;
   readonly cluster: {
     readonly name: string;
     readonly nodes: number;
@@ -72,15 +74,25 @@ export interface SmallJob {
 }
 
 /** A job of Debian's own licence texts, as bytes. */
-export const smallJob = ({ model, sequenceLengthTokens, globalBatchTokens, cluster }: SmallJob): JobSpec =>
+export const smallJob = ({
+  model,
+  sequenceLengthTokens,
+  globalBatchTokens,
+  packed = false,
+  cluster,
+}: SmallJob): JobSpec =>
   resolveJob({
-    name: `${model}-${sequenceLengthTokens}`,
+    name: `${model}-${sequenceLengthTokens}${packed ? "-packed" : ""}`,
     model: SMALL_MODELS[model],
     sequenceLengthTokens,
     globalBatchTokens,
     precision: "fp32",
     cluster,
-    data: { format: "text", paths: TEXTS },
+    data: {
+      format: "text",
+      paths: TEXTS,
+      ...(packed ? { packing: "documents", endOfDocumentToken: "\n".charCodeAt(0) } : {}),
+    },
   });
 
 export function modelsFrom(list: string): SmallModel[] {

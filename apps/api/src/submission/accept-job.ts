@@ -1,5 +1,13 @@
-import { DataSchema, ProblemError, resolveJob, validate, type Data, type JobSpec } from "@internevo/domain";
-import { assertTrainerRuns } from "@internevo/plan";
+import {
+  DataSchema,
+  ProblemError,
+  resolveJob,
+  validate,
+  type Data,
+  type JobSpec,
+  type PackedDocuments,
+} from "@internevo/domain";
+import { assertTrainerRuns, clusterRanks } from "@internevo/plan";
 import type { DataTask } from "./check-data.ts";
 import type { WeightsTask } from "./check-weights.ts";
 
@@ -10,7 +18,7 @@ export interface JobChecks {
   /** Whether any plan can fit; asked of jobs that have no other fault. */
   readonly fit: (spec: JobSpec) => Promise<void>;
   readonly room: (spec: JobSpec) => Promise<void>;
-  readonly data: (task: DataTask) => Promise<void>;
+  readonly data: (task: DataTask) => Promise<PackedDocuments | null>;
   readonly weights: (task: WeightsTask) => Promise<void>;
 }
 
@@ -28,6 +36,18 @@ function dataOf(written: unknown): Data | null | undefined {
   }
 }
 
+const dataTask = (spec: JobSpec): DataTask => ({
+  data: spec.data,
+  vocabularySize: spec.model.vocabularySize,
+  sequenceLengthTokens: spec.sequenceLengthTokens,
+  counting: {
+    ranks: clusterRanks(spec),
+    ...(spec.model.slidingWindowTokens === undefined
+      ? {}
+      : { slidingWindowTokens: spec.model.slidingWindowTokens }),
+  },
+});
+
 /**
  * Resolves a submitted job and checks everything that can be checked now, so that all of its faults are told
  * at once: those of the job file, of what it asks of this installation, and of its data.
@@ -44,20 +64,14 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Jo
       return undefined;
     }
   };
+  let documents: PackedDocuments | null | undefined;
   const spec = await noting(() => resolveJob(written));
   if (spec) {
     await noting(() => assertTrainerRuns(spec));
     await noting(() => checks.cluster(spec));
     await noting(() => checks.profile(spec));
     // What only measures reads no data.
-    if (spec.until === undefined)
-      await noting(() =>
-        checks.data({
-          data: spec.data,
-          vocabularySize: spec.model.vocabularySize,
-          sequenceLengthTokens: spec.sequenceLengthTokens,
-        }),
-      );
+    if (spec.until === undefined) documents = await noting(() => checks.data(dataTask(spec)));
     const { initialWeights, model } = spec;
     if (initialWeights !== undefined) await noting(() => checks.weights({ initialWeights, model }));
     await noting(() => checks.room(spec));
@@ -77,5 +91,5 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Jo
           { cause: first },
         );
   if (!spec) throw new Error("a job was neither resolved nor refused");
-  return spec;
+  return documents ? { ...spec, documents } : spec;
 }

@@ -1,19 +1,22 @@
 import { isAbsolute } from "node:path";
-import { dataFiles, ProblemError, type Data, type ProblemDetail } from "@internevo/domain";
+import {
+  dataFiles,
+  ProblemError,
+  type Data,
+  type PackedDocuments,
+  type ProblemDetail,
+} from "@internevo/domain";
 import {
   assertBelowRoots,
   assertKnowsDocuments,
+  countPackedDocuments,
+  FULLY_READ_BYTES,
   openData,
   openSource,
   type DataRoots,
+  type DocumentTask,
   type TokenData,
 } from "@internevo/data";
-
-/**
- * Tokens in files up to this size are read whole before a job is accepted; larger ones are by the job's first
- * stage.
- */
-const FULLY_CHECKED_BYTES = 2 ** 30;
 
 /** What is to be checked, with what is known of the job. */
 export interface DataTask {
@@ -21,6 +24,8 @@ export interface DataTask {
   /** V of the model: every token is below it. */
   readonly vocabularySize?: number;
   readonly sequenceLengthTokens?: number;
+  /** What else decides how packed documents are counted; where it is left out, they are not. */
+  readonly counting?: Pick<DocumentTask, "ranks"> & Pick<DocumentTask["model"], "slidingWindowTokens">;
 }
 
 /** Where an installation reads data and weights. */
@@ -36,7 +41,7 @@ const fieldsOf = (data: Data): { path: string; field: string }[] =>
 async function checkTokens(data: TokenData, vocabularySize: number | undefined): Promise<number> {
   const source = await openSource(data);
   assertKnowsDocuments(data, source);
-  if (vocabularySize !== undefined && source.sizeBytes <= FULLY_CHECKED_BYTES)
+  if (vocabularySize !== undefined && source.sizeBytes <= FULLY_READ_BYTES)
     await source.count(vocabularySize);
   return source.tokenCount;
 }
@@ -66,13 +71,15 @@ async function checkText(data: Extract<Data, { format: "text" }>): Promise<numbe
  * @throws ProblemError `job-invalid` without data or with a relative path; `data-invalid` missing,
  * unreadable, empty, truncated, a token beyond the vocabulary, fewer tokens than one sequence; or not below
  * the roots, whether it is there or not.
+ * @returns what packed documents leave of attention; null where none are packed, or it was not asked for
  */
 export async function checkData({
   data,
   vocabularySize,
   sequenceLengthTokens,
+  counting,
   roots,
-}: DataTask & Allowed): Promise<void> {
+}: DataTask & Allowed): Promise<PackedDocuments | null> {
   if (data === null) {
     throw new ProblemError("job-invalid", "a job without data cannot be run", [
       {
@@ -115,4 +122,9 @@ export async function checkData({
       ],
     );
   }
+  if (counting === undefined || vocabularySize === undefined || sequenceLengthTokens === undefined)
+    return null;
+  const { ranks, ...window } = counting;
+  const model = { vocabularySize, ...window };
+  return (await countPackedDocuments(data, { model, sequenceLengthTokens, ranks })) ?? null;
 }

@@ -5,7 +5,8 @@ import { resultOf } from "./work-result.ts";
 
 answerTasks((task: (DataTask | WeightsTask) & Allowed) =>
   resultOf(async () => {
-    await ("initialWeights" in task ? checkWeights(task) : checkData(task));
+    if (!("initialWeights" in task)) return checkData(task);
+    await checkWeights(task);
     return null;
   }),
 );

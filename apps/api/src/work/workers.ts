@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
-import { ProblemError, type PlanningResult, type Profile } from "@internevo/domain";
+import { ProblemError, type PackedDocuments, type PlanningResult, type Profile } from "@internevo/domain";
 import type { DataRoots } from "@internevo/data";
 import { Piscina } from "piscina";
 import type { Allowed, DataTask } from "../submission/check-data.ts";
@@ -36,7 +36,7 @@ export interface Workers {
   /** Turns of one request that `advise` should have at work at once. */
   readonly adviceThreads: number;
   /** @throws ProblemError as checkData does; `unavailable` when it takes too long or too many wait */
-  checkData(task: DataTask): Promise<void>;
+  checkData(task: DataTask): Promise<PackedDocuments | null>;
   /** @throws ProblemError as checkWeights does; `unavailable` as checkData */
   checkWeights(task: WeightsTask): Promise<void>;
   close(): Promise<void>;
@@ -289,9 +289,9 @@ class WorkerPools implements Workers {
     });
   }
 
-  async checkData(task: DataTask): Promise<void> {
+  async checkData(task: DataTask): Promise<PackedDocuments | null> {
     const allowed = { ...task, roots: this.#options.roots?.data ?? null } satisfies DataTask & Allowed;
-    valueOf((await this.#checks.run(allowed)) as WorkResult<null>);
+    return valueOf((await this.#checks.run(allowed)) as WorkResult<PackedDocuments | null>);
   }
 
   async checkWeights(task: WeightsTask): Promise<void> {

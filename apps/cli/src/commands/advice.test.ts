@@ -34,6 +34,43 @@ describe("advice", () => {
     expect(missing.stderr).toMatch(/there is no plan of rank 0/);
   });
 
+  it("says whether packed documents were counted, where the data is and where it is not", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "packed-"));
+    const text = join(folder, "text");
+    const job = join(folder, "packed.json");
+    writeFileSync(text, "A document in a line.\n".repeat(400));
+    writeFileSync(
+      job,
+      JSON.stringify({
+        name: "packed",
+        model: { hiddenSize: 64, layers: 2, heads: 4, vocabularySize: 256 },
+        sequenceLengthTokens: 1024,
+        globalBatchTokens: 4096,
+        data: { format: "text", paths: ["text"], packing: "documents", endOfDocumentToken: 10 },
+        cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "80GB", profile: "a800-128" },
+      }),
+    );
+    const questions = [
+      ["plan", job],
+      ["why-not", job, "1"],
+      ["explain", job],
+      ["simulate", job],
+      ["what-if", job, "--axis", "nodes", "--values", "1,2"],
+    ] as const;
+    const counted = /Packed documents are counted: attention does 3\d\.\d% of the work .* 8 sequences/;
+    for (const question of questions) {
+      expect((await cli(...question)).stdout).toMatch(counted);
+      const answer = JSON.parse((await cli("--json", ...question)).stdout) as { documents: string };
+      expect(answer.documents).toMatch(counted);
+    }
+    // Every length of a sweep is of one kind, so that they can be compared.
+    const lengths = ["what-if", job, "--axis", "sequence", "--values", "512,1024"] as const;
+    expect((await cli(...lengths)).stdout).toMatch(/Packed documents are not counted/);
+    rmSync(text);
+    for (const question of questions)
+      expect((await cli(...question)).stdout).toMatch(/not counted: .* an upper bound/);
+  });
+
   it("explains two plans", async () => {
     expect((await cli("explain", JOB, "1", "3")).stdout).toMatch(
       /TIME OF A STEP[\s\S]*MEMORY OF THE FULLEST RANK[\s\S]*A is [\d.]+% faster/,

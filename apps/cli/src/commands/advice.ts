@@ -16,11 +16,13 @@ import { SHIPPED_PROFILES } from "@internevo/cost-model";
 import { assertWritable, writeWhole } from "../files.ts";
 import {
   assertHeadroomOfAxis,
+  documentsWords,
   estimatesWords,
   parseQuantity,
   ProblemError,
   readMemory,
   withHeadroom,
+  withoutDocuments,
   type Headroom,
   type JobSpec,
   type Profile,
@@ -52,7 +54,7 @@ import { EXIT } from "../exit-codes.ts";
 import { HEADROOM, headroomOption } from "../headroom.ts";
 import { JOB_HELP, namedJob } from "../named-job.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
-import type { Output } from "../output.ts";
+import type { Colors, Output } from "../output.ts";
 import { chooseAnyPlan, choosePlans, PLAN_HELP } from "../plan-argument.ts";
 
 /** A job, what was measured of its cluster, and what its trials measured where it was submitted. */
@@ -315,7 +317,7 @@ class WhatIf {
         ? []
         : [
             {
-              ...job,
+              ...withoutDocuments(job),
               sequenceLengthTokens: answer.sequenceLengthTokens,
               globalBatchTokens: answer.globalBatchTokens,
             },
@@ -390,9 +392,19 @@ class WhatIf {
   ): void {
     if (this.#options.csv === true) return this.#output.data(csvText(csv));
     const estimates = this.#context.computing(() => this.#estimates(planned));
+    const documents = planned[0] && documentsWords(planned[0]);
     if (this.#output.json)
-      this.#output.document({ ...document, ...(estimates === undefined ? {} : { estimates }) });
-    else this.#output.data(estimates === undefined ? text : `${text}\n\n${estimatesWords(estimates)}`);
+      this.#output.document({
+        ...document,
+        ...(documents === undefined ? {} : { documents }),
+        ...(estimates === undefined ? {} : { estimates }),
+      });
+    else
+      this.#output.data(
+        [text, documents, estimates && estimatesWords(estimates)]
+          .filter((part) => part !== undefined)
+          .join("\n\n"),
+      );
   }
 
   async #draw(svg: () => string): Promise<void> {
@@ -400,6 +412,14 @@ class WhatIf {
     await writeWhole(this.#options.svg, svg(), "--svg");
     this.#output.note(`the picture is in ${resolve(this.#options.svg)}`);
   }
+}
+
+/** An answer about one job, and whether its packed documents were counted. */
+function showAdvice(answer: object, text: (colors: Colors) => string, job: JobSpec, context: Context): void {
+  const output = context.output();
+  const documents = documentsWords(job);
+  if (output.json) output.document({ ...answer, ...(documents === undefined ? {} : { documents }) });
+  else output.data([text(output.colors), documents].filter((part) => part !== undefined).join("\n\n"));
 }
 
 export function addAdvice(program: Command, context: Context): void {
@@ -422,9 +442,7 @@ function addWhyNot(program: Command, context: Context): void {
       const { job, profile, trials } = await loadJob(path, options.profile, context);
       const plan = await chooseAnyPlan(text, "plan", job, profile, context);
       const answer = context.computing(() => whyNot(job, profile, plan, trials));
-      const output = context.output();
-      if (output.json) output.document(answer);
-      else output.data(whyNotText(answer, job.cluster.memoryPerGpuBytes, output.colors));
+      showAdvice(answer, (colors) => whyNotText(answer, job.cluster.memoryPerGpuBytes, colors), job, context);
     });
 }
 
@@ -448,9 +466,7 @@ function addExplain(program: Command, context: Context): void {
         context,
       )) as [PlanOfJob, PlanOfJob];
       const answer = explain(job, profile, first, second, measuredOfBoth(trials, first, second));
-      const output = context.output();
-      if (output.json) output.document(answer);
-      else output.data(explanationText(answer, output.colors));
+      showAdvice(answer, (colors) => explanationText(answer, colors), job, context);
     });
 }
 

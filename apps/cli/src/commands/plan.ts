@@ -18,6 +18,7 @@ import type { Context } from "../context.ts";
 import { measuredByFile } from "../estimates.ts";
 import { EXIT, type ExitCode } from "../exit-codes.ts";
 import { HEADROOM, headroomOption } from "../headroom.ts";
+import { withDocuments } from "../job-documents.ts";
 import { readJobFile } from "../job-input.ts";
 import { NOTES_OPTION, showNotes, type Output } from "../output.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
@@ -47,8 +48,9 @@ export async function planCommand(
   context: ProfileContext & Pick<Context, "computing">,
 ): Promise<PlanningResult> {
   const { memoryModel, timeModel } = options;
+  const written = await withDocuments(resolveJob(await readJobFile(options.job)));
   const job = {
-    ...withHeadroom(resolveJob(await readJobFile(options.job)), options.headroom, HEADROOM),
+    ...withHeadroom(written, options.headroom, HEADROOM),
     ...(memoryModel ? { memoryModel } : {}),
     ...(timeModel ? { timeModel } : {}),
   };

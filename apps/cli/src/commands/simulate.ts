@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { CostModel, SHIPPED_PROFILES } from "@internevo/cost-model";
 import {
+  documentsWords,
   formatCounted,
   formatInteger,
   formatPercent,
@@ -161,8 +162,12 @@ async function simulate(
     stages: stageShares(spans),
   };
   const output = context.output();
-  if (output.json) output.document(answer);
-  else output.data(simulatedText(answer, output.colors));
+  const documents = documentsWords(job);
+  if (output.json) output.document({ ...answer, ...(documents === undefined ? {} : { documents }) });
+  else
+    output.data(
+      [simulatedText(answer, output.colors), documents].filter((part) => part !== undefined).join("\n\n"),
+    );
   if (!runnable && reason !== null) output.note(`note: ${withoutTrainer(reason)}`);
   showNotes(costs.warnings, output, options.notes === true);
   if (options.out === undefined) return;

@@ -1,6 +1,8 @@
 import { planLabel, totalParameters, type Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { circumstancesText, table, writePage, type Circumstances } from "../report.ts";
+import { ablationSections } from "./ablation-page.ts";
+import type { Ablations } from "./ablations.ts";
 import { arithmeticText, judgedRows } from "./arithmetic.ts";
 import type { Bar } from "./bars.ts";
 import { choiceOf, exposedAndWhole, keptPerLayer, type Case, type RowResult } from "./evaluate.ts";
@@ -26,6 +28,7 @@ export interface Reproduction {
   readonly rows: readonly RowResult[];
   readonly scalability: readonly ScalabilityResult[];
   readonly bars: readonly Bar[];
+  readonly ablations: Ablations;
   readonly profile: Profile;
 }
 
@@ -282,7 +285,7 @@ function findings({ cases, rows }: Reproduction): string {
   const ours = judged.filter(isGood).length;
   return [
     `InternEvo's planner, as its authors published it, chooses the paper's plans. It has ${chosen} of the paper's ${judged.length} InternEvo rows near its best, and ${first} of them are its best. Our arithmetic has ${ours} near its best, because our executor needs less memory. [Which arithmetic](#which-arithmetic-chooses-the-papers-plans) says so row by row.`,
-    `InternEvo's best plan is ${range(ratios("megatron", false))} as fast as the best Megatron-style plan. Against the best DeepSpeed-Ulysses-style plan it is ${range(ratios("ulysses", false))} as fast. The rows of the paper's tables among themselves give ${range(ratios("megatron", true))} and ${range(ratios("ulysses", true))}. The paper measured up to 2.29× and 4.8×. The predictions give the other systems their best plans, found by the same search, with the same kernels and the same overlap. What is left of the difference is what the plans themselves make.`,
+    `InternEvo's best plan is ${range(ratios("megatron", false))} as fast as the best Megatron-style plan. Against the best DeepSpeed-Ulysses-style plan it is ${range(ratios("ulysses", false))} as fast. The rows of the paper's tables among themselves give ${range(ratios("megatron", true))} and ${range(ratios("ulysses", true))}. The paper measured up to 2.29× and 4.8×. [Baselines as they were run](#baselines-as-they-were-run-and-at-their-best) looks for these figures. The predictions give the other systems their best plans, found by the same search, with the same kernels and the same overlap. What is left of the difference is what the plans themselves make.`,
     "One result of the paper is not reproduced: that DeepSpeed-Ulysses' MFU falls up to 32k. With the plans of its table and the measured curves, what is sent for a token stays nearly the same from 4k to 32k. That holds whether it is hidden or not. Meanwhile attention grows, which MFU counts whole.",
     `The paper says that InternEvo's and Megatron-LM's plans coincide for 30B and 65B at 4k. In its tables they do for 30B. Of the best plans here they coincide for ${alike.length === 0 ? "none" : alike.join(", ")}.`,
   ].join("\n\n");
@@ -295,7 +298,9 @@ export function pageOf(
   const { cases, rows, scalability, bars, profile } = reproduction;
   const figure = memoryAndCommunication(rows, profile);
   const study = caseStudy(reproduction);
+  const ablations = ablationSections(reproduction.ablations);
   const images = {
+    ...ablations.images,
     "reproduce-speed.svg": speedChart(cases, rows),
     "reproduce-mfu.svg": mfuChart(cases, rows),
     "reproduce-ratio.svg": ratioChart(cases, rows),
@@ -307,7 +312,7 @@ export function pageOf(
     "reproduce-longest.svg": longestChart(scalability),
   };
   const body = [
-    "This page predicts the evaluation of the paper, and compares it with what the paper measured. These are predictions, not runs. They cover all 84 plans of the paper's tables: four models, seven lengths and three systems, on 128 GPUs of 80 GB, with 4M tokens a step. They cover its four largest lengths too. They use the shipped profile of measured A800 collectives and kernels. Memory is the plan of our executor, unless a table says otherwise. Left out are the paper's ablations of memory management and of the simulator's accuracy, which take a run.",
+    "This page predicts the evaluation of the paper, and compares it with what the paper measured. These are predictions, not runs. They cover all 84 plans of the paper's tables: four models, seven lengths and three systems, on 128 GPUs of 80 GB, with 4M tokens a step. They cover its four largest lengths too. They use the shipped profile of measured A800 collectives and kernels. Memory is the plan of our executor, unless a table says otherwise. The paper's ablations of memory management and of the simulator's accuracy took runs. Their sections say what stands for a run here.",
     "## Findings",
     findings(reproduction),
     "## Bars",
@@ -338,6 +343,10 @@ export function pageOf(
     "The table says what overlap is worth for the best plan of the paper's dimensions. " +
       "The paper measured 0.9% to 75.2%, with plans that need it more.",
     overlapTable(cases, profile),
+    ...ablations.overlap,
+    ...ablations.management,
+    ...ablations.ranking,
+    ...ablations.baselines,
     "## Largest sequence length",
     "![Largest sequence length](images/reproduce-longest.svg)",
     scalabilityText(scalability),

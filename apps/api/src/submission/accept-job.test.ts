@@ -1,0 +1,45 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { aJob } from "@internevo/test-kit";
+import { writeMegatron } from "@internevo/test-kit/data-writers";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { acceptJob, type JobChecks } from "./accept-job.ts";
+import { checkData } from "./check-data.ts";
+
+let directory: string;
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), "internevo-accept-"));
+});
+afterEach(() => rm(directory, { recursive: true, force: true }));
+
+const checks: JobChecks = {
+  cluster: () => Promise.resolve(),
+  profile: () => Promise.resolve(),
+  fit: () => Promise.resolve(),
+  room: () => Promise.resolve(),
+  data: (task) => checkData({ ...task, roots: null }),
+  weights: () => Promise.resolve(),
+};
+const documents = Array.from({ length: 40 }, (_, i) => Array.from({ length: 8 * (i % 3) + 8 }, () => i));
+
+it("counts the documents of a job that packs them in its own data, and of no other", async () => {
+  const path = await writeMegatron(join(directory, "data"), documents);
+  const submitted = (data: object) =>
+    acceptJob(aJob({ data: { format: "megatron", path, ...data } }), checks);
+  const { documents: counted } = await submitted({ packing: "documents" });
+  // 632 tokens are four sequences of 128 and more; documents of 16 on average.
+  expect(counted).toMatchObject({ sequenceLengthTokens: 128, sequences: 4 });
+  expect(counted?.keysShare).toBeLessThan(0.25);
+  expect(counted?.rings.map(({ ranks }) => ranks)).toEqual([1, 2]);
+  expect(await submitted({})).not.toHaveProperty("documents");
+});
+
+it("refuses packed documents of data that is damaged, and counts nothing", async () => {
+  await expect(
+    acceptJob(
+      aJob({ data: { format: "tokens", path: join(directory, "none"), packing: "documents" } }),
+      checks,
+    ),
+  ).rejects.toThrow("does not exist");
+});

@@ -1,0 +1,149 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ATTENTION_TILE_TOKENS } from "@internevo/domain";
+import { writeInternevo, writeMegatron, writeOwn } from "@internevo/test-kit/data-writers";
+import fc from "fast-check";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { countPackedDocuments, PackedDocumentCounter, ringTiles } from "./packed-documents.ts";
+
+const TILE = ATTENTION_TILE_TOKENS;
+
+/** Tiles of which any query sees any key, looked for one pair of tokens after another. */
+function seenTiles(starts: readonly number[], ring: number, length: number, window: number) {
+  const chunks = ring === 1 ? 1 : 2 * ring;
+  const chunk = length / chunks;
+  const owner = (place: number) => (ring === 1 ? 0 : Math.min(place, chunks - 1 - place));
+  const seen = Array.from({ length: ring }, () => ({ first: new Set<string>(), all: new Set<string>() }));
+  const tileOf = (token: number) => `${Math.floor(token / chunk)} ${Math.floor((token % chunk) / TILE)}`;
+  for (let query = 0; query < length; query += 1) {
+    const start = starts.findLast((each) => each <= query) as number;
+    for (let key = Math.max(start, query - window + 1); key <= query; key += 1) {
+      const [mine, theirs] = [Math.floor(query / chunk), Math.floor(key / chunk)].map(owner);
+      const rank = seen[mine as number] as (typeof seen)[number];
+      const tiles = `${tileOf(query)} ${tileOf(key)}`;
+      rank.all.add(tiles);
+      if (mine === theirs) rank.first.add(tiles);
+    }
+  }
+  return seen.map(({ first, all }) => ({ first: first.size, all: all.size }));
+}
+
+describe("ringTiles", () => {
+  it("counts the tiles that some query sees, for every ring, document and window", () =>
+    fc.assert(
+      fc.property(
+        fc.constantFrom(1, 2, 3, 4),
+        fc.constantFrom(24, 40, 96, 120),
+        fc.uniqueArray(fc.integer({ min: 1, max: 900 }), { maxLength: 12 }),
+        fc.constantFrom(Infinity, 1, 50, 130),
+        (ring, half, borders, window) => {
+          const length = 2 * ring * half;
+          const starts = [0, ...borders.filter((each) => each < length).sort((a, b) => a - b)];
+          expect(ringTiles(starts, ring, length, window)).toEqual(seenTiles(starts, ring, length, window));
+        },
+      ),
+      { numRuns: 120, seed: 3 },
+    ));
+
+  it("gives every rank of a ring as much of one document", () => {
+    const tiles = ringTiles([0], 4, 8 * 3 * TILE, Infinity);
+    expect(new Set(tiles.map(({ all }) => all)).size).toBe(1);
+    expect(tiles[0]?.first).toBeLessThan((tiles[0]?.all ?? 0) / 2);
+  });
+});
+
+describe("PackedDocumentCounter", () => {
+  const length = 8 * TILE;
+  const counted = (starts: readonly number[], sequences = 4, ranks = 4) => {
+    const counter = new PackedDocumentCounter({
+      sequenceLengthTokens: length,
+      tokenCount: sequences * length + 1,
+      ranks,
+    });
+    for (const start of starts) counter.begin(start);
+    return counter.summary();
+  };
+
+  it("says 1 of sequences that are one document", () => {
+    const summary = counted([0, length, 2 * length]);
+    expect(summary).toMatchObject({ sequences: 4, meanDocuments: 1, keysShare: 1 });
+    for (const { work, deviation, most } of summary?.rings ?? [])
+      expect({ work, deviation, most }).toEqual({ work: 1, deviation: 0, most: 1 });
+    expect(summary?.rings.map(({ ranks }) => ranks)).toEqual([1, 2, 3, 4]);
+  });
+
+  it("says what tiles are left, and how sequences differ", () => {
+    // The first of two sequences has 8 documents of a tile each, the other is one document.
+    const starts = Array.from({ length: 8 }, (_, i) => i * TILE);
+    const summary = counted(starts, 2);
+    const share = 8 / 36;
+    expect(summary?.rings[0]?.work).toBeCloseTo((1 + share) / 2, 8);
+    expect(summary?.rings[0]?.deviation).toBeCloseTo((1 - share) / 2, 8);
+    expect(summary?.rings[0]?.most).toBe(1);
+    expect(summary?.keysShare).toBeCloseTo((1 + (8 * TILE * (TILE + 1)) / (length * (length + 1))) / 2, 8);
+  });
+
+  it("has all the work of short documents in the first turn of a ring", () => {
+    const starts = Array.from({ length: 4 * 8 }, (_, i) => i * TILE);
+    expect(counted(starts)?.rings.find(({ ranks }) => ranks === 4)?.firstTurn).toBe(1);
+  });
+
+  it("counts sequences that are spread over long data", () => {
+    const counter = new PackedDocumentCounter({
+      sequenceLengthTokens: 96,
+      tokenCount: 96 * 10_000 + 1,
+      ranks: 1,
+    });
+    // The second half alone has documents.
+    for (let start = 96 * 5000; start < 96 * 10_000; start += 32) counter.begin(start);
+    expect(counter.summary()).toMatchObject({ sequences: 1024 });
+    expect(counter.summary()?.meanDocuments).toBeCloseTo(2, 9);
+  });
+
+  it("says nothing of data that holds no whole sequence", () => {
+    const counter = new PackedDocumentCounter({ sequenceLengthTokens: 96, tokenCount: 96, ranks: 1 });
+    counter.begin(0);
+    expect(counter.summary()).toBeUndefined();
+  });
+});
+
+describe("countPackedDocuments", () => {
+  let directory: string;
+  beforeEach(async () => {
+    directory = await mkdtemp(join(tmpdir(), "internevo-documents-"));
+  });
+  afterEach(() => rm(directory, { recursive: true, force: true }));
+  const at = (name: string): string => join(directory, name);
+  const documents = [40, 3, 60, 30, 1, 66].map((length, index) =>
+    Array.from({ length }, (_, i) => (i === length - 1 ? 250 : index)),
+  );
+  const job = { model: { vocabularySize: 256 }, sequenceLengthTokens: 48, ranks: 2 };
+
+  it("is the same for data of every format, by its index and by a token that ends documents", async () => {
+    const packing = "documents" as const;
+    const paths = await Promise.all(
+      documents.map(async (tokens, index) => {
+        await writeFile(at(`${index}.txt`), Buffer.from(tokens));
+        return at(`${index}.txt`);
+      }),
+    );
+    const forms = [
+      { format: "tokens", path: await writeOwn(at("own.tokens"), documents), packing },
+      { format: "megatron", path: await writeMegatron(at("megatron"), documents), packing },
+      { format: "internevo", path: await writeInternevo(at("internevo.bin"), documents), packing },
+      { format: "text", paths, packing },
+      { format: "text", paths, packing, endOfDocumentToken: 250 },
+      { format: "megatron", path: at("megatron.bin"), packing, endOfDocumentToken: 250 },
+    ] as const;
+    const first = await countPackedDocuments(forms[0], job);
+    expect(first).toMatchObject({ sequences: 4, meanDocuments: 9 / 4 });
+    for (const form of forms) expect(await countPackedDocuments(form, job)).toEqual(first);
+  });
+
+  it("counts nothing where documents are not packed", async () => {
+    const path = await writeOwn(at("own.tokens"), documents);
+    expect(await countPackedDocuments({ format: "tokens", path }, job)).toBeUndefined();
+    expect(await countPackedDocuments(null, job)).toBeUndefined();
+  });
+});

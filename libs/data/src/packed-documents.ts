@@ -1,0 +1,262 @@
+import { ATTENTION_TILE_TOKENS, type Data, type Model, type PackedDocuments } from "@internevo/domain";
+import { openData } from "./open-data.ts";
+import { assertKnowsDocuments, openSource } from "./source.ts";
+
+/** Sequences that are counted at most, and tiles of queries: beyond that a mean is known well enough. */
+const MOST_SEQUENCES = 1024;
+const MOST_QUERY_TILES = 2 ** 21;
+/** Longer rings are taken as the longest that was counted. */
+const LONGEST_RING = 1024;
+/**
+ * Tokens in files up to this size are read whole before a job is accepted; larger ones are by the job's first
+ * stage.
+ */
+export const FULLY_READ_BYTES = 2 ** 30;
+const CHUNK_BYTES = 4 << 20;
+
+/** What decides how sequences are cut, seen and shared. */
+export interface CutSequences {
+  readonly sequenceLengthTokens: number;
+  readonly slidingWindowTokens?: number | undefined;
+  readonly tokenCount: number;
+  readonly ranks: number;
+}
+
+/** Tiles of keys that one rank of a ring computes, in its first turn and in all. */
+interface RankTiles {
+  first: number;
+  all: number;
+}
+
+/**
+ * Tiles that every rank of a ring computes of a sequence, as native/src/comm/ring_attention.cpp pairs chunks and
+ * native/src/backend/cpu/attention.h leaves tiles out: rank r has the chunks r and 2c − 1 − r of 2c.
+ * @param starts first tokens of the sequence's documents, ascending from 0
+ * @param window keys that a query sees at most
+ */
+export function ringTiles(
+  starts: readonly number[],
+  ring: number,
+  sequenceLengthTokens: number,
+  window: number,
+): RankTiles[] {
+  const tile = ATTENTION_TILE_TOKENS;
+  const chunks = ring === 1 ? 1 : 2 * ring;
+  const chunk = sequenceLengthTokens / chunks;
+  const tiles = Array.from({ length: ring }, (): RankTiles => ({ first: 0, all: 0 }));
+  const ownerOf = (place: number): number => (ring === 1 ? 0 : Math.min(place, chunks - 1 - place));
+  let document = 0;
+  for (let place = 0; place < chunks; place += 1) {
+    const own = tiles[ownerOf(place)] as RankTiles;
+    for (let row = 0; row < chunk; row += tile) {
+      const query = place * chunk + row;
+      while (document + 1 < starts.length && (starts[document + 1] as number) <= query) document += 1;
+      const firstKey = Math.max(starts[document] as number, query - window + 1, 0);
+      const last = query + Math.min(tile, chunk - row);
+      for (let keys = Math.floor(firstKey / chunk); keys <= place; keys += 1) {
+        const from = Math.max(firstKey - keys * chunk, 0);
+        const to = Math.min(last - keys * chunk, chunk);
+        const seen = Math.ceil(to / tile) - Math.floor(from / tile);
+        own.all += seen;
+        if (ownerOf(keys) === ownerOf(place)) own.first += seen;
+      }
+    }
+  }
+  return tiles;
+}
+
+/** Pairs of a query and a key that a document of l tokens has under a window. */
+const pairsOf = (length: number, window: number): number => {
+  const whole = Math.min(length, window);
+  return (whole * (whole + 1)) / 2 + (length - whole) * whole;
+};
+
+/** Mean, spread and most of the work of a ring's ranks, one sequence after another. */
+class RingWork {
+  readonly ranks: number;
+  /** Of a rank, of one document as long as the sequence. */
+  readonly #whole: number;
+  #count = 0;
+  #sum = 0;
+  #squares = 0;
+  #most = 0;
+  #first = 0;
+
+  constructor(ranks: number, sequenceLengthTokens: number, window: number) {
+    this.ranks = ranks;
+    const whole = ringTiles([0], ranks, sequenceLengthTokens, window);
+    this.#whole = whole.reduce((sum, { all }) => sum + all, 0) / ranks;
+  }
+
+  add(tiles: readonly RankTiles[]): void {
+    for (const { first, all } of tiles) {
+      const work = all / this.#whole;
+      this.#count += 1;
+      this.#sum += work;
+      this.#squares += work * work;
+      this.#first += first / this.#whole;
+      this.#most = Math.max(this.#most, work);
+    }
+  }
+
+  get summary(): PackedDocuments["rings"][number] {
+    const work = this.#sum / this.#count;
+    const rounded = (value: number): number => Number(Math.min(1, Math.max(0, value)).toPrecision(9));
+    return {
+      ranks: this.ranks,
+      work: rounded(work),
+      deviation: rounded(Math.sqrt(Math.max(0, this.#squares / this.#count - work * work))),
+      most: rounded(this.#most),
+      firstTurn: rounded(this.#first / this.#sum),
+    };
+  }
+}
+
+/** Counts what documents leave of attention, told by where they begin, in ascending order. */
+export class PackedDocumentCounter {
+  readonly #cut: CutSequences;
+  readonly #window: number;
+  readonly #total: number;
+  readonly #wanted: number;
+  readonly #rings: RingWork[];
+  #next = 0;
+  #starts: number[] = [0];
+  #pairs = 0;
+  #documents = 0;
+
+  constructor(cut: CutSequences) {
+    this.#cut = cut;
+    const { sequenceLengthTokens: length, tokenCount, ranks, slidingWindowTokens } = cut;
+    this.#window = slidingWindowTokens ?? Infinity;
+    this.#rings = [1, ...Array.from({ length: Math.min(ranks, LONGEST_RING) - 1 }, (_, i) => i + 2)]
+      .filter((ring) => ring === 1 || length % (2 * ring) === 0)
+      .map((ring) => new RingWork(ring, length, this.#window));
+    // Sequences of S tokens and the one target that follows.
+    this.#total = Math.floor((tokenCount - 1) / length);
+    const tiles = this.#rings.reduce(
+      (sum, { ranks: ring }) => sum + Math.max(2 * ring, length / ATTENTION_TILE_TOKENS),
+      0,
+    );
+    this.#wanted = Math.min(this.#total, MOST_SEQUENCES, Math.max(1, Math.floor(MOST_QUERY_TILES / tiles)));
+  }
+
+  /** The sequence that is counted as the i-th: they are spread over the data evenly. */
+  #sequence(index: number): number {
+    return Math.floor(((index + 0.5) * this.#total) / this.#wanted);
+  }
+
+  #end(): void {
+    const { sequenceLengthTokens: length } = this.#cut;
+    const starts = this.#starts;
+    for (const ring of this.#rings) ring.add(ringTiles(starts, ring.ranks, length, this.#window));
+    for (const [place, start] of starts.entries())
+      this.#pairs += pairsOf((starts[place + 1] ?? length) - start, this.#window);
+    this.#documents += starts.length;
+    this.#starts = [0];
+    this.#next += 1;
+  }
+
+  begin(position: number): void {
+    const { sequenceLengthTokens: length } = this.#cut;
+    while (this.#next < this.#wanted && position >= (this.#sequence(this.#next) + 1) * length) this.#end();
+    if (this.#next === this.#wanted) return;
+    const within = position - this.#sequence(this.#next) * length;
+    // Documents of no tokens begin where the next one does.
+    if (within > 0 && within !== this.#starts.at(-1)) this.#starts.push(within);
+  }
+
+  /** undefined where the data holds no whole sequence. */
+  summary(): PackedDocuments | undefined {
+    const { sequenceLengthTokens: length, slidingWindowTokens } = this.#cut;
+    while (this.#next < this.#wanted) this.#end();
+    if (this.#wanted < 1) return undefined;
+    const whole = this.#wanted * pairsOf(length, this.#window);
+    return {
+      sequenceLengthTokens: length,
+      ...(slidingWindowTokens === undefined ? {} : { slidingWindowTokens }),
+      sequences: this.#wanted,
+      meanDocuments: this.#documents / this.#wanted,
+      keysShare: Number((this.#pairs / whole).toPrecision(9)),
+      rings: this.#rings.map(({ summary }) => summary),
+    };
+  }
+}
+
+/** What decides how a job's data is cut and shared. */
+export interface DocumentTask {
+  readonly model: Pick<Model, "slidingWindowTokens" | "vocabularySize">;
+  readonly sequenceLengthTokens: number;
+  /** Of the cluster: no ring is longer. */
+  readonly ranks: number;
+}
+
+const counterFor = (
+  { sequenceLengthTokens, model: { slidingWindowTokens }, ranks }: DocumentTask,
+  tokenCount: number,
+): PackedDocumentCounter =>
+  new PackedDocumentCounter({ sequenceLengthTokens, slidingWindowTokens, tokenCount, ranks });
+
+/** Text files are read one after the other, each a document, or cut where a byte ends one. */
+async function countText(
+  { paths, endOfDocumentToken }: Extract<Data, { format: "text" }>,
+  job: DocumentTask,
+): Promise<PackedDocuments | undefined> {
+  const opened = async (place: number) => openData(paths[place] as string, `data.paths.${place}`);
+  const sizes: number[] = [];
+  for (const place of paths.keys()) {
+    const { handle, sizeBytes } = await opened(place);
+    await handle.close();
+    sizes.push(sizeBytes);
+  }
+  const tokenCount = sizes.reduce((sum, size) => sum + size, 0);
+  const counter = counterFor(job, tokenCount);
+  if (endOfDocumentToken !== undefined && tokenCount > FULLY_READ_BYTES) return undefined;
+  let first = 0;
+  for (const [place, size] of sizes.entries()) {
+    if (endOfDocumentToken === undefined) counter.begin(first);
+    else {
+      const { handle } = await opened(place);
+      try {
+        const bytes = Buffer.alloc(CHUNK_BYTES);
+        for (let at = 0; ;) {
+          const { bytesRead } = await handle.read(bytes, 0, bytes.length, null);
+          if (bytesRead === 0) break;
+          for (let i = 0; i < bytesRead; i += 1)
+            if (bytes[i] === endOfDocumentToken) counter.begin(first + at + i + 1);
+          at += bytesRead;
+        }
+      } finally {
+        await handle.close();
+      }
+    }
+    first += size;
+  }
+  return counter.summary();
+}
+
+/**
+ * Counts what the documents of a job's data leave of attention, in sequences as the trainer will cut them.
+ * @returns undefined where documents are not packed, where the data holds no whole sequence, and where only the
+ * tokens of a file beyond 1 GiB tell where documents end.
+ * @throws ProblemError `data-invalid` as {@link openSource} does
+ */
+export async function countPackedDocuments(
+  data: Data | null,
+  job: DocumentTask,
+): Promise<PackedDocuments | undefined> {
+  if (data?.packing !== "documents") return undefined;
+  if (data.format === "text") return countText(data, job);
+  const source = await openSource(data);
+  assertKnowsDocuments(data, source);
+  const { endOfDocumentToken: end } = data;
+  const counter = counterFor(job, source.tokenCount);
+  if (end === undefined) {
+    for await (const start of source.starts?.() ?? []) counter.begin(start);
+  } else {
+    if (source.sizeBytes > FULLY_READ_BYTES) return undefined;
+    await source.count(job.model.vocabularySize, (token, index) => {
+      if (token === end) counter.begin(index + 1);
+    });
+  }
+  return counter.summary();
+}
