@@ -25,7 +25,9 @@ import {
   planChanges,
   planLabel,
   qualityWords,
+  positionWords,
   QUEUED_WORD,
+  queueWords,
   rejectionCounts,
   modelExtras,
   shellWord,
@@ -76,6 +78,7 @@ function progressOf(job: JobSummary): string {
     total = null,
     waits = false,
   } = (job.progress?.stage === job.state && job.progress) || {};
+  if (job.queue) return positionWords(job.queue);
   if (waits) return lowered(QUEUED_WORD);
   switch (job.state) {
     case "profiling":
@@ -306,7 +309,11 @@ export function jobText(job: JobDetail, colors: Colors): string {
     lines.push(
       `${colors.bold("failure")}       ${colors.red(failureText(job.failure.code))}: ${job.failure.message}${job.failure.remedy ? `\n              → ${job.failure.remedy}` : ""}`,
     );
-  if (job.progress?.stage === job.state && job.progress.message !== "")
+  if (job.queue)
+    lines.push(
+      `${colors.bold("queue")}         ${queueWords(job.queue)}, since ${when(job.queue.waitingSince)}`,
+    );
+  else if (job.progress?.stage === job.state && job.progress.message !== "")
     lines.push(`${colors.bold("at work")}       ${job.progress.message}`);
   lines.push("", colors.bold("stages"));
   for (const transition of job.transitions)

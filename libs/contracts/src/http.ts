@@ -13,6 +13,8 @@ import {
   ProfileSchema,
   PROBLEM_CODES,
   ProposalSchema,
+  QueuePlaceSchema,
+  QueuePositionSchema,
   ReportSchema,
   StepMetricSchema,
   TrialSchema,
@@ -112,13 +114,14 @@ export const JobSummarySchema = Type.Object({
   trialsDone: Type.Integer(),
   trialsTotal: Type.Integer(),
   progress: nullable(StageProgressSchema),
+  queue: nullable(QueuePositionSchema),
 });
 export type JobSummary = Static<typeof JobSummarySchema>;
 
 const QUEUED = "queued: ";
 
 /** What a stage says while the cluster's devices are another's. */
-export const WAITS_FOR_CLUSTER = `${QUEUED}another job, or a scheduled measurement, uses its hosts`;
+export const WAITS_FOR_CLUSTER = `${QUEUED}others have its hosts, or wait for them with an earlier place`;
 
 /**
  * What a stage says while another installation uses the machine that its ranks would run on. @param who with
@@ -128,6 +131,7 @@ export const waitsForMachine = (who: string): string => `${QUEUED}${who}`;
 
 export const JobDetailSchema = Type.Object({
   ...JobSummarySchema.properties,
+  queue: nullable(QueuePlaceSchema),
   lastEventId: Type.Integer({
     description:
       "number of the newest event that this answer knows of: " +

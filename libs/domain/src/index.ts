@@ -5,6 +5,7 @@ export * from "./syntax-fault.ts";
 export * from "./json-depth.ts";
 export * from "./nearest.ts";
 export * from "./problem.ts";
+export * from "./queue-place.ts";
 export * from "./layer-program.ts";
 export * from "./rope-scaling.ts";
 export * from "./model.ts";

@@ -51,8 +51,8 @@ export interface ObtainProfileOptions {
   /** Job or workload that the cluster is measured for. */
   readonly owner: string;
   readonly signal: AbortSignal;
-  /** Waits for a resource and keeps it, as a command's context does. */
-  readonly reserve: (resource: string, onWait: () => void) => Promise<{ release(): Promise<void> }>;
+  /** Claims hosts, all or none, as a command's context does; throws while others go first. */
+  readonly claimHosts: (hosts: readonly string[]) => Promise<void>;
   /** Throws when the leases are not held any more: see the launcher's option. */
   readonly confirm: () => Promise<void>;
   /** @param waits somebody else is at work; default: no. */
@@ -109,8 +109,7 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
   const reservation = await reserveLaunch({
     ...settings,
     cluster,
-    owner: options.owner,
-    reserve: options.reserve,
+    claimHosts: options.claimHosts,
     confirm: options.confirm,
     use: "measure",
     signal: options.signal,
@@ -124,7 +123,7 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
     if (late) return late;
     return await measure(options, base, first(base), key);
   } finally {
-    await reservation.release();
+    reservation.release();
   }
 }
 

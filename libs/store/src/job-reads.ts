@@ -2,11 +2,13 @@ import { and, asc, desc, eq, sql } from "drizzle-orm";
 import type { JobState } from "@internevo/domain";
 import type { JobDetail, JobSummary, StageProgress } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
+import { queuePlace, queuePosition } from "./host-queue.ts";
 import { lastJobEventId } from "./job-events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { getPlanning } from "./plannings.ts";
 import { findRun, listAttempts } from "./runs.ts";
 import { jobEvents, jobs, jobTransitions, runs, stepMetrics, trials } from "./schema/index.ts";
+import { jobLease } from "./leases.ts";
 import { listTrials } from "./trials.ts";
 import { traceIdOf } from "./trace.ts";
 
@@ -56,6 +58,7 @@ const summaryColumns = {
   trialsDone: trialCount(true),
   trialsTotal: trialCount(false),
   progress: lastProgress,
+  queue: queuePosition(sql`'job:' || ${jobs.id}`),
 };
 
 type SummaryRow = Omit<JobSummary, "createdAt" | "updatedAt" | "endedAt"> & {
@@ -118,6 +121,7 @@ export async function getJobDetail(db: Queryable, jobId: string): Promise<JobDet
   const run = await findRun(db, jobId);
   return {
     ...summaryOf(summary),
+    queue: (await queuePlace(db, jobLease(jobId))) ?? null,
     lastEventId: await lastJobEventId(db, jobId),
     spec,
     traceId: traceIdOf(traceparent) ?? "",

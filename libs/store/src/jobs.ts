@@ -11,7 +11,8 @@ import {
 } from "@internevo/domain";
 import type { JobStreamEvent, MessageType } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
-import { giveUpTurns, isLeaseLive, jobLease } from "./leases.ts";
+import { releaseHosts } from "./host-queue.ts";
+import { isLeaseLive, jobLease } from "./leases.ts";
 import { enqueueMessage } from "./outbox.ts";
 import { isUuid } from "./pages.ts";
 import { attempts, jobEvents, jobs, jobTransitions, runs, trials } from "./schema/index.ts";
@@ -190,7 +191,7 @@ export async function transitionJob(tx: Transaction, request: TransitionRequest)
       ...(request.report ? { report: request.report } : {}),
     })
     .where(eq(jobs.id, jobId));
-  if (isTerminal(to)) await giveUpTurns(tx, jobLease(jobId));
+  if (isTerminal(to)) await releaseHosts(tx, jobLease(jobId));
   if (to === "cancelled" || to === "failed") await endOpenWork(tx, jobId, to);
   if (request.report) await appendJobEvent(tx, jobId, "report", { ...request.report });
   await recordTransition(tx, { jobId, version, from: job.state, to, reason, traceparent: job.traceparent });

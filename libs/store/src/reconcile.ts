@@ -1,10 +1,11 @@
-import { and, eq, inArray, isNotNull, lt, sql } from "drizzle-orm";
+import { and, eq, inArray, isNotNull, lt, sql, type SQL } from "drizzle-orm";
 import type { MessageData } from "@internevo/contracts";
 import type { Database, Transaction } from "./database.ts";
+import { releaseAbandonedHosts } from "./host-queue.ts";
 import { isLeaseLive, jobLease } from "./leases.ts";
 import { enqueueMessage, latestMessage } from "./outbox.ts";
 import { isStage, lockJobState, STAGE_COMMANDS, transitionJob, type StageState } from "./jobs.ts";
-import { jobs, leases, outbox, workloadFirings } from "./schema/index.ts";
+import { hostWaiters, jobs, leases, outbox, workloadFirings } from "./schema/index.ts";
 
 /** Whether the broker still keeps a published command (nobody has acknowledged it). */
 export type CommandLookup = (message: {
@@ -17,8 +18,12 @@ export interface Reconciliation {
   readonly recommanded: number;
   /** Jobs whose worker died while it was being cancelled. */
   readonly cancelled: number;
+  /** Work that was over and had not given its hosts back. */
+  readonly abandoned: number;
 }
 
+/** Its command is published when its turn has come. */
+const waits = (owner: SQL) => sql`exists (select 1 from ${hostWaiters} w where w.owner = ${owner})`;
 const liveLease = sql`exists (select 1 from ${leases} l where l.resource = 'job:' || ${jobs.id} and l.holder is not null and l.expires_at > clock_timestamp())`;
 
 /**
@@ -65,6 +70,7 @@ export async function reconcile(
         inArray(jobs.state, [...(Object.keys(STAGE_COMMANDS) as StageState[]), "cancelling"]),
         lt(jobs.updatedAt, stale),
         sql`not ${liveLease}`,
+        sql`not ${waits(sql`'job:' || ${jobs.id}`)}`,
       ),
     )
     .limit(200);
@@ -106,6 +112,7 @@ export async function reconcile(
         eq(workloadFirings.state, "pending"),
         lt(workloadFirings.createdAt, stale),
         isNotNull(workloadFirings.workloadId),
+        sql`not ${waits(sql`'workload:' || ${workloadFirings.workloadId}`)}`,
       ),
     )
     .limit(200);
@@ -123,5 +130,6 @@ export async function reconcile(
       return 1;
     });
   }
-  return { recommanded, cancelled };
+  const abandoned = await database.transaction(releaseAbandonedHosts);
+  return { recommanded, cancelled, abandoned };
 }

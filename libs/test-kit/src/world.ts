@@ -15,6 +15,8 @@ import {
   allSteps,
   findRun,
   getJob,
+  listJobs,
+  requestCancel,
   storeGivenProfile,
   submitJob,
   subscribeJobEvents,
@@ -85,6 +87,8 @@ export interface World {
     seconds?: number,
   ): Promise<JobStreamEvent>;
   untilState(jobId: string, state: JobState, seconds?: number): Promise<void>;
+  /** Cancels what has not ended: a job keeps its hosts until then, and no service here ends it. */
+  endJobs(): Promise<void>;
   /** Pids of the native programs' ranks of this world. */
   rankPids(): number[];
   untilNoRanks(seconds?: number): Promise<void>;
@@ -245,6 +249,14 @@ class TestWorld implements World {
       return to === state;
     };
     await this.untilEvent(jobId, isState, seconds);
+  }
+
+  async endJobs(): Promise<void> {
+    const { items } = await listJobs(this.database.db, { limit: 200 });
+    for (const { id } of items.filter(({ state }) => !isTerminal(state))) {
+      await this.database.transaction((tx) => requestCancel(tx, id));
+      await this.untilState(id, "cancelled", 30);
+    }
   }
 
   rankPids(): number[] {

@@ -10,8 +10,8 @@ import { JobStateBadge } from "../components/state-badge.tsx";
 import { Empty, Listed } from "../components/states.tsx";
 import { isActive, useJobs } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
-import { formatCounted, formatInteger, formatLoss } from "../text/format.ts";
-import { JOB_STATE_WORDS, QUEUED_WORD } from "../text/words.ts";
+import { formatCounted, formatInteger, formatLoss, formatMoment } from "../text/format.ts";
+import { JOB_STATE_WORDS, positionWords, QUEUED_WORD } from "../text/words.ts";
 
 const route = getRouteApi("/jobs");
 
@@ -35,6 +35,12 @@ function countOf({
 /** How far a job is, in the unit of its stage. */
 function Advance({ job }: { job: JobSummary }) {
   if (!isActive(job.state) && job.lastStep === 0) return <span className="nothing">–</span>;
+  if (job.queue)
+    return (
+      <Text size="sm" className="text-warning" title={`since ${formatMoment(job.queue.waitingSince)}`}>
+        {positionWords(job.queue)}
+      </Text>
+    );
   if (job.progress?.stage === job.state && job.progress.waits)
     return (
       <Text size="sm" className="text-warning" title={job.progress.message}>

@@ -298,8 +298,7 @@ export const train =
       const reservation: LaunchReservationOptions = {
         ...settings,
         cluster: job.spec.cluster,
-        owner: job.id,
-        reserve: (resource, onWait) => context.reserve(resource, onWait),
+        claimHosts: (hosts) => context.claimHosts(hosts),
         confirm: () => context.confirm(),
         use: "train",
         signal: context.signal,

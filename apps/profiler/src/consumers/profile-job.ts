@@ -24,7 +24,7 @@ export const profileJob =
         spec: job.spec,
         owner: job.id,
         signal,
-        reserve: (resource, onWait) => context.reserve(resource, onWait),
+        claimHosts: (hosts) => context.claimHosts(hosts),
         confirm: () => context.confirm(),
         onProgress: (message, done, total, waits) => feed.progress("profiling", message, done, total, waits),
         onLog: (line) => feed.log("warn", "internevo-probe", line),

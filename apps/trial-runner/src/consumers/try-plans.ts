@@ -104,8 +104,7 @@ class JobTrials {
     return {
       ...this.#settings,
       cluster: job.spec.cluster,
-      owner: job.id,
-      reserve: (resource, onWait) => this.#context.reserve(resource, onWait),
+      claimHosts: (hosts) => this.#context.claimHosts(hosts),
       confirm: () => this.#context.confirm(),
       use: "measure",
       signal,

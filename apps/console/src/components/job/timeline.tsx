@@ -2,7 +2,7 @@ import type { JobDetail, StageProgress } from "@internevo/contracts";
 import type { JobState } from "@internevo/domain";
 import { Progress } from "@mantine/core";
 import { formatClock, formatInteger, formatMoment, formatZone } from "../../text/format.ts";
-import { STAGES } from "../../text/words.ts";
+import { QUEUED_WORD, queueWords, STAGES } from "../../text/words.ts";
 import { Span } from "../moment.tsx";
 
 type Phase = "done" | "current" | "stopped" | "ahead";
@@ -61,9 +61,12 @@ function StageAdvance({
     return stage.state === "running" ? [job.lastStep, job.steps, "steps"] : [own?.done, own?.total, ""];
   };
   const [done, total, unit] = countOf();
-  const waits = own?.waits === true;
+  const queue = stage.phase === "current" ? job.queue : null;
+  const waits = queue !== null || own?.waits === true;
   // What was said before the steps began is over once they have.
   const isOver = stage.state === "running" && job.lastStep > 0 && !waits;
+  const said = stage.phase === "current" && !isOver ? own?.message : undefined;
+  const message = queue === null ? said : `${QUEUED_WORD.toLowerCase()}: ${queueWords(queue)}`;
   return (
     <>
       {typeof done === "number" &&
@@ -81,8 +84,8 @@ function StageAdvance({
             />
           </>
         )}
-      {stage.phase === "current" && own && own.message !== "" && !isOver && (
-        <div className={waits ? "stage-message text-warning" : "stage-message"}>{own.message}</div>
+      {message !== undefined && message !== "" && (
+        <div className={waits ? "stage-message text-warning" : "stage-message"}>{message}</div>
       )}
     </>
   );
