@@ -15,6 +15,7 @@ import { addQuickstart } from "./commands/quickstart.ts";
 import { addStatus } from "./commands/status.ts";
 import { addSubmit } from "./commands/submit.ts";
 import { addToken } from "./commands/token.ts";
+import { addAudit } from "./commands/audit.ts";
 import { addValidate } from "./commands/validate.ts";
 import { addWhoami } from "./commands/whoami.ts";
 import { connect, type Context, type GlobalOptions } from "./context.ts";
@@ -89,6 +90,7 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addReplan,
     addCheckpoint,
     addToken,
+    addAudit,
     addWhoami,
   ])
     add(program, context);

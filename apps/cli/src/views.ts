@@ -1,4 +1,11 @@
-import { type JobDetail, type JobSummary, type ProfileRecord, type TokenRecord } from "@internevo/contracts";
+import {
+  API_PREFIX,
+  type AuditRecord,
+  type JobDetail,
+  type JobSummary,
+  type ProfileRecord,
+  type TokenRecord,
+} from "@internevo/contracts";
 import {
   ATTEMPT_STATE_WORDS,
   choiceOf,
@@ -99,6 +106,10 @@ function progressOf(job: JobSummary): string {
   }
 }
 
+/** A job that waits for its hosts is queued, whatever stage it is in. */
+const listedState = (job: JobSummary, colors: Colors): string =>
+  job.queue ? colors.yellow(lowered(QUEUED_WORD)) : jobStateText(job.state, colors);
+
 /** Characters of a name in a table; JSON has the whole. */
 const MOST_OF_NAME = 32;
 
@@ -107,7 +118,7 @@ export function jobsTable(jobs: readonly JobSummary[], colors: Colors): string {
   const columns: Column<JobSummary>[] = [
     { title: "ID", value: (job) => short(job.id) },
     { title: "NAME", most: MOST_OF_NAME, value: (job) => job.name },
-    { title: "STATE", value: (job) => jobStateText(job.state, colors) },
+    { title: "STATE", value: (job) => listedState(job, colors) },
     { title: "PROGRESS", value: progressOf },
     {
       title: "LOSS",
@@ -116,6 +127,7 @@ export function jobsTable(jobs: readonly JobSummary[], colors: Colors): string {
     },
     { title: "MODEL", spare: 3, most: MOST_OF_NAME, value: (job) => job.model },
     { title: "CLUSTER", spare: 1, most: MOST_OF_NAME, value: (job) => job.cluster },
+    { title: "OWNER", spare: 4, most: MOST_OF_NAME, value: (job) => job.owner ?? NONE },
     { title: "CREATED", spare: 2, value: (job) => when(job.createdAt) },
   ];
   return table(columns, jobs, colors);
@@ -303,7 +315,7 @@ export function jobText(job: JobDetail, colors: Colors): string {
     `${colors.bold("state")}         ${[`${jobStateText(job.state, colors)}${isTold(job.reason) ? "" : ` (${job.reason ?? ""})`}`, progressOf(job)].filter((part) => part !== NONE).join(", ")}`,
     `${colors.bold("model")}         ${[job.model, ...modelExtras(job.spec.model)].join(", ")}, ${formatCounted(job.spec.sequenceLengthTokens, "token")} a sequence, ${formatInteger(job.spec.globalBatchTokens)} a step, ${job.spec.precision}`,
     `${colors.bold("cluster")}       ${job.cluster}: ${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}, ${job.spec.cluster.launcher}${job.spec.cluster.minNodes === undefined ? "" : `, with ${job.spec.cluster.minNodes} or more when nodes are lost`}`,
-    `${colors.bold("created")}       ${when(job.createdAt)}${job.endedAt ? `, ended ${when(job.endedAt)}` : ""}, trace ${job.traceId}`,
+    `${colors.bold("created")}       ${when(job.createdAt)}${job.owner === null ? "" : ` by ${job.owner}`}${job.endedAt ? `, ended ${when(job.endedAt)}` : ""}, trace ${job.traceId}`,
   ];
   if (job.failure)
     lines.push(
@@ -493,8 +505,30 @@ export function tokensTable(tokens: readonly TokenRecord[], colors: Colors): str
       { title: "ROLE", value: ({ role }) => role },
       { title: "CREATED", value: ({ createdAt }) => when(createdAt) },
       { title: "EXPIRES", value: ({ expiresAt }) => when(expiresAt) },
+      { title: "LAST USED", value: ({ lastUsedAt }) => when(lastUsedAt) },
     ],
     tokens,
+    colors,
+  );
+}
+
+export function auditTable(rows: readonly AuditRecord[], colors: Colors): string {
+  const resultOf = ({ status, details }: AuditRecord): string => {
+    const { code, repeated } = (details ?? {}) as { code?: string; repeated?: number };
+    const said = [code, repeated === undefined ? undefined : `${repeated} more`].filter(Boolean).join(", ");
+    const result = `${status}${said === "" ? "" : ` ${said}`}`;
+    return status >= 400 ? colors.red(result) : result;
+  };
+  return table<AuditRecord>(
+    [
+      { title: "WHEN", value: ({ at }) => when(at) },
+      { title: "WHO", most: MOST_OF_NAME, value: ({ actor }) => actor },
+      { title: "ROLE", spare: 2, value: ({ role }) => role },
+      { title: "ACTION", value: ({ action }) => action.replace(` ${API_PREFIX}/`, " /") },
+      { title: "ABOUT", spare: 1, value: ({ target }) => target ?? NONE },
+      { title: "RESULT", value: resultOf },
+    ],
+    rows,
     colors,
   );
 }

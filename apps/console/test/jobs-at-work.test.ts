@@ -78,7 +78,7 @@ it("shows where a job stands in the queue, and behind whom", async () => {
     );
   const page = await stack.browser.newPage();
   await page.goto(`${stack.url}/jobs#token=${stack.tokens.viewer}`);
-  await page.locator(`tr[data-row="${waiter}"]`).getByText("queued, next").waitFor();
+  await page.locator(`tr[data-row="${waiter}"]`).getByText("next", { exact: true }).waitFor();
   await page.goto(`${stack.url}/jobs/${waiter}`);
   await page.getByText("queued: next for node-7, behind job holder (has them)").waitFor();
   await page.close();

@@ -23,7 +23,10 @@ import type {
   CreatedToken,
   DeadLetter,
   JobCheck,
+  AuditFilter,
+  AuditRecord,
   JobDetail,
+  JobFilter,
   JobLogLine,
   JobStreamEvent,
   JobSummary,
@@ -148,6 +151,12 @@ export class InternEvoClient {
     });
   }
 
+  /** One page of the audit log, newest first. */
+  listAudit(options: PageOptions & AuditFilter = {}): Promise<Page<AuditRecord>> {
+    const { cursor: _cursor, limit: _limit, signal: _signal, ...filter } = options;
+    return this.#page("/audit", options, filter);
+  }
+
   /** Submits a job. @param job a job file, parsed. */
   submitJob(job: unknown, options: MutationOptions = {}): Promise<SubmittedJob> {
     return this.#post("/jobs", job, options);
@@ -159,8 +168,9 @@ export class InternEvoClient {
   }
 
   /** One page of jobs, newest first. */
-  listJobs(options: PageOptions & { state?: JobState } = {}): Promise<Page<JobSummary>> {
-    return this.#page("/jobs", options, { state: options.state });
+  listJobs(options: PageOptions & JobFilter = {}): Promise<Page<JobSummary>> {
+    const { cursor: _cursor, limit: _limit, signal: _signal, ...filter } = options;
+    return this.#page("/jobs", options, filter);
   }
 
   getJob(id: string, options: { signal?: AbortSignal } = {}): Promise<JobDetail> {

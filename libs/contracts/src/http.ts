@@ -12,6 +12,7 @@ import {
   ProfileQualitySchema,
   ProfileSchema,
   PROBLEM_CODES,
+  QUEUED_STATE,
   ProposalSchema,
   QueuePlaceSchema,
   QueuePositionSchema,
@@ -34,6 +35,7 @@ export const TokenSchema = Type.Object({
   role: RoleSchema,
   createdAt: Type.String(),
   expiresAt: Type.Union([Type.String(), Type.Null()], { description: "null: valid until it is revoked" }),
+  lastUsedAt: Type.Union([Type.String(), Type.Null()], { description: "to the minute; null: never" }),
 });
 export type TokenRecord = Static<typeof TokenSchema>;
 
@@ -86,6 +88,47 @@ export const PageSchema = <S extends TSchema>(item: S) =>
   Type.Object({ items: Type.Array(item), nextCursor: nullable(Type.String()) });
 export const TokenPageSchema = PageSchema(TokenSchema);
 
+/** Which jobs a list has. */
+export const JobFilterSchema = Type.Object({
+  state: Type.Optional(
+    Type.Enum([...JOB_STATES, QUEUED_STATE], {
+      description: "`queued`: those that wait for hosts, whatever stage they are in",
+    }),
+  ),
+  name: Type.Optional(Line(100, { description: "a part of the name, upper or lower case" })),
+  owner: Type.Optional(Line(100, { description: "the token that submitted it" })),
+  cluster: Type.Optional(Line(200, { description: "the name of the cluster" })),
+});
+export type JobFilter = Static<typeof JobFilterSchema>;
+
+/** One action of the audit log: who did what to which object, and what came of it. */
+export const AuditRecordSchema = Type.Object({
+  id: Type.Integer(),
+  at: Type.String(),
+  actor: Type.String({ description: "the token's name" }),
+  role: Type.String(),
+  action: Type.String({ description: "method and route, for example `POST /api/v1/jobs/:id/cancel`" }),
+  target: nullable(Type.String({ description: "the id of what it was about" })),
+  status: Type.Integer({ description: "of the answer: 400 and above were refused" }),
+  traceId: nullable(Type.String()),
+  details: nullable(Type.Record(Type.String(), Type.Unknown())),
+});
+export type AuditRecord = Static<typeof AuditRecordSchema>;
+export const AuditPageSchema = PageSchema(AuditRecordSchema);
+
+/** Which actions the audit log shows. */
+export const AuditFilterSchema = Type.Object({
+  actor: Type.Optional(Line(100, { description: "the token's name" })),
+  target: Type.Optional(Line(100, { description: "an id" })),
+  action: Type.Optional(Line(200, { description: "a part of the action, for example `cancel`" })),
+  outcome: Type.Optional(
+    Type.Enum(["done", "refused"], { description: "refused: answered with 400 or above" }),
+  ),
+  from: Type.Optional(Type.String({ format: "date-time", description: "at this instant or later" })),
+  until: Type.Optional(Type.String({ format: "date-time", description: "before this instant" })),
+});
+export type AuditFilter = Static<typeof AuditFilterSchema>;
+
 /** How far a stage is, in its own words. */
 export const StageProgressSchema = Type.Object({
   stage: Type.String(),
@@ -101,6 +144,7 @@ export const JobSummarySchema = Type.Object({
   id: Type.String(),
   name: Type.String(),
   state: JobStateSchema,
+  owner: nullable(Type.String({ description: "the token that submitted it; null where that was not kept" })),
   reason: nullable(Type.String()),
   version: Type.Integer(),
   createdAt: Type.String(),
@@ -290,7 +334,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  * Routes (all below /api/v1, bearer token; role in brackets):
  *   POST   /jobs                       [operator] body: job file; Idempotency-Key; 201 JobDetail, Location
  *   POST   /jobs/check                 [operator] body: job file; 200 JobCheck, or the problems that POST /jobs has; nothing is stored
- *   GET    /jobs?state=&cursor=&limit= [viewer]   Page(JobSummary), newest first
+ *   GET    /jobs?state=&name=&owner=&cluster=&cursor=&limit= [viewer] Page(JobSummary), newest first
  *   GET    /jobs/:id                   [viewer]   JobDetail, ETag = version
  *   POST   /jobs/:id/cancel            [operator] 202 JobDetail
  *   GET    /jobs/:id/metrics?after=    [viewer]   Page(StepMetric)
@@ -306,6 +350,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   GET    /workloads, POST /workloads, GET|DELETE /workloads/:id, POST /workloads/:id/run   [viewer | operator]
  *   GET    /workloads/:id/proposals    [viewer]   Page(Proposal)
  *   GET    /dead-letters, POST /dead-letters/:id/replay, POST /dead-letters/:id/discard      [admin]
+ *   GET    /audit?actor=&target=&action=&outcome=&from=&until= [admin] Page(AuditRecord), newest first
  *   GET    /whoami                     [viewer]   {name, role}
  * Outside: /healthz, /readyz, /metrics, /docs (OpenAPI 3.1), / (the console).
  */

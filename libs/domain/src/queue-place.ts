@@ -1,5 +1,8 @@
 import { Type, type Static } from "typebox";
 
+/** What lists call jobs that wait for hosts, beside the states of a job. */
+export const QUEUED_STATE = "queued";
+
 /** Where a job stands among those that wait for one of its hosts. */
 export const QueuePositionSchema = Type.Object({
   position: Type.Integer({ minimum: 1, description: "1: the next that gets its hosts" }),
@@ -37,9 +40,9 @@ const SUFFIXES: Readonly<Record<Intl.LDMLPluralRule, string>> = {
 };
 const ordinal = (n: number): string => `${n}${SUFFIXES[ordinals.select(n)]}`;
 
-/** `queued, next`, `queued, 3rd`: a position as a list shows it. */
+/** `next`, `3rd in the queue`: a position as a list shows it. */
 export const positionWords = ({ position }: Pick<QueuePosition, "position">): string =>
-  position === 1 ? "queued, next" : `queued, ${ordinal(position)}`;
+  position === 1 ? "next" : `${ordinal(position)} in the queue`;
 
 /** `next for its hosts, behind job a (at work)`: a place in one line. */
 export function queueWords(place: QueuePlace): string {

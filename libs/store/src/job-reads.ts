@@ -1,5 +1,5 @@
-import { and, asc, desc, eq, sql } from "drizzle-orm";
-import type { JobState } from "@internevo/domain";
+import { and, asc, desc, eq, sql, type SQL } from "drizzle-orm";
+import { QUEUED_STATE, type JobState } from "@internevo/domain";
 import type { JobDetail, JobSummary, StageProgress } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
 import { queuePlace, queuePosition } from "./host-queue.ts";
@@ -7,7 +7,7 @@ import { lastJobEventId } from "./job-events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { getPlanning } from "./plannings.ts";
 import { findRun, listAttempts } from "./runs.ts";
-import { jobEvents, jobs, jobTransitions, runs, stepMetrics, trials } from "./schema/index.ts";
+import { hostWaiters, jobEvents, jobs, jobTransitions, runs, stepMetrics, trials } from "./schema/index.ts";
 import { jobLease } from "./leases.ts";
 import { listTrials } from "./trials.ts";
 import { traceIdOf } from "./trace.ts";
@@ -45,6 +45,7 @@ const summaryColumns = {
   id: jobs.id,
   name: jobs.name,
   state: jobs.state,
+  owner: jobs.owner,
   reason: jobs.reason,
   version: jobs.version,
   createdAt: jobs.createdAt,
@@ -73,10 +74,30 @@ const summaryOf = (row: SummaryRow): JobSummary => ({
   endedAt: row.endedAt?.toISOString() ?? null,
 });
 
+/** Which jobs a list has. */
+export interface JobFilter {
+  /** `queued`: those that wait for hosts, whatever stage they are in. */
+  readonly state?: JobState | typeof QUEUED_STATE;
+  /** A part of the name, upper or lower case. */
+  readonly name?: string;
+  readonly owner?: string;
+  readonly cluster?: string;
+}
+
+function matching({ state, name, owner, cluster }: JobFilter): SQL | undefined {
+  const waits = sql`exists (select 1 from ${hostWaiters} w where w.owner = 'job:' || ${jobs.id})`;
+  return and(
+    state === QUEUED_STATE ? waits : state && eq(jobs.state, state),
+    name === undefined ? undefined : sql`strpos(lower(${jobs.name}), lower(${name})) > 0`,
+    owner === undefined ? undefined : eq(jobs.owner, owner),
+    cluster === undefined ? undefined : sql`${jobs.spec} -> 'cluster' ->> 'name' = ${cluster}`,
+  );
+}
+
 /** Newest first. @throws ProblemError `bad-request` for a cursor or limit that is none. */
 export async function listJobs(
   db: Queryable,
-  request: PageRequest & { readonly state?: JobState } = {},
+  request: PageRequest & JobFilter = {},
 ): Promise<Page<JobSummary>> {
   const limit = pageLimit(request);
   const after = decodeCursor(request.cursor);
@@ -85,7 +106,7 @@ export async function listJobs(
     .from(jobs)
     .where(
       and(
-        request.state ? eq(jobs.state, request.state) : undefined,
+        matching(request),
         after &&
           sql`(${jobs.createdAt}, ${jobs.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
       ),

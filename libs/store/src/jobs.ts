@@ -91,6 +91,8 @@ export interface SubmitOptions {
   readonly traceparent?: string;
   /** Default: a new uuid. */
   readonly id?: string;
+  /** Who submits it: the name of a token. */
+  readonly owner?: string;
 }
 
 /** Stores a job in its first state, with history, event and the first stage's command. @returns its id. */
@@ -101,7 +103,9 @@ export async function submitJob(
 ): Promise<string> {
   const id = options.id ?? randomUUID();
   const traceparent = options.traceparent ?? newTraceparent();
-  await tx.insert(jobs).values({ id, name: spec.name, spec, state: "profiling", traceparent });
+  await tx
+    .insert(jobs)
+    .values({ id, name: spec.name, spec, state: "profiling", owner: options.owner ?? null, traceparent });
   await recordTransition(tx, {
     jobId: id,
     version: 1,

@@ -2,6 +2,7 @@ import {
   API_PREFIX,
   JobCheckSchema,
   JobDetailSchema,
+  JobFilterSchema,
   JobLogPageSchema,
   JobPageSchema,
   MetricPageSchema,
@@ -9,7 +10,6 @@ import {
   type JobDetail,
 } from "@internevo/contracts";
 import {
-  JOB_STATES,
   JobFileSchema,
   Line,
   ProblemError,
@@ -38,7 +38,7 @@ import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { etagOf, versionOfIfMatch } from "../http/etag.ts";
 import { mutate, mutateChecked } from "../http/mutations.ts";
-import { PageQuery } from "../http/pages.ts";
+import { numberOfCursor, PageQuery } from "../http/pages.ts";
 import { lastEventIdOf, type OpenStreams } from "../http/sse.ts";
 import { jobStream } from "../jobs-stream.ts";
 import { assertNamedProfile } from "../profile-source.ts";
@@ -67,22 +67,6 @@ const noJob = (id: string): ProblemError =>
   new ProblemError("not-found", `there is no job ${id}`, [
     { field: "id", value: id, message: "names no job", remedy: "see GET /api/v1/jobs" },
   ]);
-
-/**
- * The number in a cursor of a list that is ordered by one. @throws ProblemError `bad-request` for a cursor
- * that no page gave.
- */
-function numberOfCursor(cursor: string, last: number): number {
-  if (/^\d{1,15}$/.test(cursor) && Number(cursor) <= last) return Number(cursor);
-  throw new ProblemError("bad-request", "cursor is not valid", [
-    {
-      field: "cursor",
-      value: cursor,
-      message: "was not made by a page of this list",
-      remedy: "use nextCursor of the page before, or none",
-    },
-  ]);
-}
 
 async function detailOf(db: Queryable, id: string, dataDirectory: string | undefined): Promise<JobDetail> {
   const job = await getJobDetail(db, id);
@@ -232,7 +216,10 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
           return { spec, measured: await acceptance.measuredBy(spec) };
         },
         async (tx, { spec, measured }) => {
-          const id = await submitJob(tx, spec, { traceparent: request.trace.traceparent });
+          const id = await submitJob(tx, spec, {
+            traceparent: request.trace.traceparent,
+            owner: actorOf(request).name,
+          });
           const job = await detailOf(tx, id, capabilities.dataDirectory);
           return {
             status: 201,
@@ -256,7 +243,7 @@ function registerJobReads(app: ApiInstance, { database, capabilities }: JobRoute
         tags: ["jobs"],
         summary: "List jobs, newest first",
         querystring: Type.Object(
-          { ...PageQuery, state: Type.Optional(Type.Union(JOB_STATES.map((state) => Type.Literal(state)))) },
+          { ...PageQuery, ...JobFilterSchema.properties },
           { additionalProperties: false },
         ),
         response: answers({ 200: JobPageSchema }),

@@ -1,5 +1,5 @@
 import { allPages } from "@internevo/client";
-import type { JobSummary } from "@internevo/contracts";
+import type { JobFilter, JobSummary } from "@internevo/contracts";
 import {
   FAILURE_WORDS,
   formatMoment,
@@ -10,6 +10,7 @@ import {
   JOB_STATES,
   lowered,
   planLabel,
+  QUEUED_STATE,
   TRIAL_STATE_WORDS,
   type JobState,
   type Report,
@@ -26,12 +27,14 @@ import { jobDocument, jobsTable, jobText, reportWords, stateName } from "../view
 
 export const JOB_ARGUMENT = "id of the job, the beginning of it, or its name";
 
+const STATE_WORDS = [QUEUED_STATE, ...Object.values(JOB_STATE_WORDS).map(lowered)].join(", ");
+
 /** A state as people read it, or as the API names it. */
-function stateArgument(text: string): JobState {
+function stateArgument(text: string): JobState | typeof QUEUED_STATE {
   const asked = text.trim().toLowerCase();
+  if (asked === QUEUED_STATE) return QUEUED_STATE;
   const state = JOB_STATES.find((each) => each === asked || lowered(JOB_STATE_WORDS[each]) === asked);
-  if (state === undefined)
-    throw new InvalidArgumentError(`give one of ${Object.values(JOB_STATE_WORDS).map(lowered).join(", ")}.`);
+  if (state === undefined) throw new InvalidArgumentError(`give one of ${STATE_WORDS}.`);
   return state;
 }
 
@@ -40,30 +43,31 @@ export function addPs(program: Command, context: Context): void {
     .command("ps")
     .description("list jobs, newest first")
     .addOption(
-      new Option(
-        "--state <state>",
-        `only jobs in this state: ${Object.values(JOB_STATE_WORDS).map(lowered).join(", ")}`,
-      ).argParser(stateArgument),
+      new Option("--state <state>", `only jobs in this state: ${STATE_WORDS}`).argParser(stateArgument),
     )
+    .option("--name <text>", "only jobs with this text in their name")
+    .option("--owner <name>", "only jobs that this token submitted")
+    .option("--cluster <name>", "only jobs of this cluster")
     .option("-n, --limit <count>", "at most so many", integerArgument(1, 100_000), 50)
-    .action(async (options: { state?: JobState; limit: number }) => {
+    .action(async ({ limit, ...filter }: JobFilter & { limit: number }) => {
       const output = context.output();
       const client = await context.client();
       const jobs: JobSummary[] = [];
       const pages = allPages((cursor) =>
         client.listJobs({
-          limit: Math.min(200, options.limit),
+          ...filter,
+          limit: Math.min(200, limit),
           signal: context.signal,
           ...(cursor === undefined ? {} : { cursor }),
-          ...(options.state === undefined ? {} : { state: options.state }),
         }),
       );
       for await (const job of pages) {
         jobs.push(job);
-        if (jobs.length >= options.limit) break;
+        if (jobs.length >= limit) break;
       }
       if (output.json) output.document(jobs);
-      else if (jobs.length === 0) output.note("no jobs");
+      else if (jobs.length === 0)
+        output.note(Object.keys(filter).length === 0 ? "no jobs" : "no job matches");
       else output.data(jobsTable(jobs, output.colors));
     });
 }

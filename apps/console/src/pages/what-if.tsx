@@ -156,7 +156,7 @@ type Source = "job" | "file";
 function useSubject() {
   const { client } = useSession();
   const { job: given } = route.useSearch();
-  const listed = useJobs(undefined);
+  const listed = useJobs({});
   const jobs = listed.data?.pages.flatMap(({ items }) => items) ?? [];
   const [source, setSource] = useState<Source | undefined>();
   // Without jobs there is nothing to choose from.
