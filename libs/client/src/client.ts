@@ -39,7 +39,7 @@ import type {
   TokenRecord,
   WorkloadCreateSchema,
 } from "@internevo/contracts";
-import type { JobState, PlanningResult, Profile, Proposal, StepMetric, Workload } from "@internevo/domain";
+import type { PlanningResult, Profile, Proposal, StepMetric, Workload } from "@internevo/domain";
 import type { Static } from "typebox";
 import { jobEvents, type JobEventsOptions } from "./event-stream.ts";
 import { open, request, type Connection, type QueryValue, type RequestOptions } from "./request.ts";

@@ -248,11 +248,8 @@ export async function listAudit(
         actor === undefined ? undefined : eq(auditLog.actor, actor),
         target === undefined ? undefined : eq(auditLog.target, target),
         action === undefined ? undefined : sql`strpos(lower(${auditLog.action}), lower(${action})) > 0`,
-        outcome === undefined
-          ? undefined
-          : outcome === "done"
-            ? lt(auditLog.status, 400)
-            : gte(auditLog.status, 400),
+        outcome === "done" ? lt(auditLog.status, 400) : undefined,
+        outcome === "refused" ? gte(auditLog.status, 400) : undefined,
         from === undefined ? undefined : gte(auditLog.at, new Date(from)),
         until === undefined ? undefined : lt(auditLog.at, new Date(until)),
         before === undefined ? undefined : lt(auditLog.id, before),
