@@ -80,7 +80,22 @@ describe("a list of jobs", () => {
     expect(await names({ cluster: "here" })).toEqual(["first of two"]);
     expect(await names({ state: "cancelled", cluster: "here" })).toEqual(["first of two"]);
     expect(await names({ state: "queued" })).toEqual([]);
+    await operator.submitJob(jobFile(api, { name: "labelled", labels: { team: "nlp" } }));
+    expect(await names({ label: "team=nlp" })).toEqual(["labelled"]);
+    expect(await names({ label: "team=nl" })).toEqual([]);
+    await expect(names({ label: "team" })).rejects.toThrow("label is not valid");
   });
+});
+
+it("gives a job another priority, until it has ended", async () => {
+  const { id } = await operator.submitJob(jobFile(api, { priority: "low" }));
+  expect((await viewer.getJob(id)).priority).toBe("low");
+  expect((await operator.setPriority(id, "high")).priority).toBe("high");
+  expect((await viewer.getJob(id)).spec.priority).toBe("high");
+  expect((await viewer.jobLog(id)).items[0]?.message).toBe("priority high, by operator");
+  await expect(viewer.setPriority(id, "low")).rejects.toThrow("needs the role operator");
+  await admin.cancelJob(id);
+  await expect(operator.setPriority(id, "low")).rejects.toThrow("has cancelled already");
 });
 
 it("remembers when a token was used last", async () => {

@@ -107,6 +107,8 @@ function summary(state: JobSummary["state"], said: Partial<StageProgress> | null
     trialsDone: 2,
     trialsTotal: 10,
     queue: null,
+    priority: "normal",
+    labels: {},
     owner: null,
     progress,
   };
@@ -201,6 +203,8 @@ it("bounds long names, and keeps a terminal's width", () => {
     trialsDone: 2,
     trialsTotal: 10,
     queue: null,
+    priority: "normal",
+    labels: {},
     owner: null,
     progress: null,
   });

@@ -317,13 +317,15 @@ export function jobText(job: JobDetail, colors: Colors): string {
     `${colors.bold("cluster")}       ${job.cluster}: ${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}, ${job.spec.cluster.launcher}${job.spec.cluster.minNodes === undefined ? "" : `, with ${job.spec.cluster.minNodes} or more when nodes are lost`}`,
     `${colors.bold("created")}       ${when(job.createdAt)}${job.owner === null ? "" : ` by ${job.owner}`}${job.endedAt ? `, ended ${when(job.endedAt)}` : ""}, trace ${job.traceId}`,
   ];
+  const labels = Object.entries(job.labels ?? {}).map(([name, value]) => `${name}=${value}`);
+  if (labels.length > 0) lines.push(`${colors.bold("labels")}        ${labels.join(", ")}`);
   if (job.failure)
     lines.push(
       `${colors.bold("failure")}       ${colors.red(failureText(job.failure.code))}: ${job.failure.message}${job.failure.remedy ? `\n              → ${job.failure.remedy}` : ""}`,
     );
   if (job.queue)
     lines.push(
-      `${colors.bold("queue")}         ${queueWords(job.queue)}, since ${when(job.queue.waitingSince)}`,
+      `${colors.bold("queue")}         ${queueWords(job.queue)}, since ${when(job.queue.waitingSince)}${job.priority === "normal" ? "" : `, priority ${job.priority}`}`,
     );
   else if (job.progress?.stage === job.state && job.progress.message !== "")
     lines.push(`${colors.bold("at work")}       ${job.progress.message}`);

@@ -39,7 +39,7 @@ import type {
   TokenRecord,
   WorkloadCreateSchema,
 } from "@internevo/contracts";
-import type { PlanningResult, Profile, Proposal, StepMetric, Workload } from "@internevo/domain";
+import type { PlanningResult, Priority, Profile, Proposal, StepMetric, Workload } from "@internevo/domain";
 import type { Static } from "typebox";
 import { jobEvents, type JobEventsOptions } from "./event-stream.ts";
 import { open, request, type Connection, type QueryValue, type RequestOptions } from "./request.ts";
@@ -175,6 +175,10 @@ export class InternEvoClient {
 
   getJob(id: string, options: { signal?: AbortSignal } = {}): Promise<JobDetail> {
     return this.#get(`/jobs/${encodeURIComponent(id)}`, options);
+  }
+
+  setPriority(id: string, priority: Priority, options: MutationOptions = {}): Promise<JobDetail> {
+    return this.#post(`/jobs/${encodeURIComponent(id)}/priority`, { priority }, options);
   }
 
   cancelJob(id: string, options: MutationOptions & { reason?: string } = {}): Promise<JobDetail> {

@@ -6,9 +6,11 @@ import {
   FailureSchema,
   JOB_STATES,
   JobSpecSchema,
+  LabelsSchema,
   Line,
   MeasuredFirstSchema,
   PlanningResultSchema,
+  PrioritySchema,
   ProfileQualitySchema,
   ProfileSchema,
   PROBLEM_CODES,
@@ -98,6 +100,7 @@ export const JobFilterSchema = Type.Object({
   name: Type.Optional(Line(100, { description: "a part of the name, upper or lower case" })),
   owner: Type.Optional(Line(100, { description: "the token that submitted it" })),
   cluster: Type.Optional(Line(200, { description: "the name of the cluster" })),
+  label: Type.Optional(Line(200, { description: "a label and its value, for example `team=nlp`" })),
 });
 export type JobFilter = Static<typeof JobFilterSchema>;
 
@@ -152,6 +155,8 @@ export const JobSummarySchema = Type.Object({
   endedAt: nullable(Type.String()),
   model: Type.String(),
   cluster: Type.String(),
+  priority: PrioritySchema,
+  labels: LabelsSchema,
   steps: Type.Integer(),
   lastStep: Type.Integer(),
   lastLoss: nullable(Type.Number()),
@@ -337,6 +342,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   GET    /jobs?state=&name=&owner=&cluster=&cursor=&limit= [viewer] Page(JobSummary), newest first
  *   GET    /jobs/:id                   [viewer]   JobDetail, ETag = version
  *   POST   /jobs/:id/cancel            [operator] 202 JobDetail
+ *   POST   /jobs/:id/priority          [operator] {priority}; 200 JobDetail
  *   GET    /jobs/:id/metrics?after=    [viewer]   Page(StepMetric)
  *   GET    /jobs/:id/log               [viewer]   Page(JobLogLine), newest first
  *   GET    /jobs/:id/events            [viewer]   SSE of JobStreamEvent

@@ -6,6 +6,7 @@ export * from "./json-depth.ts";
 export * from "./nearest.ts";
 export * from "./problem.ts";
 export * from "./queue-place.ts";
+export * from "./priority.ts";
 export * from "./layer-program.ts";
 export * from "./rope-scaling.ts";
 export * from "./model.ts";

@@ -15,6 +15,7 @@ import { ModelSchema } from "./model.ts";
 import { PackedDocumentsSchema } from "./packed-documents.ts";
 import { PlanConstraintsSchema, type PlanConstraints } from "./plan-constraints.ts";
 import { PrecisionSchema } from "./precision.ts";
+import { LabelsSchema, PrioritySchema } from "./priority.ts";
 import { Line } from "./text.ts";
 
 const aboutFewerNodes = (): string =>
@@ -23,14 +24,14 @@ const aboutFewerNodes = (): string =>
 /** What ranks compute on: one GPU of NVIDIA's each, or threads of the host. */
 export const DEVICES = ["cpu", "cuda"] as const;
 
-/**
- * A cluster, resolved. `gpusPerNode` counts ranks a node: GPUs where `device` is cuda, else parts of the
- * host's cores.
- */
 /** Of a cluster's hostMemoryBytes. */
 export const HOST_MEMORY_WORDS =
   "memory of a node's host that its ranks may keep activations in; left out: unknown, so no plan that needs it is chosen unless plan.gateUp asks for it";
 
+/**
+ * A cluster, resolved. `gpusPerNode` counts ranks a node: GPUs where `device` is cuda, else parts of the
+ * host's cores.
+ */
 export const ClusterSchema = Type.Object(
   {
     name: Line(100),
@@ -292,6 +293,8 @@ export const JobSpecSchema = Type.Object(
       }),
     ),
     plan: Type.Optional(Type.Unsafe<PlanConstraints>(PlanConstraintsSchema)),
+    priority: Type.Optional(PrioritySchema),
+    labels: Type.Optional(LabelsSchema),
   },
   { additionalProperties: false },
 );

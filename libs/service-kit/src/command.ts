@@ -1,4 +1,4 @@
-import { ProblemError, type Failure } from "@internevo/domain";
+import { placeInQueue, ProblemError, type Failure } from "@internevo/domain";
 import { CATALOG, type Envelope, type MessageData, type MessageType } from "@internevo/contracts";
 import type { Bus, Consumption, Delivery } from "@internevo/bus";
 import {
@@ -140,9 +140,14 @@ const resourceOf = (data: unknown): string => {
 };
 /** What is scheduled waits for jobs that people submit within so many seconds. */
 const SCHEDULED_LATER_SECONDS = 3600;
-/** Jobs get hosts in the order of their submission; scheduled work comes behind the jobs of an hour. */
+/**
+ * Jobs get hosts by priority and in the order of their submission; scheduled work comes behind the jobs of an
+ * hour.
+ */
 const placeOf = (job: JobRow | undefined): Date =>
-  job ? job.createdAt : new Date(Date.now() + SCHEDULED_LATER_SECONDS * 1000);
+  job
+    ? placeInQueue(job.createdAt, job.spec.priority)
+    : new Date(Date.now() + SCHEDULED_LATER_SECONDS * 1000);
 const textOf = (error: unknown): string =>
   (error instanceof Error ? (error.stack ?? error.message) : String(error)).slice(0, 10_000);
 const defaultBackoffSeconds = (failures: number): number => Math.min(2 ** (failures - 1), 30);

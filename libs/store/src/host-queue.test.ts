@@ -9,7 +9,7 @@ import {
   type HostRequest,
 } from "./host-queue.ts";
 import { getJobDetail, listJobs } from "./job-reads.ts";
-import { requestCancel, submitJob, transitionJob } from "./jobs.ts";
+import { getJob, requestCancel, setPriority, submitJob, transitionJob } from "./jobs.ts";
 import { jobLease } from "./leases.ts";
 import { newTraceparent } from "./trace.ts";
 
@@ -87,6 +87,22 @@ describe("the queue for hosts", () => {
     await ask(wide, ["a", "b"], 5);
     expect(await ask(early, ["b"], 1)).toBe(true);
     expect(await called(), "who asks goes on by itself").toEqual([]);
+  });
+
+  it("calls a job that gets an earlier place before the others", async () => {
+    const [holder, first, urgent] = (await owners(3)) as [string, string, string];
+    await ask(holder, ["a"], 0);
+    await ask(first, ["a"], 1);
+    await ask(urgent, ["a"], 2);
+    await test.database.transaction(async (tx) => {
+      const job = await getJob(tx, idOf(urgent));
+      if (!job) throw new Error("no job");
+      await setPriority(tx, { ...job, createdAt: new Date(Date.UTC(2026, 0, 1, 0, 2)) }, "high", "ada");
+    });
+    expect((await queuePlace(test.database.db, first))?.position).toBe(2);
+    await release(holder);
+    expect(await called()).toEqual([urgent]);
+    expect((await getJobDetail(test.database.db, idOf(urgent)))?.priority).toBe("high");
   });
 
   it("keeps the hosts of a job from its first stage to its last, and gives them back with its end", async () => {

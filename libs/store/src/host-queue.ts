@@ -56,6 +56,17 @@ export async function claimHosts(tx: Transaction, request: HostRequest): Promise
   return (await callWaiting(tx, owner)).includes(owner);
 }
 
+/** Gives work that waits another place, and calls whoever may go now. Nothing happens where it does not wait. */
+export async function moveInQueue(tx: Transaction, owner: string, place: Date): Promise<void> {
+  await lockQueue(tx);
+  const moved = await tx
+    .update(hostWaiters)
+    .set({ place })
+    .where(eq(hostWaiters.owner, owner))
+    .returning({ owner: hostWaiters.owner });
+  if (moved.length > 0) await callWaiting(tx);
+}
+
 /** Work that waits no more: it is over, or has what it waited for. */
 async function leaveQueue(tx: Transaction, owner: string): Promise<boolean> {
   const rows = await tx

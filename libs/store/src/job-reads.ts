@@ -1,5 +1,5 @@
 import { and, asc, desc, eq, sql, type SQL } from "drizzle-orm";
-import { QUEUED_STATE, type JobState } from "@internevo/domain";
+import { ProblemError, QUEUED_STATE, type JobState, type Labels, type Priority } from "@internevo/domain";
 import type { JobDetail, JobSummary, StageProgress } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
 import { queuePlace, queuePosition } from "./host-queue.ts";
@@ -53,6 +53,8 @@ const summaryColumns = {
   endedAt: jobs.endedAt,
   model: sql<string>`${jobs.spec} -> 'model' ->> 'name'`,
   cluster: sql<string>`${jobs.spec} -> 'cluster' ->> 'name'`,
+  priority: sql<Priority>`coalesce(${jobs.spec} ->> 'priority', 'normal')`,
+  labels: sql<Labels>`coalesce(${jobs.spec} -> 'labels', '{}'::jsonb)`,
   steps: sql<number>`(${jobs.spec} ->> 'steps')::bigint`.mapWith(Number),
   lastStep: sql<number>`coalesce(${lastMetric("step")}, 0)`.mapWith(Number),
   lastLoss: sql<number | null>`${lastMetric("loss")}`,
@@ -82,15 +84,33 @@ export interface JobFilter {
   readonly name?: string;
   readonly owner?: string;
   readonly cluster?: string;
+  /** `name=value`. */
+  readonly label?: string;
 }
 
-function matching({ state, name, owner, cluster }: JobFilter): SQL | undefined {
+/** @throws ProblemError `bad-request` for a text that is no `name=value`. */
+function hasLabel(label: string): SQL {
+  const [, name, value] = /^([^=]+)=(.+)$/.exec(label) ?? [];
+  if (name === undefined || value === undefined)
+    throw new ProblemError("bad-request", "label is not valid", [
+      {
+        field: "label",
+        value: label,
+        message: "is not a name, = and a value",
+        remedy: "give for example team=nlp",
+      },
+    ]);
+  return sql`${jobs.spec} -> 'labels' ->> ${name} = ${value}`;
+}
+
+function matching({ state, name, owner, cluster, label }: JobFilter): SQL | undefined {
   const waits = sql`exists (select 1 from ${hostWaiters} w where w.owner = 'job:' || ${jobs.id})`;
   return and(
     state === QUEUED_STATE ? waits : state && eq(jobs.state, state),
     name === undefined ? undefined : sql`strpos(lower(${jobs.name}), lower(${name})) > 0`,
     owner === undefined ? undefined : eq(jobs.owner, owner),
     cluster === undefined ? undefined : sql`${jobs.spec} -> 'cluster' ->> 'name' = ${cluster}`,
+    label === undefined ? undefined : hasLabel(label),
   );
 }
 

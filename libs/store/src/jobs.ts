@@ -3,15 +3,17 @@ import { and, eq, inArray, sql } from "drizzle-orm";
 import {
   canTransition,
   isTerminal,
+  placeInQueue,
   type Candidate,
   type Failure,
   type JobSpec,
   type JobState,
+  type Priority,
   type Report,
 } from "@internevo/domain";
 import type { JobStreamEvent, MessageType } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
-import { releaseHosts } from "./host-queue.ts";
+import { moveInQueue, releaseHosts } from "./host-queue.ts";
 import { isLeaseLive, jobLease } from "./leases.ts";
 import { enqueueMessage } from "./outbox.ts";
 import { isUuid } from "./pages.ts";
@@ -263,6 +265,29 @@ export async function requestCancel(
   if (state === to) return to;
   await transitionJob(tx, { jobId, from: state, to, reason });
   return to;
+}
+
+/**
+ * Gives a job another priority, and with it another place where it waits. The job's row must be locked.
+ * @param by who asks, for the job's log.
+ */
+export async function setPriority(
+  tx: Transaction,
+  job: Pick<JobRow, "id" | "spec" | "createdAt">,
+  priority: Priority,
+  by: string,
+): Promise<void> {
+  const { id, spec, createdAt } = job;
+  await tx
+    .update(jobs)
+    .set({ spec: { ...spec, priority }, updatedAt: sql`clock_timestamp()` })
+    .where(eq(jobs.id, id));
+  await moveInQueue(tx, jobLease(id), placeInQueue(createdAt, priority));
+  await appendJobEvent(tx, id, "log", {
+    level: "info",
+    source: "api",
+    message: `priority ${priority}, by ${by}`,
+  });
 }
 
 /** The state of a job as a new lease holder must see it: waits for a cancellation that is being decided. */

@@ -12,6 +12,8 @@ import {
 import {
   JobFileSchema,
   Line,
+  isTerminal,
+  PrioritySchema,
   ProblemError,
   writtenJob,
   type JobSpec,
@@ -28,6 +30,7 @@ import {
   listStepMetrics,
   lockJobState,
   requestCancel,
+  setPriority,
   submitJob,
   type Database,
   type Queryable,
@@ -160,6 +163,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
   registerSubmission(app, options);
   registerJobReads(app, options);
   registerCancel(app, options);
+  registerPriority(app, options);
   registerJobHistory(app, options);
   registerJobEvents(app, options);
 }
@@ -306,6 +310,43 @@ function registerCancel(app: ApiInstance, { database, capabilities }: JobRoutesO
             },
           ]);
         return { status: 202, body: job, target: id, etag: etagOf(job.version) };
+      }),
+  );
+}
+
+function registerPriority(app: ApiInstance, { database, capabilities }: JobRoutesOptions): void {
+  app.post(
+    "/jobs/:id/priority",
+    {
+      config: { role: "operator" },
+      schema: {
+        tags: ["jobs"],
+        summary: "Give a job another priority, and another place in the queue where it waits",
+        headers: headers.conditional,
+        params: IdParams,
+        body: Type.Object({ priority: PrioritySchema }, { additionalProperties: false }),
+        response: answers({ 200: JobDetailSchema }),
+      },
+    },
+    async (request, reply) =>
+      mutate(database, request, reply, async (tx) => {
+        const { id } = request.params;
+        const { priority } = request.body;
+        await assertVersion(tx, id, versionOfIfMatch(request.headers["if-match"]));
+        const job = await getJob(tx, id);
+        if (!job) throw noJob(id);
+        if (isTerminal(job.state))
+          throw new ProblemError("conflict", `job ${id} has ${job.state} already`, [
+            {
+              field: "id",
+              value: id,
+              message: `is in the terminal state ${job.state}`,
+              remedy: "it waits for nothing any more",
+            },
+          ]);
+        await setPriority(tx, job, priority, actorOf(request).name);
+        const body = await detailOf(tx, id, capabilities.dataDirectory);
+        return { status: 200, body, target: id, etag: etagOf(body.version) };
       }),
   );
 }

@@ -10,14 +10,17 @@ import {
   JOB_STATES,
   lowered,
   planLabel,
+  PRIORITIES,
   QUEUED_STATE,
+  queueWords,
   TRIAL_STATE_WORDS,
   type JobState,
+  type Priority,
   type Report,
   type StepMetric,
   type Trial,
 } from "@internevo/domain";
-import { InvalidArgumentError, Option, type Command } from "commander";
+import { Argument, InvalidArgumentError, Option, type Command } from "commander";
 import type { JobStreamEvent } from "@internevo/contracts";
 import type { Context } from "../context.ts";
 import { integerArgument } from "../arguments.ts";
@@ -48,6 +51,7 @@ export function addPs(program: Command, context: Context): void {
     .option("--name <text>", "only jobs with this text in their name")
     .option("--owner <name>", "only jobs that this token submitted")
     .option("--cluster <name>", "only jobs of this cluster")
+    .option("--label <name=value>", "only jobs with this label, e.g. team=nlp")
     .option("-n, --limit <count>", "at most so many", integerArgument(1, 100_000), 50)
     .action(async ({ limit, ...filter }: JobFilter & { limit: number }) => {
       const output = context.output();
@@ -159,6 +163,23 @@ export function addLogs(program: Command, context: Context): void {
         maxAttempts: 1,
       });
       for await (const event of events) show(event);
+    });
+}
+
+export function addPriority(program: Command, context: Context): void {
+  program
+    .command("priority")
+    .description("give a job another priority, and another place where it waits for hosts")
+    .argument("<job>", JOB_ARGUMENT)
+    .addArgument(new Argument("<priority>", "how urgent it is").choices(PRIORITIES))
+    .action(async (name: string, priority: Priority) => {
+      const output = context.output();
+      const client = await context.client();
+      const id = await jobId(client, name, context.signal);
+      const job = await client.setPriority(id, priority, { signal: context.signal });
+      if (output.json) output.document(jobDocument(job));
+      else
+        output.data(`${job.name} has priority ${priority}${job.queue ? `: ${queueWords(job.queue)}` : ""}`);
     });
 }
 

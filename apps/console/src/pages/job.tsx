@@ -1,12 +1,13 @@
 import type { JobDetail } from "@internevo/contracts";
 import { choiceOf, disturbedTrialsWords, modelExtras, usesGpus, writtenJob } from "@internevo/domain";
 import { Alert, Code, Text } from "@mantine/core";
-import { getRouteApi } from "@tanstack/react-router";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { stringify } from "yaml";
 import { Attempts } from "../components/job/attempts.tsx";
 import { CancelButton } from "../components/job/cancel-button.tsx";
 import { FinalReport } from "../components/job/final-report.tsx";
+import { PrioritySelect } from "../components/job/priority-select.tsx";
 import { LogTail } from "../components/job/log-tail.tsx";
 import { Timeline } from "../components/job/timeline.tsx";
 import { Training } from "../components/job/training.tsx";
@@ -299,17 +300,30 @@ function JobView({ jobId }: { jobId: string }) {
               What if…
             </ButtonTo>
           )}
+          {job.queue !== null && mayActAs(session, "operator") && <PrioritySelect job={job} />}
           {isActive(job.state) && mayActAs(session, "operator") && <CancelButton job={job} />}
         </>
       }
       lead={
         <div className="job-lead">
           <span aria-live="polite">
-            <JobStateBadge state={job.state} />
+            <JobStateBadge state={job.state} isQueued={job.queue !== null} />
           </span>
           <span>
             submitted <Moment at={job.createdAt} both />
+            {job.owner !== null && ` by ${job.owner}`}
           </span>
+          {Object.entries(job.labels).map(([name, value]) => (
+            <Link
+              key={name}
+              to="/jobs"
+              search={{ label: `${name}=${value}` }}
+              className="plain-link"
+              aria-label={`Jobs with label ${name}=${value}`}
+            >
+              {name}={value}
+            </Link>
+          ))}
           <span>
             {job.endedAt === null ? "for " : "took "}
             <Span from={job.createdAt} to={job.endedAt} />

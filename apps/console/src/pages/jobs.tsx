@@ -205,6 +205,15 @@ export function JobsPage() {
           ]}
         />
         <FilterText label="Cluster" value={filter.cluster ?? ""} onChange={(cluster) => set({ cluster })} />
+        <FilterText
+          label="Label"
+          placeholder="For example team=nlp"
+          value={filter.label ?? ""}
+          onChange={(label) => {
+            // Half a label narrows nothing yet.
+            if (label === "" || /^[^=]+=./.test(label)) set({ label });
+          }}
+        />
         <FilterText label="Owner" value={filter.owner ?? ""} onChange={(owner) => set({ owner })} />
       </Filters>
       <Listed query={query} what="jobs" isEmpty={jobs.length === 0} empty={<NoJobs filter={filter} />}>

@@ -87,6 +87,8 @@ export const JobFileSchema = Type.Object(
     timeModel: JobSpecSchema.properties.timeModel,
     measureAgain: JobSpecSchema.properties.measureAgain,
     until: JobSpecSchema.properties.until,
+    priority: JobSpecSchema.properties.priority,
+    labels: JobSpecSchema.properties.labels,
     plan: Type.Optional(
       Type.Union(
         [
