@@ -19,6 +19,7 @@ import {
   documentsWords,
   estimatesWords,
   parseQuantity,
+  plannedMemoryBytes,
   ProblemError,
   readMemory,
   withHeadroom,
@@ -292,7 +293,7 @@ class WhatIf {
 
   largestSequence(): void {
     const job = this.#job;
-    const limitBytes = job.cluster.memoryPerGpuBytes;
+    const limitBytes = plannedMemoryBytes(job);
     const sequences = this.#options.sequences ?? 1;
     const answer = this.#context.computing(() =>
       largestSequence(job, this.#profile, {
@@ -306,6 +307,7 @@ class WhatIf {
       largestSequenceText(answer, {
         limitBytes,
         keptBytes: this.#memoryPerGpuBytes - limitBytes,
+        keptBy: this.#options.headroom === undefined ? "the job's headroom" : HEADROOM,
         jobBatchTokens: job.globalBatchTokens,
         colors: this.#output.colors,
       }),
@@ -447,7 +449,7 @@ function addWhyNot(program: Command, context: Context): void {
     const { job, profile, trials } = await loadJob(path, options.profile, options, context);
     const plan = await chooseAnyPlan(text, "plan", job, profile, context);
     const answer = context.computing(() => whyNot(job, profile, plan, trials));
-    showAdvice(answer, (colors) => whyNotText(answer, job.cluster.memoryPerGpuBytes, colors), job, context);
+    showAdvice(answer, (colors) => whyNotText(answer, plannedMemoryBytes(job), colors), job, context);
   });
 }
 
