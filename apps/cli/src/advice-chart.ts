@@ -6,6 +6,7 @@ import {
   formatSeconds,
   formatTokens as tokens,
   planLabel,
+  plannedMemoryBytes,
   type Candidate,
   type JobSpec,
 } from "@internevo/domain";
@@ -75,7 +76,7 @@ export function sweepChart(job: JobSpec, axis: SweepAxis, rows: readonly SweepRo
         format: gibibytes,
         ...(axis === "memory"
           ? {}
-          : { limit: { value: job.cluster.memoryPerGpuBytes / GIB, label: "what a GPU has" } }),
+          : { limit: { value: plannedMemoryBytes(job) / GIB, label: "what a GPU has" } }),
       },
     ],
   });

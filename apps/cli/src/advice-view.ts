@@ -220,6 +220,8 @@ interface LargestSequenceView {
   /** What plans may use of a GPU, and what is kept free beside it. */
   readonly limitBytes: number;
   readonly keptBytes: number;
+  /** What keeps it free. */
+  readonly keptBy: string;
   /** The batch of the job itself. */
   readonly jobBatchTokens: number;
   readonly colors: Colors;
@@ -231,7 +233,7 @@ const batchText = (tokens: number, jobTokens: number): string =>
 
 export function largestSequenceText(
   { sequenceLengthTokens, globalBatchTokens, best, next }: LargestSequence,
-  { jobBatchTokens, limitBytes, keptBytes, colors }: LargestSequenceView,
+  { jobBatchTokens, limitBytes, keptBytes, keptBy, colors }: LargestSequenceView,
 ): string {
   if (best === null) return `not even ${tokensText(next.sequenceLengthTokens)} fit: ${next.reason}`;
   return [
@@ -239,7 +241,7 @@ export function largestSequenceText(
       `${planLabel(best.plan)}: ${figures(best.predicted)}`,
     ...(globalBatchTokens === jobBatchTokens ? [] : [batchText(globalBatchTokens, jobBatchTokens)]),
     `at ${tokensText(next.sequenceLengthTokens)}: ${next.reason}`,
-    `its plan leaves ${formatBytes(limitBytes - best.predicted.peakMemoryBytes)} of the ${formatBytes(limitBytes)} free: ${keptBytes > 0 ? `--headroom keeps another ${formatBytes(keptBytes)} free` : "no headroom is kept; --headroom 5% (or a size) keeps some of each GPU free"}`,
+    `its plan leaves ${formatBytes(limitBytes - best.predicted.peakMemoryBytes)} of the ${formatBytes(limitBytes)} free: ${keptBytes > 0 ? `${keptBy} keeps another ${formatBytes(keptBytes)} free` : "no headroom is kept; --headroom 5% (or a size) keeps some of each GPU free"}`,
   ].join("\n");
 }
 

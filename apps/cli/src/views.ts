@@ -314,7 +314,7 @@ export function jobText(job: JobDetail, colors: Colors): string {
     `${colors.bold("job")}           ${job.id} ${job.name}`,
     `${colors.bold("state")}         ${[`${jobStateText(job.state, colors)}${isTold(job.reason) ? "" : ` (${job.reason ?? ""})`}`, progressOf(job)].filter((part) => part !== NONE).join(", ")}`,
     `${colors.bold("model")}         ${[job.model, ...modelExtras(job.spec.model)].join(", ")}, ${formatCounted(job.spec.sequenceLengthTokens, "token")} a sequence, ${formatInteger(job.spec.globalBatchTokens)} a step, ${job.spec.precision}`,
-    `${colors.bold("cluster")}       ${job.cluster}: ${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}, ${job.spec.cluster.launcher}${job.spec.cluster.minNodes === undefined ? "" : `, with ${job.spec.cluster.minNodes} or more when nodes are lost`}`,
+    `${colors.bold("cluster")}       ${job.cluster}: ${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}${job.spec.headroom === undefined ? "" : `, ${job.spec.headroom} of it kept free`}, ${job.spec.cluster.launcher}${job.spec.cluster.minNodes === undefined ? "" : `, with ${job.spec.cluster.minNodes} or more when nodes are lost`}`,
     `${colors.bold("created")}       ${when(job.createdAt)}${job.owner === null ? "" : ` by ${job.owner}`}${job.endedAt ? `, ended ${when(job.endedAt)}` : ""}, trace ${job.traceId}`,
   ];
   const labels = Object.entries(job.labels ?? {}).map(([name, value]) => `${name}=${value}`);

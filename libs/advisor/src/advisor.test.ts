@@ -176,6 +176,25 @@ describe("why-not", () => {
     expect(() => whyNot(job, profile, { gateUp: "host" })).toThrow(/no plan with/);
   });
 
+  it("keeps a job's headroom free in every answer, as less memory would", async () => {
+    const roomy: JobSpec = { ...job, headroom: "40%" };
+    const smaller: JobSpec = {
+      ...job,
+      cluster: { ...job.cluster, memoryPerGpuBytes: 0.6 * job.cluster.memoryPerGpuBytes },
+    };
+    expect(planJob(roomy, profile)).toEqual(planJob(smaller, profile));
+    const plan = best()[0]?.plan as Plan;
+    expect(whyNot(roomy, profile, plan)).toEqual(whyNot(smaller, profile, plan));
+    expect(await paretoFront(roomy, profile, { points: 3 })).toEqual(
+      await paretoFront(smaller, profile, { points: 3 }),
+    );
+    const options = { unitTokens: 2 ** 16 };
+    expect(largestSequence(roomy, profile, options)).toEqual(largestSequence(smaller, profile, options));
+    const [half] = sweep(roomy, profile, "memory", [10 * 2 ** 30]);
+    const [less] = sweep(smaller, profile, "memory", [6 * 2 ** 30]);
+    expect({ ...half, value: 0 }).toEqual({ ...less, value: 0 });
+  });
+
   it("has no change to offer where nothing fits", () => {
     const tiny = jobOf({}, { memoryPerGpu: "1GiB" });
     expect(whyNot(tiny, profile, best()[0]?.plan as Plan)).toMatchObject({

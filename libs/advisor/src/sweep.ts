@@ -2,6 +2,7 @@ import {
   formatBytes,
   MAXIMUM_BYTES,
   MAXIMUM_RANKS,
+  plannedMemoryBytes,
   ProblemError,
   withoutDocuments,
   type Candidate,
@@ -186,7 +187,7 @@ export function sweep(
     const reason =
       closest === null
         ? "no plan divides the job over the cluster"
-        : memoryReason(closest.peakMemoryBytes, cluster.memoryPerGpuBytes);
+        : memoryReason(closest.peakMemoryBytes, plannedMemoryBytes(changed.job));
     return { value, best: null, tokensPerSecond: 0, feasible: 0, reason };
   });
 }

@@ -118,7 +118,7 @@ function bestWith(job: JobSpec, profile: Profile, part: PartialPlan): Plan {
 
 function whyNotPlan(job: JobSpec, profile: Profile, plan: Plan): Omit<WhyNot, "measured"> {
   const model = new CostModel(job, profile);
-  const limit = job.cluster.memoryPerGpuBytes;
+  const limit = model.job.cluster.memoryPerGpuBytes;
   const fault = planFault(plan, job);
   const isHost = keepsGateUpOnHost(plan);
   const unpriced = unpricedHost(model, plan);

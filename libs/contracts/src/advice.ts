@@ -2,6 +2,7 @@ import { Type, type Static, type TSchema } from "typebox";
 import {
   CandidateSchema,
   EstimatesSchema,
+  HEADROOM_WORDS,
   Line,
   MemoryLinesSchema,
   MemoryModelNameSchema,
@@ -40,10 +41,7 @@ export type SweptAxis = (typeof SWEPT_AXES)[number];
 export const FRAMEWORK_NAMES = ["internevo", "megatron", "deepspeed", "torchtitan"] as const;
 export type FrameworkName = (typeof FRAMEWORK_NAMES)[number];
 
-export const HeadroomSchema = Line(40, {
-  description:
-    "memory of each GPU that plans leave free: a share such as 5%, or a size such as 4GB; default: none",
-});
+export const HeadroomSchema = Line(40, { description: `${HEADROOM_WORDS}, or the job's own` });
 
 /** What a question is about: a job file, or a job that was submitted; and the profile. */
 const subject = {

@@ -15,6 +15,7 @@ export * from "./plan-fields.ts";
 export * from "./plan.ts";
 export * from "./plan-text.ts";
 export * from "./plan-constraints.ts";
+export * from "./fixed-fields.ts";
 export * from "./cost-models.ts";
 export * from "./packed-documents.ts";
 export * from "./job.ts";

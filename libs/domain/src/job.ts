@@ -10,6 +10,7 @@ import {
   zeroOr,
 } from "./bounds.ts";
 import { MemoryModelNameSchema, TimeModelNameSchema } from "./cost-models.ts";
+import { HEADROOM_WORDS } from "./headroom.ts";
 import { LAUNCHERS, SCHEDULED_LAUNCHERS } from "./launchers.ts";
 import { ModelSchema } from "./model.ts";
 import { PackedDocumentsSchema } from "./packed-documents.ts";
@@ -282,6 +283,7 @@ export const JobSpecSchema = Type.Object(
         description: "when a rank counts as lost; false: the launcher alone watches the ranks",
       }),
     ),
+    headroom: Type.Optional(Line(40, { description: HEADROOM_WORDS })),
     memoryModel: MemoryModelNameSchema,
     timeModel: Type.Optional(TimeModelNameSchema),
     measureAgain: Type.Optional(

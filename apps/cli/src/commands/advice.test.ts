@@ -221,6 +221,22 @@ describe("advice", () => {
     );
   });
 
+  it("fixes fields of the plans that every command searches", async () => {
+    const best = async (...args: string[]) =>
+      JSON.parse((await cli("--json", ...args, "--fix", "tp=8,pp=2")).stdout) as Record<string, never>;
+    const plan = (await best("plan", JOB, "--top", "1"))["candidates"]?.[0]?.["plan"];
+    expect(plan).toMatchObject({ tensorParallel: 8, pipelineParallel: 2 });
+    expect((await best("explain", JOB, "1", "2"))["a"]?.["plan"]).toEqual(plan);
+    expect((await best("simulate", JOB))["plan"]).toEqual(plan);
+    expect((await best("export", JOB, "--framework", "megatron"))["asked"]).toEqual(plan);
+    const part = JSON.parse((await cli("--json", "why-not", JOB, "tp8,pp2")).stdout) as Record<string, never>;
+    expect(part["plan"]).toEqual(plan);
+    expect(part["standing"]?.["best"]?.["plan"]).not.toEqual(plan);
+    const swept = await best("what-if", JOB, "--axis", "memory", "--values", "80GB");
+    expect(swept["rows"]?.[0]?.["best"]?.["plan"]).toEqual(plan);
+    expect((await cli("plan", JOB, "--fix", "tp=8,sp=4")).stdout).toMatch(/there are plans without/);
+  });
+
   it("keeps headroom free when it is asked to, and says so when it is not", async () => {
     const longest = async (...more: string[]) => {
       const ask = ["what-if", JOB, "--largest-sequence", "--unit", "262144", ...more];

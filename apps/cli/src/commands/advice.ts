@@ -19,11 +19,11 @@ import {
   documentsWords,
   estimatesWords,
   parseQuantity,
+  plannedMemoryBytes,
   ProblemError,
   readMemory,
   withHeadroom,
   withoutDocuments,
-  type Headroom,
   type JobSpec,
   type Profile,
   type Tried,
@@ -51,20 +51,27 @@ import {
 import type { Context } from "../context.ts";
 import { estimatesFor, type EstimatesFor } from "../estimates.ts";
 import { EXIT } from "../exit-codes.ts";
-import { HEADROOM, headroomOption } from "../headroom.ts";
+import { HEADROOM } from "../headroom.ts";
 import { JOB_HELP, namedJob } from "../named-job.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
 import type { Colors, Output } from "../output.ts";
 import { chooseAnyPlan, choosePlans, PLAN_HELP } from "../plan-argument.ts";
+import { addPlanningOptions, searchedJob, type PlanningOptions } from "../planning-options.ts";
+
+interface AdviceOptions extends PlanningOptions {
+  readonly profile?: string;
+}
 
 /** A job, what was measured of its cluster, and what its trials measured where it was submitted. */
 async function loadJob(
   text: string,
   profileName: string | undefined,
+  asked: PlanningOptions,
   context: ProfileContext,
 ): Promise<{ job: JobSpec; profile: Profile; trials: readonly Tried[]; estimates: EstimatesFor }> {
   const named = await namedJob(text, profileName, context);
-  const { spec: job, submitted } = named;
+  const { submitted } = named;
+  const job = searchedJob(named.spec, asked);
   const profile = await jobProfile(job, named.profile, context);
   const estimates = estimatesFor(text, named, profileName, profile);
   return { job, profile, trials: submitted?.trials ?? [], estimates };
@@ -142,7 +149,7 @@ const profileOption = (): Option =>
     `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`,
   );
 
-interface WhatIfOptions {
+interface WhatIfOptions extends PlanningOptions {
   readonly profile?: string;
   readonly axis?: SweepAxis;
   readonly values?: string;
@@ -150,7 +157,6 @@ interface WhatIfOptions {
   readonly unit?: number;
   readonly sequences?: number;
   readonly pareto?: boolean;
-  readonly headroom?: Headroom;
   readonly deadline?: number;
   readonly tokens?: number;
   readonly price?: number;
@@ -220,7 +226,7 @@ function assertOneQuestion(options: WhatIfOptions, json: boolean): void {
 async function whatIf(path: string, options: WhatIfOptions, context: Context): Promise<void> {
   assertOneQuestion(options, context.options().json === true);
   if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
-  const { job, profile, estimates } = await loadJob(path, options.profile, context);
+  const { job, profile, estimates } = await loadJob(path, options.profile, { fix: options.fix }, context);
   if (options.axis !== undefined) assertHeadroomOfAxis(options.axis, options.headroom, HEADROOM);
   const question = new WhatIf({ job, profile, estimates }, options, context);
   if (options.axis !== undefined) return question.sweep(options.axis);
@@ -287,7 +293,7 @@ class WhatIf {
 
   largestSequence(): void {
     const job = this.#job;
-    const limitBytes = job.cluster.memoryPerGpuBytes;
+    const limitBytes = plannedMemoryBytes(job);
     const sequences = this.#options.sequences ?? 1;
     const answer = this.#context.computing(() =>
       largestSequence(job, this.#profile, {
@@ -301,6 +307,7 @@ class WhatIf {
       largestSequenceText(answer, {
         limitBytes,
         keptBytes: this.#memoryPerGpuBytes - limitBytes,
+        keptBy: this.#options.headroom === undefined ? "the job's headroom" : HEADROOM,
         jobBatchTokens: job.globalBatchTokens,
         colors: this.#output.colors,
       }),
@@ -429,49 +436,49 @@ export function addAdvice(program: Command, context: Context): void {
 }
 
 function addWhyNot(program: Command, context: Context): void {
-  program
+  const command = program
     .command("why-not")
     .description(
       "why a plan is not chosen: what rejects it, by how much, and the " +
         "smallest change that makes it feasible; or what is better. Offline for a job file",
     )
     .argument("<job>", JOB_HELP)
-    .argument("<plan>", PLAN_HELP)
-    .addOption(profileOption())
-    .action(async (path: string, text: string, options: { profile?: string }) => {
-      const { job, profile, trials } = await loadJob(path, options.profile, context);
-      const plan = await chooseAnyPlan(text, "plan", job, profile, context);
-      const answer = context.computing(() => whyNot(job, profile, plan, trials));
-      showAdvice(answer, (colors) => whyNotText(answer, job.cluster.memoryPerGpuBytes, colors), job, context);
-    });
+    .argument("<plan>", `${PLAN_HELP}; or a part of one, e.g. tp8,pp2: the best of those with it`)
+    .addOption(profileOption());
+  addPlanningOptions(command).action(async (path: string, text: string, options: AdviceOptions) => {
+    const { job, profile, trials } = await loadJob(path, options.profile, options, context);
+    const plan = await chooseAnyPlan(text, "plan", job, profile, context);
+    const answer = context.computing(() => whyNot(job, profile, plan, trials));
+    showAdvice(answer, (colors) => whyNotText(answer, plannedMemoryBytes(job), colors), job, context);
+  });
 }
 
 function addExplain(program: Command, context: Context): void {
-  program
+  const command = program
     .command("explain")
     .description("how one plan wins over another, term by term. Offline for a job file")
     .argument("<job>", JOB_HELP)
     .argument("[a]", PLAN_HELP, "1")
     .argument("[b]", PLAN_HELP, "2")
-    .addOption(profileOption())
-    .action(async (path: string, a: string, b: string, options: { profile?: string }) => {
-      const { job, profile, trials } = await loadJob(path, options.profile, context);
-      const [first, second] = (await choosePlans(
-        [
-          { text: a, field: "A" },
-          { text: b, field: "B" },
-        ],
-        job,
-        profile,
-        context,
-      )) as [PlanOfJob, PlanOfJob];
-      const answer = explain(job, profile, first, second, measuredOfBoth(trials, first, second));
-      showAdvice(answer, (colors) => explanationText(answer, colors), job, context);
-    });
+    .addOption(profileOption());
+  addPlanningOptions(command).action(async (path: string, a: string, b: string, options: AdviceOptions) => {
+    const { job, profile, trials } = await loadJob(path, options.profile, options, context);
+    const [first, second] = (await choosePlans(
+      [
+        { text: a, field: "A" },
+        { text: b, field: "B" },
+      ],
+      job,
+      profile,
+      context,
+    )) as [PlanOfJob, PlanOfJob];
+    const answer = explain(job, profile, first, second, measuredOfBoth(trials, first, second));
+    showAdvice(answer, (colors) => explanationText(answer, colors), job, context);
+  });
 }
 
 function addWhatIf(program: Command, context: Context): void {
-  program
+  const command = program
     .command("what-if")
     .description(
       "the best plan under other circumstances: a sweep, the longest " +
@@ -499,8 +506,8 @@ function addWhatIf(program: Command, context: Context): void {
       "of --largest-sequence: sequences of a step (default: 1)",
       integerArgument(1, 2 ** 20),
     )
-    .option("--pareto", "time against memory: the Pareto-optimal plans")
-    .addOption(headroomOption())
+    .option("--pareto", "time against memory: the Pareto-optimal plans");
+  addPlanningOptions(command)
     .addOption(
       new Option(
         "--deadline <duration>",

@@ -24,6 +24,7 @@ import { importText, inexpressibleText, writtenText } from "../frameworks-view.t
 import { loadProfile } from "../named-profile.ts";
 import { NOTES_OPTION, showNotes } from "../output.ts";
 import { PLAN_HELP } from "../plan-argument.ts";
+import { addPlanningOptions, type PlanningOptions } from "../planning-options.ts";
 import { findPlan, profileOf } from "./memory.ts";
 
 const frameworkOption = (): Option =>
@@ -127,7 +128,7 @@ export function addFrameworks(program: Command, context: Context): void {
 }
 
 function addExport(program: Command, context: Context): void {
-  program
+  const command = program
     .command("export")
     .description(
       "a plan as configuration of another framework; what it cannot express is named. Offline for a job file",
@@ -142,33 +143,33 @@ function addExport(program: Command, context: Context): void {
     .option(
       "--out <directory>",
       "write the files into this directory, which is made where there is none; default: standard output",
-    )
-    .action(
-      async (
-        text: string,
-        options: { framework: Framework; plan?: string; profile?: string; out?: string },
-      ) => {
-        const { spec, plan, profile } = await findPlan(text, options, context);
-        const exported = exportConfiguration(options.framework, spec, plan);
-        const predicted = predictWritten(spec, exported, await profileOf(spec, profile, context));
-        const output = context.output();
-        const paths = options.out === undefined ? [] : await writeInto(options.out, exported.files);
-        if (output.json)
-          output.document({ job: spec.name, asked: plan, ...exported, predicted, written: paths });
-        else {
-          if (options.out === undefined)
-            for (const { name, text: content } of exported.files)
-              output.data(`${exported.files.length > 1 ? `==> ${name} <==\n` : ""}${content.trimEnd()}`);
-          for (const path of paths) output.note(`written: ${path}`);
-          output.note(`for ${exported.version}`);
-          for (const line of [
-            ...inexpressibleText(exported.inexpressible),
-            ...writtenText(predicted, output.colors),
-          ])
-            output.note(line);
-        }
-      },
     );
+  addPlanningOptions(command).action(
+    async (
+      text: string,
+      options: PlanningOptions & { framework: Framework; plan?: string; profile?: string; out?: string },
+    ) => {
+      const { spec, plan, profile } = await findPlan(text, options, context);
+      const exported = exportConfiguration(options.framework, spec, plan);
+      const predicted = predictWritten(spec, exported, await profileOf(spec, profile, context));
+      const output = context.output();
+      const paths = options.out === undefined ? [] : await writeInto(options.out, exported.files);
+      if (output.json)
+        output.document({ job: spec.name, asked: plan, ...exported, predicted, written: paths });
+      else {
+        if (options.out === undefined)
+          for (const { name, text: content } of exported.files)
+            output.data(`${exported.files.length > 1 ? `==> ${name} <==\n` : ""}${content.trimEnd()}`);
+        for (const path of paths) output.note(`written: ${path}`);
+        output.note(`for ${exported.version}`);
+        for (const line of [
+          ...inexpressibleText(exported.inexpressible),
+          ...writtenText(predicted, output.colors),
+        ])
+          output.note(line);
+      }
+    },
+  );
 }
 
 function addImport(program: Command, context: Context): void {

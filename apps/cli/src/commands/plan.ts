@@ -4,8 +4,6 @@ import {
   MEMORY_MODELS,
   resolveJob,
   TIME_MODELS,
-  withHeadroom,
-  type Headroom,
   type MemoryModelName,
   type PlanningResult,
   type TimeModelName,
@@ -17,15 +15,15 @@ import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { measuredByFile } from "../estimates.ts";
 import { EXIT, type ExitCode } from "../exit-codes.ts";
-import { HEADROOM, headroomOption } from "../headroom.ts";
 import { withDocuments } from "../job-documents.ts";
 import { readJobFile } from "../job-input.ts";
 import { NOTES_OPTION, showNotes, type Output } from "../output.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
 import { choosePlan, PLAN_HELP } from "../plan-argument.ts";
+import { addPlanningOptions, searchedJob, type PlanningOptions } from "../planning-options.ts";
 import { planningText } from "../planning-view.ts";
 
-export interface PlanCommandOptions {
+export interface PlanCommandOptions extends PlanningOptions {
   /** Path of a job file, `-` for standard input. */
   readonly job: string;
   readonly top: number;
@@ -35,8 +33,6 @@ export interface PlanCommandOptions {
   readonly timeModel?: TimeModelName;
   /** A plan whose rank is asked for: a JSON file, as tables show it, or a rank. */
   readonly locate?: string;
-  /** Memory of each GPU that plans leave free. */
-  readonly headroom?: Headroom;
 }
 
 /**
@@ -50,7 +46,7 @@ export async function planCommand(
   const { memoryModel, timeModel } = options;
   const written = await withDocuments(resolveJob(await readJobFile(options.job)));
   const job = {
-    ...withHeadroom(written, options.headroom, HEADROOM),
+    ...searchedJob(written, options),
     ...(memoryModel ? { memoryModel } : {}),
     ...(timeModel ? { timeModel } : {}),
   };
@@ -82,7 +78,7 @@ export function showPlanning(result: PlanningResult, output: Output, notes: bool
 }
 
 export function addPlan(program: Command, context: Context): void {
-  program
+  const command = program
     .command("plan")
     .description("search the plans of a job, offline: no service is needed")
     .argument("<job>", "job file, YAML or JSON; - for standard input")
@@ -99,8 +95,8 @@ export function addPlan(program: Command, context: Context): void {
     .addOption(
       new Option("--time-model <model>", "how time is predicted; default: the job's").choices(TIME_MODELS),
     )
-    .option("--locate <plan>", `${PLAN_HELP}: say its rank, or why it is rejected`)
-    .addOption(headroomOption())
+    .option("--locate <plan>", `${PLAN_HELP}: say its rank, or why it is rejected`);
+  addPlanningOptions(command)
     .option(...NOTES_OPTION)
     .action(
       async (

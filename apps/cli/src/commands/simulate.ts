@@ -25,6 +25,7 @@ import { NOTES_OPTION, showNotes, table, type Colors } from "../output.ts";
 import { JOB_HELP } from "../named-job.ts";
 import { jobProfile } from "../named-profile.ts";
 import { PLAN_HELP, readJson } from "../plan-argument.ts";
+import { addPlanningOptions, type PlanningOptions } from "../planning-options.ts";
 import { findPlan } from "./memory.ts";
 
 /** A step of more pieces than these takes longer to simulate, and to look at, than anybody waits. */
@@ -38,7 +39,7 @@ interface Simulated {
   readonly stages: readonly StageShares[];
 }
 
-interface SimulateOptions {
+interface SimulateOptions extends PlanningOptions {
   readonly profile?: string;
   readonly out?: string;
   readonly over?: string;
@@ -183,7 +184,7 @@ async function simulate(
 }
 
 export function addSimulate(program: Command, context: Context): void {
-  program
+  const command = program
     .command("simulate")
     .description(
       "a step of a plan event by event: what every stage computes, waits for " +
@@ -199,7 +200,8 @@ export function addSimulate(program: Command, context: Context): void {
     .option(
       "--over <timeline>",
       "a timeline that a job of this plan wrote: the simulated step is laid over each of its steps",
-    )
+    );
+  addPlanningOptions(command)
     .option(...NOTES_OPTION)
     .action((path: string, plan: string | undefined, options: SimulateOptions) =>
       simulate(path, plan, options, context),

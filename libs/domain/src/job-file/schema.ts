@@ -83,6 +83,7 @@ export const JobFileSchema = Type.Object(
       }),
     ),
     watchdog: JobSpecSchema.properties.watchdog,
+    headroom: JobSpecSchema.properties.headroom,
     memoryModel: Type.Optional(JobSpecSchema.properties.memoryModel),
     timeModel: JobSpecSchema.properties.timeModel,
     measureAgain: JobSpecSchema.properties.measureAgain,
