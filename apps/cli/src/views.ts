@@ -38,6 +38,7 @@ import {
   rejectionCounts,
   modelExtras,
   shellWord,
+  startWords,
   TRIAL_STATE_WORDS,
   usesGpus,
   worldSize,
@@ -325,7 +326,7 @@ export function jobText(job: JobDetail, colors: Colors): string {
     );
   if (job.queue)
     lines.push(
-      `${colors.bold("queue")}         ${queueWords(job.queue)}, since ${when(job.queue.waitingSince)}${job.priority === "normal" ? "" : `, priority ${job.priority}`}`,
+      `${colors.bold("queue")}         ${queueWords(job.queue)}, since ${when(job.queue.waitingSince)}; ${startWords(job.queue, when)}${job.priority === "normal" ? "" : `, priority ${job.priority}`}`,
     );
   else if (job.progress?.stage === job.state && job.progress.message !== "")
     lines.push(`${colors.bold("at work")}       ${job.progress.message}`);

@@ -26,6 +26,10 @@ export const QueuePlaceSchema = Type.Object({
     { description: "who goes before: first those that hold a host, then those that wait; ten at most" },
   ),
   behindCount: Type.Integer({ description: "how many go before" }),
+  startsAt: Type.Union([Type.String({ format: "date-time" }), Type.Null()], {
+    description:
+      "when it will probably get its hosts, by the steps that those before it have left; null while one of them has no chosen plan",
+  }),
 });
 export type QueuePlace = Static<typeof QueuePlaceSchema>;
 
@@ -49,6 +53,10 @@ export function queueWords(place: QueuePlace): string {
   const position = place.position === 1 ? "next" : ordinal(place.position);
   return `${position} for ${place.hosts.join(", ")}${behindWords(place)}`;
 }
+
+/** When a job that waits will probably start, in a few words; `formatted` writes an instant. */
+export const startWords = ({ startsAt }: QueuePlace, formatted: (instant: string) => string): string =>
+  startsAt === null ? "its start is not known yet" : `starts at about ${formatted(startsAt)}`;
 
 function behindWords({ behind, behindCount }: QueuePlace): string {
   if (behind.length === 0) return "";

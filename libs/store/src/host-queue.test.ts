@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
-import { exampleSpec } from "@internevo/test-kit/fixtures";
+import { exampleCandidate, exampleSpec, exampleStep } from "@internevo/test-kit/fixtures";
 import {
   claimHosts,
   queuePlace,
@@ -11,6 +11,7 @@ import {
 import { getJobDetail, listJobs } from "./job-reads.ts";
 import { getJob, requestCancel, setPriority, submitJob, transitionJob } from "./jobs.ts";
 import { jobLease } from "./leases.ts";
+import { ensureRun, recordSteps, startAttempt } from "./runs.ts";
 import { newTraceparent } from "./trace.ts";
 
 let test: TestDatabase;
@@ -168,6 +169,34 @@ describe("the queue for hosts", () => {
     await test.database.db.execute(`update jobs set ended_at = now() where id = '${idOf(gone)}'`);
     expect(await test.database.transaction(releaseAbandonedHosts)).toBe(1);
     expect(await called()).toEqual([next]);
+  });
+
+  it("says when a job will probably start, where those ahead have chosen plans", async () => {
+    const [holder, first, second] = (await owners(3)) as [string, string, string];
+    const { database } = test;
+    for (const [minute, owner] of [holder, first, second].entries()) await ask(owner, ["a"], minute);
+    expect((await queuePlace(database.db, first))?.startsAt).toBeNull();
+    const choose = (owner: string, stepTimeSeconds: number) =>
+      database.db.execute(
+        `update jobs set chosen = '{"predicted": {"stepTimeSeconds": ${stepTimeSeconds}}}' where id = '${idOf(owner)}'`,
+      );
+    await choose(holder, 60);
+    const { steps } = exampleSpec();
+    const waits = async (owner: string): Promise<number> =>
+      (Date.parse((await queuePlace(database.db, owner))?.startsAt ?? "") - Date.now()) / 1000;
+    expect(await waits(first)).toBeCloseTo(60 * steps, -1);
+    expect(await waits(second), "first has no plan yet").toBeNaN();
+    await choose(first, 30);
+    expect(await waits(second)).toBeCloseTo(90 * steps, -1);
+    // Half of the holder's steps are done, and they take 10 s.
+    await database.transaction(async (tx) => {
+      const run = await ensureRun(tx, idOf(holder), exampleCandidate());
+      const { number } = await startAttempt(tx, run.id);
+      await recordSteps(tx, { jobId: idOf(holder), runId: run.id }, [
+        { ...exampleStep(steps / 2, number), stepTimeSeconds: 10 },
+      ]);
+    });
+    expect(await waits(first)).toBeCloseTo(5 * steps, -1);
   });
 
   it("says who stands where, behind whom", async () => {

@@ -1,9 +1,17 @@
-import { and, asc, eq, inArray, ne, sql, type SQL } from "drizzle-orm";
+import { and, asc, eq, inArray, ne, sql } from "drizzle-orm";
 import type { MessageData, MessageType } from "@internevo/contracts";
 import type { QueuePlace, QueuePosition } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { enqueueMessage } from "./outbox.ts";
-import { hostClaims, hostWaiters, jobs, workloadFirings, workloads } from "./schema/index.ts";
+import {
+  hostClaims,
+  hostWaiters,
+  jobs,
+  runs,
+  stepMetrics,
+  workloadFirings,
+  workloads,
+} from "./schema/index.ts";
 import type { WaitingCommand } from "./schema/messages.ts";
 
 /** Work that needs hosts for itself. */
@@ -158,18 +166,40 @@ async function aheadOf(
   return { holders: holders.map(({ owner }) => owner), waiters: waiters.map(({ owner }) => owner) };
 }
 
-/** A column with where work stands in the queue; null when it does not wait. */
-export const queuePosition = (owner: SQL) =>
-  sql<QueuePosition | null>`(
-    select jsonb_build_object('waitingSince', me.waiting_since, 'position', 1 + (
-      select count(*) from ${hostWaiters} w
-      where w.hosts && me.hosts and (w.place, w.owner) < (me.place, me.owner)))
-    from ${hostWaiters} me where me.owner = ${owner})`.mapWith(
-    ({ position, waitingSince }: QueuePosition): QueuePosition => ({
-      position,
-      waitingSince: new Date(waitingSince).toISOString(),
-    }),
-  );
+/**
+ * Where each of these owners stands; those that do not wait are left out. One read of the queue for all of them:
+ * it is short beside the jobs that are stored.
+ */
+export async function queuePositions(
+  db: Queryable,
+  owners: readonly string[],
+): Promise<ReadonlyMap<string, QueuePosition>> {
+  const asked = new Set(owners);
+  const [first] = await db
+    .select({ owner: hostWaiters.owner })
+    .from(hostWaiters)
+    .where(inArray(hostWaiters.owner, [...asked]))
+    .limit(1);
+  if (!first) return new Map();
+  const waiting = await db
+    .select({ owner: hostWaiters.owner, hosts: hostWaiters.hosts, waitingSince: hostWaiters.waitingSince })
+    .from(hostWaiters)
+    .orderBy(asc(hostWaiters.place), asc(hostWaiters.owner));
+  const waitersOf = new Map<string, number[]>();
+  const positions = new Map<string, QueuePosition>();
+  for (const [index, { owner, hosts, waitingSince }] of waiting.entries()) {
+    if (asked.has(owner)) {
+      const ahead = new Set(hosts.flatMap((host) => waitersOf.get(host) ?? []));
+      positions.set(owner, { position: ahead.size + 1, waitingSince: waitingSince.toISOString() });
+    }
+    for (const host of hosts) {
+      const list = waitersOf.get(host);
+      if (list) list.push(index);
+      else waitersOf.set(host, [index]);
+    }
+  }
+  return positions;
+}
 
 /** Where work stands in the queue, and behind whom; undefined when it does not wait. */
 export async function queuePlace(db: Queryable, owner: string): Promise<QueuePlace | undefined> {
@@ -183,22 +213,60 @@ export async function queuePlace(db: Queryable, owner: string): Promise<QueuePla
     hosts: waiter.hosts,
     behind: await named(db, owners.slice(0, NAMED_AHEAD), holders),
     behindCount: owners.length,
+    startsAt: await startOf(db, holders, waiters),
   };
 }
+
+/**
+ * When the hosts of those ahead will be free: holders are at work side by side, waiters come one after the
+ * other. An upper bound where waiters share no host with each other. Null where one of them has no chosen plan.
+ */
+async function startOf(
+  db: Queryable,
+  holders: readonly string[],
+  waiters: readonly string[],
+): Promise<string | null> {
+  const seconds = await remainingSeconds(db, [...holders, ...waiters]);
+  const of = (owners: readonly string[]) => owners.map((owner) => seconds.get(owner) ?? Number.NaN);
+  const untilFree = Math.max(0, ...of(holders)) + of(waiters).reduce((sum, each) => sum + each, 0);
+  return Number.isNaN(untilFree) ? null : new Date(Date.now() + 1000 * untilFree).toISOString();
+}
+
+/** Steps whose median says how long a step of a running job takes. */
+const LATEST_STEPS = 20;
+
+/** Seconds of training that jobs have left, by owner: by their latest steps, before those by prediction. */
+async function remainingSeconds(db: Queryable, owners: readonly string[]): Promise<Map<string, number>> {
+  const jobIds = idsOf("job", owners);
+  const { rows } = await db.execute<{ owner: string; seconds: number }>(sql`
+    select 'job:' || j.id as owner,
+      ((j.spec ->> 'steps')::float8 - coalesce(done.last_step, 0))
+        * coalesce(done.step_seconds, (j.chosen -> 'predicted' ->> 'stepTimeSeconds')::float8) as seconds
+    from ${jobs} j left join lateral (
+      select max(latest.step) as last_step,
+        percentile_cont(0.5) within group (order by latest.step_time_seconds) as step_seconds
+      from (
+        select m.step, m.step_time_seconds from ${stepMetrics} m join ${runs} r on r.id = m.run_id
+        where r.job_id = j.id order by m.step desc limit ${LATEST_STEPS}) latest) done on true
+    where j.id = any(${sql.param(jobIds)}::uuid[]) and j.chosen is not null`);
+  return new Map(rows.map(({ owner, seconds }) => [owner, seconds]));
+}
+
+/** The ids of those owners that are of a kind. */
+const idsOf = (kind: "job" | "workload", owners: readonly string[]): string[] =>
+  owners.flatMap((owner) => (owner.startsWith(`${kind}:`) ? [owner.slice(kind.length + 1)] : []));
 
 async function named(
   db: Queryable,
   owners: readonly string[],
   holders: readonly string[],
 ): Promise<QueuePlace["behind"]> {
-  const idsOf = (kind: string) =>
-    owners.flatMap((owner) => (owner.startsWith(`${kind}:`) ? [owner.slice(kind.length + 1)] : []));
   const nameOf = new Map<string, string>();
   for (const [kind, table] of [
     ["job", jobs],
     ["workload", workloads],
   ] as const) {
-    const ids = idsOf(kind);
+    const ids = idsOf(kind, owners);
     if (ids.length === 0) continue;
     const rows = await db
       .select({ id: table.id, name: table.name })

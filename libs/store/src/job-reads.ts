@@ -2,7 +2,7 @@ import { and, asc, desc, eq, sql, type SQL } from "drizzle-orm";
 import { ProblemError, QUEUED_STATE, type JobState, type Labels, type Priority } from "@internevo/domain";
 import type { JobDetail, JobSummary, StageProgress } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
-import { queuePlace, queuePosition } from "./host-queue.ts";
+import { queuePlace, queuePositions } from "./host-queue.ts";
 import { lastJobEventId } from "./job-events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { getPlanning } from "./plannings.ts";
@@ -61,15 +61,14 @@ const summaryColumns = {
   trialsDone: trialCount(true),
   trialsTotal: trialCount(false),
   progress: lastProgress,
-  queue: queuePosition(sql`'job:' || ${jobs.id}`),
 };
 
-type SummaryRow = Omit<JobSummary, "createdAt" | "updatedAt" | "endedAt"> & {
+type SummaryRow = Omit<JobSummary, "createdAt" | "updatedAt" | "endedAt" | "queue"> & {
   createdAt: Date;
   updatedAt: Date;
   endedAt: Date | null;
 };
-const summaryOf = (row: SummaryRow): JobSummary => ({
+const summaryOf = (row: SummaryRow): Omit<JobSummary, "queue"> => ({
   ...row,
   createdAt: row.createdAt.toISOString(),
   updatedAt: row.updatedAt.toISOString(),
@@ -133,7 +132,16 @@ export async function listJobs(
     )
     .orderBy(desc(jobs.createdAt), desc(jobs.id))
     .limit(limit + 1);
-  return pageOf(rows, limit, (row) => ({ at: row.createdAt, id: row.id }), summaryOf);
+  const positions = await queuePositions(
+    db,
+    rows.map(({ id }) => jobLease(id)),
+  );
+  return pageOf(
+    rows,
+    limit,
+    (row) => ({ at: row.createdAt, id: row.id }),
+    (row) => ({ ...summaryOf(row), queue: positions.get(jobLease(row.id)) ?? null }),
+  );
 }
 
 /** Everything of one job, at one moment when `db` is a repeatable-read transaction. */

@@ -34,6 +34,7 @@ export {
   queueWords,
   REJECTION_WORDS,
   STAGES,
+  startWords,
   TIME_WORDS,
   TRIAL_STATE_WORDS,
   UTILISATION_WORDS,

@@ -2,7 +2,7 @@ import type { JobDetail, StageProgress } from "@internevo/contracts";
 import type { JobState } from "@internevo/domain";
 import { Progress } from "@mantine/core";
 import { formatClock, formatInteger, formatMoment, formatZone } from "../../text/format.ts";
-import { QUEUED_WORD, queueWords, STAGES } from "../../text/words.ts";
+import { QUEUED_WORD, queueWords, STAGES, startWords } from "../../text/words.ts";
 import { Span } from "../moment.tsx";
 
 type Phase = "done" | "current" | "stopped" | "ahead";
@@ -66,7 +66,10 @@ function StageAdvance({
   // What was said before the steps began is over once they have.
   const isOver = stage.state === "running" && job.lastStep > 0 && !waits;
   const said = stage.phase === "current" && !isOver ? own?.message : undefined;
-  const message = queue === null ? said : `${QUEUED_WORD.toLowerCase()}: ${queueWords(queue)}`;
+  const message =
+    queue === null
+      ? said
+      : `${QUEUED_WORD.toLowerCase()}: ${queueWords(queue)}; ${startWords(queue, formatMoment)}`;
   return (
     <>
       {typeof done === "number" &&
