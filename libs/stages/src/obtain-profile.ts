@@ -29,7 +29,7 @@ import { launchSignals } from "./launch-signals.ts";
 import { freshProfile, measuringSeconds } from "./measured-first.ts";
 import { namedProfile } from "./named-profile.ts";
 import { reserveLaunch } from "./reserve-launch.ts";
-import { retryLostRanks } from "./retry-lost-ranks.ts";
+import { retryLostRanks, tooManyLost } from "./retry-lost-ranks.ts";
 
 export interface ProfilingSettings {
   readonly probe: Probe;
@@ -39,6 +39,8 @@ export interface ProfilingSettings {
   readonly machineDirectory: string;
   readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
+  /** Attempts in a row that may lose ranks without a newly measured point. */
+  readonly lostRankLimit: number;
   readonly freshForSeconds: number;
   readonly effort: ProbeEffort;
   readonly limits: NoiseLimits;
@@ -69,6 +71,8 @@ export interface ObtainedProfile {
 
 export type ObtainProfileOutcome =
   | ({ readonly status: "obtained" } & ObtainedProfile)
+  /** Ranks were lost in too many attempts in a row without a newly measured point. */
+  | { readonly status: "lost"; readonly failure: Failure }
   | { readonly status: "failed"; readonly failure: Failure };
 
 async function given(database: Database, name: string): Promise<ObtainedProfile> {
@@ -160,8 +164,8 @@ async function measure(
     0,
     runs,
   );
-  const measured = await retryLostRanks(
-    () =>
+  const measured = await retryLostRanks({
+    launch: () =>
       measureProfile({
         probe: settings.probe,
         trainer: settings.trainer,
@@ -181,13 +185,23 @@ async function measure(
         onProgress: (done, total, message) => options.onProgress(message, done, total),
         ...(options.onLog ? { onLog: options.onLog } : {}),
       }),
-    (outcome) => (outcome.status === "failed" ? outcome.failure : undefined),
-  );
+    failureOf: (outcome) => (outcome.status === "failed" ? outcome.failure : undefined),
+    limit: settings.lostRankLimit,
+    signal,
+    onRetry: (failure, inSeconds) =>
+      options.onLog?.(`${failure.message}: measures on in ${formatCounted(inSeconds, "second")}`),
+  });
   if (measured.status === "stopped") {
     signal.throwIfAborted();
     return { status: "failed", failure: { code: "internal", message: "the probe was stopped" } };
   }
-  if (measured.status === "failed") return { status: "failed", failure: measured.failure };
+  if (measured.status === "failed")
+    return measured.failure.code === "rank-lost"
+      ? {
+          status: "lost",
+          failure: tooManyLost(settings.lostRankLimit, "a newly measured point", measured.failure),
+        }
+      : { status: "failed", failure: measured.failure };
   const profile = base ? completed(base.profile, measured.profile) : measured.profile;
   const leftSeconds = base ? (Date.parse(base.freshUntil) - Date.now()) / 1000 : settings.freshForSeconds;
   return {
