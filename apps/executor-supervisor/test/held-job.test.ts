@@ -37,7 +37,7 @@ const EVERY_STEPS = 1500;
 const submit = (everySteps = EVERY_STEPS): Promise<string> =>
   world.submit(
     smallJob({
-      cluster: { name: "held", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB", profile: world.profileId },
+      cluster: { name: "held", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" },
       steps: 2000,
       trials: { count: 1, warmupSteps: 0, steps: 1 },
       checkpointing: { everySteps, keepLast: 100 },

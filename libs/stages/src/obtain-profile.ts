@@ -10,6 +10,7 @@ import {
   aboutSeconds,
   clusterKey,
   formatCounted,
+  schedulerOf,
   type Failure,
   type JobSpec,
   type Profile,
@@ -24,7 +25,7 @@ import {
   type Database,
   type Transaction,
 } from "@internevo/store";
-import { launchDirectory } from "./directories.ts";
+import { launchDirectory, measuredSoFarPath } from "./directories.ts";
 import { launchSignals } from "./launch-signals.ts";
 import { freshProfile, measuringSeconds } from "./measured-first.ts";
 import { namedProfile } from "./named-profile.ts";
@@ -164,6 +165,8 @@ async function measure(
     0,
     runs,
   );
+  const begin = Date.now();
+  let kept = 0;
   const measured = await retryLostRanks({
     launch: () =>
       measureProfile({
@@ -180,6 +183,16 @@ async function measure(
         detachSignal,
         confirm: options.confirm,
         onQueue: (message, waits) => options.onProgress(message, 0, runs, waits),
+        // Where a scheduler chooses the nodes, another attempt may get others.
+        ...(schedulerOf(spec.cluster) === null
+          ? {
+              keep: {
+                path: measuredSoFarPath(settings.dataDirectory, options.owner),
+                freshForSeconds: settings.freshForSeconds,
+                onKept: (count: number) => (kept = count),
+              },
+            }
+          : {}),
         // For a probe that hangs: every point has its own bound, and waiting for busy cores comes on top.
         timeoutSeconds: 600 + 20 * points * settings.effort.maximumSecondsPerPoint,
         onProgress: (done, total, message) => options.onProgress(message, done, total),
@@ -188,6 +201,7 @@ async function measure(
     failureOf: (outcome) => (outcome.status === "failed" ? outcome.failure : undefined),
     limit: settings.lostRankLimit,
     signal,
+    progress: () => kept,
     onRetry: (failure, inSeconds) =>
       options.onLog?.(`${failure.message}: measures on in ${formatCounted(inSeconds, "second")}`),
   });
@@ -203,7 +217,13 @@ async function measure(
         }
       : { status: "failed", failure: measured.failure };
   const profile = base ? completed(base.profile, measured.profile) : measured.profile;
-  const leftSeconds = base ? (Date.parse(base.freshUntil) - Date.now()) / 1000 : settings.freshForSeconds;
+  // Points of an earlier attempt are as old as the first of them.
+  const { measuredAt } = measured.profile.provenance;
+  const olderSeconds = measuredAt === null ? 0 : Math.max(0, begin - Date.parse(measuredAt)) / 1000;
+  const leftSeconds = Math.min(
+    settings.freshForSeconds - olderSeconds,
+    base ? (Date.parse(base.freshUntil) - Date.now()) / 1000 : Infinity,
+  );
   return {
     status: "obtained",
     profile,
