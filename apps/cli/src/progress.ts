@@ -10,7 +10,7 @@ import {
   formatSeconds,
   formatSpan,
   isDisturbed,
-  isTerminal,
+  isAtRest,
   JOB_STATE_WORDS,
   lowered,
   planLabel,
@@ -43,7 +43,7 @@ export interface ProgressOptions {
 /** What marks a stage that is over, by the state that followed it. */
 function markOf(to: JobState): string {
   if (to === "failed") return "✘";
-  return to === "cancelling" || to === "cancelled" ? "■" : "✔";
+  return to === "held" || to === "cancelling" || to === "cancelled" ? "■" : "✔";
 }
 
 class ProgressLines {
@@ -98,7 +98,7 @@ class ProgressLines {
     this.#stage = to;
     const title = STAGE_TITLES[to];
     if (title !== undefined) this.#output.note(`▶ ${title}`);
-    else if (isTerminal(to) || to === "cancelling")
+    else if (isAtRest(to) || to === "cancelling")
       this.#output.note(`job ${lowered(JOB_STATE_WORDS[to])}${reason ? `: ${reason}` : ""}`);
   }
 

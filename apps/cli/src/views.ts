@@ -70,7 +70,7 @@ function stateText(state: JobState | Trial["state"], words: string, colors: Colo
   const text = lowered(words);
   if (state === "succeeded") return colors.green(text);
   if (state === "failed") return colors.red(text);
-  if (state === "cancelled" || state === "cancelling") return colors.yellow(text);
+  if (state === "held" || state === "cancelled" || state === "cancelling") return colors.yellow(text);
   return colors.cyan(text);
 }
 const jobStateText = (state: JobState, colors: Colors): string =>
@@ -99,6 +99,7 @@ function progressOf(job: JobSummary): string {
     case "running":
     case "succeeded":
       return `step ${formatInteger(job.lastStep)}/${formatInteger(job.steps)}`;
+    case "held":
     case "failed":
     case "cancelled":
       return job.lastStep > 0 ? `step ${formatInteger(job.lastStep)}/${formatInteger(job.steps)}` : NONE;

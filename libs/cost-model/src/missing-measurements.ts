@@ -28,8 +28,11 @@ export const overlapKey = (
   placement: string | undefined,
 ): string => `${shape ? shapeKey(shape) : ""} ${op} ${groupSize} ${bytes ?? ""} ${placement ?? ""}`;
 
+/** What a profile has measured. */
+export type MeasuredPoints = Pick<Profile, "modules" | "collectives" | "overlaps" | "slices">;
+
 /** The needed measurements that a profile lacks. */
-export function missingMeasurements(profile: Profile, needed: Measurements): Measurements {
+export function missingMeasurements(profile: MeasuredPoints, needed: Measurements): Measurements {
   const modules = new Set(profile.modules.map((module) => shapeKey(module.shape)));
   const points = new Set(
     profile.collectives.flatMap((curve) =>

@@ -10,6 +10,7 @@ import {
   aboutSeconds,
   clusterKey,
   formatCounted,
+  schedulerOf,
   type Failure,
   type JobSpec,
   type Profile,
@@ -24,12 +25,12 @@ import {
   type Database,
   type Transaction,
 } from "@internevo/store";
-import { launchDirectory } from "./directories.ts";
+import { launchDirectory, measuredSoFarPath } from "./directories.ts";
 import { launchSignals } from "./launch-signals.ts";
 import { freshProfile, measuringSeconds } from "./measured-first.ts";
 import { namedProfile } from "./named-profile.ts";
 import { reserveLaunch } from "./reserve-launch.ts";
-import { retryLostRanks } from "./retry-lost-ranks.ts";
+import { retryLostRanks, tooManyLost } from "./retry-lost-ranks.ts";
 
 export interface ProfilingSettings {
   readonly probe: Probe;
@@ -39,6 +40,8 @@ export interface ProfilingSettings {
   readonly machineDirectory: string;
   readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
+  /** Attempts in a row that may lose ranks without a newly measured point. */
+  readonly lostRankLimit: number;
   readonly freshForSeconds: number;
   readonly effort: ProbeEffort;
   readonly limits: NoiseLimits;
@@ -69,6 +72,8 @@ export interface ObtainedProfile {
 
 export type ObtainProfileOutcome =
   | ({ readonly status: "obtained" } & ObtainedProfile)
+  /** Ranks were lost in too many attempts in a row without a newly measured point. */
+  | { readonly status: "lost"; readonly failure: Failure }
   | { readonly status: "failed"; readonly failure: Failure };
 
 async function given(database: Database, name: string): Promise<ObtainedProfile> {
@@ -159,8 +164,10 @@ async function measure(
     0,
     runs,
   );
-  const measured = await retryLostRanks(
-    () =>
+  const begin = Date.now();
+  let kept = 0;
+  const measured = await retryLostRanks({
+    launch: () =>
       measureProfile({
         probe: settings.probe,
         trainer: settings.trainer,
@@ -175,20 +182,47 @@ async function measure(
         detachSignal,
         confirm: options.confirm,
         onQueue: (message, waits) => options.onProgress(message, 0, runs, waits),
+        // Where a scheduler chooses the nodes, another attempt may get others.
+        ...(schedulerOf(spec.cluster) === null
+          ? {
+              keep: {
+                path: measuredSoFarPath(settings.dataDirectory, options.owner),
+                freshForSeconds: settings.freshForSeconds,
+                onKept: (count: number) => (kept = count),
+              },
+            }
+          : {}),
         // For a probe that hangs: every point has its own bound, and waiting for busy cores comes on top.
         timeoutSeconds: 600 + 20 * points * settings.effort.maximumSecondsPerPoint,
         onProgress: (done, total, message) => options.onProgress(message, done, total),
         ...(options.onLog ? { onLog: options.onLog } : {}),
       }),
-    (outcome) => (outcome.status === "failed" ? outcome.failure : undefined),
-  );
+    failureOf: (outcome) => (outcome.status === "failed" ? outcome.failure : undefined),
+    limit: settings.lostRankLimit,
+    signal,
+    progress: () => kept,
+    onRetry: (failure, inSeconds) =>
+      options.onLog?.(`${failure.message}: measures on in ${formatCounted(inSeconds, "second")}`),
+  });
   if (measured.status === "stopped") {
     signal.throwIfAborted();
     return { status: "failed", failure: { code: "internal", message: "the probe was stopped" } };
   }
-  if (measured.status === "failed") return { status: "failed", failure: measured.failure };
+  if (measured.status === "failed")
+    return measured.failure.code === "rank-lost"
+      ? {
+          status: "lost",
+          failure: tooManyLost(settings.lostRankLimit, "a newly measured point", measured.failure),
+        }
+      : { status: "failed", failure: measured.failure };
   const profile = base ? completed(base.profile, measured.profile) : measured.profile;
-  const leftSeconds = base ? (Date.parse(base.freshUntil) - Date.now()) / 1000 : settings.freshForSeconds;
+  // Points of an earlier attempt are as old as the first of them.
+  const { measuredAt } = measured.profile.provenance;
+  const olderSeconds = measuredAt === null ? 0 : Math.max(0, begin - Date.parse(measuredAt)) / 1000;
+  const leftSeconds = Math.min(
+    settings.freshForSeconds - olderSeconds,
+    base ? (Date.parse(base.freshUntil) - Date.now()) / 1000 : Infinity,
+  );
   return {
     status: "obtained",
     profile,

@@ -4,7 +4,14 @@ import type { Database, Transaction } from "./database.ts";
 import { releaseAbandonedHosts } from "./host-queue.ts";
 import { isLeaseLive, jobLease } from "./leases.ts";
 import { enqueueMessage, latestMessage } from "./outbox.ts";
-import { isStage, lockJobState, STAGE_COMMANDS, transitionJob, type StageState } from "./jobs.ts";
+import {
+  isStage,
+  lockJobState,
+  STAGE_COMMANDS,
+  STAGE_STATES,
+  transitionJob,
+  type StageState,
+} from "./jobs.ts";
 import { hostWaiters, jobs, leases, outbox, workloadFirings } from "./schema/index.ts";
 
 /** Whether the broker still keeps a published command (nobody has acknowledged it). */
@@ -67,7 +74,7 @@ export async function reconcile(
     .from(jobs)
     .where(
       and(
-        inArray(jobs.state, [...(Object.keys(STAGE_COMMANDS) as StageState[]), "cancelling"]),
+        inArray(jobs.state, [...STAGE_STATES, "cancelling"]),
         lt(jobs.updatedAt, stale),
         sql`not ${liveLease}`,
         sql`not ${waits(sql`'job:' || ${jobs.id}`)}`,

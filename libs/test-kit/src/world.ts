@@ -8,7 +8,7 @@ import type { DestinationStream } from "pino";
 import type { TObject } from "typebox";
 import type { JobStreamEvent } from "@internevo/contracts";
 import { shippedProfile } from "@internevo/cost-model";
-import { isTerminal, resolveJob, type JobState, type Profile } from "@internevo/domain";
+import { isAtRest, resolveJob, type JobState, type Profile } from "@internevo/domain";
 import { killLeftovers } from "@internevo/launcher";
 import { startService, type RunningService, type ServiceDefinition } from "@internevo/service-kit";
 import {
@@ -244,7 +244,7 @@ class TestWorld implements World {
     const isState = (event: JobStreamEvent): boolean => {
       if (event.type !== "state") return false;
       const to = event.data["to"] as JobState;
-      if (isTerminal(to) && to !== state)
+      if (isAtRest(to) && to !== state)
         throw new Error(`the job ended as ${to}: ${String(event.data["reason"])}\n${this.#last(40)}`);
       return to === state;
     };
@@ -253,7 +253,7 @@ class TestWorld implements World {
 
   async endJobs(): Promise<void> {
     const { items } = await listJobs(this.database.db, { limit: 200 });
-    for (const { id } of items.filter(({ state }) => !isTerminal(state))) {
+    for (const { id } of items.filter(({ state }) => !isAtRest(state))) {
       await this.database.transaction((tx) => requestCancel(tx, id));
       await this.untilState(id, "cancelled", 30);
     }

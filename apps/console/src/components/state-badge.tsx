@@ -8,6 +8,7 @@ const JOB_TONES: Readonly<Record<JobState, Tone>> = {
   planning: "active",
   trialling: "active",
   running: "active",
+  held: "warning",
   cancelling: "warning",
   succeeded: "good",
   failed: "bad",

@@ -1,7 +1,7 @@
 import { allPages, ApiConnectionError, ApiProblemError, type InternEvoClient } from "@internevo/client";
 import type { AuditFilter, JobDetail, JobFilter } from "@internevo/contracts";
 import { keepPreviousData, QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import type { JobState, StepMetric, Workload } from "@internevo/domain";
+import { isAtRest, type JobState, type StepMetric, type Workload } from "@internevo/domain";
 import { useSession } from "../session/session.tsx";
 import { LOG_LINES, type JobHistory, type LogLine } from "./job-feed.ts";
 
@@ -30,8 +30,8 @@ export const createQueryClient = (): QueryClient =>
     },
   });
 
-export const isActive = (state: JobState): boolean =>
-  state !== "succeeded" && state !== "failed" && state !== "cancelled";
+/** Whether somebody works on a job, or will. */
+export const isActive = (state: JobState): boolean => !isAtRest(state);
 
 const POLL_MILLISECONDS = 4000;
 

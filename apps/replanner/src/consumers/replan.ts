@@ -86,7 +86,7 @@ export const replan =
       return finish(
         firingId,
         "failed",
-        `no profile: ${profile.status === "failed" ? profile.failure.message : profile.problem.message}`,
+        `no profile: ${profile.status === "problem" ? profile.problem.message : profile.failure.message}`,
       );
     const current = await planInUse(database.db, workload);
     const result = await searchPlans(

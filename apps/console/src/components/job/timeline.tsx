@@ -1,5 +1,5 @@
 import type { JobDetail, StageProgress } from "@internevo/contracts";
-import type { JobState } from "@internevo/domain";
+import { isAtRest, type JobState } from "@internevo/domain";
 import { Progress } from "@mantine/core";
 import { formatClock, formatInteger, formatMoment, formatZone } from "../../text/format.ts";
 import { QUEUED_WORD, queueWords, STAGES, startWords } from "../../text/words.ts";
@@ -25,7 +25,7 @@ export function stagesOf(job: Pick<JobDetail, "state" | "transitions" | "created
     if (from !== null) left.set(from, at);
   }
   if (!entered.has("profiling")) entered.set("profiling", job.createdAt);
-  const ended = job.state === "failed" || job.state === "cancelled" || job.state === "cancelling";
+  const ended = job.state === "cancelling" || (isAtRest(job.state) && job.state !== "succeeded");
   const reached = STAGES.filter(({ state }) => entered.has(state));
   const last = reached.at(-1)?.state;
   return STAGES.map((stage) => {
@@ -35,7 +35,9 @@ export function stagesOf(job: Pick<JobDetail, "state" | "transitions" | "created
       if (stage.state === job.state) return "current";
       return stage.state === last && ended ? "stopped" : "done";
     };
-    return { ...stage, phase: phaseOf(), from, to: left.get(stage.state) ?? null };
+    const phase = phaseOf();
+    // A job that was let go on left the stage that it is in before.
+    return { ...stage, phase, from, to: phase === "current" ? null : (left.get(stage.state) ?? null) };
   });
 }
 
@@ -102,7 +104,7 @@ export function Timeline({ job, progress }: { job: JobDetail; progress: StagePro
   return (
     <ol
       className={
-        job.state === "cancelled" || job.state === "cancelling" ? "timeline timeline-cancelled" : "timeline"
+        ["held", "cancelled", "cancelling"].includes(job.state) ? "timeline timeline-cancelled" : "timeline"
       }
       aria-label="Stages"
     >
