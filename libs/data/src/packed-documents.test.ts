@@ -2,6 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ATTENTION_TILE_TOKENS } from "@internevo/domain";
+import { PATIENCE } from "@internevo/test-kit";
 import { writeInternevo, writeMegatron, writeOwn } from "@internevo/test-kit/data-writers";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -139,6 +140,25 @@ describe("countPackedDocuments", () => {
     const first = await countPackedDocuments(forms[0], job);
     expect(first).toMatchObject({ sequences: 4, meanDocuments: 9 / 4 });
     for (const form of forms) expect(await countPackedDocuments(form, job)).toEqual(first);
+  });
+
+  it("takes no longer for a sequence of millions of tokens on many ranks", async () => {
+    // A file may be named many times, so that any small one makes data of any length.
+    await writeFile(at("large.txt"), Buffer.alloc(1 << 20));
+    const data = { format: "text", paths: Array.from({ length: 17 }, () => at("large.txt")) } as const;
+    const long = { ...job, sequenceLengthTokens: 2 ** 24, ranks: 1024 };
+    const began = performance.now();
+    const counted = await countPackedDocuments({ ...data, packing: "documents" }, long);
+    expect(performance.now() - began).toBeLessThan(10_000 * PATIENCE);
+    expect(counted).toMatchObject({ sequences: 1, meanDocuments: 16 });
+    expect(counted?.rings.map(({ ranks }) => ranks)).toEqual(Array.from({ length: 11 }, (_, i) => 2 ** i));
+  });
+
+  it("counts nothing in sequences that nobody trains with", async () => {
+    await writeFile(at("large.txt"), Buffer.alloc(1 << 20));
+    const data = { format: "text", paths: Array.from({ length: 10_000 }, () => at("large.txt")) } as const;
+    const endless = { ...job, sequenceLengthTokens: 2 ** 33, ranks: 1024 };
+    expect(await countPackedDocuments({ ...data, packing: "documents" }, endless)).toBeUndefined();
   });
 
   it("counts nothing where documents are not packed", async () => {
