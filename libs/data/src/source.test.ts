@@ -33,6 +33,39 @@ async function all(source: AsyncIterable<number>): Promise<number[]> {
   return values;
 }
 
+describe("InternEvo's data that lies", () => {
+  const damaged = async (change: (bin: string) => Promise<void>): Promise<ProblemError> => {
+    const path = await writeInternevo(at("lies.bin"), documents);
+    await change(path);
+    const open = openSource({ format: "internevo", path });
+    return problemOf(open.then((source) => source.count(256)));
+  };
+
+  it("about its array's header is refused before the header is read", async () => {
+    const error = await damaged(async (path) => {
+      await writeFile(`${path}.meta`, Buffer.from("\x93NUMPY\x02\x00\xff\xff\xff\x7f", "latin1"));
+      await truncate(`${path}.meta`, 2 ** 31 + 100);
+    });
+    expect(error.details[0]).toMatchObject({ field: "data.path", message: "is no NumPy array file" });
+  });
+
+  it("with a line that no program could read whole is refused", async () => {
+    const error = await damaged(async (path) => {
+      await writeInternevo(path, [documents.flat()]);
+      await writeFile(path, '{"tokens": [');
+      await truncate(path, 700 * 2 ** 20);
+    });
+    expect(error.details[0]?.message).toContain("has more than 128.0 MiB of document 0 in one line, at byte 0");
+  });
+
+  it("but not about what its lines hold, is read, whatever lies behind them", async () => {
+    const path = await writeInternevo(at("long.bin"), documents);
+    await truncate(path, 200 * 2 ** 20);
+    const source = await openSource({ format: "internevo", path });
+    expect((await source.count(256)).reduce((sum, count) => sum + count, 0)).toBe(17);
+  });
+});
+
 const written: readonly (readonly [string, () => Promise<TokenData>])[] = [
   ["own", async () => ({ format: "tokens", path: await writeOwn(at("own.tokens"), documents) })],
   [
