@@ -1,6 +1,6 @@
 import { formatBytes, ProblemError } from "@internevo/domain";
 import { openData, readExactly } from "./open-data.ts";
-import { TokenCounts } from "./token-counts.ts";
+import { TokenReader } from "./token-reader.ts";
 import type { TokenSource } from "./token-source.ts";
 
 /*
@@ -178,11 +178,11 @@ export async function openInternevo(path: string): Promise<TokenSource> {
     sizeBytes,
     tokenCount,
     starts: () => documentStarts(meta, sizeBytes),
-    async count(vocabularySize, onToken) {
-      const counts = new TokenCounts(path, vocabularySize, onToken);
+    async read(vocabularySize, onToken) {
+      const tokens = new TokenReader(path, vocabularySize, onToken);
       const { handle: again } = await openData(path, "data.path");
       /** Lines that lie together, up to where the one behind them begins. */
-      const read = async (lines: readonly Line[], end: number): Promise<void> => {
+      const readLines = async (lines: readonly Line[], end: number): Promise<void> => {
         const from = lines[0]?.byte ?? 0;
         const most = (lines.at(-1)?.byte ?? from) + MOST_LINE_BYTES;
         const bytes = await readExactly(again, from, Math.min(end, most) - from);
@@ -192,23 +192,22 @@ export async function openInternevo(path: string): Promise<TokenSource> {
           const newline = own.indexOf("\n");
           if (newline < 0 && from + bytes.length < end) throw tooLong(path, line);
           const text = own.toString("utf8", 0, newline < 0 ? own.length : newline);
-          for (const token of parseLine(path, line, text)) counts.add(token, line.byte);
+          for (const token of parseLine(path, line, text)) tokens.add(token, line.byte);
         }
       };
       try {
         let lines: Line[] = [];
         for await (const line of linesOf(meta, sizeBytes)) {
           if (lines[0] && line.byte - lines[0].byte > READ_BYTES) {
-            await read(lines, line.byte);
+            await readLines(lines, line.byte);
             lines = [];
           }
           lines.push(line);
         }
-        if (lines.length > 0) await read(lines, sizeBytes);
+        if (lines.length > 0) await readLines(lines, sizeBytes);
       } finally {
         await again.close();
       }
-      return counts.counts;
     },
   };
 }

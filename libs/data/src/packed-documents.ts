@@ -262,7 +262,7 @@ export async function countPackedDocuments(
     for await (const start of source.starts?.() ?? []) counter.begin(start);
   } else {
     if (source.sizeBytes > FULLY_READ_BYTES) return undefined;
-    await source.count(job.model.vocabularySize, (token, index) => {
+    await source.read(job.model.vocabularySize, (token, index) => {
       if (token === end) counter.begin(index + 1);
     });
   }
