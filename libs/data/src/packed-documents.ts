@@ -219,13 +219,13 @@ async function countText(
   const tokenCount = sizes.reduce((sum, size) => sum + size, 0);
   const counter = counterFor(job, tokenCount);
   if (endOfDocumentToken !== undefined && tokenCount > FULLY_READ_BYTES) return undefined;
+  const bytes = Buffer.alloc(CHUNK_BYTES);
   let first = 0;
   for (const [place, size] of sizes.entries()) {
     if (endOfDocumentToken === undefined) counter.begin(first);
     else {
       const { handle } = await opened(place);
       try {
-        const bytes = Buffer.alloc(CHUNK_BYTES);
         for (let at = 0; ;) {
           const { bytesRead } = await handle.read(bytes, 0, bytes.length, null);
           if (bytesRead === 0) break;
