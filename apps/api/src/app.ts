@@ -150,7 +150,7 @@ function registerRoutes(
   registerAdviceRoutes(api, source);
   registerFrameworkRoutes(api, source);
   registerProfileRoutes(api, { database });
-  registerWorkloadRoutes(api, { database, now: options.now ?? (() => new Date()) });
+  registerWorkloadRoutes(api, { database, capabilities, now: options.now ?? (() => new Date()) });
   registerDeadLetterRoutes(api, { database });
   registerTokenRoutes(api, { database });
   registerAuditRoutes(api, { database });

@@ -54,6 +54,20 @@ describe("the audit log", () => {
     );
   });
 
+  it("takes every instant that an RFC 3339 time can say", async () => {
+    const count = async (filter: Parameters<InternEvoClient["listAudit"]>[0]) =>
+      (await admin.listAudit(filter)).items.length;
+    // The year before Christ 1, which Postgres writes otherwise, and a leap second, which JavaScript has none of.
+    for (const from of ["0000-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "2016-12-31T23:59:60Z"])
+      expect(await count({ from }), from).toBe(4);
+    for (const until of ["0000-01-01T00:00:00+23:59", "2016-12-31T23:59:60Z"])
+      expect(await count({ until }), until).toBe(0);
+    expect(await count({ until: "9999-12-31T23:59:59-23:59" })).toBe(4);
+    await expect(count({ from: "2016-12-31T23:59:60Z", until: "2017-01-01T00:00:00Z" })).rejects.toThrow(
+      "until is not after from",
+    );
+  });
+
   it("has pages that go on where the one before ended", async () => {
     const first = await admin.listAudit({ limit: 3 });
     const second = await admin.listAudit({ limit: 3, cursor: first.nextCursor ?? "" });

@@ -1,6 +1,7 @@
 export * from "./units.ts";
 export * from "./bounds.ts";
 export * from "./text.ts";
+export * from "./instant.ts";
 export * from "./syntax-fault.ts";
 export * from "./json-depth.ts";
 export * from "./nearest.ts";

@@ -1,7 +1,7 @@
 import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { and, desc, eq, gt, gte, inArray, isNotNull, isNull, lt, lte, or, sql } from "drizzle-orm";
 import type { AuditFilter, AuditRecord, Role, TokenRecord } from "@internevo/contracts";
-import { ProblemError } from "@internevo/domain";
+import { instantMilliseconds, ProblemError } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { apiTokens, auditLog, idempotencyKeys } from "./schema/index.ts";
@@ -233,6 +233,16 @@ const auditRecordOf = (row: typeof auditLog.$inferSelect): AuditRecord => ({
   at: row.at.toISOString(),
 });
 
+/** The years that Postgres reads as JavaScript writes them. */
+const [EARLIEST, LATEST] = ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"].map(instantMilliseconds) as [
+  number,
+  number,
+];
+
+/** An instant as Postgres reads it. What lies outside of its years lies before or behind every row all the same. */
+const instantOf = (text: string): Date =>
+  new Date(Math.min(LATEST, Math.max(EARLIEST, instantMilliseconds(text))));
+
 /** The audit log, newest first. @param request.before only rows with a smaller number. */
 export async function listAudit(
   db: Queryable,
@@ -250,8 +260,8 @@ export async function listAudit(
         action === undefined ? undefined : sql`strpos(lower(${auditLog.action}), lower(${action})) > 0`,
         outcome === "done" ? lt(auditLog.status, 400) : undefined,
         outcome === "refused" ? gte(auditLog.status, 400) : undefined,
-        from === undefined ? undefined : gte(auditLog.at, new Date(from)),
-        until === undefined ? undefined : lt(auditLog.at, new Date(until)),
+        from === undefined ? undefined : gte(auditLog.at, instantOf(from)),
+        until === undefined ? undefined : lt(auditLog.at, instantOf(until)),
         before === undefined ? undefined : lt(auditLog.id, before),
       ),
     )

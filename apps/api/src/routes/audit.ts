@@ -1,5 +1,5 @@
 import { AuditFilterSchema, AuditPageSchema } from "@internevo/contracts";
-import { ProblemError } from "@internevo/domain";
+import { instantMilliseconds, ProblemError } from "@internevo/domain";
 import { listAudit, type Database } from "@internevo/store";
 import { Type } from "typebox";
 import type { ApiInstance } from "../http/instance.ts";
@@ -28,7 +28,11 @@ export function registerAuditRoutes(app: ApiInstance, { database }: { readonly d
     async (request) => {
       const { cursor, ...filter } = request.query;
       const { from, until } = filter;
-      if (from !== undefined && until !== undefined && Date.parse(from) >= Date.parse(until))
+      if (
+        from !== undefined &&
+        until !== undefined &&
+        instantMilliseconds(from) >= instantMilliseconds(until)
+      )
         throw new ProblemError("bad-request", "until is not after from", [
           {
             field: "until",
