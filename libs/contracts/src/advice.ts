@@ -94,8 +94,15 @@ export const WhyNotRequestSchema = Type.Object(
   closed,
 );
 export type WhyNotRequest = Static<typeof WhyNotRequestSchema>;
+/** Beside answers that rest on a profile. */
+const estimatedProfile = {
+  estimatedProfile: Type.Optional(
+    Type.String({ description: "where the profile is estimated from published figures: says so" }),
+  ),
+};
 export const WhyNotSchema = Type.Object({
   plan: PlanSchema,
+  ...estimatedProfile,
   bestOf: Type.Optional(
     Type.String({
       description:
@@ -179,6 +186,7 @@ export const ExplainRequestSchema = Type.Object(
 );
 export type ExplainRequest = Static<typeof ExplainRequestSchema>;
 export const ExplanationSchema = Type.Object({
+  ...estimatedProfile,
   a: SideSchema,
   b: SideSchema,
   changes: Type.Array(FieldChangeSchema),

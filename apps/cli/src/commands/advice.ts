@@ -12,7 +12,7 @@ import {
   whyNot,
   type SweepAxis,
 } from "@internevo/advisor";
-import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import { GIVEN_PROFILE_WORDS } from "@internevo/cost-model";
 import { assertWritable, writeWhole } from "../files.ts";
 import {
   assertHeadroomOfAxis,
@@ -146,7 +146,7 @@ const EXAMPLES: Readonly<Record<SweepAxis, string>> = {
 const profileOption = (): Option =>
   new Option(
     "--profile <name or file>",
-    `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`,
+    `what was measured of the cluster: ${GIVEN_PROFILE_WORDS}, a file, or a stored one; default: the job's`,
   );
 
 interface WhatIfOptions extends PlanningOptions {
@@ -421,12 +421,22 @@ class WhatIf {
   }
 }
 
-/** An answer about one job, and whether its packed documents were counted. */
-function showAdvice(answer: object, text: (colors: Colors) => string, job: JobSpec, context: Context): void {
+/** An answer about one job, whether its packed documents were counted, and whether its profile is estimated. */
+function showAdvice(
+  answer: { readonly estimatedProfile?: string },
+  text: (colors: Colors) => string,
+  job: JobSpec,
+  context: Context,
+): void {
   const output = context.output();
   const documents = documentsWords(job);
   if (output.json) output.document({ ...answer, ...(documents === undefined ? {} : { documents }) });
-  else output.data([text(output.colors), documents].filter((part) => part !== undefined).join("\n\n"));
+  else
+    output.data(
+      [text(output.colors), documents, answer.estimatedProfile]
+        .filter((part) => part !== undefined)
+        .join("\n\n"),
+    );
 }
 
 export function addAdvice(program: Command, context: Context): void {

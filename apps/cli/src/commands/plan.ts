@@ -1,5 +1,5 @@
 import { estimatesOf } from "@internevo/advisor";
-import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import { GIVEN_PROFILE_WORDS } from "@internevo/cost-model";
 import {
   MEMORY_MODELS,
   resolveJob,
@@ -85,7 +85,7 @@ export function addPlan(program: Command, context: Context): void {
     .option("--top <k>", "how many of the best plans", integerArgument(1, 10_000), 10)
     .option(
       "--profile <name or file>",
-      `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`,
+      `what was measured of the cluster: ${GIVEN_PROFILE_WORDS}, a file, or a stored one; default: the job's`,
     )
     .addOption(
       new Option("--memory-model <model>", "how memory is predicted; default: the job's").choices(
