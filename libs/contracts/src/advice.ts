@@ -35,6 +35,7 @@ export const SWEPT_AXES = [
   "memory",
   "intra-node-bandwidth",
   "inter-node-bandwidth",
+  "compute-speed",
 ] as const;
 export type SweptAxis = (typeof SWEPT_AXES)[number];
 
@@ -240,7 +241,7 @@ export const SweepRequestSchema = Type.Object(
   {
     ...subject,
     axis: Type.Enum(SWEPT_AXES, {
-      description: "what is varied; bandwidths are factors of the measured ones",
+      description: "what is varied; bandwidths and the speed of computation are factors of the measured ones",
     }),
     values: Type.Array(Type.Number({ exclusiveMinimum: 0 }), {
       minItems: 1,
