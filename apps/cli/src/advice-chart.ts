@@ -20,6 +20,7 @@ const AXIS_WORDS: Readonly<Record<SweepAxis, string>> = {
   memory: "memory of a GPU",
   "intra-node-bandwidth": "bandwidth inside a node, of the measured",
   "inter-node-bandwidth": "bandwidth between nodes, of the measured",
+  "compute-speed": "speed of computation, of the measured",
 };
 
 const grouped = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });

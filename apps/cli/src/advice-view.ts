@@ -2,6 +2,7 @@ import type {
   ClusterChoice,
   Explanation,
   FieldChange,
+  GpuRow,
   LargestSequence,
   SweepAxis,
   SweepRow,
@@ -16,6 +17,7 @@ import {
   formatPercent,
   formatRate,
   formatSeconds,
+  formatSecondsRange,
   formatSigned,
   formatSpan,
   frontSample,
@@ -139,12 +141,36 @@ export function explanationText(answer: Explanation, colors: Colors): string {
 
 export function axisValue(axis: SweepAxis, value: number): string {
   if (axis === "memory") return formatBytes(value);
-  return axis.endsWith("bandwidth") ? `× ${value}` : formatInteger(value);
+  return axis.endsWith("bandwidth") || axis === "compute-speed" ? `× ${value}` : formatInteger(value);
 }
 
-export function sweepText(axis: SweepAxis, rows: readonly SweepRow[], colors: Colors): string {
-  const columns: Column<SweepRow>[] = [
-    { title: axis.toUpperCase(), align: "right", value: ({ value }) => axisValue(axis, value) },
+export const sweepText = (axis: SweepAxis, rows: readonly SweepRow[], colors: Colors): string =>
+  table<SweepRow>(
+    [
+      { title: axis.toUpperCase(), align: "right", value: ({ value }) => axisValue(axis, value) },
+      ...pointColumns(rows),
+    ],
+    rows,
+    colors,
+  );
+
+/** The best plan of the job on each kind of GPU. */
+export const gpusText = (rows: readonly GpuRow[], colors: Colors): string =>
+  table<GpuRow>(
+    [
+      { title: "GPU", value: ({ gpu }) => gpu },
+      { title: "OF", align: "right", value: ({ memoryPerGpuBytes }) => formatBytes(memoryPerGpuBytes) },
+      ...pointColumns(rows),
+    ],
+    rows,
+    colors,
+  );
+
+type Point = Omit<SweepRow, "value">;
+
+/** Of the best plan at each point; ranges where the profile says how far off its times may be. */
+function pointColumns(rows: readonly Point[]): Column<Point>[] {
+  return [
     {
       title: "TOKENS/S",
       align: "right",
@@ -160,6 +186,18 @@ export function sweepText(axis: SweepAxis, rows: readonly SweepRow[], colors: Co
       align: "right",
       value: ({ best }) => (best === null ? "–" : formatSeconds(best.predicted.stepTimeSeconds)),
     },
+    ...(rows.some(({ best }) => best?.predicted.stepTimeRangeSeconds)
+      ? [
+          {
+            title: "FROM – TO",
+            align: "right" as const,
+            value: ({ best }: Point) =>
+              best?.predicted.stepTimeRangeSeconds
+                ? formatSecondsRange(best.predicted.stepTimeRangeSeconds)
+                : "–",
+          },
+        ]
+      : []),
     {
       title: UTILISATION_WORDS.mfu.toUpperCase(),
       align: "right",
@@ -176,7 +214,6 @@ export function sweepText(axis: SweepAxis, rows: readonly SweepRow[], colors: Co
       value: ({ best, reason }) => (best === null ? `none: ${reason ?? ""}` : planLabel(best.plan)),
     },
   ];
-  return table(columns, rows, colors);
 }
 
 function candidatesText(front: readonly Candidate[], colors: Colors): string {

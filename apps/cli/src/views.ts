@@ -7,6 +7,7 @@ import {
   type TokenRecord,
 } from "@internevo/contracts";
 import {
+  estimatedProfileWords,
   ATTEMPT_STATE_WORDS,
   choiceOf,
   choiceWords,
@@ -55,7 +56,7 @@ import {
   type Workload,
 } from "@internevo/domain";
 import type { ProfileSummary } from "@internevo/client";
-import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import { GIVEN_PROFILES } from "@internevo/cost-model";
 import { countsText } from "./planning-view.ts";
 import { shortIds } from "./resolve.ts";
 import { table, type Colors, type Column } from "./output.ts";
@@ -403,7 +404,7 @@ export function profilesTable(profiles: readonly ProfileSummary[], colors: Color
         }),
       },
     ],
-    [...profiles, ...SHIPPED_PROFILES],
+    [...profiles, ...GIVEN_PROFILES],
     colors,
   );
 }
@@ -441,7 +442,12 @@ export function discardedWords(
 
 /** @param name of a shipped profile */
 export const shippedProfileText = (name: string, profile: Profile, colors: Colors): string =>
-  profileLines(profile, `${name}, shipped: ${profile.name}`, [], colors);
+  profileLines(
+    profile,
+    estimatedProfileWords(profile) === undefined ? `${name}, shipped: ${profile.name}` : name,
+    [],
+    colors,
+  );
 
 export const profileText = (record: ProfileRecord, colors: Colors): string =>
   profileLines(record.profile, `${record.id} ${record.name}`, storedLines(record, colors), colors);
@@ -449,6 +455,9 @@ export const profileText = (record: ProfileRecord, colors: Colors): string =>
 function profileLines(profile: Profile, name: string, stored: readonly string[], colors: Colors): string {
   const head = [
     `${colors.bold("profile")}       ${name}`,
+    ...(estimatedProfileWords(profile) === undefined
+      ? []
+      : [`${colors.bold("estimated")}     ${estimatedProfileWords(profile)}`]),
     `${colors.bold("cluster")}       ${profile.cluster.nodes} × ${profile.cluster.gpusPerNode}, ${profile.device.name}`,
     ...stored,
     `${colors.bold("peak")}          ${formatFlops(profile.device.peakFlopsPerSecondFp32)} fp32, ${formatFlops(profile.device.peakFlopsPerSecondBf16)} bf16, ${formatBandwidth(profile.device.memoryBandwidthBytesPerSecond)} memory`,

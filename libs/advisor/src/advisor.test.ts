@@ -4,7 +4,15 @@ import { planFault, planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { cheapestCluster, explain, largestSequence, paretoFront, sweep, whyNot } from "./index.ts";
+import {
+  cheapestCluster,
+  explain,
+  largestSequence,
+  paretoFront,
+  sweep,
+  whyNot,
+  withComputeSpeed,
+} from "./index.ts";
 import { changesBetween, sizeOf } from "./differences.ts";
 
 const profile = findShippedProfile(SHIPPED_PROFILES[0] as string) as NonNullable<
@@ -174,6 +182,17 @@ describe("why-not", () => {
     // Only a part of a plan is asked for.
     expect(whyNot(job, copying, { gateUp: "host" }).plan.gateUp).toBe("host");
     expect(() => whyNot(job, profile, { gateUp: "host" })).toThrow(/no plan with/);
+  });
+
+  it("takes computation as a part of its time where GPUs compute faster, and links as they are", () => {
+    const plan = planOfJob(best()[0]?.plan as Plan, job);
+    const at = (factor: number) => new CostModel(job, withComputeSpeed(profile, factor)).predict(plan);
+    const own = new CostModel(job, profile).predict(plan);
+    expect({ ...at(1), time: null }).toEqual({ ...own, time: null });
+    expect(at(2).time.computeSeconds).toBeCloseTo(own.time.computeSeconds / 2, 6);
+    const slow = at(1e-3);
+    expect(slow.stepTimeSeconds).toBeGreaterThan(900 * own.time.computeSeconds);
+    expect(at(2).peakMemoryBytes).toBe(own.peakMemoryBytes);
   });
 
   it("keeps a job's headroom free in every answer, as less memory would", async () => {

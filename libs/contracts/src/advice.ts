@@ -35,6 +35,7 @@ export const SWEPT_AXES = [
   "memory",
   "intra-node-bandwidth",
   "inter-node-bandwidth",
+  "compute-speed",
 ] as const;
 export type SweptAxis = (typeof SWEPT_AXES)[number];
 
@@ -94,8 +95,15 @@ export const WhyNotRequestSchema = Type.Object(
   closed,
 );
 export type WhyNotRequest = Static<typeof WhyNotRequestSchema>;
+/** Beside answers that rest on a profile. */
+const estimatedProfile = {
+  estimatedProfile: Type.Optional(
+    Type.String({ description: "where the profile is estimated from published figures: says so" }),
+  ),
+};
 export const WhyNotSchema = Type.Object({
   plan: PlanSchema,
+  ...estimatedProfile,
   bestOf: Type.Optional(
     Type.String({
       description:
@@ -179,6 +187,7 @@ export const ExplainRequestSchema = Type.Object(
 );
 export type ExplainRequest = Static<typeof ExplainRequestSchema>;
 export const ExplanationSchema = Type.Object({
+  ...estimatedProfile,
   a: SideSchema,
   b: SideSchema,
   changes: Type.Array(FieldChangeSchema),
@@ -232,7 +241,7 @@ export const SweepRequestSchema = Type.Object(
   {
     ...subject,
     axis: Type.Enum(SWEPT_AXES, {
-      description: "what is varied; bandwidths are factors of the measured ones",
+      description: "what is varied; bandwidths and the speed of computation are factors of the measured ones",
     }),
     values: Type.Array(Type.Number({ exclusiveMinimum: 0 }), {
       minItems: 1,

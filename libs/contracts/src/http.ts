@@ -298,6 +298,11 @@ export const PlanRequestSchema = Type.Object(
   {
     job: Type.Unknown({ description: "a job file, as JSON" }),
     top: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
+    show: Type.Optional(
+      Type.Enum(["families", "plans"], {
+        description: "plans: the answer also has `plans`, the best whatever their family; default: families",
+      }),
+    ),
     profile: Type.Optional(
       Line(500, {
         description:

@@ -33,14 +33,18 @@ export type MeasuredPoints = Pick<Profile, "modules" | "collectives" | "overlaps
 
 /** The needed measurements that a profile lacks. */
 export function missingMeasurements(profile: MeasuredPoints, needed: Measurements): Measurements {
-  const modules = new Set(profile.modules.map((module) => shapeKey(module.shape)));
+  const measured = <T extends { readonly estimated?: true }>(points: readonly T[]): T[] =>
+    points.filter(({ estimated }) => estimated !== true);
+  const modules = new Set(measured(profile.modules).map((module) => shapeKey(module.shape)));
   const points = new Set(
     profile.collectives.flatMap((curve) =>
-      curve.points.map((point) => collectiveKey(curve.op, curve.groupSize, curve.placement, point.bytes)),
+      measured(curve.points).map((point) =>
+        collectiveKey(curve.op, curve.groupSize, curve.placement, point.bytes),
+      ),
     ),
   );
   const overlaps = new Set(
-    profile.overlaps.map((overlap) =>
+    measured(profile.overlaps).map((overlap) =>
       overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes, overlap.placement),
     ),
   );

@@ -12,8 +12,8 @@ import {
   type FrameworkFile,
   type Launch,
 } from "@internevo/frameworks";
-import { ProblemError, resolveJob } from "@internevo/domain";
-import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import { estimatedProfileWords, ProblemError, resolveJob } from "@internevo/domain";
+import { GIVEN_PROFILE_WORDS } from "@internevo/cost-model";
 import { feasibleFamilies, planJob } from "@internevo/search";
 import { Option, type Command } from "commander";
 import { stringify } from "yaml";
@@ -29,7 +29,7 @@ import { findPlan, profileOf } from "./memory.ts";
 
 const frameworkOption = (): Option =>
   new Option("--framework <framework>", "whose configuration").choices(FRAMEWORKS).makeOptionMandatory();
-const profileHelp = `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one`;
+const profileHelp = `what was measured of the cluster: ${GIVEN_PROFILE_WORDS}, a file, or a stored one`;
 
 const cannot = (path: string, message: string, remedy: string, cause: unknown): ProblemError =>
   new ProblemError("bad-request", `${path} ${message}`, [{ field: "--out", value: path, message, remedy }], {
@@ -151,7 +151,8 @@ function addExport(program: Command, context: Context): void {
     ) => {
       const { spec, plan, profile } = await findPlan(text, options, context);
       const exported = exportConfiguration(options.framework, spec, plan);
-      const predicted = predictWritten(spec, exported, await profileOf(spec, profile, context));
+      const measured = await profileOf(spec, profile, context);
+      const predicted = predictWritten(spec, exported, measured);
       const output = context.output();
       const paths = options.out === undefined ? [] : await writeInto(options.out, exported.files);
       if (output.json)
@@ -162,6 +163,8 @@ function addExport(program: Command, context: Context): void {
             output.data(`${exported.files.length > 1 ? `==> ${name} <==\n` : ""}${content.trimEnd()}`);
         for (const path of paths) output.note(`written: ${path}`);
         output.note(`for ${exported.version}`);
+        const estimated = measured === null ? undefined : estimatedProfileWords(measured);
+        if (estimated !== undefined) output.note(estimated);
         for (const line of [
           ...inexpressibleText(exported.inexpressible),
           ...writtenText(predicted, output.colors),
@@ -221,6 +224,8 @@ function addImport(program: Command, context: Context): void {
       if (output.json) output.document({ imported, job: file, planning: result, families, written });
       else {
         output.data(importText(imported, job, result, families, output.colors));
+        const estimated = estimatedProfileWords(profile);
+        if (estimated !== undefined) output.data(estimated);
         showNotes(result.warnings, output, options.notes === true);
         for (const place of written) output.note(`written: ${place}`);
       }

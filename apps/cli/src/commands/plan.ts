@@ -1,5 +1,5 @@
 import { estimatesOf } from "@internevo/advisor";
-import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import { GIVEN_PROFILE_WORDS } from "@internevo/cost-model";
 import {
   MEMORY_MODELS,
   resolveJob,
@@ -23,6 +23,9 @@ import { choosePlan, PLAN_HELP } from "../plan-argument.ts";
 import { addPlanningOptions, searchedJob, type PlanningOptions } from "../planning-options.ts";
 import { planningText } from "../planning-view.ts";
 
+const SHOWN = ["families", "plans"] as const;
+type Shown = (typeof SHOWN)[number];
+
 export interface PlanCommandOptions extends PlanningOptions {
   /** Path of a job file, `-` for standard input. */
   readonly job: string;
@@ -31,6 +34,8 @@ export interface PlanCommandOptions extends PlanningOptions {
   readonly profile?: string;
   readonly memoryModel?: MemoryModelName;
   readonly timeModel?: TimeModelName;
+  /** What is listed: the best of each family, or the best plans whatever their family. */
+  readonly show?: Shown;
   /** A plan whose rank is asked for: a JSON file, as tables show it, or a rank. */
   readonly locate?: string;
 }
@@ -56,7 +61,11 @@ export async function planCommand(
       ? undefined
       : await choosePlan(options.locate, "--locate", job, profile, context);
   return context.computing(() => {
-    const result = planJob(job, profile, { top: options.top, ...(locate ? { locate } : {}) });
+    const result = planJob(job, profile, {
+      top: options.top,
+      ...(options.show === "plans" ? { plans: options.top } : {}),
+      ...(locate ? { locate } : {}),
+    });
     // The published planner reads other measurements than ours, and estimates none.
     if (job.timeModel === "published") return result;
     const estimates = estimatesOf(job, [job], profile, measuredByFile(options.job, job, options.profile));
@@ -83,9 +92,17 @@ export function addPlan(program: Command, context: Context): void {
     .description("search the plans of a job, offline: no service is needed")
     .argument("<job>", "job file, YAML or JSON; - for standard input")
     .option("--top <k>", "how many of the best plans", integerArgument(1, 10_000), 10)
+    .addOption(
+      new Option(
+        "--show <what>",
+        "families: of all plans with the same ranks, shards and batches the best, by whose ranks other commands name plans; plans: single plans",
+      )
+        .choices(SHOWN)
+        .default("families"),
+    )
     .option(
       "--profile <name or file>",
-      `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`,
+      `what was measured of the cluster: ${GIVEN_PROFILE_WORDS}, a file, or a stored one; default: the job's`,
     )
     .addOption(
       new Option("--memory-model <model>", "how memory is predicted; default: the job's").choices(

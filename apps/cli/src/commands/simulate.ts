@@ -1,7 +1,8 @@
 import { resolve } from "node:path";
-import { CostModel, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { CostModel, GIVEN_PROFILE_WORDS } from "@internevo/cost-model";
 import {
   documentsWords,
+  estimatedProfileWords,
   formatCounted,
   formatInteger,
   formatPercent,
@@ -167,7 +168,9 @@ async function simulate(
   if (output.json) output.document({ ...answer, ...(documents === undefined ? {} : { documents }) });
   else
     output.data(
-      [simulatedText(answer, output.colors), documents].filter((part) => part !== undefined).join("\n\n"),
+      [simulatedText(answer, output.colors), documents, estimatedProfileWords(profile)]
+        .filter((part) => part !== undefined)
+        .join("\n\n"),
     );
   if (!runnable && reason !== null) output.note(`note: ${withoutTrainer(reason)}`);
   showNotes(costs.warnings, output, options.notes === true);
@@ -194,7 +197,7 @@ export function addSimulate(program: Command, context: Context): void {
     .argument("[plan]", `${PLAN_HELP}; default: the job's chosen plan, of a file the best`)
     .option(
       "--profile <name or file>",
-      `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`,
+      `what was measured of the cluster: ${GIVEN_PROFILE_WORDS}, a file, or a stored one; default: the job's`,
     )
     .option("--out <file>", "write the timeline there, for https://ui.perfetto.dev")
     .option(
