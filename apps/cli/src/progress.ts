@@ -166,7 +166,7 @@ export function createProgress(options: ProgressOptions): {
   return { on: (event) => lines.on(event), end: () => options.output.status("") };
 }
 
-/** Follows a job to its end. @returns when every event was seen. */
+/** Follows a job to its end, or until it is held. @returns when every event was seen. */
 export async function followJob(
   client: InternEvoClient,
   jobId: string,

@@ -6,7 +6,7 @@ import { addCheckpoint } from "./commands/checkpoint.ts";
 import { addFrameworks } from "./commands/frameworks.ts";
 import { addMemory } from "./commands/memory.ts";
 import { addPlan } from "./commands/plan.ts";
-import { addCancel, addLogs, addPriority, addPs, addShow } from "./commands/jobs.ts";
+import { addCancel, addLogs, addPriority, addPs, addResume, addShow } from "./commands/jobs.ts";
 import { addProfile } from "./commands/profile.ts";
 import { addReplan } from "./commands/replan.ts";
 import { addSimulate } from "./commands/simulate.ts";
@@ -87,6 +87,7 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addShow,
     addLogs,
     addCancel,
+    addResume,
     addProfile,
     addReplan,
     addCheckpoint,

@@ -189,6 +189,18 @@ export class InternEvoClient {
     );
   }
 
+  /**
+   * Lets a job that is held, failed or was cancelled go on in the stage in which it stopped.
+   * @throws ApiProblemError `conflict` for a job that is in another state.
+   */
+  resumeJob(id: string, options: MutationOptions & { reason?: string } = {}): Promise<JobDetail> {
+    return this.#post(
+      `/jobs/${encodeURIComponent(id)}/resume`,
+      options.reason === undefined ? undefined : { reason: options.reason },
+      options,
+    );
+  }
+
   /** Steps of a job, oldest first, from after step `after` on. */
   jobMetrics(id: string, options: PageOptions & { after?: number } = {}): Promise<Page<StepMetric>> {
     return this.#page(`/jobs/${encodeURIComponent(id)}/metrics`, options, { after: options.after });

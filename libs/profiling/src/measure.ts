@@ -175,7 +175,7 @@ class Measuring {
   }
 
   async profile(): Promise<MeasureProfileOutcome> {
-    const { needed, limits } = this.#options;
+    const { limits } = this.#options;
     const first = await this.#first();
     if (first.status !== "measured") return first;
     const secondsPerPoint = this.#secondsPerPoint();

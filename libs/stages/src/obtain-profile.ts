@@ -16,7 +16,7 @@ import {
   type Profile,
 } from "@internevo/domain";
 import { assertProgram, type Probe, type Trainer } from "@internevo/launcher";
-import { measurementRuns, measureProfile } from "@internevo/profiling";
+import { measurementRuns, measureProfile, type MeasureProfileOutcome } from "@internevo/profiling";
 import { mergeProfiles, qualityOf, type NoiseLimits, type ProbeEffort } from "@internevo/profiles";
 import {
   newestProfile,
@@ -147,26 +147,20 @@ function completed(older: Profile, newer: Profile): Profile {
     : merged;
 }
 
-async function measure(
+/**
+ * Measures these points, in as many attempts as it takes while each measures some of them.
+ * @param runs how often something is run for it, the total of the progress.
+ */
+async function measureOn(
   options: ObtainProfileOptions,
-  base: ProfileRecord | undefined,
   missing: Measurements,
-  key: string,
-): Promise<ObtainProfileOutcome> {
+  runs: number,
+): Promise<MeasureProfileOutcome> {
   const { settings, spec, signal } = options;
   const { killSignal, detachSignal } = launchSignals(spec.cluster, signal);
   const points = measurementCount(missing);
-  const runs = measurementRuns(missing);
-  const last = base ?? (await newestProfile(options.database.db, key));
-  const seconds = measuringSeconds(missing, last?.profile);
-  options.onProgress(
-    `measures ${base ? "only what the fresh profile lacks or has noisily: " : ""}${formatCounted(points, "point")}${runs === points ? "" : ` in ${formatCounted(runs, "run")}`}${seconds === null ? "" : `, ${aboutSeconds(seconds)}`}`,
-    0,
-    runs,
-  );
-  const begin = Date.now();
   let kept = 0;
-  const measured = await retryLostRanks({
+  return retryLostRanks({
     launch: () =>
       measureProfile({
         probe: settings.probe,
@@ -204,6 +198,26 @@ async function measure(
     onRetry: (failure, inSeconds) =>
       options.onLog?.(`${failure.message}: measures on in ${formatCounted(inSeconds, "second")}`),
   });
+}
+
+async function measure(
+  options: ObtainProfileOptions,
+  base: ProfileRecord | undefined,
+  missing: Measurements,
+  key: string,
+): Promise<ObtainProfileOutcome> {
+  const { settings, signal } = options;
+  const points = measurementCount(missing);
+  const runs = measurementRuns(missing);
+  const last = base ?? (await newestProfile(options.database.db, key));
+  const seconds = measuringSeconds(missing, last?.profile);
+  options.onProgress(
+    `measures ${base ? "only what the fresh profile lacks or has noisily: " : ""}${formatCounted(points, "point")}${runs === points ? "" : ` in ${formatCounted(runs, "run")}`}${seconds === null ? "" : `, ${aboutSeconds(seconds)}`}`,
+    0,
+    runs,
+  );
+  const begin = Date.now();
+  const measured = await measureOn(options, missing, runs);
   if (measured.status === "stopped") {
     signal.throwIfAborted();
     return { status: "failed", failure: { code: "internal", message: "the probe was stopped" } };

@@ -15,8 +15,10 @@ import {
   isTerminal,
   PrioritySchema,
   ProblemError,
+  RESUMABLE_JOB_STATES,
   writtenJob,
   type JobSpec,
+  type JobState,
   type MeasuredFirst,
   type ProblemDetail,
 } from "@internevo/domain";
@@ -31,6 +33,7 @@ import {
   lockJobState,
   requestCancel,
   setPriority,
+  resumeJob,
   submitJob,
   type Database,
   type Queryable,
@@ -164,6 +167,7 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
   registerJobReads(app, options);
   registerCancel(app, options);
   registerPriority(app, options);
+  registerResume(app, options);
   registerJobHistory(app, options);
   registerJobEvents(app, options);
 }
@@ -275,6 +279,14 @@ function registerJobReads(app: ApiInstance, { database, capabilities }: JobRoute
   );
 }
 
+/** Why somebody cancels a job, or lets it go on. */
+const ReasonBody = Type.Optional(
+  Type.Union([
+    Type.Object({ reason: Type.Optional(Line(500)) }, { additionalProperties: false }),
+    Type.Null(),
+  ]),
+);
+
 function registerCancel(app: ApiInstance, { database, capabilities }: JobRoutesOptions): void {
   app.post(
     "/jobs/:id/cancel",
@@ -285,12 +297,7 @@ function registerCancel(app: ApiInstance, { database, capabilities }: JobRoutesO
         summary: "Cancel a job, in whatever state it is",
         headers: headers.conditional,
         params: IdParams,
-        body: Type.Optional(
-          Type.Union([
-            Type.Object({ reason: Type.Optional(Line(500)) }, { additionalProperties: false }),
-            Type.Null(),
-          ]),
-        ),
+        body: ReasonBody,
         response: answers({ 202: JobDetailSchema }),
       },
     },
@@ -347,6 +354,49 @@ function registerPriority(app: ApiInstance, { database, capabilities }: JobRoute
         await setPriority(tx, job, priority, actorOf(request).name);
         const body = await detailOf(tx, id, capabilities.dataDirectory);
         return { status: 200, body, target: id, etag: etagOf(body.version) };
+      }),
+  );
+}
+
+/** What somebody can do who wants a job to go on that is not at rest, or has succeeded. */
+function resumeRemedy(state: JobState): string {
+  if (state === "succeeded") return "nothing is left to do; submit another job to train further";
+  return state === "cancelling" ? "wait until it is cancelled, and let it go on then" : "it goes on already";
+}
+
+function registerResume(app: ApiInstance, { database, capabilities }: JobRoutesOptions): void {
+  app.post(
+    "/jobs/:id/resume",
+    {
+      config: { role: "operator" },
+      schema: {
+        tags: ["jobs"],
+        summary: "Let a job go on that is held, failed or was cancelled",
+        description:
+          "It goes on in the stage in which it stopped, with what it measured and its last checkpoint. " +
+          `409 when it is in no state of ${RESUMABLE_JOB_STATES.join(", ")}.`,
+        headers: headers.conditional,
+        params: IdParams,
+        body: ReasonBody,
+        response: answers({ 202: JobDetailSchema }),
+      },
+    },
+    async (request, reply) =>
+      mutate(database, request, reply, async (tx) => {
+        const { id } = request.params;
+        await assertVersion(tx, id, versionOfIfMatch(request.headers["if-match"]));
+        const resumed = await resumeJob(tx, id, request.body?.reason);
+        if (resumed.outcome === "not-resumable")
+          throw new ProblemError("conflict", `job ${id} is ${resumed.state}: it cannot be let go on`, [
+            {
+              field: "id",
+              value: id,
+              message: `is in the state ${resumed.state}, not in one of ${RESUMABLE_JOB_STATES.join(", ")}`,
+              remedy: resumeRemedy(resumed.state),
+            },
+          ]);
+        const job = await detailOf(tx, id, capabilities.dataDirectory);
+        return { status: 202, body: job, target: id, etag: etagOf(job.version) };
       }),
   );
 }

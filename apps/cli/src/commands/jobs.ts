@@ -24,6 +24,7 @@ import { Argument, InvalidArgumentError, Option, type Command } from "commander"
 import type { JobStreamEvent } from "@internevo/contracts";
 import type { Context } from "../context.ts";
 import { integerArgument } from "../arguments.ts";
+import { showToEnd } from "../follow.ts";
 import { followJob } from "../progress.ts";
 import { jobId } from "../resolve.ts";
 import { jobDocument, jobsTable, jobText, reportWords, stateName } from "../views.ts";
@@ -142,7 +143,7 @@ export function addLogs(program: Command, context: Context): void {
       "the events of a job: states, progress, trials, steps, log lines; with --json one JSON value a line",
     )
     .argument("<job>", JOB_ARGUMENT)
-    .option("-f, --follow", "stay until the job has ended")
+    .option("-f, --follow", "stay until the job has ended, or is held")
     .option(
       "--after <event>",
       "only events after this number",
@@ -201,5 +202,24 @@ export function addCancel(program: Command, context: Context): void {
       }
       if (output.json) output.document(jobDocument(job));
       else output.data(`${job.id} ${stateName(job.state)}`);
+    });
+}
+
+export function addResume(program: Command, context: Context): void {
+  program
+    .command("resume")
+    .description("let a job go on that is held, failed or was cancelled, where it stopped")
+    .argument("<job>", JOB_ARGUMENT)
+    .option("-f, --follow", "follow it to its end; the exit status is the job's")
+    .action(async (name: string, options: { follow?: boolean }) => {
+      const output = context.output();
+      const client = await context.client();
+      const id = await jobId(client, name, context.signal);
+      const job = await client.resumeJob(id, { signal: context.signal });
+      // From the event of its going on, which is the newest.
+      if (options.follow) return showToEnd(context, client, job, job.lastEventId - 1);
+      if (output.json) output.document(jobDocument(job));
+      else output.data(`${job.id} ${stateName(job.state)}`);
+      output.note(`follow it with: internevo logs -f ${job.id}`);
     });
 }

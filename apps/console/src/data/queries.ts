@@ -1,7 +1,7 @@
 import { allPages, ApiConnectionError, ApiProblemError, type InternEvoClient } from "@internevo/client";
 import type { AuditFilter, JobDetail, JobFilter } from "@internevo/contracts";
 import { keepPreviousData, QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { isAtRest, type JobState, type StepMetric, type Workload } from "@internevo/domain";
+import { isAtRest, isTerminal, type JobState, type StepMetric, type Workload } from "@internevo/domain";
 import { useSession } from "../session/session.tsx";
 import { LOG_LINES, type JobHistory, type LogLine } from "./job-feed.ts";
 
@@ -56,9 +56,9 @@ export function useJob(id: string) {
     queryKey: jobKey(id),
     queryFn: ({ signal }) => client.getJob(id, { signal }),
     // Events bring changes at once; this catches what has no event of its own, an attempt's restart for
-    // example.
+    // example, or that somebody else let a held job go on.
     refetchInterval: (query) =>
-      query.state.data && isActive(query.state.data.state) ? 3 * POLL_MILLISECONDS : false,
+      query.state.data && !isTerminal(query.state.data.state) ? 3 * POLL_MILLISECONDS : false,
   });
 }
 

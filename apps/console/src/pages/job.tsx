@@ -1,11 +1,20 @@
 import type { JobDetail } from "@internevo/contracts";
-import { choiceOf, disturbedTrialsWords, modelExtras, usesGpus, writtenJob } from "@internevo/domain";
+import {
+  choiceOf,
+  disturbedTrialsWords,
+  isResumable,
+  isTerminal,
+  modelExtras,
+  usesGpus,
+  writtenJob,
+} from "@internevo/domain";
 import { Alert, Code, Text } from "@mantine/core";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { stringify } from "yaml";
 import { Attempts } from "../components/job/attempts.tsx";
 import { CancelButton } from "../components/job/cancel-button.tsx";
+import { ResumeButton } from "../components/job/resume-button.tsx";
 import { FinalReport } from "../components/job/final-report.tsx";
 import { PrioritySelect } from "../components/job/priority-select.tsx";
 import { LogTail } from "../components/job/log-tail.tsx";
@@ -26,7 +35,7 @@ import type { Subject } from "../data/advice.ts";
 import type { JobFeed } from "../data/job-feed.ts";
 import { useJobFeed } from "../data/use-job-feed.ts";
 import { planRows, reasonOfChoice, type PlanRow } from "../data/plan-rows.ts";
-import { isActive, useJob } from "../data/queries.ts";
+import { useJob } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
 import { formatBytes, formatCounted, formatInteger, formatTokens, sentence } from "../text/format.ts";
 import { explainPlan, FAILURE_WORDS } from "../text/words.ts";
@@ -41,7 +50,7 @@ const back = (
 function Ending({ job }: { job: JobDetail }) {
   if (job.failure) {
     return (
-      <Alert color="red" title={FAILURE_WORDS[job.failure.code]}>
+      <Alert color={job.state === "held" ? "yellow" : "red"} title={FAILURE_WORDS[job.failure.code]}>
         {job.failure.rank !== undefined && `Rank ${job.failure.rank}: `}
         {sentence(job.failure.message)}
         {job.failure.remedy !== undefined && (
@@ -276,8 +285,8 @@ function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
 function JobView({ jobId }: { jobId: string }) {
   const session = useSession();
   const query = useJob(jobId);
-  const feed = useJobFeed(jobId);
   const job = query.data;
+  const feed = useJobFeed(jobId, job?.state);
   if (!job) {
     return (
       <Page title="Job" above={back}>
@@ -301,7 +310,8 @@ function JobView({ jobId }: { jobId: string }) {
             </ButtonTo>
           )}
           {job.queue !== null && mayActAs(session, "operator") && <PrioritySelect job={job} />}
-          {isActive(job.state) && mayActAs(session, "operator") && <CancelButton job={job} />}
+          {isResumable(job.state) && mayActAs(session, "operator") && <ResumeButton job={job} />}
+          {!isTerminal(job.state) && mayActAs(session, "operator") && <CancelButton job={job} />}
         </>
       }
       lead={
