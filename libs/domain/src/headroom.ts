@@ -21,10 +21,6 @@ export function readHeadroom(text: string): Headroom | undefined {
   return bytes === undefined ? undefined : { text, bytesOf: () => bytes };
 }
 
-/** Of a job's `headroom`. */
-export const HEADROOM_WORDS =
-  "memory of each GPU that plans leave free: a share such as 5%, or a size such as 4GB; default: none";
-
 /** Why a job's headroom is none; undefined where it is one. */
 export function headroomFault(text: string, memoryPerGpuBytes: number): ProblemDetail | undefined {
   const headroom = readHeadroom(text);

@@ -10,7 +10,6 @@ import {
   zeroOr,
 } from "./bounds.ts";
 import { MemoryModelNameSchema, TimeModelNameSchema } from "./cost-models.ts";
-import { HEADROOM_WORDS } from "./headroom.ts";
 import { LAUNCHERS, SCHEDULED_LAUNCHERS } from "./launchers.ts";
 import { ModelSchema } from "./model.ts";
 import { PackedDocumentsSchema } from "./packed-documents.ts";
@@ -28,6 +27,10 @@ export const DEVICES = ["cpu", "cuda"] as const;
 /** Of a cluster's hostMemoryBytes. */
 export const HOST_MEMORY_WORDS =
   "memory of a node's host that its ranks may keep activations in; left out: unknown, so no plan that needs it is chosen unless plan.gateUp asks for it";
+
+/** Of a job's `headroom`. */
+export const HEADROOM_WORDS =
+  "memory of each GPU that plans leave free: a share such as 5%, or a size such as 4GB; default: none";
 
 /**
  * A cluster, resolved. `gpusPerNode` counts ranks a node: GPUs where `device` is cuda, else parts of the

@@ -1,4 +1,4 @@
-import { isGivenKey, qualityWords, type Profile } from "@internevo/domain";
+import { estimatedProfileWords, isGivenKey, qualityWords, type Profile } from "@internevo/domain";
 import { Alert, Button, Code, NativeSelect, SegmentedControl, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
@@ -262,6 +262,16 @@ function QualityNote({ quality }: { quality: NonNullable<Profile["quality"]> }) 
   );
 }
 
+/** Whether a profile is estimated from published figures, as the command line says it. */
+function EstimatedNote({ profile }: { profile: Profile }) {
+  const words = estimatedProfileWords(profile);
+  return words === undefined ? null : (
+    <Alert variant="light" color="yellow" mb="sm" title="Estimated, not measured">
+      <Text size="sm">{words}</Text>
+    </Alert>
+  );
+}
+
 function DeviceFacts({ profile: { device, cluster, executor } }: { profile: Profile }) {
   return (
     <Facts
@@ -333,6 +343,7 @@ function ProfileView({ profile, createdAt, freshUntil }: Stored & { profile: Pro
   return (
     <>
       {quality && <QualityNote quality={quality} />}
+      <EstimatedNote profile={profile} />
       <DeviceFacts profile={profile} />
       <Section
         title="Communication"
