@@ -1,4 +1,5 @@
-import { AuditFilterSchema, JobFilterSchema, type AuditFilter, type JobFilter } from "@internevo/contracts";
+import type { AuditFilter, JobFilter } from "@internevo/contracts";
+import { JOB_STATES, QUEUED_STATE } from "@internevo/domain";
 import {
   createRootRoute,
   createRoute,
@@ -6,8 +7,6 @@ import {
   lazyRouteComponent,
   redirect,
 } from "@tanstack/react-router";
-import type { Static, TObject } from "typebox";
-import { Value } from "typebox/value";
 import { Layout } from "./components/layout.tsx";
 import { NotFound, PageError } from "./components/page-errors.tsx";
 import { Loading } from "./components/states.tsx";
@@ -22,20 +21,43 @@ const home = createRoute({
   },
 });
 
+/** What the fields of a filter may be. The schemas say it too, but are too large for the first page. */
+type Checks<F> = { readonly [K in keyof F]-?: (value: unknown) => value is Exclude<F[K], undefined> };
+
+const isText = (value: unknown): value is string => typeof value === "string";
+const isOneOf =
+  <T extends string>(...values: readonly T[]) =>
+  (value: unknown): value is T =>
+    values.some((each) => each === value);
+
+const JOB_FILTER: Checks<JobFilter> = {
+  state: isOneOf(QUEUED_STATE, ...JOB_STATES),
+  name: isText,
+  owner: isText,
+  cluster: isText,
+  label: isText,
+};
+const AUDIT_FILTER: Checks<AuditFilter> = {
+  actor: isText,
+  target: isText,
+  action: isText,
+  outcome: isOneOf("done", "refused"),
+  from: isText,
+  until: isText,
+};
+
 /** Those fields of an address that are what the filter may be; others are ignored. */
-function filterOf<T extends TObject>(search: Record<string, unknown>, schema: T): Static<T> {
-  const fields = Object.entries(schema.properties).filter(([name, field]) =>
-    Value.Check(field, search[name]),
-  );
+function filterOf<F extends object>(search: Record<string, unknown>, checks: Checks<F>): F {
+  const fields = Object.entries<(value: unknown) => boolean>(checks);
   return Object.fromEntries(
-    fields.flatMap(([name]) => (search[name] === undefined ? [] : [[name, search[name]]])),
-  ) as Static<T>;
+    fields.filter(([name, check]) => check(search[name])).map(([name]) => [name, search[name]]),
+  ) as F;
 }
 
 const jobs = createRoute({
   getParentRoute: () => root,
   path: "/jobs",
-  validateSearch: (search: Record<string, unknown>): JobFilter => filterOf(search, JobFilterSchema),
+  validateSearch: (search: Record<string, unknown>): JobFilter => filterOf(search, JOB_FILTER),
   component: lazyRouteComponent(() => import("./pages/jobs.tsx"), "JobsPage"),
 });
 const submit = createRoute({
@@ -93,7 +115,7 @@ const tokens = createRoute({
 const audit = createRoute({
   getParentRoute: () => root,
   path: "/audit",
-  validateSearch: (search: Record<string, unknown>): AuditFilter => filterOf(search, AuditFilterSchema),
+  validateSearch: (search: Record<string, unknown>): AuditFilter => filterOf(search, AUDIT_FILTER),
   component: lazyRouteComponent(() => import("./pages/audit.tsx"), "AuditPage"),
 });
 const deadLetters = createRoute({
