@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -287,6 +287,22 @@ describe("the plan space of the executor", () => {
       for (const one of list.slice(0, 12))
         expect((await dryRun(one)).refusal?.split(":")[0], describeCase(one)).toBe(reason);
   });
+});
+
+describe("the paper's jobs, as they are written", () => {
+  it("are runnable: the executor plans the bytes of the best plan of each", async () => {
+    const folder = fileURLToPath(new URL("../../examples/paper/", import.meta.url));
+    const files = (await readdir(folder)).filter((name) => name.endsWith(".yaml"));
+    expect(files.length).toBe(28);
+    for (const file of files) {
+      const job = resolveJob(parse(await readFile(join(folder, file), "utf8")));
+      const [best] = planJob(job, profile, { top: 1 }).runnableCandidates;
+      if (best === undefined) throw new Error(`${file}: none of its plans is runnable`);
+      const { refusal, fullest } = await dryRun({ job, plan: best.plan });
+      expect(refusal, file).toBeNull();
+      expect(withoutRuntime(best.predicted.memory), file).toEqual(fullest);
+    }
+  }, 400_000);
 });
 
 describe("a plan that the search lists as runnable", () => {
