@@ -1,11 +1,4 @@
-import {
-  usesGpus,
-  withoutDefaults,
-  type Data,
-  type JobSpec,
-  type Mesh,
-  type Plan,
-} from "@internevo/domain";
+import { usesGpus, withoutDefaults, type Data, type JobSpec, type Mesh, type Plan } from "@internevo/domain";
 import { NATIVE_PROTOCOL, type TrainerConfig } from "./native.ts";
 
 export interface TrainerConfigOptions {

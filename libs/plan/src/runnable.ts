@@ -1,11 +1,4 @@
-import {
-  headSize,
-  ProblemError,
-  usesGpus,
-  withoutTrainer,
-  type JobSpec,
-  type Plan,
-} from "@internevo/domain";
+import { headSize, ProblemError, usesGpus, withoutTrainer, type JobSpec, type Plan } from "@internevo/domain";
 import sizes from "../../../native/src/executor_sizes/executor_sizes.json" with { type: "json" };
 
 export interface Runnable {

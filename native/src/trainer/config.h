@@ -116,8 +116,9 @@ enum class DeviceKind { cpu, cuda };
 struct Config {
   ModelConfig model;
   std::int64_t sequenceLengthTokens = 0;
-  DataType precision = DataType::float32;          ///< storage of parameters and activations
-  DataType gradientPrecision = DataType::float32;  ///< of gradients of parameters, and of their sums over ranks
+  DataType precision = DataType::float32;  ///< storage of parameters and activations
+  DataType gradientPrecision =
+      DataType::float32;  ///< of gradients of parameters, and of their sums over ranks
   PlanConfig plan;
   MeshConfig mesh;
   OptimizerConfig optimizer;

@@ -57,9 +57,9 @@ void planStates(const Config& c, const Layout& layout, Planner* take, MemoryPlan
   const std::int64_t total = layout.totalElements(), width = bytesPerElement(c.precision);
   const std::int64_t owned = total / (p.parameterSharding * p.optimizerStateSharding);
   plan->parameters = take->take(MemoryLine::parameters, "parameters", total / p.parameterSharding * width);
-  plan->gradients = take->take(
-      MemoryLine::gradients, "gradients",
-      total / (p.parameterSharding * p.gradientSharding) * bytesPerElement(c.gradientPrecision));
+  plan->gradients =
+      take->take(MemoryLine::gradients, "gradients",
+                 total / (p.parameterSharding * p.gradientSharding) * bytesPerElement(c.gradientPrecision));
   plan->firstMoment = take->take(MemoryLine::optimizerStates, "firstMoment", owned * 4);
   plan->secondMoment = take->take(MemoryLine::optimizerStates, "secondMoment", owned * 4);
   if (c.bf16()) plan->master = take->take(MemoryLine::optimizerStates, "master", owned * 4);

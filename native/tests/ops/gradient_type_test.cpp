@@ -103,12 +103,14 @@ TEST_P(GradientType, OfAHeadIsRoundedOnceAChunk) {
   std::copy(targets.begin(), targets.end(), places.view().as<std::int32_t>());
   const ConstView list{places.view().data, DataType::int32};
   const Buffer x(GetParam(), randomValues(shape.rows * shape.width, 1)),
-      w(GetParam(), randomValues(shape.vocabulary * shape.width, 2)), gX(GetParam(), Values(x.values().size()));
+      w(GetParam(), randomValues(shape.vocabulary * shape.width, 2)),
+      gX(GetParam(), Values(x.values().size()));
   expectRounded(shape.vocabulary * shape.width, [&](Backend& backend, View gW) {
     const Buffer scratch(backend.headLossWorkspaceBytes(shape));
     ExactSum loss;
     return settled(backend, [&] {
-      return backend.headLoss(shape, x.view(), w.view(), list, 1.f, &loss, gX.view(), gW, scratch.workspace());
+      return backend.headLoss(shape, x.view(), w.view(), list, 1.f, &loss, gX.view(), gW,
+                              scratch.workspace());
     });
   });
 }
@@ -120,8 +122,8 @@ TEST_P(GradientType, OfOthersIsAddedAndRoundedOnce) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Activations, GradientType,
-                         ::testing::Values(DataType::float32, DataType::bfloat16), [](const auto& type) {
+INSTANTIATE_TEST_SUITE_P(Activations, GradientType, ::testing::Values(DataType::float32, DataType::bfloat16),
+                         [](const auto& type) {
                            return type.param == DataType::float32 ? "float32" : "bfloat16";
                          });
 

@@ -24,9 +24,9 @@ TEST_F(Program, ResumingIsBitwiseTheSameAsNotStopping) {
                               planOf(4, 1, false, 1, 2, 2, 1, 1), planOf(2, 1, false, 2, 2, 2, 1, 2),
                               stagedPlan(2, 2, 1, 2, 1, 1),       stagedPlan(1, 2, 2, 1, 1, 2)};
   for (const PlanConfig& plan : plans) {
-    for (const auto& [precision, gradients] : {std::pair{DataType::float32, DataType::float32},
-                                               std::pair{DataType::bfloat16, DataType::float32},
-                                               std::pair{DataType::bfloat16, DataType::bfloat16}}) {
+    for (const auto& [precision, gradients] :
+         {std::pair{DataType::float32, DataType::float32}, std::pair{DataType::bfloat16, DataType::float32},
+          std::pair{DataType::bfloat16, DataType::bfloat16}}) {
       use(plan);
       config_.precision = precision, config_.gradientPrecision = gradients;
       config_.steps = 6;

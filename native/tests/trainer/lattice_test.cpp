@@ -32,7 +32,8 @@ constexpr int kSteps = 3;
 constexpr std::int64_t kSequences = 8;
 constexpr double kTolerance = 1e-6;
 constexpr int kOverlapSteps = 2;  ///< the second uses what the first left under way
-constexpr int kNarrowEvery = 3;   ///< of the plans run in bfloat16 too, and as many others with bfloat16 gradients
+constexpr int kNarrowEvery =
+    3;  ///< of the plans run in bfloat16 too, and as many others with bfloat16 gradients
 constexpr double kRoundedQuotient = 2, kRoundedLoss = 1e-3;
 
 int worldRank() {
@@ -74,9 +75,9 @@ std::uint64_t ownBitsOf(Trainer& trainer, const std::vector<double>& told) {
   for (int unit = 0; unit < trainer.layout().unitCount(); ++unit) {
     for (const View& view : {store.summedGradient(unit), store.weights(unit), store.firstMoment(unit),
                              store.secondMoment(unit)}) {
-      bytes.append(static_cast<const char*>(view.data),
-                   static_cast<std::size_t>(bytesPerElement(view.type) *
-                                            trainer.layout().optimizerShard(unit)));
+      bytes.append(
+          static_cast<const char*>(view.data),
+          static_cast<std::size_t>(bytesPerElement(view.type) * trainer.layout().optimizerShard(unit)));
     }
   }
   return checksumOf(bytes);
@@ -464,7 +465,8 @@ TEST_P(LatticeTest, EveryPlanWithBfloat16GradientsErrsAboutAsMuchAsOneRank) {
   EXPECT_GT(mine.size(), which.parts == 1 ? 4u : 0u);
   if (worldRank() != 0) return;
   std::printf(
-      "%s: %zu plans with bfloat16 gradients err at most %.2f times as much as one rank with float32 ones, and "
+      "%s: %zu plans with bfloat16 gradients err at most %.2f times as much as one rank with float32 ones, "
+      "and "
       "losses differ by %.2e at most from one rank; %zu compared bit by bit\n",
       GetParam().name, mine.size(), worstQuotient, worstLoss, bitwise);
 }

@@ -167,7 +167,8 @@ TEST_F(Overlap, EveryPolicyGivesTheBitsOfNone) {
         config_.precision = precision;
         // Every second of those in bfloat16 has gradients in bfloat16 too.
         narrow += precision == DataType::bfloat16;
-        config_.gradientPrecision = precision == DataType::bfloat16 && narrow % 2 == 0 ? DataType::bfloat16 : DataType::float32;
+        config_.gradientPrecision =
+            precision == DataType::bfloat16 && narrow % 2 == 0 ? DataType::bfloat16 : DataType::float32;
         std::uint64_t none = 0;
         for (const Policy& policy : policies()) {
           const Config config = configOf(plan, policy);

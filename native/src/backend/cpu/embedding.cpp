@@ -51,17 +51,16 @@ void addTokensOfRows(const EmbeddingShape& s, const std::int32_t* tokens, const 
     const std::int32_t token = tokens[row];
     const std::int64_t entry = token - s.first;
     if (entry < 0 || entry >= s.vocabulary || occurs(tokens, 0, row, token)) continue;
-    addToGradient(
-        gTable.offset(entry * s.width), 0, s.width,
-        [&](std::int64_t first, std::int64_t columns, float* sums) {
-          for (std::int64_t other = row; other < s.rows; ++other) {
-            if (tokens[other] != token) continue;
-            const T* const source = gY + other * s.width + first;
-            forVectors(columns, [&](std::int64_t i, std::int64_t count) {
-              storeUpTo(sums + i, loadUpTo(sums + i, count) + loadUpTo(source + i, count), count);
-            });
-          }
-        });
+    addToGradient(gTable.offset(entry * s.width), 0, s.width,
+                  [&](std::int64_t first, std::int64_t columns, float* sums) {
+                    for (std::int64_t other = row; other < s.rows; ++other) {
+                      if (tokens[other] != token) continue;
+                      const T* const source = gY + other * s.width + first;
+                      forVectors(columns, [&](std::int64_t i, std::int64_t count) {
+                        storeUpTo(sums + i, loadUpTo(sums + i, count) + loadUpTo(source + i, count), count);
+                      });
+                    }
+                  });
   }
 }
 
