@@ -23,6 +23,7 @@ import { divisors, isRunnable, planFault, planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parse } from "yaml";
 import { jobCase } from "@internevo/test-kit/job-cases";
 import {
   anyCase,
