@@ -34,7 +34,7 @@ constexpr double kTolerance = 1e-6;
 constexpr int kOverlapSteps = 2;  ///< the second uses what the first left under way
 constexpr int kNarrowEvery =
     3;  ///< of the plans run in bfloat16 too, and as many others with bfloat16 gradients
-constexpr double kRoundedQuotient = 2, kRoundedLoss = 1e-3;
+constexpr double kRoundedQuotient = 2, kRoundedLoss = 5e-4;
 
 int worldRank() {
   int rank = 0;
