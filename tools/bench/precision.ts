@@ -36,6 +36,8 @@ const precisions = values.precisions.split(",").map((name): Precision => {
 interface Run {
   readonly precision: Precision;
   readonly plan: string;
+  /** Of a step. */
+  readonly sequences: number;
   /** Of every step, in nats a token. */
   readonly losses: readonly number[];
   readonly lastLoss: number;
@@ -49,7 +51,10 @@ const median = (list: readonly number[]): number =>
 async function train(job: JobSpec, precision: Precision, plan: string): Promise<Run> {
   const parsed = parsePlanLabel(plan);
   const cluster = { ...job.cluster, nodes: 1, gpusPerNode: worldSize(parsed) };
-  const spec: JobSpec = { ...job, precision, steps, cluster };
+  // A plan says how many sequences a step has: what is accumulated over many micro-batches is rounded often.
+  const sequences = parsed.microBatchSize * parsed.microBatches * parsed.dataParallel;
+  const globalBatchTokens = sequences * job.sequenceLengthTokens;
+  const spec: JobSpec = { ...job, precision, steps, cluster, globalBatchTokens };
   return withScratch(async (directory) => {
     const dataset = await datasetOf(spec, directory);
     const observed = await observePlan({ spec, plan: planOfJob(parsed, spec), dataset, directory, steps });
@@ -58,6 +63,7 @@ async function train(job: JobSpec, precision: Precision, plan: string): Promise<
     return {
       precision,
       plan,
+      sequences,
       losses,
       lastLoss: mean(losses.slice(-LAST)),
       stepTimeSeconds: median(observed.steps.map(({ stepTimeSeconds }) => stepTimeSeconds)),
@@ -95,10 +101,12 @@ console.log(
       job: job.name,
       steps,
       lastSteps: LAST,
-      // Each run beside the first precision under the same plan; and the plans of a precision beside its first.
+      // Each run beside the first precision under the same plan; and beside the first plan of its precision with as many sequences.
       comparisons: runs.flatMap((run) => {
         const ofPlan = runs.find(({ plan }) => plan === run.plan) as Run;
-        const ofPrecision = runs.find(({ precision }) => precision === run.precision) as Run;
+        const ofPrecision = runs.find(
+          ({ precision, sequences }) => precision === run.precision && sequences === run.sequences,
+        ) as Run;
         return [ofPlan, ofPrecision].filter((one) => one !== run).map((one) => compared(one, run));
       }),
       runs: runs.map(({ losses, ...run }) => ({ ...run, firstLoss: losses[0], losses })),
