@@ -1,6 +1,6 @@
 // Cancels a job in each stage and checks that its state says so, and that no rank is left. usage: npm run
 // chaos -- cancel prints JSON
-import { isTerminal } from "@internevo/domain";
+import { isAtRest } from "@internevo/domain";
 import { chaosJob, insist, rankPids, STAGES, until, withStack } from "./src/harness.ts";
 
 const results = await withStack(async ({ stack, client, dataDirectory }) => {
@@ -15,7 +15,7 @@ const results = await withStack(async ({ stack, client, dataDirectory }) => {
       `${stage} begins`,
       async () => {
         const { state } = await insist(() => client.getJob(id));
-        if (isTerminal(state)) throw new Error(`the job ended as ${state} before ${stage}`);
+        if (isAtRest(state)) throw new Error(`the job ended as ${state} before ${stage}`);
         return state === stage;
       },
       180,
@@ -26,7 +26,7 @@ const results = await withStack(async ({ stack, client, dataDirectory }) => {
     if (stage === "planning") process.kill(planner, "SIGCONT");
     await until(
       "the job is cancelled",
-      async () => isTerminal((await insist(() => client.getJob(id))).state),
+      async () => isAtRest((await insist(() => client.getJob(id))).state),
       60,
     );
     const { state } = await insist(() => client.getJob(id));

@@ -3,7 +3,7 @@
 // -- kill [--targets api,nats,rank] prints JSON
 import { parseArgs } from "node:util";
 import { allPages } from "@internevo/client";
-import { isTerminal, type JobState } from "@internevo/domain";
+import { isAtRest, type JobState } from "@internevo/domain";
 import { SERVICE_NAMES, type LocalStack } from "@internevo/local-stack";
 import pg from "pg";
 import {
@@ -52,7 +52,7 @@ async function killInStage(tested: TestedStack, jobId: string, target: string, s
     `${stage} begins`,
     async () => {
       const now = await state();
-      if (isTerminal(now)) throw new Error(`the job ended as ${now} before ${stage}`);
+      if (isAtRest(now)) throw new Error(`the job ended as ${now} before ${stage}`);
       return now === stage;
     },
     180,
@@ -123,7 +123,7 @@ for (const target of targets) {
       }
       await until(
         "the job ends",
-        async () => isTerminal((await insist(() => client.getJob(job.id))).state),
+        async () => isAtRest((await insist(() => client.getJob(job.id))).state),
         300,
       );
       const ended = await insist(() => client.getJob(job.id));

@@ -21,6 +21,7 @@ import { registerRequestLog, SampledLog } from "./http/request-log.ts";
 import { registerTrace } from "./http/trace.ts";
 import { registerValidation } from "./http/validation.ts";
 import { registerAdviceRoutes } from "./routes/advice.ts";
+import { registerAuditRoutes } from "./routes/audit.ts";
 import { registerDeadLetterRoutes } from "./routes/dead-letters.ts";
 import { registerFrameworkRoutes } from "./routes/frameworks.ts";
 import { registerHealthRoutes } from "./routes/health.ts";
@@ -149,9 +150,10 @@ function registerRoutes(
   registerAdviceRoutes(api, source);
   registerFrameworkRoutes(api, source);
   registerProfileRoutes(api, { database });
-  registerWorkloadRoutes(api, { database, now: options.now ?? (() => new Date()) });
+  registerWorkloadRoutes(api, { database, capabilities, now: options.now ?? (() => new Date()) });
   registerDeadLetterRoutes(api, { database });
   registerTokenRoutes(api, { database });
+  registerAuditRoutes(api, { database });
   api.get(
     "/whoami",
     {

@@ -1,4 +1,4 @@
-import { isTerminal } from "@internevo/domain";
+import { isAtRest } from "@internevo/domain";
 import { getJob, listJobEvents, subscribeJobEvents, type Database } from "@internevo/store";
 import { HEARTBEAT, type SseMessage } from "./http/sse.ts";
 
@@ -14,22 +14,22 @@ export interface JobStreamOptions {
 }
 
 /**
- * The last message: the job has ended (or nothing more was asked for) and every event was sent, so that a
+ * The last message: the job has ended or is held (or nothing more was asked for) and every event was sent, so that a
  * client need not come back.
  */
 const END: SseMessage = { event: "end", data: {} };
 
 /**
- * A job's events from after `afterId` to its end, with a heartbeat whenever nothing else was said for a
+ * A job's events from after `afterId` to its end, or until it is held, with a heartbeat whenever nothing else was said for a
  * while.
  */
 export async function* jobStream(
   options: JobStreamOptions,
 ): AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void> {
   const { database, jobId, signal } = options;
-  // Read before the events: once a job has ended no event is added, so what is there then is all.
+  // Read before the events: none is added while nobody works on a job, so what is there then is all.
   const job = await getJob(database.db, jobId);
-  if (!options.follow || job === undefined || isTerminal(job.state)) {
+  if (!options.follow || job === undefined || isAtRest(job.state)) {
     let seen = options.afterId;
     while (!signal.aborted) {
       const events = await listJobEvents(database.db, jobId, seen);

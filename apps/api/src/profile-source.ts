@@ -1,4 +1,4 @@
-import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import { GIVEN_PROFILE_WORDS } from "@internevo/cost-model";
 import { clusterKey, ProblemError, type JobSpec, type Profile } from "@internevo/domain";
 import { namedProfile } from "@internevo/stages";
 import {
@@ -72,7 +72,7 @@ export const createProfileSource =
           message: "is not given, and this cluster has not been measured",
           remedy:
             "submit the job, which measures the cluster; or name " +
-            `a shipped profile: ${SHIPPED_PROFILES.join(", ")}`,
+            `a shipped profile: ${GIVEN_PROFILE_WORDS}`,
         },
       ],
     );

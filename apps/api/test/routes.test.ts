@@ -143,6 +143,7 @@ describe("jobs", () => {
       problem(await send("GET", `${V}/jobs/${id}/metrics`), 404, "not-found");
       problem(await send("GET", `${V}/jobs/${id}/events`), 404, "not-found");
       problem(await send("POST", `${V}/jobs/${id}/cancel`), 404, "not-found");
+      problem(await send("POST", `${V}/jobs/${id}/resume`), 404, "not-found");
     }
   });
 

@@ -6,6 +6,7 @@ import {
   formatSeconds,
   formatTokens as tokens,
   planLabel,
+  plannedMemoryBytes,
   type Candidate,
   type JobSpec,
 } from "@internevo/domain";
@@ -19,6 +20,7 @@ const AXIS_WORDS: Readonly<Record<SweepAxis, string>> = {
   memory: "memory of a GPU",
   "intra-node-bandwidth": "bandwidth inside a node, of the measured",
   "inter-node-bandwidth": "bandwidth between nodes, of the measured",
+  "compute-speed": "speed of computation, of the measured",
 };
 
 const grouped = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
@@ -75,7 +77,7 @@ export function sweepChart(job: JobSpec, axis: SweepAxis, rows: readonly SweepRo
         format: gibibytes,
         ...(axis === "memory"
           ? {}
-          : { limit: { value: job.cluster.memoryPerGpuBytes / GIB, label: "what a GPU has" } }),
+          : { limit: { value: plannedMemoryBytes(job) / GIB, label: "what a GPU has" } }),
       },
     ],
   });

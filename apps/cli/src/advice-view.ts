@@ -2,6 +2,7 @@ import type {
   ClusterChoice,
   Explanation,
   FieldChange,
+  GpuRow,
   LargestSequence,
   SweepAxis,
   SweepRow,
@@ -16,6 +17,7 @@ import {
   formatPercent,
   formatRate,
   formatSeconds,
+  formatSecondsRange,
   formatSigned,
   formatSpan,
   frontSample,
@@ -139,12 +141,36 @@ export function explanationText(answer: Explanation, colors: Colors): string {
 
 export function axisValue(axis: SweepAxis, value: number): string {
   if (axis === "memory") return formatBytes(value);
-  return axis.endsWith("bandwidth") ? `× ${value}` : formatInteger(value);
+  return axis.endsWith("bandwidth") || axis === "compute-speed" ? `× ${value}` : formatInteger(value);
 }
 
-export function sweepText(axis: SweepAxis, rows: readonly SweepRow[], colors: Colors): string {
-  const columns: Column<SweepRow>[] = [
-    { title: axis.toUpperCase(), align: "right", value: ({ value }) => axisValue(axis, value) },
+export const sweepText = (axis: SweepAxis, rows: readonly SweepRow[], colors: Colors): string =>
+  table<SweepRow>(
+    [
+      { title: axis.toUpperCase(), align: "right", value: ({ value }) => axisValue(axis, value) },
+      ...pointColumns(rows),
+    ],
+    rows,
+    colors,
+  );
+
+/** The best plan of the job on each kind of GPU. */
+export const gpusText = (rows: readonly GpuRow[], colors: Colors): string =>
+  table<GpuRow>(
+    [
+      { title: "GPU", value: ({ gpu }) => gpu },
+      { title: "OF", align: "right", value: ({ memoryPerGpuBytes }) => formatBytes(memoryPerGpuBytes) },
+      ...pointColumns(rows),
+    ],
+    rows,
+    colors,
+  );
+
+type Point = Omit<SweepRow, "value">;
+
+/** Of the best plan at each point; ranges where the profile says how far off its times may be. */
+function pointColumns(rows: readonly Point[]): Column<Point>[] {
+  return [
     {
       title: "TOKENS/S",
       align: "right",
@@ -160,6 +186,18 @@ export function sweepText(axis: SweepAxis, rows: readonly SweepRow[], colors: Co
       align: "right",
       value: ({ best }) => (best === null ? "–" : formatSeconds(best.predicted.stepTimeSeconds)),
     },
+    ...(rows.some(({ best }) => best?.predicted.stepTimeRangeSeconds)
+      ? [
+          {
+            title: "FROM – TO",
+            align: "right" as const,
+            value: ({ best }: Point) =>
+              best?.predicted.stepTimeRangeSeconds
+                ? formatSecondsRange(best.predicted.stepTimeRangeSeconds)
+                : "–",
+          },
+        ]
+      : []),
     {
       title: UTILISATION_WORDS.mfu.toUpperCase(),
       align: "right",
@@ -176,7 +214,6 @@ export function sweepText(axis: SweepAxis, rows: readonly SweepRow[], colors: Co
       value: ({ best, reason }) => (best === null ? `none: ${reason ?? ""}` : planLabel(best.plan)),
     },
   ];
-  return table(columns, rows, colors);
 }
 
 function candidatesText(front: readonly Candidate[], colors: Colors): string {
@@ -220,6 +257,8 @@ interface LargestSequenceView {
   /** What plans may use of a GPU, and what is kept free beside it. */
   readonly limitBytes: number;
   readonly keptBytes: number;
+  /** What keeps it free. */
+  readonly keptBy: string;
   /** The batch of the job itself. */
   readonly jobBatchTokens: number;
   readonly colors: Colors;
@@ -231,7 +270,7 @@ const batchText = (tokens: number, jobTokens: number): string =>
 
 export function largestSequenceText(
   { sequenceLengthTokens, globalBatchTokens, best, next }: LargestSequence,
-  { jobBatchTokens, limitBytes, keptBytes, colors }: LargestSequenceView,
+  { jobBatchTokens, limitBytes, keptBytes, keptBy, colors }: LargestSequenceView,
 ): string {
   if (best === null) return `not even ${tokensText(next.sequenceLengthTokens)} fit: ${next.reason}`;
   return [
@@ -239,7 +278,7 @@ export function largestSequenceText(
       `${planLabel(best.plan)}: ${figures(best.predicted)}`,
     ...(globalBatchTokens === jobBatchTokens ? [] : [batchText(globalBatchTokens, jobBatchTokens)]),
     `at ${tokensText(next.sequenceLengthTokens)}: ${next.reason}`,
-    `its plan leaves ${formatBytes(limitBytes - best.predicted.peakMemoryBytes)} of the ${formatBytes(limitBytes)} free: ${keptBytes > 0 ? `--headroom keeps another ${formatBytes(keptBytes)} free` : "no headroom is kept; --headroom 5% (or a size) keeps some of each GPU free"}`,
+    `its plan leaves ${formatBytes(limitBytes - best.predicted.peakMemoryBytes)} of the ${formatBytes(limitBytes)} free: ${keptBytes > 0 ? `${keptBy} keeps another ${formatBytes(keptBytes)} free` : "no headroom is kept; --headroom 5% (or a size) keeps some of each GPU free"}`,
   ].join("\n");
 }
 

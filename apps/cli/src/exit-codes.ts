@@ -56,6 +56,7 @@ export function exitCodeOfProblem(code: ProblemCode): ExitCode {
 export function exitCodeOfState(state: JobState): ExitCode {
   switch (state) {
     case "failed":
+    case "held":
       return EXIT.failed;
     case "cancelled":
       return EXIT.cancelled;

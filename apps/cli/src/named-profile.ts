@@ -1,5 +1,12 @@
 import { existsSync } from "node:fs";
-import { findShippedProfile, parseProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
+import {
+  estimatedProfileName,
+  findShippedProfile,
+  GIVEN_PROFILE_WORDS,
+  GIVEN_PROFILES,
+  parseProfile,
+  SHIPPED_PROFILES,
+} from "@internevo/cost-model";
 import {
   clusterKey,
   didYouMean,
@@ -16,6 +23,12 @@ import { clusterOfProfile, profileId } from "./resolve.ts";
 
 /** Where stored profiles are asked for. */
 export type ProfileContext = Pick<Context, "client" | "signal">;
+
+/** Begins a remedy: a GPU's name alone is meant for its estimated profile. */
+const meantProfile = (text: string): string =>
+  findShippedProfile(estimatedProfileName(text)) === undefined
+    ? didYouMean(text, GIVEN_PROFILES)
+    : `did you mean ${estimatedProfileName(text.toLowerCase())}? Otherwise `;
 
 async function storedProfile(
   text: string,
@@ -40,8 +53,7 @@ async function storedProfile(
         ? "; stored ones were not looked at, since no API is given and no local stack runs"
         : ", nor one that is stored";
     const offline =
-      `${didYouMean(text, SHIPPED_PROFILES)}give a shipped profile ` +
-      `(${SHIPPED_PROFILES.join(", ")}), the path of a profile file`;
+      `${meantProfile(text)}give a shipped profile ` + `(${GIVEN_PROFILE_WORDS}), the path of a profile file`;
     throw new ProblemError(
       "profile-missing",
       `there is no profile ${text}`,
@@ -85,7 +97,7 @@ function nothingMeasured(cluster: Cluster, stored: readonly ProfileSummary[] | u
   const offered = [...new Set([...ofName, ...(stored ?? [])].map((profile) => profile.name))]
     .slice(0, MOST_OFFERED)
     .map((one) => `--profile '${one}'`);
-  const files = `--profile ${SHIPPED_PROFILES[0] ?? ""} (shipped), --profile FILE`;
+  const files = `--profile ${SHIPPED_PROFILES[0] ?? ""} (shipped), --profile estimated:GPU (from published figures), --profile FILE`;
   const message =
     stored === undefined
       ? "is missing, and no stack runs that could have measured the cluster"

@@ -3,6 +3,7 @@ import {
   parsePlanLabel,
   parsePlanPart,
   planLabel,
+  plannedMemoryBytes,
   PlanSchema,
   ProblemError,
   rejectionCounts,
@@ -128,7 +129,7 @@ const isRank = (text: string): boolean => /^\d+$/.test(text.trim());
 
 /** Why a job has no plan at all: what binds. */
 function noPlan(job: JobSpec, { closest, counts, unmet }: PlanningResult): ProblemError {
-  const limit = formatBytes(job.cluster.memoryPerGpuBytes);
+  const limit = formatBytes(plannedMemoryBytes(job));
   if (unmet !== undefined)
     return new ProblemError("no-feasible-plan", "no plan meets what the job's `plan` asks for", [
       {

@@ -140,8 +140,13 @@ export function planningText(result: PlanningResult, colors: Colors): string {
       `${result.memoryModel}, ${result.timeModel === undefined ? "" : `time model ${result.timeModel}, `}${formatBytes(result.memoryLimitBytes)} a GPU`,
     `${countsText(counts)}${rejected === "" ? "" : `; rejected: ${rejected}`}`,
   ];
-  if (candidates.length > 0) sections.push(candidatesTable(candidates, colors));
-  const reason = commonReason(candidates);
+  const listed = result.plans ?? candidates;
+  if (listed.length > 0) sections.push(candidatesTable(listed, colors));
+  if (result.plans !== undefined && listed.length > 0)
+    sections.push(
+      "Single plans, whatever their family. Other commands name plans by the ranks of families, which `--show families` lists.",
+    );
+  const reason = commonReason(listed);
   const notes = [
     result.documents,
     reason === null
@@ -150,10 +155,14 @@ export function planningText(result: PlanningResult, colors: Colors): string {
     memoryNote(result),
   ];
   sections.push(...notes.filter((note) => note !== undefined));
-  const ties = tiesText(candidates);
+  const ties = tiesText(listed);
   if (ties !== undefined) sections.push(ties);
   if (candidates.length > 0 && result.estimates) sections.push(estimatesWords(result.estimates));
-  if (runnableCandidates.length > 0 && candidates.some((candidate) => !candidate.runnable)) {
+  if (
+    result.plans === undefined &&
+    runnableCandidates.length > 0 &&
+    candidates.some((candidate) => !candidate.runnable)
+  ) {
     sections.push(
       `best of the plans that InternEvo's own trainer can run:\n${candidatesTable(runnableCandidates, colors)}`,
     );

@@ -10,7 +10,7 @@ import {
   formatSeconds,
   formatSpan,
   isDisturbed,
-  isTerminal,
+  isAtRest,
   JOB_STATE_WORDS,
   lowered,
   planLabel,
@@ -43,7 +43,7 @@ export interface ProgressOptions {
 /** What marks a stage that is over, by the state that followed it. */
 function markOf(to: JobState): string {
   if (to === "failed") return "✘";
-  return to === "cancelling" || to === "cancelled" ? "■" : "✔";
+  return to === "held" || to === "cancelling" || to === "cancelled" ? "■" : "✔";
 }
 
 class ProgressLines {
@@ -98,7 +98,7 @@ class ProgressLines {
     this.#stage = to;
     const title = STAGE_TITLES[to];
     if (title !== undefined) this.#output.note(`▶ ${title}`);
-    else if (isTerminal(to) || to === "cancelling")
+    else if (isAtRest(to) || to === "cancelling")
       this.#output.note(`job ${lowered(JOB_STATE_WORDS[to])}${reason ? `: ${reason}` : ""}`);
   }
 
@@ -166,7 +166,7 @@ export function createProgress(options: ProgressOptions): {
   return { on: (event) => lines.on(event), end: () => options.output.status("") };
 }
 
-/** Follows a job to its end. @returns when every event was seen. */
+/** Follows a job to its end, or until it is held. @returns when every event was seen. */
 export async function followJob(
   client: InternEvoClient,
   jobId: string,

@@ -6,7 +6,7 @@ import { addCheckpoint } from "./commands/checkpoint.ts";
 import { addFrameworks } from "./commands/frameworks.ts";
 import { addMemory } from "./commands/memory.ts";
 import { addPlan } from "./commands/plan.ts";
-import { addCancel, addLogs, addPs, addShow } from "./commands/jobs.ts";
+import { addCancel, addLogs, addPriority, addPs, addResume, addShow } from "./commands/jobs.ts";
 import { addProfile } from "./commands/profile.ts";
 import { addReplan } from "./commands/replan.ts";
 import { addSimulate } from "./commands/simulate.ts";
@@ -15,6 +15,7 @@ import { addQuickstart } from "./commands/quickstart.ts";
 import { addStatus } from "./commands/status.ts";
 import { addSubmit } from "./commands/submit.ts";
 import { addToken } from "./commands/token.ts";
+import { addAudit } from "./commands/audit.ts";
 import { addValidate } from "./commands/validate.ts";
 import { addWhoami } from "./commands/whoami.ts";
 import { connect, type Context, type GlobalOptions } from "./context.ts";
@@ -82,13 +83,16 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addValidate,
     addSubmit,
     addPs,
+    addPriority,
     addShow,
     addLogs,
     addCancel,
+    addResume,
     addProfile,
     addReplan,
     addCheckpoint,
     addToken,
+    addAudit,
     addWhoami,
   ])
     add(program, context);

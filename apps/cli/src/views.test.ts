@@ -8,7 +8,7 @@ import {
   type Trial,
   type Workload,
 } from "@internevo/domain";
-import { WAITS_FOR_CLUSTER, type JobDetail, type JobSummary } from "@internevo/contracts";
+import { WAITS_FOR_CLUSTER, type JobDetail, type JobSummary, type StageProgress } from "@internevo/contracts";
 import picocolors from "picocolors";
 import { describe, expect, it } from "vitest";
 import {
@@ -76,20 +76,21 @@ it("puts the plan of a trial below its figures where a terminal is narrow", () =
   expect(head).toMatch(/^RANK +STEP pred\. +meas\. +place +error +(MEMORY pred\. +)?meas\. +error +RESULT$/);
 });
 
-it.each([
-  ["profiling", null, "–"],
-  ["profiling", { done: 12, total: 40 }, "run 12/40"],
-  ["profiling", { message: WAITS_FOR_CLUSTER, done: 0, total: 1, waits: true }, "queued"],
-  ["planning", { stage: "profiling", done: 40, total: 40 }, "–"],
-  ["planning", { done: 3, total: 9 }, "batch 3/9"],
-  ["trialling", { done: 2, total: 10 }, "trial 2/10"],
-  ["running", { message: "starts the ranks", done: 0, total: 100 }, "step 7/100"],
-] as const)("shows in the list how far a job is: %s, %o", (state, said, shown) => {
+/** A job as lists show it, with what its stage said of how far it is. */
+function summary(state: JobSummary["state"], said: Partial<StageProgress> | null): JobSummary {
   const progress =
     said === null
       ? null
-      : { stage: state, message: "", waits: false, at: "2026-01-31T03:00:00.000Z", ...said };
-  const job: JobSummary = {
+      : {
+          stage: state,
+          message: "",
+          done: null,
+          total: null,
+          waits: false,
+          at: "2026-01-31T03:00:00.000Z",
+          ...said,
+        };
+  return {
     id: "11112222",
     name: "a",
     state,
@@ -105,11 +106,36 @@ it.each([
     lastLoss: null,
     trialsDone: 2,
     trialsTotal: 10,
+    queue: null,
+    priority: "normal",
+    labels: {},
+    owner: null,
     progress,
   };
+}
+
+it.each([
+  ["profiling", null, "–"],
+  ["profiling", { done: 12, total: 40 }, "run 12/40"],
+  ["profiling", { message: WAITS_FOR_CLUSTER, done: 0, total: 1, waits: true }, "queued"],
+  ["planning", { stage: "profiling", done: 40, total: 40 }, "–"],
+  ["planning", { done: 3, total: 9 }, "batch 3/9"],
+  ["trialling", { done: 2, total: 10 }, "trial 2/10"],
+  ["running", { message: "starts the ranks", done: 0, total: 100 }, "step 7/100"],
+] as const)("shows in the list how far a job is: %s, %o", (state, said, shown) => {
+  const job = summary(state, said);
   const [head = "", row = ""] = jobsTable([job], colors).split("\n");
   expect(row.slice(head.indexOf("PROGRESS"), head.indexOf("LOSS")).trim()).toMatch(
     new RegExp(`^${shown}( |$)`),
+  );
+});
+
+it("shows where a job stands in the queue, and behind whom", () => {
+  const waitingSince = "2026-01-31T03:00:00.000Z";
+  const job = { ...summary("profiling", null), queue: { position: 1, waitingSince } };
+  expect(jobsTable([job], colors)).toMatch(/queued +next/);
+  expect(jobsTable([{ ...job, queue: { position: 23, waitingSince } }], colors)).toMatch(
+    /queued +23rd in the queue/,
   );
 });
 
@@ -176,6 +202,10 @@ it("bounds long names, and keeps a terminal's width", () => {
     lastLoss: 1.5,
     trialsDone: 2,
     trialsTotal: 10,
+    queue: null,
+    priority: "normal",
+    labels: {},
+    owner: null,
     progress: null,
   });
   const jobs = [job(`begin-${"x".repeat(300)}-end`), job("short")];

@@ -1,5 +1,13 @@
-import { type JobDetail, type JobSummary, type ProfileRecord, type TokenRecord } from "@internevo/contracts";
 import {
+  API_PREFIX,
+  type AuditRecord,
+  type JobDetail,
+  type JobSummary,
+  type ProfileRecord,
+  type TokenRecord,
+} from "@internevo/contracts";
+import {
+  estimatedProfileWords,
   ATTEMPT_STATE_WORDS,
   choiceOf,
   choiceWords,
@@ -25,10 +33,13 @@ import {
   planChanges,
   planLabel,
   qualityWords,
+  positionWords,
   QUEUED_WORD,
+  queueWords,
   rejectionCounts,
   modelExtras,
   shellWord,
+  startWords,
   TRIAL_STATE_WORDS,
   usesGpus,
   worldSize,
@@ -45,7 +56,7 @@ import {
   type Workload,
 } from "@internevo/domain";
 import type { ProfileSummary } from "@internevo/client";
-import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import { GIVEN_PROFILES } from "@internevo/cost-model";
 import { countsText } from "./planning-view.ts";
 import { shortIds } from "./resolve.ts";
 import { table, type Colors, type Column } from "./output.ts";
@@ -60,7 +71,7 @@ function stateText(state: JobState | Trial["state"], words: string, colors: Colo
   const text = lowered(words);
   if (state === "succeeded") return colors.green(text);
   if (state === "failed") return colors.red(text);
-  if (state === "cancelled" || state === "cancelling") return colors.yellow(text);
+  if (state === "held" || state === "cancelled" || state === "cancelling") return colors.yellow(text);
   return colors.cyan(text);
 }
 const jobStateText = (state: JobState, colors: Colors): string =>
@@ -76,6 +87,7 @@ function progressOf(job: JobSummary): string {
     total = null,
     waits = false,
   } = (job.progress?.stage === job.state && job.progress) || {};
+  if (job.queue) return positionWords(job.queue);
   if (waits) return lowered(QUEUED_WORD);
   switch (job.state) {
     case "profiling":
@@ -88,6 +100,7 @@ function progressOf(job: JobSummary): string {
     case "running":
     case "succeeded":
       return `step ${formatInteger(job.lastStep)}/${formatInteger(job.steps)}`;
+    case "held":
     case "failed":
     case "cancelled":
       return job.lastStep > 0 ? `step ${formatInteger(job.lastStep)}/${formatInteger(job.steps)}` : NONE;
@@ -95,6 +108,10 @@ function progressOf(job: JobSummary): string {
       return NONE;
   }
 }
+
+/** A job that waits for its hosts is queued, whatever stage it is in. */
+const listedState = (job: JobSummary, colors: Colors): string =>
+  job.queue ? colors.yellow(lowered(QUEUED_WORD)) : jobStateText(job.state, colors);
 
 /** Characters of a name in a table; JSON has the whole. */
 const MOST_OF_NAME = 32;
@@ -104,7 +121,7 @@ export function jobsTable(jobs: readonly JobSummary[], colors: Colors): string {
   const columns: Column<JobSummary>[] = [
     { title: "ID", value: (job) => short(job.id) },
     { title: "NAME", most: MOST_OF_NAME, value: (job) => job.name },
-    { title: "STATE", value: (job) => jobStateText(job.state, colors) },
+    { title: "STATE", value: (job) => listedState(job, colors) },
     { title: "PROGRESS", value: progressOf },
     {
       title: "LOSS",
@@ -113,6 +130,7 @@ export function jobsTable(jobs: readonly JobSummary[], colors: Colors): string {
     },
     { title: "MODEL", spare: 3, most: MOST_OF_NAME, value: (job) => job.model },
     { title: "CLUSTER", spare: 1, most: MOST_OF_NAME, value: (job) => job.cluster },
+    { title: "OWNER", spare: 4, most: MOST_OF_NAME, value: (job) => job.owner ?? NONE },
     { title: "CREATED", spare: 2, value: (job) => when(job.createdAt) },
   ];
   return table(columns, jobs, colors);
@@ -299,14 +317,20 @@ export function jobText(job: JobDetail, colors: Colors): string {
     `${colors.bold("job")}           ${job.id} ${job.name}`,
     `${colors.bold("state")}         ${[`${jobStateText(job.state, colors)}${isTold(job.reason) ? "" : ` (${job.reason ?? ""})`}`, progressOf(job)].filter((part) => part !== NONE).join(", ")}`,
     `${colors.bold("model")}         ${[job.model, ...modelExtras(job.spec.model)].join(", ")}, ${formatCounted(job.spec.sequenceLengthTokens, "token")} a sequence, ${formatInteger(job.spec.globalBatchTokens)} a step, ${job.spec.precision}`,
-    `${colors.bold("cluster")}       ${job.cluster}: ${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}, ${job.spec.cluster.launcher}${job.spec.cluster.minNodes === undefined ? "" : `, with ${job.spec.cluster.minNodes} or more when nodes are lost`}`,
-    `${colors.bold("created")}       ${when(job.createdAt)}${job.endedAt ? `, ended ${when(job.endedAt)}` : ""}, trace ${job.traceId}`,
+    `${colors.bold("cluster")}       ${job.cluster}: ${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}${job.spec.headroom === undefined ? "" : `, ${job.spec.headroom} of it kept free`}, ${job.spec.cluster.launcher}${job.spec.cluster.minNodes === undefined ? "" : `, with ${job.spec.cluster.minNodes} or more when nodes are lost`}`,
+    `${colors.bold("created")}       ${when(job.createdAt)}${job.owner === null ? "" : ` by ${job.owner}`}${job.endedAt ? `, ended ${when(job.endedAt)}` : ""}, trace ${job.traceId}`,
   ];
+  const labels = Object.entries(job.labels ?? {}).map(([name, value]) => `${name}=${value}`);
+  if (labels.length > 0) lines.push(`${colors.bold("labels")}        ${labels.join(", ")}`);
   if (job.failure)
     lines.push(
       `${colors.bold("failure")}       ${colors.red(failureText(job.failure.code))}: ${job.failure.message}${job.failure.remedy ? `\n              → ${job.failure.remedy}` : ""}`,
     );
-  if (job.progress?.stage === job.state && job.progress.message !== "")
+  if (job.queue)
+    lines.push(
+      `${colors.bold("queue")}         ${queueWords(job.queue)}, since ${when(job.queue.waitingSince)}; ${startWords(job.queue, when)}${job.priority === "normal" ? "" : `, priority ${job.priority}`}`,
+    );
+  else if (job.progress?.stage === job.state && job.progress.message !== "")
     lines.push(`${colors.bold("at work")}       ${job.progress.message}`);
   lines.push("", colors.bold("stages"));
   for (const transition of job.transitions)
@@ -380,7 +404,7 @@ export function profilesTable(profiles: readonly ProfileSummary[], colors: Color
         }),
       },
     ],
-    [...profiles, ...SHIPPED_PROFILES],
+    [...profiles, ...GIVEN_PROFILES],
     colors,
   );
 }
@@ -418,7 +442,12 @@ export function discardedWords(
 
 /** @param name of a shipped profile */
 export const shippedProfileText = (name: string, profile: Profile, colors: Colors): string =>
-  profileLines(profile, `${name}, shipped: ${profile.name}`, [], colors);
+  profileLines(
+    profile,
+    estimatedProfileWords(profile) === undefined ? `${name}, shipped: ${profile.name}` : name,
+    [],
+    colors,
+  );
 
 export const profileText = (record: ProfileRecord, colors: Colors): string =>
   profileLines(record.profile, `${record.id} ${record.name}`, storedLines(record, colors), colors);
@@ -426,6 +455,9 @@ export const profileText = (record: ProfileRecord, colors: Colors): string =>
 function profileLines(profile: Profile, name: string, stored: readonly string[], colors: Colors): string {
   const head = [
     `${colors.bold("profile")}       ${name}`,
+    ...(estimatedProfileWords(profile) === undefined
+      ? []
+      : [`${colors.bold("estimated")}     ${estimatedProfileWords(profile)}`]),
     `${colors.bold("cluster")}       ${profile.cluster.nodes} × ${profile.cluster.gpusPerNode}, ${profile.device.name}`,
     ...stored,
     `${colors.bold("peak")}          ${formatFlops(profile.device.peakFlopsPerSecondFp32)} fp32, ${formatFlops(profile.device.peakFlopsPerSecondBf16)} bf16, ${formatBandwidth(profile.device.memoryBandwidthBytesPerSecond)} memory`,
@@ -486,8 +518,30 @@ export function tokensTable(tokens: readonly TokenRecord[], colors: Colors): str
       { title: "ROLE", value: ({ role }) => role },
       { title: "CREATED", value: ({ createdAt }) => when(createdAt) },
       { title: "EXPIRES", value: ({ expiresAt }) => when(expiresAt) },
+      { title: "LAST USED", value: ({ lastUsedAt }) => when(lastUsedAt) },
     ],
     tokens,
+    colors,
+  );
+}
+
+export function auditTable(rows: readonly AuditRecord[], colors: Colors): string {
+  const resultOf = ({ status, details }: AuditRecord): string => {
+    const { code, repeated } = (details ?? {}) as { code?: string; repeated?: number };
+    const said = [code, repeated === undefined ? undefined : `${repeated} more`].filter(Boolean).join(", ");
+    const result = `${status}${said === "" ? "" : ` ${said}`}`;
+    return status >= 400 ? colors.red(result) : result;
+  };
+  return table<AuditRecord>(
+    [
+      { title: "WHEN", value: ({ at }) => when(at) },
+      { title: "WHO", most: MOST_OF_NAME, value: ({ actor }) => actor },
+      { title: "ROLE", spare: 2, value: ({ role }) => role },
+      { title: "ACTION", value: ({ action }) => action.replace(` ${API_PREFIX}/`, " /") },
+      { title: "ABOUT", spare: 1, value: ({ target }) => target ?? NONE },
+      { title: "RESULT", value: resultOf },
+    ],
+    rows,
     colors,
   );
 }

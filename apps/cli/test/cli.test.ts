@@ -217,6 +217,31 @@ describe("submit, ps, show, cancel", () => {
     const end = await following.ended;
     expect([end.status, (JSON.parse(end.stdout) as JobDetail).state]).toEqual([8, "cancelled"]);
   });
+
+  it("go on where they stopped, are followed again, and are not let go on twice", async () => {
+    const { id } = await submit();
+    expect((await internevo("cancel", id)).status).toBe(0);
+    const resumed = await internevo("resume", id);
+    expect([resumed.status, resumed.stdout]).toEqual([0, `${id} profiling\n`]);
+    const again = await internevo("resume", id);
+    expect([again.status, again.stderr]).toEqual([
+      7,
+      expect.stringMatching(/is profiling: it cannot be let go on[^]*it goes on already/),
+    ]);
+    const failure = { code: "too-many-restarts", message: "rank 1 was killed" } as const;
+    await database.database.transaction((tx) =>
+      transitionJob(tx, { jobId: id, from: "profiling", to: "held", failure }),
+    );
+    const following = start(["resume", "-f", id, "--json"], env);
+    await following.says("stderr", "▶ profiling");
+    await database.database.transaction((tx) =>
+      transitionJob(tx, { jobId: id, from: "profiling", to: "held", failure }),
+    );
+    const end = await following.ended;
+    expect(end.stderr).toContain("job held: rank 1 was killed");
+    expect([end.status, (JSON.parse(end.stdout) as JobDetail).state]).toEqual([1, "held"]);
+    expect((await internevo("cancel", id)).status).toBe(0);
+  });
 });
 
 describe("a whole job", { timeout: 120_000 }, () => {

@@ -1,4 +1,4 @@
-import { JOB_STATES, type JobState } from "@internevo/domain";
+import { AuditFilterSchema, JobFilterSchema, type AuditFilter, type JobFilter } from "@internevo/contracts";
 import {
   createRootRoute,
   createRoute,
@@ -6,6 +6,8 @@ import {
   lazyRouteComponent,
   redirect,
 } from "@tanstack/react-router";
+import type { Static, TObject } from "typebox";
+import { Value } from "typebox/value";
 import { Layout } from "./components/layout.tsx";
 import { NotFound, PageError } from "./components/page-errors.tsx";
 import { Loading } from "./components/states.tsx";
@@ -20,13 +22,20 @@ const home = createRoute({
   },
 });
 
-const isState = (value: unknown): value is JobState => JOB_STATES.some((state) => state === value);
+/** Those fields of an address that are what the filter may be; others are ignored. */
+function filterOf<T extends TObject>(search: Record<string, unknown>, schema: T): Static<T> {
+  const fields = Object.entries(schema.properties).filter(([name, field]) =>
+    Value.Check(field, search[name]),
+  );
+  return Object.fromEntries(
+    fields.flatMap(([name]) => (search[name] === undefined ? [] : [[name, search[name]]])),
+  ) as Static<T>;
+}
 
 const jobs = createRoute({
   getParentRoute: () => root,
   path: "/jobs",
-  validateSearch: (search: Record<string, unknown>): { state?: JobState } =>
-    isState(search["state"]) ? { state: search["state"] } : {},
+  validateSearch: (search: Record<string, unknown>): JobFilter => filterOf(search, JobFilterSchema),
   component: lazyRouteComponent(() => import("./pages/jobs.tsx"), "JobsPage"),
 });
 const submit = createRoute({
@@ -76,6 +85,17 @@ const workload = createRoute({
   path: "/workloads/$workloadId",
   component: lazyRouteComponent(() => import("./pages/workload.tsx"), "WorkloadPage"),
 });
+const tokens = createRoute({
+  getParentRoute: () => root,
+  path: "/tokens",
+  component: lazyRouteComponent(() => import("./pages/tokens.tsx"), "TokensPage"),
+});
+const audit = createRoute({
+  getParentRoute: () => root,
+  path: "/audit",
+  validateSearch: (search: Record<string, unknown>): AuditFilter => filterOf(search, AuditFilterSchema),
+  component: lazyRouteComponent(() => import("./pages/audit.tsx"), "AuditPage"),
+});
 const deadLetters = createRoute({
   getParentRoute: () => root,
   path: "/dead-letters",
@@ -94,6 +114,8 @@ const routeTree = root.addChildren([
   profile,
   workloads,
   workload,
+  tokens,
+  audit,
   deadLetters,
 ]);
 

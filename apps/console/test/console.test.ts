@@ -306,12 +306,36 @@ describe("a job at work", () => {
     await page.getByRole("button", { name: "Cancel the job" }).click();
     const question = page.getByRole("dialog");
     await question
-      .getByText("Measurements and checkpoints are kept. You cannot resume a cancelled job.")
+      .getByText("Measurements and checkpoints are kept, and you can let it go on later.")
       .waitFor();
     await question.getByRole("button", { name: "Cancel the job" }).click();
     await page.locator(".job-lead").getByText("Cancelled").waitFor();
     expect((await client.getJob(id)).state).toBe("cancelled");
     expect(await page.getByRole("button", { name: "Cancel the job" }).count()).toBe(0);
+    await page.close();
+  });
+
+  it("says why it is held, and goes on by a button, with its feed", async () => {
+    const { id, runId } = await seed.running("to-go-on");
+    const page = await open(`/jobs/${id}`);
+    await page.locator(".job-lead").getByText("Training").waitFor();
+    const failure = { code: "too-many-restarts", message: "rank 1 was killed 5 times" } as const;
+    await stack.database.transaction((tx) =>
+      transitionJob(tx, { jobId: id, from: "running", to: "held", failure }),
+    );
+    await page.getByText("Rank 1 was killed 5 times").waitFor();
+    await page.locator(".job-lead").getByText("Held").waitFor();
+    expect(await page.getByRole("button", { name: "Cancel the job" }).count()).toBe(1);
+    await page.getByRole("button", { name: "Let it go on" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Let it go on" }).click();
+    await page.locator(".job-lead").getByText("Training").waitFor();
+    expect((await client.getJob(id)).state).toBe("running");
+    expect(await page.getByRole("button", { name: "Let it go on" }).count()).toBe(0);
+    await seed.log(id, "trainer", "a line from after it went on");
+    await page.getByText("Log", { exact: true }).waitFor();
+    await stack.database.transaction((tx) => startAttempt(tx, runId));
+    await seed.steps(id, runId, 1, 5);
+    await until(() => page.locator('[data-stage="running"]').innerText()).toContain("5 of 200 steps");
     await page.close();
   });
 

@@ -1,6 +1,14 @@
 import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
 import { planLabel, resolveJob } from "@internevo/domain";
-import { appendJobEvents, changeRunPlan, startAttempt, submitJob } from "@internevo/store";
+import {
+  appendJobEvents,
+  changeRunPlan,
+  claimHosts,
+  jobLease,
+  newTraceparent,
+  startAttempt,
+  submitJob,
+} from "@internevo/store";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { jobFile, seeder } from "./seed.ts";
 import { startConsoleStack, type ConsoleStack } from "./stack.ts";
@@ -52,5 +60,26 @@ it("lists how far a job is before it has trials or steps", async () => {
   await row.getByText("queued", { exact: true }).waitFor();
   await say("linear, forward", 12, 40);
   await row.getByText("12 / 40 runs").waitFor();
+  await page.close();
+});
+
+it("shows where a job stands in the queue, and behind whom", async () => {
+  const { database } = stack;
+  const submitted = (name: string) => database.transaction((tx) => submitJob(tx, resolveJob(jobFile(name))));
+  const [holder, waiter] = [await submitted("holder"), await submitted("waiter")];
+  for (const jobId of [holder, waiter])
+    await database.transaction((tx) =>
+      claimHosts(tx, {
+        owner: jobLease(jobId),
+        hosts: ["node-7"],
+        place: new Date(),
+        command: { type: "job.profile", data: { jobId }, traceparent: newTraceparent() },
+      }),
+    );
+  const page = await stack.browser.newPage();
+  await page.goto(`${stack.url}/jobs#token=${stack.tokens.viewer}`);
+  await page.locator(`tr[data-row="${waiter}"]`).getByText("next", { exact: true }).waitFor();
+  await page.goto(`${stack.url}/jobs/${waiter}`);
+  await page.getByText("queued: next for node-7, behind job holder (has them)").waitFor();
   await page.close();
 });

@@ -1,6 +1,12 @@
 import { Type } from "typebox";
 import type { ServiceDefinition } from "@internevo/service-kit";
-import { MOST_AT_A_TIME, endLaunchesOfEndedJobs, nativeConfig, trainingSettings } from "@internevo/stages";
+import {
+  DEFAULT_LOST_RANK_LIMIT,
+  MOST_AT_A_TIME,
+  endLaunchesOfEndedJobs,
+  nativeConfig,
+  trainingSettings,
+} from "@internevo/stages";
 import { train } from "./consumers/train.ts";
 
 const ConfigSchema = Type.Object({
@@ -17,10 +23,10 @@ const ConfigSchema = Type.Object({
     description: "for a checkpoint when the service stops; below the service's own bound",
   }),
   INTERNEVO_EXECUTOR_SUPERVISOR_RESTART_LIMIT: Type.Integer({
-    default: 5,
+    default: DEFAULT_LOST_RANK_LIMIT,
     minimum: 1,
     maximum: 1000,
-    description: "attempts in a row that may fail without a newer checkpoint",
+    description: "attempts in a row that may fail without a newer checkpoint; then the job is held",
   }),
 });
 

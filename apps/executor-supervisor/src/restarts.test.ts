@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Attempt, Failure } from "@internevo/domain";
-import { attemptsWithoutProgress, failureAfter } from "./restarts.ts";
+import { attemptsWithoutProgress, endAfter } from "./restarts.ts";
 
 const attempt = (state: Attempt["state"], resumedFromStep: number): Attempt => ({
   number: 1,
@@ -28,18 +28,36 @@ describe("restarts", () => {
       attemptsWithoutProgress([attempt("failed", 10), attempt("stopped", 10), attempt("failed", 10)]),
     ).toBe(1);
   });
-  it("starts again while there is progress, and ends with the last reason when there is none", () => {
+  it("starts again while there is progress, and holds the job with the last reason when there is none", () => {
     expect(
-      failureAfter([attempt("failed", 0), attempt("failed", 10), attempt("failed", 20)], lost, 2),
+      endAfter([attempt("failed", 0), attempt("failed", 10), attempt("failed", 20)], lost, 2),
     ).toBeUndefined();
-    expect(failureAfter([attempt("failed", 10), attempt("failed", 10)], lost, 2)).toMatchObject({
-      code: "too-many-restarts",
-      message: expect.stringContaining("rank 1 ended"),
-      rank: 1,
+    expect(endAfter([attempt("failed", 10), attempt("failed", 10)], lost, 2)).toMatchObject({
+      state: "held",
+      failure: {
+        code: "too-many-restarts",
+        message: "2 attempts in a row ended without a newer checkpoint; the last: rank 1 ended",
+        rank: 1,
+        remedy: expect.stringContaining("let the job go on"),
+      },
+    });
+  });
+  it("fails a job for an error of the trainer's own, with its remedy", () => {
+    const failure: Failure = {
+      code: "internal",
+      message: "the loss is not finite",
+      remedy: "lower the rate",
+    };
+    expect(endAfter([attempt("failed", 10), attempt("failed", 10)], failure, 2)).toMatchObject({
+      state: "failed",
+      failure: { code: "too-many-restarts", remedy: "lower the rate" },
     });
   });
   it("never starts again what cannot succeed", () => {
     for (const code of ["out-of-memory", "data-invalid", "plan-unsupported", "checkpoint-invalid"] as const)
-      expect(failureAfter([attempt("failed", 0)], { code, message: "x" }, 100)?.code).toBe(code);
+      expect(endAfter([attempt("failed", 0)], { code, message: "x" }, 100)).toMatchObject({
+        state: "failed",
+        failure: { code },
+      });
   });
 });

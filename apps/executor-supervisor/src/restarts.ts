@@ -1,4 +1,5 @@
 import type { Attempt, Failure } from "@internevo/domain";
+import { tooManyLost } from "@internevo/stages";
 
 /** Failures that come again however often the ranks are started. */
 const LASTING: readonly Failure["code"][] = [
@@ -27,24 +28,29 @@ export function attemptsWithoutProgress(attempts: readonly Attempt[]): number {
   return count;
 }
 
+/** How a training ends that does not go on by itself: in failure, or held until somebody lets it go on. */
+export interface TrainingEnd {
+  readonly state: "failed" | "held";
+  readonly failure: Failure;
+}
+
 /**
- * Whether ranks are started again after an attempt failed.
- * @param attempts all of the run, oldest first, the failed one last.
+ * Whether ranks are started again after an attempt failed. What comes from outside (lost ranks, a network that
+ * fails, silence) holds the job when it comes too often; an error of the trainer's own fails it.
+ * @param attempts since somebody let the job go on, oldest first, the failed one last.
  * @param limit attempts in a row that may fail without a newer checkpoint.
- * @returns the job's failure when not.
+ * @returns how the training ends when not.
  */
-export function failureAfter(
+export function endAfter(
   attempts: readonly Attempt[],
   failure: Failure,
   limit: number,
-): Failure | undefined {
-  if (LASTING.includes(failure.code)) return failure;
+): TrainingEnd | undefined {
+  if (LASTING.includes(failure.code)) return { state: "failed", failure };
   const without = attemptsWithoutProgress(attempts);
   if (without < limit) return undefined;
-  return {
-    code: "too-many-restarts",
-    message: `${without} attempts in a row failed without a newer checkpoint; the last: ${failure.message}`,
-    remedy: "see the log of the attempts; checkpoint more often than the ranks fail",
-    ...(failure.rank === undefined ? {} : { rank: failure.rank }),
-  };
+  const lost = tooManyLost(without, "a newer checkpoint", failure);
+  return failure.code === "internal"
+    ? { state: "failed", failure: { ...lost, remedy: failure.remedy ?? "see the log of the attempts" } }
+    : { state: "held", failure: lost };
 }

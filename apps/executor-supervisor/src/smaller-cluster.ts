@@ -73,7 +73,7 @@ export async function planForFewerNodes(options: SmallerClusterOptions): Promise
       code: why?.failure.code ?? "no-feasible-plan",
       message: `${failure.message}; there is no plan for ${tried}: ${why?.failure.message ?? "none was found"}`,
       remedy:
-        "bring the nodes back, and submit the job again: it can begin with this one's checkpoint (initialWeights)",
+        "bring the nodes back, and let the job go on from its last checkpoint: internevo resume, or its page in the console",
     },
   };
 }

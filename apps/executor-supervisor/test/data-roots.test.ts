@@ -83,6 +83,8 @@ it.each([
     // The same worker runs what stays below the roots.
     await world.untilState(await standing(honest, before), after, 120);
 
+    await world.endJobs();
+
     // And it is the roots that refuse: without them the same link is followed.
     await process.kill();
     await world.startProcess(worker);

@@ -2,7 +2,7 @@ import { readFileSync, readlinkSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { JobStreamEvent } from "@internevo/contracts";
-import { isTerminal } from "@internevo/domain";
+import { isAtRest } from "@internevo/domain";
 import { subscribeJobEvents } from "@internevo/store";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 import { planner } from "@internevo/planner";
@@ -43,7 +43,7 @@ async function intervalsOf(jobId: string): Promise<Interval[]> {
     pollSeconds: 0.2,
   })) {
     events.push(event);
-    if (event.type === "state" && isTerminal(event.data["to"] as "failed")) break;
+    if (event.type === "state" && isAtRest(event.data["to"] as "failed")) break;
   }
   const trials = events.flatMap(({ type, data }) => {
     const { startedAt, endedAt } = (data["trial"] ?? {}) as { startedAt?: string; endedAt?: string | null };

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import {
   countMissing,
   measurementCount,
@@ -11,14 +11,17 @@ import {
 } from "@internevo/cost-model";
 import { clusterKey } from "@internevo/domain";
 import { ownHost, probeIn } from "@internevo/launcher";
-import { measuredFirst } from "@internevo/stages";
+import { measuredFirst, MOST_AT_A_TIME } from "@internevo/stages";
 import {
-  acquireLease,
+  claimHosts,
   discardProfile,
+  getJobDetail,
   getProfile,
-  hostLease,
+  jobLease,
   listProfiles,
-  releaseLease,
+  newTraceparent,
+  queuePlace,
+  releaseHosts,
   requestCancel,
 } from "@internevo/store";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
@@ -38,6 +41,8 @@ beforeAll(async () => {
   await world.start(profiler);
 });
 afterAll(() => world.close());
+
+afterEach(() => world.endJobs());
 
 const cluster = (over: Record<string, unknown>) => ({
   nodes: 1,
@@ -119,10 +124,10 @@ describe("profiler", () => {
     const own = cluster({ name: "measured" });
     const before = async (jobId: string) =>
       measuredFirst(world.database, (await world.job(jobId)).spec, measuring);
-    const first = await world.submit(smallJob({ cluster: own }));
+    const first = await world.submit(smallJob({ cluster: own, until: "profiling" }));
     const { spec } = await world.job(first);
     const whole = measurementCount(requiredMeasurements(spec));
-    await world.untilState(first, "planning", 240);
+    await world.untilState(first, "succeeded", 240);
     const record = await profileOf(first);
     expect(record.profile.quality?.secondsPerPoint).toBeGreaterThan(0);
     expect(await before(first)).toEqual({
@@ -163,7 +168,7 @@ describe("profiler", () => {
     expect((await world.job(again)).profileId).toBe(record.id);
 
     const longer = await world.submit(
-      smallJob({ cluster: own, sequenceLengthTokens: 32, globalBatchTokens: 512 }),
+      smallJob({ cluster: own, until: "profiling", sequenceLengthTokens: 32, globalBatchTokens: 512 }),
     );
     const { spec: longerSpec } = await world.job(longer);
     const lacking = measurementCount(missingMeasurements(record.profile, requiredMeasurements(longerSpec)));
@@ -174,7 +179,7 @@ describe("profiler", () => {
       seconds: lacking * (record.profile.quality?.secondsPerPoint ?? 0),
       profile: record.profile.name,
     });
-    await world.untilState(longer, "planning", 240);
+    await world.untilState(longer, "succeeded", 240);
     expect(await before(longer)).toMatchObject({ missing: 0, seconds: null });
     const completed = await profileOf(longer);
     expect(completed.id).not.toBe(record.id);
@@ -252,34 +257,37 @@ describe("profiler", () => {
 });
 
 describe("jobs that wait for their host", () => {
-  const cancelled = async (id: string): Promise<void> => {
-    await world.database.transaction((tx) => requestCancel(tx, id));
-    await world.untilState(id, "cancelled", 30);
-  };
-
-  it("stop no job that needs none, and begin in the order of their submission", async () => {
-    const held = await acquireLease(world.database.db, hostLease(ownHost()), "another", 600);
-    if (!held) throw new Error("the host is held by another");
+  it("hold no place of a service, stop no job that needs none, and get it in the order of their submission", async () => {
+    const other = jobLease(await world.submit(smallJob({ cluster: cluster({ profile: "a800-128" }) })));
+    const command = { type: "job.profile" as const, data: {}, traceparent: newTraceparent() };
+    const request = { owner: other, hosts: [ownHost()], place: new Date(), command };
+    expect(await world.database.transaction((tx) => claimHosts(tx, request))).toBe(true);
     const ids: string[] = [];
-    // More than a process once worked on.
-    for (let index = 0; index < 6; index += 1) {
-      const id = await world.submit(smallJob({ cluster: cluster({ name: `waits-${index}` }) }));
-      await world.untilEvent(id, ({ type, data }) => type === "progress" && data["waits"] === true, 30);
-      ids.push(id);
-    }
+    // One more than a service works on at a time.
+    for (let index = 0; index <= MOST_AT_A_TIME; index += 1)
+      ids.push(
+        await world.submit(smallJob({ cluster: cluster({ name: `waits-${index}` }), until: "profiling" })),
+      );
+    const last = ids.at(-1) as string;
+    await world.untilEvent(last, ({ type, data }) => type === "progress" && data["waits"] === true, 120);
     const free = await world.submit(smallJob({ cluster: cluster({ profile: "a800-128" }) }));
-    await world.untilState(free, "planning", 30);
-    await releaseLease(world.database.db, held);
-    const began = await Promise.race(
-      ids.map(async (id) => {
-        const measures = ({ type, data }: { type: string; data: Record<string, unknown> }) =>
-          type === "progress" && (data["done"] as number) > 0;
-        await world.untilEvent(id, measures, 120);
-        return id;
-      }),
-    );
-    expect(began).toBe(ids[0]);
-    for (const id of [...ids].reverse()) await cancelled(id);
+    await world.untilState(free, "planning", 60);
+    expect((await getJobDetail(world.database.db, last))?.queue).toMatchObject({
+      position: ids.length,
+      behindCount: ids.length,
+    });
+    await world.database.transaction((tx) => releaseHosts(tx, other));
+    const [first, second] = ids as [string, string];
+    const measures = (id: string) =>
+      world.untilEvent(id, ({ type, data }) => type === "progress" && (data["done"] as number) > 0, 240);
+    await measures(first);
+    expect(await queuePlace(world.database.db, jobLease(second))).toMatchObject({
+      position: 1,
+      behind: [{ id: first, holds: true }],
+    });
+    await world.database.transaction((tx) => requestCancel(tx, first));
+    await measures(second);
+    await world.endJobs();
     await world.untilNoRanks();
   }, 900_000);
 });

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { CostModel } from "@internevo/cost-model";
 import { choiceOf, choiceWords, resolveJob, runsOf, type Candidate } from "@internevo/domain";
 import { planOfJob } from "@internevo/plan";
@@ -21,6 +21,8 @@ afterAll(async () => {
   await world.close();
   brake.dispose();
 });
+
+afterEach(() => world.endJobs());
 
 /** A job that stands before its trials, with these plans to try. */
 async function trialling(

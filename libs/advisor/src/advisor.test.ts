@@ -4,7 +4,15 @@ import { planFault, planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { cheapestCluster, explain, largestSequence, paretoFront, sweep, whyNot } from "./index.ts";
+import {
+  cheapestCluster,
+  explain,
+  largestSequence,
+  paretoFront,
+  sweep,
+  whyNot,
+  withComputeSpeed,
+} from "./index.ts";
 import { changesBetween, sizeOf } from "./differences.ts";
 
 const profile = findShippedProfile(SHIPPED_PROFILES[0] as string) as NonNullable<
@@ -174,6 +182,36 @@ describe("why-not", () => {
     // Only a part of a plan is asked for.
     expect(whyNot(job, copying, { gateUp: "host" }).plan.gateUp).toBe("host");
     expect(() => whyNot(job, profile, { gateUp: "host" })).toThrow(/no plan with/);
+  });
+
+  it("takes computation as a part of its time where GPUs compute faster, and links as they are", () => {
+    const plan = planOfJob(best()[0]?.plan as Plan, job);
+    const at = (factor: number) => new CostModel(job, withComputeSpeed(profile, factor)).predict(plan);
+    const own = new CostModel(job, profile).predict(plan);
+    expect({ ...at(1), time: null }).toEqual({ ...own, time: null });
+    expect(at(2).time.computeSeconds).toBeCloseTo(own.time.computeSeconds / 2, 6);
+    const slow = at(1e-3);
+    expect(slow.stepTimeSeconds).toBeGreaterThan(900 * own.time.computeSeconds);
+    expect(at(2).peakMemoryBytes).toBe(own.peakMemoryBytes);
+  });
+
+  it("keeps a job's headroom free in every answer, as less memory would", async () => {
+    const roomy: JobSpec = { ...job, headroom: "40%" };
+    const smaller: JobSpec = {
+      ...job,
+      cluster: { ...job.cluster, memoryPerGpuBytes: 0.6 * job.cluster.memoryPerGpuBytes },
+    };
+    expect(planJob(roomy, profile)).toEqual(planJob(smaller, profile));
+    const plan = best()[0]?.plan as Plan;
+    expect(whyNot(roomy, profile, plan)).toEqual(whyNot(smaller, profile, plan));
+    expect(await paretoFront(roomy, profile, { points: 3 })).toEqual(
+      await paretoFront(smaller, profile, { points: 3 }),
+    );
+    const options = { unitTokens: 2 ** 16 };
+    expect(largestSequence(roomy, profile, options)).toEqual(largestSequence(smaller, profile, options));
+    const [half] = sweep(roomy, profile, "memory", [10 * 2 ** 30]);
+    const [less] = sweep(smaller, profile, "memory", [6 * 2 ** 30]);
+    expect({ ...half, value: 0 }).toEqual({ ...less, value: 0 });
   });
 
   it("has no change to offer where nothing fits", () => {

@@ -1,5 +1,5 @@
 import { estimatedWith } from "@internevo/cost-model";
-import type { Estimates, JobSpec, Profile } from "@internevo/domain";
+import { estimatedProfileWords, type Estimates, type JobSpec, type Profile } from "@internevo/domain";
 import { jobAt, type SweepAxis } from "./sweep.ts";
 
 /** Fields on which it depends what has to be measured, and their values. */
@@ -7,6 +7,12 @@ const VARIED: Readonly<Record<string, (job: JobSpec) => number>> = {
   "cluster.nodes": ({ cluster }) => cluster.nodes,
   sequenceLengthTokens: ({ sequenceLengthTokens }) => sequenceLengthTokens,
   globalBatchTokens: ({ globalBatchTokens }) => globalBatchTokens,
+};
+
+const NOTHING_MISSING: Pick<Estimates, "needed" | "missing" | "noisy"> = {
+  needed: 0,
+  missing: { modules: 0, collectives: 0, overlaps: 0, slices: 0 },
+  noisy: 0,
 };
 
 /**
@@ -21,11 +27,18 @@ export function estimatesOf(
   remedy: Pick<Estimates, "measuredBy" | "planWith">,
 ): Estimates | undefined {
   const estimated = estimatedWith(planned, profile);
-  if (estimated === undefined) return undefined;
+  const estimatedProfile = estimatedProfileWords(profile);
+  if (estimated === undefined && (estimatedProfile === undefined || planned.length === 0)) return undefined;
   const varies = Object.entries(VARIED).flatMap(([field, valueOf]) =>
     planned.some((other) => valueOf(other) !== valueOf(job)) ? [field] : [],
   );
-  return { profile: profile.name, ...estimated, ...remedy, ...(varies.length === 0 ? {} : { varies }) };
+  return {
+    profile: profile.name,
+    ...(estimated ?? NOTHING_MISSING),
+    ...(estimatedProfile === undefined ? {} : { estimatedProfile }),
+    ...remedy,
+    ...(varies.length === 0 ? {} : { varies }),
+  };
 }
 
 /** The jobs that the rows of a sweep with a plan are of. */

@@ -1,6 +1,7 @@
 import { CostModel, spreadFactors } from "@internevo/cost-model";
 import {
   disturbedRunsWords,
+  estimatedProfileWords,
   formatBytes,
   formatSeconds,
   isDisturbed,
@@ -56,6 +57,8 @@ export interface Explanation {
    */
   readonly measured: { readonly a: Measured; readonly b: Measured } | null;
   readonly summary: string;
+  /** Where the profile is estimated from published figures: says so. */
+  readonly estimatedProfile?: string;
 }
 
 const byDifference = (x: Term, y: Term): number => Math.abs(y.difference) - Math.abs(x.difference);
@@ -215,5 +218,16 @@ export function explain(
     measured === null ? tie : false,
   );
   const summary = measured === null ? predicted : `${measuredSummary(measured)} ${predicted}`;
-  return { a: first, b: second, changes: changesBetween(a, b), time, memory, tie, measured, summary };
+  const estimatedProfile = estimatedProfileWords(profile);
+  return {
+    a: first,
+    b: second,
+    changes: changesBetween(a, b),
+    time,
+    memory,
+    tie,
+    measured,
+    summary,
+    ...(estimatedProfile === undefined ? {} : { estimatedProfile }),
+  };
 }

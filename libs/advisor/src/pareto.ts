@@ -1,4 +1,4 @@
-import type { Candidate, JobSpec, Profile } from "@internevo/domain";
+import { withoutHeadroom, type Candidate, type JobSpec, type Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 
 export interface ParetoOptions {
@@ -16,10 +16,11 @@ const pause = (): Promise<void> => new Promise((settle) => setTimeout(settle));
  * before (ε-constraint method).
  */
 export async function paretoFront(
-  job: JobSpec,
+  given: JobSpec,
   profile: Profile,
   { points = 1000, signal }: ParetoOptions = {},
 ): Promise<Candidate[]> {
+  const job = withoutHeadroom(given);
   const front: Candidate[] = [];
   let limit = job.cluster.memoryPerGpuBytes;
   while (front.length < points) {

@@ -1,4 +1,5 @@
 import {
+  plannedMemoryBytes,
   ProblemError,
   withoutDocuments,
   type Candidate,
@@ -92,7 +93,7 @@ export function largestSequence(
   const reason =
     end.leastBytes === null
       ? "no plan divides it over the cluster"
-      : memoryReason(end.leastBytes, job.cluster.memoryPerGpuBytes);
+      : memoryReason(end.leastBytes, plannedMemoryBytes(job));
   return {
     sequenceLengthTokens: good?.sequenceLengthTokens ?? 0,
     globalBatchTokens: (good?.sequenceLengthTokens ?? 0) * sequences,

@@ -2,6 +2,7 @@ import {
   formatBytes,
   MAXIMUM_BYTES,
   MAXIMUM_RANKS,
+  plannedMemoryBytes,
   ProblemError,
   withoutDocuments,
   type Candidate,
@@ -10,8 +11,9 @@ import {
   type Profile,
 } from "@internevo/domain";
 import { planJob, SearchLimitError } from "@internevo/search";
+import { withComputeSpeed } from "./compute-speed.ts";
 
-/** What a sweep can vary. Bandwidths are factors of the measured ones. */
+/** What a sweep can vary. Bandwidths and the speed of computation are factors of the measured ones. */
 export const SWEEP_AXES = [
   "sequence",
   "nodes",
@@ -19,6 +21,7 @@ export const SWEEP_AXES = [
   "memory",
   "intra-node-bandwidth",
   "inter-node-bandwidth",
+  "compute-speed",
 ] as const;
 export type SweepAxis = (typeof SWEEP_AXES)[number];
 
@@ -54,6 +57,8 @@ function boundsOf(
     case "intra-node-bandwidth":
     case "inter-node-bandwidth":
       return { field: "profile.collectives", integer: false, least: 1e-6, most: 1e6 };
+    case "compute-speed":
+      return { field: "profile.modules", integer: false, least: 1e-3, most: 1e3 };
   }
 }
 
@@ -102,6 +107,7 @@ export function jobAt(job: JobSpec, axis: SweepAxis, value: number): JobSpec {
       return { ...job, cluster: { ...job.cluster, memoryPerGpuBytes: value } };
     case "intra-node-bandwidth":
     case "inter-node-bandwidth":
+    case "compute-speed":
       return job;
   }
 }
@@ -118,6 +124,7 @@ export function varied(
     return { job: changed, profile: withBandwidth(profile, "intra-node", value) };
   if (axis === "inter-node-bandwidth")
     return { job: changed, profile: withBandwidth(profile, "inter-node", value) };
+  if (axis === "compute-speed") return { job: changed, profile: withComputeSpeed(profile, value) };
   return { job: changed, profile };
 }
 
@@ -143,6 +150,40 @@ function searched(job: JobSpec, profile: Profile): PlanningResult | string {
 }
 
 /**
+ * The best plan of a job; where nothing fits or divides, why. @returns a row without its value
+ */
+export function pointOf(job: JobSpec, profile: Profile): Omit<SweepRow, "value"> {
+  const { globalBatchTokens, sequenceLengthTokens, cluster } = job;
+  const none = (reason: string): Omit<SweepRow, "value"> => ({
+    best: null,
+    tokensPerSecond: 0,
+    feasible: 0,
+    reason,
+  });
+  if (globalBatchTokens % sequenceLengthTokens !== 0)
+    return none(
+      `globalBatchTokens ${globalBatchTokens} is not a ` +
+        `multiple of sequenceLengthTokens ${sequenceLengthTokens}`,
+    );
+  const result = searched(job, profile);
+  if (typeof result === "string") return none(result);
+  const { candidates, counts, closest } = result;
+  const best = candidates[0] ?? null;
+  if (best === null)
+    return none(
+      closest === null
+        ? "no plan divides the job over the cluster"
+        : memoryReason(closest.peakMemoryBytes, plannedMemoryBytes(job)),
+    );
+  return {
+    best,
+    tokensPerSecond: best.predicted.tokensPerGpuPerSecond * cluster.nodes * cluster.gpusPerNode,
+    feasible: counts.feasible,
+    reason: null,
+  };
+}
+
+/**
  * The best plan at each value of one axis, everything else as in the job. A value at which nothing fits or
  * divides is a row with its reason, not an error.
  * @throws ProblemError `job-invalid` for values that no job can have.
@@ -158,35 +199,6 @@ export function sweep(
   return values.map((value) => {
     signal?.throwIfAborted();
     const changed = varied(job, profile, axis, value);
-    const { globalBatchTokens, sequenceLengthTokens, cluster } = changed.job;
-    if (globalBatchTokens % sequenceLengthTokens !== 0) {
-      return {
-        value,
-        best: null,
-        tokensPerSecond: 0,
-        feasible: 0,
-        reason:
-          `globalBatchTokens ${globalBatchTokens} is not a ` +
-          `multiple of sequenceLengthTokens ${sequenceLengthTokens}`,
-      };
-    }
-    const result = searched(changed.job, changed.profile);
-    if (typeof result === "string")
-      return { value, best: null, tokensPerSecond: 0, feasible: 0, reason: result };
-    const { candidates, counts, closest } = result;
-    const best = candidates[0] ?? null;
-    if (best !== null)
-      return {
-        value,
-        best,
-        tokensPerSecond: best.predicted.tokensPerGpuPerSecond * cluster.nodes * cluster.gpusPerNode,
-        feasible: counts.feasible,
-        reason: null,
-      };
-    const reason =
-      closest === null
-        ? "no plan divides the job over the cluster"
-        : memoryReason(closest.peakMemoryBytes, cluster.memoryPerGpuBytes);
-    return { value, best: null, tokensPerSecond: 0, feasible: 0, reason };
+    return { value, ...pointOf(changed.job, changed.profile) };
   });
 }

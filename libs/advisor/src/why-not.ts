@@ -2,6 +2,7 @@ import { CostModel, unpricedHost } from "@internevo/cost-model";
 import {
   allowedBy,
   constraintsOf,
+  estimatedProfileWords,
   extensionsOf,
   planValue,
   isWholePlan,
@@ -37,6 +38,8 @@ export interface WhyNot {
    * fits, the one that needs least memory.
    */
   readonly bestOf?: string;
+  /** Where the profile is estimated from published figures: says so. */
+  readonly estimatedProfile?: string;
   /** The constraint that rejects the plan; null when the plan is feasible. */
   readonly binding: { readonly reason: RejectionReason; readonly message: string } | null;
   /**
@@ -85,10 +88,12 @@ export function whyNot(
   trials: readonly Tried[] = [],
 ): WhyNot {
   const whole = isWholePlan(plan) ? plan : bestWith(job, profile, plan);
+  const estimatedProfile = estimatedProfileWords(profile);
   return {
     ...whyNotPlan(job, profile, whole),
     measured: measuredStanding(trials, whole),
     ...(isWholePlan(plan) ? {} : { bestOf: planPartLabel(plan) }),
+    ...(estimatedProfile === undefined ? {} : { estimatedProfile }),
   };
 }
 
@@ -118,7 +123,7 @@ function bestWith(job: JobSpec, profile: Profile, part: PartialPlan): Plan {
 
 function whyNotPlan(job: JobSpec, profile: Profile, plan: Plan): Omit<WhyNot, "measured"> {
   const model = new CostModel(job, profile);
-  const limit = job.cluster.memoryPerGpuBytes;
+  const limit = model.job.cluster.memoryPerGpuBytes;
   const fault = planFault(plan, job);
   const isHost = keepsGateUpOnHost(plan);
   const unpriced = unpricedHost(model, plan);

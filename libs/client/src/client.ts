@@ -23,7 +23,10 @@ import type {
   CreatedToken,
   DeadLetter,
   JobCheck,
+  AuditFilter,
+  AuditRecord,
   JobDetail,
+  JobFilter,
   JobLogLine,
   JobStreamEvent,
   JobSummary,
@@ -36,7 +39,7 @@ import type {
   TokenRecord,
   WorkloadCreateSchema,
 } from "@internevo/contracts";
-import type { JobState, PlanningResult, Profile, Proposal, StepMetric, Workload } from "@internevo/domain";
+import type { PlanningResult, Priority, Profile, Proposal, StepMetric, Workload } from "@internevo/domain";
 import type { Static } from "typebox";
 import { jobEvents, type JobEventsOptions } from "./event-stream.ts";
 import { open, request, type Connection, type QueryValue, type RequestOptions } from "./request.ts";
@@ -148,6 +151,12 @@ export class InternEvoClient {
     });
   }
 
+  /** One page of the audit log, newest first. */
+  listAudit(options: PageOptions & AuditFilter = {}): Promise<Page<AuditRecord>> {
+    const { cursor: _cursor, limit: _limit, signal: _signal, ...filter } = options;
+    return this.#page("/audit", options, filter);
+  }
+
   /** Submits a job. @param job a job file, parsed. */
   submitJob(job: unknown, options: MutationOptions = {}): Promise<SubmittedJob> {
     return this.#post("/jobs", job, options);
@@ -159,17 +168,34 @@ export class InternEvoClient {
   }
 
   /** One page of jobs, newest first. */
-  listJobs(options: PageOptions & { state?: JobState } = {}): Promise<Page<JobSummary>> {
-    return this.#page("/jobs", options, { state: options.state });
+  listJobs(options: PageOptions & JobFilter = {}): Promise<Page<JobSummary>> {
+    const { cursor: _cursor, limit: _limit, signal: _signal, ...filter } = options;
+    return this.#page("/jobs", options, filter);
   }
 
   getJob(id: string, options: { signal?: AbortSignal } = {}): Promise<JobDetail> {
     return this.#get(`/jobs/${encodeURIComponent(id)}`, options);
   }
 
+  setPriority(id: string, priority: Priority, options: MutationOptions = {}): Promise<JobDetail> {
+    return this.#post(`/jobs/${encodeURIComponent(id)}/priority`, { priority }, options);
+  }
+
   cancelJob(id: string, options: MutationOptions & { reason?: string } = {}): Promise<JobDetail> {
     return this.#post(
       `/jobs/${encodeURIComponent(id)}/cancel`,
+      options.reason === undefined ? undefined : { reason: options.reason },
+      options,
+    );
+  }
+
+  /**
+   * Lets a job that is held, failed or was cancelled go on in the stage in which it stopped.
+   * @throws ApiProblemError `conflict` for a job that is in another state.
+   */
+  resumeJob(id: string, options: MutationOptions & { reason?: string } = {}): Promise<JobDetail> {
+    return this.#post(
+      `/jobs/${encodeURIComponent(id)}/resume`,
       options.reason === undefined ? undefined : { reason: options.reason },
       options,
     );

@@ -2,6 +2,7 @@ import { Type, type Static, type TSchema } from "typebox";
 import {
   CandidateSchema,
   EstimatesSchema,
+  HEADROOM_WORDS,
   Line,
   MemoryLinesSchema,
   MemoryModelNameSchema,
@@ -34,16 +35,14 @@ export const SWEPT_AXES = [
   "memory",
   "intra-node-bandwidth",
   "inter-node-bandwidth",
+  "compute-speed",
 ] as const;
 export type SweptAxis = (typeof SWEPT_AXES)[number];
 
 export const FRAMEWORK_NAMES = ["internevo", "megatron", "deepspeed", "torchtitan"] as const;
 export type FrameworkName = (typeof FRAMEWORK_NAMES)[number];
 
-export const HeadroomSchema = Line(40, {
-  description:
-    "memory of each GPU that plans leave free: a share such as 5%, or a size such as 4GB; default: none",
-});
+export const HeadroomSchema = Line(40, { description: `${HEADROOM_WORDS}, or the job's own` });
 
 /** What a question is about: a job file, or a job that was submitted; and the profile. */
 const subject = {
@@ -96,8 +95,15 @@ export const WhyNotRequestSchema = Type.Object(
   closed,
 );
 export type WhyNotRequest = Static<typeof WhyNotRequestSchema>;
+/** Beside answers that rest on a profile. */
+const estimatedProfile = {
+  estimatedProfile: Type.Optional(
+    Type.String({ description: "where the profile is estimated from published figures: says so" }),
+  ),
+};
 export const WhyNotSchema = Type.Object({
   plan: PlanSchema,
+  ...estimatedProfile,
   bestOf: Type.Optional(
     Type.String({
       description:
@@ -181,6 +187,7 @@ export const ExplainRequestSchema = Type.Object(
 );
 export type ExplainRequest = Static<typeof ExplainRequestSchema>;
 export const ExplanationSchema = Type.Object({
+  ...estimatedProfile,
   a: SideSchema,
   b: SideSchema,
   changes: Type.Array(FieldChangeSchema),
@@ -234,7 +241,7 @@ export const SweepRequestSchema = Type.Object(
   {
     ...subject,
     axis: Type.Enum(SWEPT_AXES, {
-      description: "what is varied; bandwidths are factors of the measured ones",
+      description: "what is varied; bandwidths and the speed of computation are factors of the measured ones",
     }),
     values: Type.Array(Type.Number({ exclusiveMinimum: 0 }), {
       minItems: 1,

@@ -6,13 +6,18 @@ import {
   FailureSchema,
   JOB_STATES,
   JobSpecSchema,
+  LabelsSchema,
   Line,
   MeasuredFirstSchema,
   PlanningResultSchema,
+  PrioritySchema,
   ProfileQualitySchema,
   ProfileSchema,
   PROBLEM_CODES,
+  QUEUED_STATE,
   ProposalSchema,
+  QueuePlaceSchema,
+  QueuePositionSchema,
   ReportSchema,
   StepMetricSchema,
   TrialSchema,
@@ -32,6 +37,7 @@ export const TokenSchema = Type.Object({
   role: RoleSchema,
   createdAt: Type.String(),
   expiresAt: Type.Union([Type.String(), Type.Null()], { description: "null: valid until it is revoked" }),
+  lastUsedAt: Type.Union([Type.String(), Type.Null()], { description: "to the minute; null: never" }),
 });
 export type TokenRecord = Static<typeof TokenSchema>;
 
@@ -84,6 +90,48 @@ export const PageSchema = <S extends TSchema>(item: S) =>
   Type.Object({ items: Type.Array(item), nextCursor: nullable(Type.String()) });
 export const TokenPageSchema = PageSchema(TokenSchema);
 
+/** Which jobs a list has. */
+export const JobFilterSchema = Type.Object({
+  state: Type.Optional(
+    Type.Enum([...JOB_STATES, QUEUED_STATE], {
+      description: "`queued`: those that wait for hosts, whatever stage they are in",
+    }),
+  ),
+  name: Type.Optional(Line(100, { description: "a part of the name, upper or lower case" })),
+  owner: Type.Optional(Line(100, { description: "the token that submitted it" })),
+  cluster: Type.Optional(Line(200, { description: "the name of the cluster" })),
+  label: Type.Optional(Line(200, { description: "a label and its value, for example `team=nlp`" })),
+});
+export type JobFilter = Static<typeof JobFilterSchema>;
+
+/** One action of the audit log: who did what to which object, and what came of it. */
+export const AuditRecordSchema = Type.Object({
+  id: Type.Integer(),
+  at: Type.String(),
+  actor: Type.String({ description: "the token's name" }),
+  role: Type.String(),
+  action: Type.String({ description: "method and route, for example `POST /api/v1/jobs/:id/cancel`" }),
+  target: nullable(Type.String({ description: "the id of what it was about" })),
+  status: Type.Integer({ description: "of the answer: 400 and above were refused" }),
+  traceId: nullable(Type.String()),
+  details: nullable(Type.Record(Type.String(), Type.Unknown())),
+});
+export type AuditRecord = Static<typeof AuditRecordSchema>;
+export const AuditPageSchema = PageSchema(AuditRecordSchema);
+
+/** Which actions the audit log shows. */
+export const AuditFilterSchema = Type.Object({
+  actor: Type.Optional(Line(100, { description: "the token's name" })),
+  target: Type.Optional(Line(100, { description: "an id" })),
+  action: Type.Optional(Line(200, { description: "a part of the action, for example `cancel`" })),
+  outcome: Type.Optional(
+    Type.Enum(["done", "refused"], { description: "refused: answered with 400 or above" }),
+  ),
+  from: Type.Optional(Type.String({ format: "date-time", description: "at this instant or later" })),
+  until: Type.Optional(Type.String({ format: "date-time", description: "before this instant" })),
+});
+export type AuditFilter = Static<typeof AuditFilterSchema>;
+
 /** How far a stage is, in its own words. */
 export const StageProgressSchema = Type.Object({
   stage: Type.String(),
@@ -99,6 +147,7 @@ export const JobSummarySchema = Type.Object({
   id: Type.String(),
   name: Type.String(),
   state: JobStateSchema,
+  owner: nullable(Type.String({ description: "the token that submitted it; null where that was not kept" })),
   reason: nullable(Type.String()),
   version: Type.Integer(),
   createdAt: Type.String(),
@@ -106,19 +155,22 @@ export const JobSummarySchema = Type.Object({
   endedAt: nullable(Type.String()),
   model: Type.String(),
   cluster: Type.String(),
+  priority: PrioritySchema,
+  labels: LabelsSchema,
   steps: Type.Integer(),
   lastStep: Type.Integer(),
   lastLoss: nullable(Type.Number()),
   trialsDone: Type.Integer(),
   trialsTotal: Type.Integer(),
   progress: nullable(StageProgressSchema),
+  queue: nullable(QueuePositionSchema),
 });
 export type JobSummary = Static<typeof JobSummarySchema>;
 
 const QUEUED = "queued: ";
 
 /** What a stage says while the cluster's devices are another's. */
-export const WAITS_FOR_CLUSTER = `${QUEUED}another job, or a scheduled measurement, uses its hosts`;
+export const WAITS_FOR_CLUSTER = `${QUEUED}others have its hosts, or wait for them with an earlier place`;
 
 /**
  * What a stage says while another installation uses the machine that its ranks would run on. @param who with
@@ -128,6 +180,7 @@ export const waitsForMachine = (who: string): string => `${QUEUED}${who}`;
 
 export const JobDetailSchema = Type.Object({
   ...JobSummarySchema.properties,
+  queue: nullable(QueuePlaceSchema),
   lastEventId: Type.Integer({
     description:
       "number of the newest event that this answer knows of: " +
@@ -245,6 +298,11 @@ export const PlanRequestSchema = Type.Object(
   {
     job: Type.Unknown({ description: "a job file, as JSON" }),
     top: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000 })),
+    show: Type.Optional(
+      Type.Enum(["families", "plans"], {
+        description: "plans: the answer also has `plans`, the best whatever their family; default: families",
+      }),
+    ),
     profile: Type.Optional(
       Line(500, {
         description:
@@ -286,9 +344,10 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  * Routes (all below /api/v1, bearer token; role in brackets):
  *   POST   /jobs                       [operator] body: job file; Idempotency-Key; 201 JobDetail, Location
  *   POST   /jobs/check                 [operator] body: job file; 200 JobCheck, or the problems that POST /jobs has; nothing is stored
- *   GET    /jobs?state=&cursor=&limit= [viewer]   Page(JobSummary), newest first
+ *   GET    /jobs?state=&name=&owner=&cluster=&cursor=&limit= [viewer] Page(JobSummary), newest first
  *   GET    /jobs/:id                   [viewer]   JobDetail, ETag = version
  *   POST   /jobs/:id/cancel            [operator] 202 JobDetail
+ *   POST   /jobs/:id/priority          [operator] {priority}; 200 JobDetail
  *   GET    /jobs/:id/metrics?after=    [viewer]   Page(StepMetric)
  *   GET    /jobs/:id/log               [viewer]   Page(JobLogLine), newest first
  *   GET    /jobs/:id/events            [viewer]   SSE of JobStreamEvent
@@ -302,6 +361,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   GET    /workloads, POST /workloads, GET|DELETE /workloads/:id, POST /workloads/:id/run   [viewer | operator]
  *   GET    /workloads/:id/proposals    [viewer]   Page(Proposal)
  *   GET    /dead-letters, POST /dead-letters/:id/replay, POST /dead-letters/:id/discard      [admin]
+ *   GET    /audit?actor=&target=&action=&outcome=&from=&until= [admin] Page(AuditRecord), newest first
  *   GET    /whoami                     [viewer]   {name, role}
  * Outside: /healthz, /readyz, /metrics, /docs (OpenAPI 3.1), / (the console).
  */

@@ -19,6 +19,7 @@ import {
   type TimeBreakdown,
   type TimeModelName,
   usesGpus,
+  withoutHeadroom,
 } from "@internevo/domain";
 import {
   clusterRanks,
@@ -113,6 +114,7 @@ export function unpricedHost(
  * bytes of a sharding and of a batch.
  */
 export class CostModel {
+  /** On GPUs that have what plans may use: without a headroom. */
   readonly job: JobSpec;
   readonly profile: Profile;
   readonly memoryModel: MemoryModelName;
@@ -125,7 +127,7 @@ export class CostModel {
   readonly #fullest = new Map<number, Stage[]>();
 
   constructor(job: JobSpec, profile: Profile, options: CostModelOptions = {}) {
-    this.job = job;
+    this.job = withoutHeadroom(job);
     this.profile = profile;
     this.memoryModel = options.memoryModel ?? job.memoryModel;
     this.timeModel = options.timeModel ?? job.timeModel ?? "executor";

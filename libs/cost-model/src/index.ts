@@ -1,5 +1,7 @@
 export * from "./collectives.ts";
 export * from "./cost-model.ts";
+export * from "./estimated-gpus.ts";
+export * from "./estimated-profile.ts";
 export { Curve, type Point } from "./interpolate.ts";
 export * from "./layer.ts";
 export * from "./layer-step.ts";

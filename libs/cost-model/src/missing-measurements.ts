@@ -28,16 +28,23 @@ export const overlapKey = (
   placement: string | undefined,
 ): string => `${shape ? shapeKey(shape) : ""} ${op} ${groupSize} ${bytes ?? ""} ${placement ?? ""}`;
 
+/** What a profile has measured. */
+export type MeasuredPoints = Pick<Profile, "modules" | "collectives" | "overlaps" | "slices">;
+
 /** The needed measurements that a profile lacks. */
-export function missingMeasurements(profile: Profile, needed: Measurements): Measurements {
-  const modules = new Set(profile.modules.map((module) => shapeKey(module.shape)));
+export function missingMeasurements(profile: MeasuredPoints, needed: Measurements): Measurements {
+  const measured = <T extends { readonly estimated?: true }>(points: readonly T[]): T[] =>
+    points.filter(({ estimated }) => estimated !== true);
+  const modules = new Set(measured(profile.modules).map((module) => shapeKey(module.shape)));
   const points = new Set(
     profile.collectives.flatMap((curve) =>
-      curve.points.map((point) => collectiveKey(curve.op, curve.groupSize, curve.placement, point.bytes)),
+      measured(curve.points).map((point) =>
+        collectiveKey(curve.op, curve.groupSize, curve.placement, point.bytes),
+      ),
     ),
   );
   const overlaps = new Set(
-    profile.overlaps.map((overlap) =>
+    measured(profile.overlaps).map((overlap) =>
       overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes, overlap.placement),
     ),
   );

@@ -10,6 +10,6 @@ export {
   type Dataset,
 } from "./prepare.ts";
 export { assertKnowsDocuments, openSource, type TokenData } from "./source.ts";
-export { unigramEntropyNats } from "./token-counts.ts";
+export { unigramEntropyNats } from "./token-reader.ts";
 export { documentsByte, encodeHeader, TOKEN_FILE, type TokenFileHeader } from "./token-file.ts";
 export type { TokenSource } from "./token-source.ts";

@@ -1,6 +1,6 @@
-import { ProblemError } from "@internevo/domain";
+import { formatBytes, ProblemError } from "@internevo/domain";
 import { openData, readExactly } from "./open-data.ts";
-import { TokenCounts } from "./token-counts.ts";
+import { TokenReader } from "./token-reader.ts";
 import type { TokenSource } from "./token-source.ts";
 
 /*
@@ -10,6 +10,10 @@ import type { TokenSource } from "./token-source.ts";
 
 const AT_A_TIME = 1 << 14;
 const READ_BYTES = 4 << 20;
+/** NumPy writes some hundred bytes: a header of more is another file's. */
+const MOST_HEADER_BYTES = 1 << 20;
+/** A document's line is read at once: what becomes of a longer one may take all memory. */
+const MOST_LINE_BYTES = 1 << 27;
 const REMEDY = "write the .meta file again (with int64 where the .bin file has 2 GiB or more)";
 
 const invalid = (path: string, message: string, remedy = REMEDY): ProblemError =>
@@ -36,6 +40,7 @@ async function readMeta(path: string): Promise<Meta> {
     const head = await readExactly(handle, 0, 12);
     if (head.toString("latin1", 0, 6) !== "\x93NUMPY") throw notNumpy();
     const [at, length] = head.readUInt8(6) === 1 ? [10, head.readUInt16LE(8)] : [12, head.readUInt32LE(8)];
+    if (length > MOST_HEADER_BYTES) throw notNumpy();
     if (at + length > sizeBytes)
       throw invalid(path, `is truncated: expected ${at + length} bytes of header, found ${sizeBytes}`);
     const text = (await readExactly(handle, at, length)).toString("latin1");
@@ -127,6 +132,13 @@ async function* documentStarts(meta: Meta, fileBytes: number): AsyncGenerator<nu
   }
 }
 
+const tooLong = (path: string, { document, byte }: Line): ProblemError =>
+  invalid(
+    path,
+    `has more than ${formatBytes(MOST_LINE_BYTES)} of document ${document} in one line, at byte ${byte}`,
+    "split the document into several",
+  );
+
 /** The tokens of a line. */
 function parseLine(
   path: string,
@@ -166,38 +178,36 @@ export async function openInternevo(path: string): Promise<TokenSource> {
     sizeBytes,
     tokenCount,
     starts: () => documentStarts(meta, sizeBytes),
-    async count(vocabularySize, onToken) {
-      const counts = new TokenCounts(path, vocabularySize, onToken);
+    async read(vocabularySize, onToken) {
+      const tokens = new TokenReader(path, vocabularySize, onToken);
       const { handle: again } = await openData(path, "data.path");
       /** Lines that lie together, up to where the one behind them begins. */
-      const read = async (lines: readonly Line[], end: number): Promise<void> => {
+      const readLines = async (lines: readonly Line[], end: number): Promise<void> => {
         const from = lines[0]?.byte ?? 0;
-        const bytes = await readExactly(again, from, end - from);
+        const most = (lines.at(-1)?.byte ?? from) + MOST_LINE_BYTES;
+        const bytes = await readExactly(again, from, Math.min(end, most) - from);
         for (const [i, line] of lines.entries()) {
-          const own = bytes.subarray(line.byte - from, (lines[i + 1]?.byte ?? end) - from);
+          const next = lines[i + 1];
+          const own = bytes.subarray(line.byte - from, next && next.byte - from);
           const newline = own.indexOf("\n");
-          for (const token of parseLine(
-            path,
-            line,
-            own.toString("utf8", 0, newline < 0 ? own.length : newline),
-          ))
-            counts.add(token, line.byte);
+          if (newline < 0 && from + bytes.length < end) throw tooLong(path, line);
+          const text = own.toString("utf8", 0, newline < 0 ? own.length : newline);
+          for (const token of parseLine(path, line, text)) tokens.add(token, line.byte);
         }
       };
       try {
         let lines: Line[] = [];
         for await (const line of linesOf(meta, sizeBytes)) {
           if (lines[0] && line.byte - lines[0].byte > READ_BYTES) {
-            await read(lines, line.byte);
+            await readLines(lines, line.byte);
             lines = [];
           }
           lines.push(line);
         }
-        if (lines.length > 0) await read(lines, sizeBytes);
+        if (lines.length > 0) await readLines(lines, sizeBytes);
       } finally {
         await again.close();
       }
-      return counts.counts;
     },
   };
 }

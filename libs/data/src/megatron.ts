@@ -1,6 +1,6 @@
 import { megatronStem, ProblemError } from "@internevo/domain";
 import { openData, readExactly } from "./open-data.ts";
-import { countPlainTokens, TokenCounts, type PlainTokens } from "./token-counts.ts";
+import { readPlainTokens, TokenReader, type PlainTokens } from "./token-reader.ts";
 import type { TokenSource } from "./token-source.ts";
 
 /*
@@ -191,15 +191,14 @@ export async function openMegatron(path: string): Promise<TokenSource> {
     sizeBytes,
     tokenCount,
     starts: () => documentStarts(index),
-    async count(vocabularySize, onToken) {
-      const counts = new TokenCounts(bin, vocabularySize, onToken);
+    async read(vocabularySize, onToken) {
+      const tokens = new TokenReader(bin, vocabularySize, onToken);
       const { handle: again } = await openData(bin, "data.path");
       try {
-        await countPlainTokens(again, { ...index.tokens, firstByte: 0, tokenCount }, counts);
+        await readPlainTokens(again, { ...index.tokens, firstByte: 0, tokenCount }, tokens);
       } finally {
         await again.close();
       }
-      return counts.counts;
     },
   };
 }

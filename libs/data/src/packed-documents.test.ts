@@ -2,6 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ATTENTION_TILE_TOKENS } from "@internevo/domain";
+import { PATIENCE } from "@internevo/test-kit";
 import { writeInternevo, writeMegatron, writeOwn } from "@internevo/test-kit/data-writers";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -139,6 +140,39 @@ describe("countPackedDocuments", () => {
     const first = await countPackedDocuments(forms[0], job);
     expect(first).toMatchObject({ sequences: 4, meanDocuments: 9 / 4 });
     for (const form of forms) expect(await countPackedDocuments(form, job)).toEqual(first);
+  });
+
+  it("takes no longer for a sequence of millions of tokens on many ranks", async () => {
+    // A file may be named many times, so that any small one makes data of any length.
+    await writeFile(at("large.txt"), Buffer.alloc(1 << 20));
+    const data = { format: "text", paths: Array.from({ length: 17 }, () => at("large.txt")) } as const;
+    const long = { ...job, sequenceLengthTokens: 2 ** 24, ranks: 1024 };
+    const began = performance.now();
+    const counted = await countPackedDocuments({ ...data, packing: "documents" }, long);
+    expect(performance.now() - began).toBeLessThan(10_000 * PATIENCE);
+    expect(counted).toMatchObject({ sequences: 1, meanDocuments: 16 });
+    expect(counted?.rings.map(({ ranks }) => ranks)).toEqual(Array.from({ length: 11 }, (_, i) => 2 ** i));
+  });
+
+  it("takes no memory for each of many small files", async () => {
+    await writeFile(at("small.txt"), "one\ntwo\n");
+    const paths = Array.from({ length: 10_000 }, () => at("small.txt"));
+    const began = process.cpuUsage();
+    const counted = await countPackedDocuments(
+      { format: "text", paths, packing: "documents", endOfDocumentToken: 10 },
+      job,
+    );
+    const { user, system } = process.cpuUsage(began);
+    // Processor time, for a clock says more of who else computes. A buffer a file took ten times as long.
+    expect((user + system) / 1e6).toBeLessThan(4);
+    expect(counted).toMatchObject({ sequences: 1024, meanDocuments: 12 });
+  });
+
+  it("counts nothing in sequences that nobody trains with", async () => {
+    await writeFile(at("large.txt"), Buffer.alloc(1 << 20));
+    const data = { format: "text", paths: Array.from({ length: 10_000 }, () => at("large.txt")) } as const;
+    const endless = { ...job, sequenceLengthTokens: 2 ** 33, ranks: 1024 };
+    expect(await countPackedDocuments({ ...data, packing: "documents" }, endless)).toBeUndefined();
   });
 
   it("counts nothing where documents are not packed", async () => {

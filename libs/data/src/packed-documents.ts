@@ -7,6 +7,8 @@ const MOST_SEQUENCES = 1024;
 const MOST_QUERY_TILES = 2 ** 21;
 /** Longer rings are taken as the longest that was counted. */
 const LONGEST_RING = 1024;
+/** In longer sequences nothing is counted: nobody trains with them, and a count would take as long as it likes. */
+const LONGEST_COUNTED_TOKENS = 2 ** 24;
 /**
  * Tokens in files up to this size are read whole before a job is accepted; larger ones are by the job's first
  * stage.
@@ -43,6 +45,7 @@ export function ringTiles(
   const tile = ATTENTION_TILE_TOKENS;
   const chunks = ring === 1 ? 1 : 2 * ring;
   const chunk = sequenceLengthTokens / chunks;
+  const wholeChunk = Math.ceil(chunk / tile);
   const tiles = Array.from({ length: ring }, (): RankTiles => ({ first: 0, all: 0 }));
   const ownerOf = (place: number): number => (ring === 1 ? 0 : Math.min(place, chunks - 1 - place));
   let document = 0;
@@ -53,13 +56,18 @@ export function ringTiles(
       while (document + 1 < starts.length && (starts[document + 1] as number) <= query) document += 1;
       const firstKey = Math.max(starts[document] as number, query - window + 1, 0);
       const last = query + Math.min(tile, chunk - row);
-      for (let keys = Math.floor(firstKey / chunk); keys <= place; keys += 1) {
+      const seenIn = (keys: number): number => {
         const from = Math.max(firstKey - keys * chunk, 0);
         const to = Math.min(last - keys * chunk, chunk);
-        const seen = Math.ceil(to / tile) - Math.floor(from / tile);
-        own.all += seen;
-        if (ownerOf(keys) === ownerOf(place)) own.first += seen;
-      }
+        return Math.ceil(to / tile) - Math.floor(from / tile);
+      };
+      // Of the chunks of keys only the first and the last are seen in part.
+      const firstChunk = Math.floor(firstKey / chunk);
+      const here = seenIn(place);
+      const before = firstChunk < place ? seenIn(firstChunk) + (place - firstChunk - 1) * wholeChunk : 0;
+      own.all += here + before;
+      const mirror = chunks - 1 - place;
+      own.first += here + (firstChunk <= mirror && mirror < place ? seenIn(mirror) : 0);
     }
   }
   return tiles;
@@ -211,13 +219,13 @@ async function countText(
   const tokenCount = sizes.reduce((sum, size) => sum + size, 0);
   const counter = counterFor(job, tokenCount);
   if (endOfDocumentToken !== undefined && tokenCount > FULLY_READ_BYTES) return undefined;
+  const bytes = Buffer.alloc(CHUNK_BYTES);
   let first = 0;
   for (const [place, size] of sizes.entries()) {
     if (endOfDocumentToken === undefined) counter.begin(first);
     else {
       const { handle } = await opened(place);
       try {
-        const bytes = Buffer.alloc(CHUNK_BYTES);
         for (let at = 0; ;) {
           const { bytesRead } = await handle.read(bytes, 0, bytes.length, null);
           if (bytesRead === 0) break;
@@ -236,15 +244,15 @@ async function countText(
 
 /**
  * Counts what the documents of a job's data leave of attention, in sequences as the trainer will cut them.
- * @returns undefined where documents are not packed, where the data holds no whole sequence, and where only the
- * tokens of a file beyond 1 GiB tell where documents end.
+ * @returns undefined where documents are not packed, where the data holds no whole sequence or sequences are
+ * longer than 16M tokens, and where only the tokens of a file beyond 1 GiB tell where documents end.
  * @throws ProblemError `data-invalid` as {@link openSource} does
  */
 export async function countPackedDocuments(
   data: Data | null,
   job: DocumentTask,
 ): Promise<PackedDocuments | undefined> {
-  if (data?.packing !== "documents") return undefined;
+  if (data?.packing !== "documents" || job.sequenceLengthTokens > LONGEST_COUNTED_TOKENS) return undefined;
   if (data.format === "text") return countText(data, job);
   const source = await openSource(data);
   assertKnowsDocuments(data, source);
@@ -254,7 +262,7 @@ export async function countPackedDocuments(
     for await (const start of source.starts?.() ?? []) counter.begin(start);
   } else {
     if (source.sizeBytes > FULLY_READ_BYTES) return undefined;
-    await source.count(job.model.vocabularySize, (token, index) => {
+    await source.read(job.model.vocabularySize, (token, index) => {
       if (token === end) counter.begin(index + 1);
     });
   }

@@ -5,7 +5,8 @@ import { dataFiles, documentsOf, ProblemError, validate, type Data } from "@inte
 import { Type, type Static } from "typebox";
 import { openData } from "./open-data.ts";
 import { assertKnowsDocuments, DocumentCounter, openSource, type TokenData } from "./source.ts";
-import { unigramEntropyNats } from "./token-counts.ts";
+import { countTokens } from "./token-source.ts";
+import { unigramEntropyNats } from "./token-reader.ts";
 import { documentsByte, encodeHeader, TOKEN_FILE, type TokenFileHeader } from "./token-file.ts";
 
 export const DatasetSchema = Type.Object(
@@ -236,7 +237,8 @@ async function inspect(
   const documents = packing && new DocumentCounter(packing.sequenceLengthTokens, tokenCount);
   if (documents && packing.endOfDocumentToken === undefined && starts)
     for await (const start of starts()) documents.begin(start);
-  const counts = await source.count(
+  const counts = await countTokens(
+    source,
     vocabularySize,
     documents && packing.endOfDocumentToken !== undefined
       ? endOf(documents, packing.endOfDocumentToken)

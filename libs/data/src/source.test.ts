@@ -5,6 +5,7 @@ import { ProblemError, type Data } from "@internevo/domain";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { writeInternevo, writeMegatron, writeOwn, type Documents } from "@internevo/test-kit/data-writers";
+import { countTokens } from "./token-source.ts";
 import { assertFitsSequences, prepareDataset } from "./prepare.ts";
 import { assertKnowsDocuments, DocumentCounter, openSource, type TokenData } from "./source.ts";
 
@@ -32,6 +33,41 @@ async function all(source: AsyncIterable<number>): Promise<number[]> {
   for await (const value of source) values.push(value);
   return values;
 }
+
+describe("InternEvo's data that lies", () => {
+  const damaged = async (change: (bin: string) => Promise<void>): Promise<ProblemError> => {
+    const path = await writeInternevo(at("lies.bin"), documents);
+    await change(path);
+    const open = openSource({ format: "internevo", path });
+    return problemOf(open.then((source) => source.read(256)));
+  };
+
+  it("about its array's header is refused before the header is read", async () => {
+    const error = await damaged(async (path) => {
+      await writeFile(`${path}.meta`, Buffer.from("\x93NUMPY\x02\x00\xff\xff\xff\x7f", "latin1"));
+      await truncate(`${path}.meta`, 2 ** 31 + 100);
+    });
+    expect(error.details[0]).toMatchObject({ field: "data.path", message: "is no NumPy array file" });
+  });
+
+  it("with a line that no program could read whole is refused", async () => {
+    const error = await damaged(async (path) => {
+      await writeInternevo(path, [documents.flat()]);
+      await writeFile(path, '{"tokens": [');
+      await truncate(path, 700 * 2 ** 20);
+    });
+    expect(error.details[0]?.message).toContain(
+      "has more than 128.0 MiB of document 0 in one line, at byte 0",
+    );
+  });
+
+  it("but not about what its lines hold, is read, whatever lies behind them", async () => {
+    const path = await writeInternevo(at("long.bin"), documents);
+    await truncate(path, 200 * 2 ** 20);
+    const source = await openSource({ format: "internevo", path });
+    expect((await countTokens(source, 256)).reduce((sum, count) => sum + count, 0)).toBe(17);
+  });
+});
 
 const written: readonly (readonly [string, () => Promise<TokenData>])[] = [
   ["own", async () => ({ format: "tokens", path: await writeOwn(at("own.tokens"), documents) })],
@@ -75,7 +111,7 @@ describe.each(written)("data of %s", (_what, write) => {
     expect(source.tokenCount).toBe(17);
     expect(source.starts && (await all(source.starts()))).toEqual(starts);
     const tokens: number[] = [];
-    const counts = await source.count(17, (token, index) => (tokens[index] = token));
+    const counts = await countTokens(source, 17, (token, index) => (tokens[index] = token));
     expect(tokens).toEqual(documents.flat());
     expect([...counts]).toEqual(Array.from({ length: 17 }, () => 1));
   });
@@ -136,7 +172,7 @@ describe.each(written)("data of %s", (_what, write) => {
       const whole = await readFile(file);
       // A last newline may be missing; what is before it may not.
       await truncate(file, whole.length - 2);
-      const problem = await problemOf(openSource(data).then((source) => source.count(17)));
+      const problem = await problemOf(openSource(data).then((source) => source.read(17)));
       expect(problem.code).toBe("data-invalid");
       expect(problem.message, file).toContain(file);
       expect(problem.details[0]).toMatchObject({ field: "data.path", remedy: expect.any(String) });
@@ -154,7 +190,7 @@ describe.each(written)("data of %s", (_what, write) => {
           damaged[place] = value;
           await writeFile(file, damaged);
           const outcome = await openSource(data)
-            .then((source) => source.count(17))
+            .then((source) => source.read(17))
             .then(
               () => "read",
               (error: unknown) => error,
@@ -165,6 +201,17 @@ describe.each(written)("data of %s", (_what, write) => {
       );
       await writeFile(file, whole);
     }
+  });
+});
+
+describe("reading tokens", () => {
+  it("takes no memory for a vocabulary of which few tokens occur", async () => {
+    const path = await writeOwn(at("own.tokens"), documents, 2 ** 31 - 1);
+    const before = process.memoryUsage().arrayBuffers;
+    let most = before;
+    const source = await openSource({ format: "tokens", path });
+    await source.read(2 ** 31 - 1, () => (most = Math.max(most, process.memoryUsage().arrayBuffers)));
+    expect(most - before).toBeLessThan(64 * 2 ** 20);
   });
 });
 

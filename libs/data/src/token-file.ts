@@ -1,7 +1,7 @@
 import type { FileHandle } from "node:fs/promises";
 import { ProblemError } from "@internevo/domain";
 import { openData, readExactly } from "./open-data.ts";
-import { countPlainTokens, TokenCounts } from "./token-counts.ts";
+import { readPlainTokens, TokenReader } from "./token-reader.ts";
 import type { TokenSource } from "./token-source.ts";
 
 /**
@@ -150,11 +150,11 @@ export async function openTokenFile(path: string): Promise<TokenSource> {
     sizeBytes,
     tokenCount,
     starts: documentCount > 0 ? () => documentStarts(path, header) : null,
-    async count(vocabularySize, onToken) {
-      const counts = new TokenCounts(path, vocabularySize, onToken);
+    async read(vocabularySize, onToken) {
+      const tokens = new TokenReader(path, vocabularySize, onToken);
       const { handle: again } = await openData(path, "data.path");
       try {
-        await countPlainTokens(
+        await readPlainTokens(
           again,
           {
             firstByte: TOKEN_FILE.headerBytes,
@@ -165,12 +165,11 @@ export async function openTokenFile(path: string): Promise<TokenSource> {
                 ? (bytes, at) => bytes.readUInt16LE(at)
                 : (bytes, at) => bytes.readUInt32LE(at),
           },
-          counts,
+          tokens,
         );
       } finally {
         await again.close();
       }
-      return counts.counts;
     },
   };
 }

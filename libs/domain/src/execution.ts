@@ -81,6 +81,13 @@ export const FailureSchema = Type.Object(
 export type Failure = Static<typeof FailureSchema>;
 export type FailureCode = Failure["code"];
 
+/** What a trial can say of its plan by failing; other failures say nothing of it, and it can be tried again. */
+export const FAILURES_OF_PLANS = [
+  "out-of-memory",
+  "plan-unsupported",
+  "timeout",
+] as const satisfies readonly FailureCode[];
+
 export const TRIAL_STATES = ["pending", "running", "succeeded", "failed"] as const;
 export const TrialSchema = Type.Object(
   {

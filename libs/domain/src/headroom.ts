@@ -1,5 +1,5 @@
 import type { JobSpec } from "./job.ts";
-import { ProblemError } from "./problem.ts";
+import { ProblemError, type ProblemDetail } from "./problem.ts";
 import { formatBytes, parseBytes } from "./units.ts";
 
 /** Memory of each GPU that plans leave free: for what fragments, and for what a prediction misses. */
@@ -21,8 +21,45 @@ export function readHeadroom(text: string): Headroom | undefined {
   return bytes === undefined ? undefined : { text, bytesOf: () => bytes };
 }
 
+/** Of a job's `headroom`. */
+export const HEADROOM_WORDS =
+  "memory of each GPU that plans leave free: a share such as 5%, or a size such as 4GB; default: none";
+
+/** Why a job's headroom is none; undefined where it is one. */
+export function headroomFault(text: string, memoryPerGpuBytes: number): ProblemDetail | undefined {
+  const headroom = readHeadroom(text);
+  if (headroom === undefined)
+    return {
+      field: "headroom",
+      value: text,
+      message: "is neither a share nor a size",
+      remedy: HEADROOM_REMEDY,
+    };
+  return headroom.bytesOf(memoryPerGpuBytes) < memoryPerGpuBytes
+    ? undefined
+    : {
+        field: "headroom",
+        value: text,
+        message: `is all of the ${formatBytes(memoryPerGpuBytes)} of a GPU`,
+        remedy: "give less",
+      };
+}
+
+/** Bytes of each GPU that a job's plans may use: all but its headroom. */
+export function plannedMemoryBytes({ cluster, headroom }: Pick<JobSpec, "cluster" | "headroom">): number {
+  const kept = headroom === undefined ? undefined : readHeadroom(headroom);
+  return cluster.memoryPerGpuBytes - (kept?.bytesOf(cluster.memoryPerGpuBytes) ?? 0);
+}
+
+/** The job on GPUs that have what its plans may use, so that nothing is left to keep free. */
+export function withoutHeadroom(job: JobSpec): JobSpec {
+  if (job.headroom === undefined) return job;
+  const { headroom: _kept, ...rest } = job;
+  return { ...rest, cluster: { ...rest.cluster, memoryPerGpuBytes: plannedMemoryBytes(job) } };
+}
+
 /**
- * The job on GPUs with so much less memory. @param field that names the headroom. @throws ProblemError
+ * The job on GPUs with so much less memory, in place of its own headroom. @param field that names the headroom. @throws ProblemError
  * `bad-request` when nothing would be left
  */
 export function withHeadroom(job: JobSpec, headroom: Headroom | undefined, field: string): JobSpec {
@@ -38,7 +75,8 @@ export function withHeadroom(job: JobSpec, headroom: Headroom | undefined, field
         remedy: "give less",
       },
     ]);
-  return { ...job, cluster: { ...job.cluster, memoryPerGpuBytes } };
+  const { headroom: _own, ...rest } = job;
+  return { ...rest, cluster: { ...job.cluster, memoryPerGpuBytes } };
 }
 
 /**

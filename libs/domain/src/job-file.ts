@@ -1,4 +1,5 @@
-import { DEFAULT_TRIAL_REPEATS, JobSpecSchema, type JobSpec } from "./job.ts";
+import { headroomFault } from "./headroom.ts";
+import { DEFAULT_TRIAL_REPEATS, JobSpecSchema, type Cluster, type JobSpec } from "./job.ts";
 import { resolveCluster } from "./job-file/cluster.ts";
 import { resolveLengths } from "./job-file/lengths.ts";
 import { resolveModel } from "./job-file/model.ts";
@@ -52,6 +53,16 @@ function withSenseOf(written: unknown, faults: ProblemError): ProblemError {
       });
 }
 
+/** Nothing is said of a headroom where the memory of a GPU is not known. */
+function checkHeadroom(
+  { headroom }: Pick<JobFile, "headroom">,
+  { memoryPerGpuBytes }: Pick<Cluster, "memoryPerGpuBytes">,
+  details: ProblemDetail[],
+): void {
+  const fault = headroom === undefined ? undefined : headroomFault(headroom, memoryPerGpuBytes);
+  if (fault !== undefined && memoryPerGpuBytes > 0) details.push(fault);
+}
+
 /**
  * Resolves a job as written: named models, units, defaults, and every check that needs no cluster.
  * @param written a parsed YAML or JSON document, not trusted.
@@ -74,6 +85,7 @@ export function resolveJob(written: unknown): JobSpec {
   const timeline = resolveTimeline(file.timeline, steps, details);
   checkWatchdog(file.watchdog, details);
   const plan = resolvePlan(file, lengths, model, details);
+  checkHeadroom(file, cluster, details);
   if (details.length > 0 || model === undefined || lengths === undefined)
     throw new ProblemError(
       "job-invalid",
@@ -95,12 +107,16 @@ export function resolveJob(written: unknown): JobSpec {
     ...(file.initialWeights === undefined ? {} : { initialWeights: file.initialWeights }),
     ...(timeline === undefined ? {} : { timeline }),
     ...(file.watchdog === undefined ? {} : { watchdog: file.watchdog }),
+    ...(file.headroom === undefined ? {} : { headroom: file.headroom }),
     memoryModel: file.memoryModel ?? "executor",
     // As without it where it says what is so without it.
     ...(file.timeModel === undefined || file.timeModel === "executor" ? {} : { timeModel: file.timeModel }),
     ...(file.measureAgain === undefined ? {} : { measureAgain: file.measureAgain }),
     ...(file.until === undefined ? {} : { until: file.until }),
     ...(plan === undefined ? {} : { plan }),
+    // As without it where it says what is so without it.
+    ...(file.priority === undefined || file.priority === "normal" ? {} : { priority: file.priority }),
+    ...(file.labels === undefined ? {} : { labels: file.labels }),
   };
   return validate(JobSpecSchema, spec, "job-invalid", "the job");
 }

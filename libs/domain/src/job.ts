@@ -10,11 +10,13 @@ import {
   zeroOr,
 } from "./bounds.ts";
 import { MemoryModelNameSchema, TimeModelNameSchema } from "./cost-models.ts";
+import { HEADROOM_WORDS } from "./headroom.ts";
 import { LAUNCHERS, SCHEDULED_LAUNCHERS } from "./launchers.ts";
 import { ModelSchema } from "./model.ts";
 import { PackedDocumentsSchema } from "./packed-documents.ts";
 import { PlanConstraintsSchema, type PlanConstraints } from "./plan-constraints.ts";
 import { PrecisionSchema } from "./precision.ts";
+import { LabelsSchema, PrioritySchema } from "./priority.ts";
 import { Line } from "./text.ts";
 
 const aboutFewerNodes = (): string =>
@@ -23,14 +25,14 @@ const aboutFewerNodes = (): string =>
 /** What ranks compute on: one GPU of NVIDIA's each, or threads of the host. */
 export const DEVICES = ["cpu", "cuda"] as const;
 
-/**
- * A cluster, resolved. `gpusPerNode` counts ranks a node: GPUs where `device` is cuda, else parts of the
- * host's cores.
- */
 /** Of a cluster's hostMemoryBytes. */
 export const HOST_MEMORY_WORDS =
   "memory of a node's host that its ranks may keep activations in; left out: unknown, so no plan that needs it is chosen unless plan.gateUp asks for it";
 
+/**
+ * A cluster, resolved. `gpusPerNode` counts ranks a node: GPUs where `device` is cuda, else parts of the
+ * host's cores.
+ */
 export const ClusterSchema = Type.Object(
   {
     name: Line(100),
@@ -281,6 +283,7 @@ export const JobSpecSchema = Type.Object(
         description: "when a rank counts as lost; false: the launcher alone watches the ranks",
       }),
     ),
+    headroom: Type.Optional(Line(40, { description: HEADROOM_WORDS })),
     memoryModel: MemoryModelNameSchema,
     timeModel: Type.Optional(TimeModelNameSchema),
     measureAgain: Type.Optional(
@@ -292,17 +295,23 @@ export const JobSpecSchema = Type.Object(
       }),
     ),
     plan: Type.Optional(Type.Unsafe<PlanConstraints>(PlanConstraintsSchema)),
+    priority: Type.Optional(PrioritySchema),
+    labels: Type.Optional(LabelsSchema),
   },
   { additionalProperties: false },
 );
 export type JobSpec = Static<typeof JobSpecSchema>;
 
-/** The states of a job, in the order of its way; the last three are terminal. */
+/**
+ * The states of a job, in the order of its way; the last three are terminal. A held job waits for somebody to
+ * let it go on: its ranks were lost from outside, too often in a row without progress.
+ */
 export const JOB_STATES = [
   "profiling",
   "planning",
   "trialling",
   "running",
+  "held",
   "cancelling",
   "succeeded",
   "failed",
@@ -311,17 +320,29 @@ export const JOB_STATES = [
 export type JobState = (typeof JOB_STATES)[number];
 export const TERMINAL_JOB_STATES: readonly JobState[] = ["succeeded", "failed", "cancelled"];
 
+/** The states from which somebody can let a job go on, in the stage in which it stopped. */
+export const RESUMABLE_JOB_STATES = ["held", "failed", "cancelled"] as const satisfies readonly JobState[];
+export type ResumableJobState = (typeof RESUMABLE_JOB_STATES)[number];
+
 const NEXT: Readonly<Record<JobState, readonly JobState[]>> = {
-  profiling: ["planning", "succeeded", "cancelling", "cancelled", "failed"],
+  profiling: ["planning", "succeeded", "held", "cancelling", "cancelled", "failed"],
   planning: ["trialling", "cancelling", "cancelled", "failed"],
-  trialling: ["running", "cancelling", "cancelled", "failed"],
-  running: ["succeeded", "cancelling", "cancelled", "failed"],
+  trialling: ["running", "held", "cancelling", "cancelled", "failed"],
+  running: ["succeeded", "held", "cancelling", "cancelled", "failed"],
+  held: ["profiling", "trialling", "running", "cancelled"],
   cancelling: ["cancelled"],
   succeeded: [],
-  failed: [],
-  cancelled: [],
+  failed: ["profiling", "planning", "trialling", "running"],
+  cancelled: ["profiling", "planning", "trialling", "running"],
 };
 
-/** Whether a job may go from one state to another. Terminal states stay terminal. */
+/** Whether a job may go from one state to another. What succeeded stays so. */
 export const canTransition = (from: JobState, to: JobState): boolean => NEXT[from].includes(to);
 export const isTerminal = (state: JobState): boolean => TERMINAL_JOB_STATES.includes(state);
+
+/** Whether nobody works on a job, or will before somebody lets it go on: it has ended, or is held. */
+export const isAtRest = (state: JobState): boolean => state === "held" || isTerminal(state);
+
+/** Whether somebody can let a job go on. */
+export const isResumable = (state: JobState): state is ResumableJobState =>
+  RESUMABLE_JOB_STATES.some((each) => each === state);

@@ -49,6 +49,7 @@ export function estimatesWords({
   needed,
   missing,
   noisy,
+  estimatedProfile,
   measuredBy,
   planWith,
   varies = [],
@@ -72,5 +73,7 @@ export function estimatesWords({
   const partly = lacking + noisy < needed ? "partly" : "wholly";
   const then = planWith === null ? "" : ` Then plan with \`--profile ${planWith}\`.`;
   const only = varies.length === 0 ? "" : `, for the ${varies.join(" and ")} of the job only`;
-  return `Step times, token rates and MFU are ${lacking > 0 ? `${partly} estimated` : "uncertain"}: ${faults}.\n\`${measuredBy}\` measures them on the cluster itself${only}.${then}`;
+  const begin = estimatedProfile === undefined ? "" : `${estimatedProfile}\n`;
+  if (lacking + noisy === 0) return `${begin}\`${measuredBy}\` measures the cluster itself${only}.${then}`;
+  return `${begin}Step times, token rates and MFU are ${lacking > 0 ? `${partly} estimated` : "uncertain"}: ${faults}.\n\`${measuredBy}\` measures them on the cluster itself${only}.${then}`;
 }

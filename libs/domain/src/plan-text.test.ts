@@ -56,6 +56,12 @@ describe("a plan's label", () => {
     );
   });
 
+  it("is read with commas, as a command line has it without quotes", () => {
+    expect(parsePlanPart("tp8,pp2")).toEqual(parsePlanPart("tp8 pp2"));
+    expect(parsePlanPart(" tp8 , pp2 ")).toEqual(parsePlanPart("tp8 pp2"));
+    expect(looksLikePlanLabel("tp8,pp2")).toBe(true);
+  });
+
   it.each([
     ["b1 n1 pp1 dp1 sp1 ps1 zz3", /zz3 is not known/],
     ["b1 n1 pp1 dp1 sp1", /^`b1 n1 pp1 dp1 sp1` is not a whole plan: ps is missing$/],

@@ -13,7 +13,7 @@ import type { Plan } from "./plan.ts";
 import { ProblemError } from "./problem.ts";
 
 /** Fields by their symbols, "a" among them. */
-const BY_SYMBOL: Readonly<Record<string, PlanField>> = Object.fromEntries(
+export const BY_SYMBOL: Readonly<Record<string, PlanField>> = Object.fromEntries(
   PLAN_ROWS.flatMap(([field, { symbol }]) => (symbol === undefined ? [] : [[symbol, field]])),
 );
 
@@ -34,7 +34,7 @@ const BACKWARD = PLAN_FIELDS.backwardOverlap.value.choices;
 const OVERLAP = new RegExp(`^ov(${FORWARD.join("|")})/(${BACKWARD.join("|")})$`);
 
 /** Names that other programs have for the same factors. */
-const ELSEWHERE: Readonly<Record<string, string>> = {
+export const ELSEWHERE: Readonly<Record<string, string>> = {
   mbs: "b",
   micro_batch_size: "b",
   ga: "n",
@@ -57,7 +57,10 @@ const WORD_SYMBOLS = Object.entries(BY_SYMBOL).flatMap(([symbol, field]) =>
   typeof PLAN_FIELDS[field].value === "object" && "choices" in PLAN_FIELDS[field].value ? [symbol] : [],
 );
 const PART = String.raw`(?:[a-z]+\d+|ov[a-z-]+\/[a-z-]+|(?:${WORD_SYMBOLS.join("|")})-[a-z-]+)`;
-const LABEL = new RegExp(String.raw`^\s*${PART}(?:\s+${PART})*\s*$`);
+/** Between the parts of a label: on a command line a comma needs no quotes. */
+const BETWEEN = String.raw`(?:\s*,\s*|\s+)`;
+const LABEL = new RegExp(String.raw`^\s*${PART}(?:${BETWEEN}${PART})*\s*$`);
+const SEPARATOR = new RegExp(BETWEEN);
 
 /** Whether a text is meant as a plan's label, or as a part of one, and not, say, as a file's name. */
 export const looksLikePlanLabel = (text: string): boolean => LABEL.test(text);
@@ -121,7 +124,7 @@ function fieldsOf(text: string): PartialPlan {
   if (own !== undefined)
     throw fault(text, "its parts are written as another program writes them", `write "${own}"`);
   const fields = new Map<keyof Plan, unknown>();
-  for (const part of text.trim().split(/\s+/)) {
+  for (const part of text.trim().split(SEPARATOR)) {
     const overlap = OVERLAP.exec(part);
     const named = overlap ? undefined : valueOf(part);
     const field = overlap ? "forwardOverlap" : named?.[0];

@@ -184,6 +184,11 @@ export const EstimatesSchema = Type.Object(
       { additionalProperties: false, description: "those that the profile lacks, and that are estimated" },
     ),
     noisy: CountSchema("those that the profile has noisily"),
+    estimatedProfile: Type.Optional(
+      Type.String({
+        description: "where the profile's own points are estimates from published figures: says so",
+      }),
+    ),
     measuredBy: Type.String({ description: "the command that measures them" }),
     planWith: Type.Union([Type.String(), Type.Null()], {
       description:

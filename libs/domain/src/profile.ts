@@ -30,6 +30,11 @@ const noisy = Type.Optional(
     description: "its samples lay too far apart, or other work ran beside it; absent where neither is known",
   }),
 );
+const estimated = Type.Optional(
+  Type.Literal(true, {
+    description: "made from published figures, not measured; absent where it was measured",
+  }),
+);
 const bytes = Type.Integer({ minimum: 1, maximum: MAXIMUM_BYTES });
 const groupSize = Type.Integer({ minimum: 2, maximum: MAXIMUM_RANKS });
 
@@ -51,6 +56,7 @@ export const CollectiveCurveSchema = Type.Object(
           p90Seconds: Type.Optional(seconds),
           samples,
           noisy,
+          estimated,
         },
         { additionalProperties: false },
       ),
@@ -153,6 +159,7 @@ export const ModuleTimeSchema = Type.Object(
     p90Seconds: Type.Optional(seconds),
     samples,
     noisy,
+    estimated,
   },
   { additionalProperties: false },
 );
@@ -173,6 +180,7 @@ export const OverlapSchema = Type.Object(
     computeSeconds: Type.Optional(seconds),
     communicationSeconds: Type.Optional(seconds),
     noisy,
+    estimated,
   },
   { additionalProperties: false },
 );
@@ -405,4 +413,28 @@ export function qualityWords({
       : `${formatInteger(noisyPoints)} of ${formatInteger(points)} points are noisy${again}: other work ran beside them, or their samples lie further apart than ${mostSpreadPercent}% of their median (the worst: ${formatInteger(worstSpreadPercent)}%).`;
   const fate = verdict === "noisy" ? ["New jobs measure the noisy points that they need again."] : [];
   return [counts, ...summedDisturbances(disturbances).map((each) => `${each}.`), ...fate];
+}
+
+/** How many of a profile's points are estimates from published figures, of how many. */
+export function estimatedPoints({ modules, collectives, overlaps }: Profile): {
+  readonly estimated: number;
+  readonly all: number;
+} {
+  const points: readonly { readonly estimated?: true }[] = [
+    ...modules,
+    ...overlaps,
+    ...collectives.flatMap((curve) => curve.points),
+  ];
+  return { estimated: points.filter((point) => point.estimated === true).length, all: points.length };
+}
+
+/** Says of a profile that it is estimated, wholly or partly; undefined of one that was measured. */
+export function estimatedProfileWords(profile: Profile): string | undefined {
+  const { estimated, all } = estimatedPoints(profile);
+  if (estimated === 0) return undefined;
+  const part = estimated === all ? "" : ` in ${formatInteger(estimated)} of its ${formatInteger(all)} points`;
+  return (
+    `Profile ${profile.name} is *estimated*${part} from published figures, not measured: ranges say how far off ` +
+    "it may be. `internevo profile import --into` puts your own measurements in its place."
+  );
 }

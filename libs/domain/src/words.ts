@@ -55,6 +55,7 @@ export const JOB_STATE_WORDS: Readonly<Record<JobState, string>> = {
   planning: "Planning",
   trialling: "Trialling",
   running: "Training",
+  held: "Held",
   cancelling: "Cancelling",
   succeeded: "Succeeded",
   failed: "Failed",

@@ -87,6 +87,7 @@ const jobFile = fields({
   watchdog: optional(
     fc.oneof(fc.constant(false), fields({ stallSeconds: optional(fc.constantFrom(0.5, 60)) })),
   ),
+  headroom: optional(fc.constantFrom("5%", "1B")),
   memoryModel: optional(fc.constantFrom(...MEMORY_MODELS)),
   timeModel: optional(fc.constantFrom(...TIME_MODELS)),
   plan: optional(

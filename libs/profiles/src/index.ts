@@ -2,6 +2,7 @@ export * from "./check-results.ts";
 export * from "./csv.ts";
 export * from "./diff.ts";
 export * from "./imported.ts";
+export * from "./replaced.ts";
 export * from "./nccl-tests.ts";
 export * from "./measured/assemble.ts";
 export * from "./measured/kit.ts";

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { measurementCount, noisyMeasurements, type Measurements } from "@internevo/cost-model";
 import type { ProbeEvent } from "@internevo/contracts";
 import {
+  clusterKey,
   formatBytes,
   formatCounted,
   ProfileSchema,
@@ -34,8 +35,9 @@ import {
   type Probe,
   type Trainer,
 } from "@internevo/launcher";
+import { MeasuredSoFar } from "./measured-so-far.ts";
 import { measureRuntime } from "./runtime.ts";
-import { measureSlices } from "./slices.ts";
+import { measureSlices, type MeasureSlicesOptions } from "./slices.ts";
 
 export interface MeasureProfileOptions {
   readonly probe: Probe;
@@ -56,6 +58,16 @@ export interface MeasureProfileOptions {
   readonly confirm?: () => Promise<void>;
   /** See {@link LaunchOptions.onQueue}. */
   readonly onQueue?: OnQueue;
+  /**
+   * Where measured points are kept, so that an attempt after lost ranks measures only what is missing, and for
+   * how long. Absent: every attempt measures everything, as where attempts may get other nodes.
+   */
+  readonly keep?: {
+    readonly path: string;
+    readonly freshForSeconds: number;
+    /** Told how many points are kept, again with every one. */
+    readonly onKept: (count: number) => void;
+  };
   readonly timeoutSeconds: number;
   readonly onProgress: (done: number, total: number, message: string) => void;
   readonly onLog?: (line: string) => void;
@@ -139,8 +151,7 @@ class Measuring {
   readonly #place: Place;
   readonly #digest: string;
   readonly #runtimeBytes: number;
-  readonly #measuredAt: Date;
-  readonly #begin = performance.now();
+  readonly #soFar: MeasuredSoFar;
   /** How often a point was measured again. */
   readonly #times = new Map<object, number>();
   #done = 0;
@@ -152,20 +163,20 @@ class Measuring {
       readonly place: Place;
       readonly digest: string;
       readonly runtimeBytes: number;
-      readonly measuredAt: Date;
+      readonly soFar: MeasuredSoFar;
     },
   ) {
     this.#options = options;
     this.#place = known.place;
     this.#digest = known.digest;
     this.#runtimeBytes = known.runtimeBytes;
-    this.#measuredAt = known.measuredAt;
+    this.#soFar = known.soFar;
     this.#total = measurementRuns(options.needed);
   }
 
   async profile(): Promise<MeasureProfileOutcome> {
-    const { needed, limits } = this.#options;
-    const first = await this.#pass(needed, "");
+    const { limits } = this.#options;
+    const first = await this.#first();
     if (first.status !== "measured") return first;
     const secondsPerPoint = this.#secondsPerPoint();
     let profile = first.profile;
@@ -182,6 +193,8 @@ class Measuring {
       [this.#done, this.#total] = [0, measurementRuns(again)];
       this.#options.onProgress(0, this.#total, againWords(count, this.#total));
       const pass = await this.#pass(again, ", again");
+      // Lost ranks cost this pass and its time: there is a measurement of every point.
+      if (pass.status === "failed" && pass.failure.code === "rank-lost") continue;
       if (pass.status !== "measured") return pass;
       last = pass;
       measuredAgain += count;
@@ -202,7 +215,7 @@ class Measuring {
   /** So far: what is measured again comes on top of the points that are needed. */
   #secondsPerPoint(): number {
     const points = measurementCount(this.#options.needed);
-    return (performance.now() - this.#begin) / 1000 / Math.max(1, points);
+    return this.#soFar.seconds / Math.max(1, points);
   }
 
   #timesOf(one: object): number {
@@ -226,14 +239,35 @@ class Measuring {
     );
   }
 
+  /** The pass over all points, without those that an attempt before this one has measured. */
+  async #first(): Promise<Pass | Interrupted> {
+    const { needed, onProgress, keep } = this.#options;
+    const rounds = needed.slices.reduce(
+      (sum, slice) =>
+        sum +
+        (this.#soFar.hasNoRoom(slice)
+          ? SLICE_ROUNDS
+          : Math.min(SLICE_ROUNDS, this.#soFar.roundsOf(slice).length)),
+      0,
+    );
+    const { slices: _, ...missing } = this.#soFar.missing(needed);
+    this.#done = this.#total - SLICE_ROUNDS * needed.slices.length + rounds;
+    this.#done -= measurementCount({ ...missing, slices: [] });
+    if (this.#done > 0)
+      onProgress(this.#done, this.#total, `goes on with ${formatCounted(this.#done, "run")} of before`);
+    keep?.onKept(this.#soFar.count);
+    return this.#pass(needed, "", this.#soFar);
+  }
+
   #say(message: string): void {
     this.#done += 1;
     this.#options.onProgress(this.#done, this.#total, message);
   }
 
-  async #pass(wanted: Measurements, suffix: string): Promise<Pass | Interrupted> {
+  /** @param kept what was measured already, and is not again; what is measured joins it. */
+  async #pass(wanted: Measurements, suffix: string, kept?: MeasuredSoFar): Promise<Pass | Interrupted> {
     const { cluster, limits, runDirectory, threadsPerRank } = this.#options;
-    const probed = await this.#probe(wanted, suffix);
+    const probed = await this.#probe(kept ? kept.missing(wanted) : wanted, suffix, kept);
     if (probed.status !== "probed") return probed;
     const { events, seconds } = probed;
     const start = launcherOf(cluster).startWords(this.#place.ranks);
@@ -243,10 +277,11 @@ class Measuring {
       digest: this.#digest,
       threadsPerRank,
       command: `${start} internevo-probe --config ${runDirectory}/config.json`,
-      measuredAt: this.#measuredAt,
+      measuredAt: this.#soFar.measuredAt,
       seconds,
       runtimeBytes: this.#runtimeBytes,
-      overlapPlacements: wanted.overlaps.map(({ collective }) => collective.placement),
+      overlapPlacements:
+        kept?.overlapPlacements ?? wanted.overlaps.map(({ collective }) => collective.placement),
     });
     const sliced = await measureSlices({
       ...this.#place,
@@ -256,6 +291,7 @@ class Measuring {
       device: composed.device,
       secondsPerSlice: this.#options.effort.maximumSecondsPerPoint,
       mostOthersPercent: limits.mostOthersPercent,
+      ...(kept ? this.#keptSlices(kept) : {}),
       onSlice: ({ microBatchSize, sequenceParallel }) =>
         this.#say(
           `a micro-batch of ${formatCounted(microBatchSize, "sequence")} in the trainer, ${formatCounted(sequenceParallel, "rank")} a sequence${suffix}`,
@@ -267,24 +303,49 @@ class Measuring {
     return { status: "measured", hosts, ...completedProfile({ composed, hosts, slices, notes, limits }) };
   }
 
-  /** Runs the probe. @returns what it said, and how long it took. */
+  #keptSlices(kept: MeasuredSoFar): Pick<MeasureSlicesOptions, "kept" | "onRound" | "onNoRoom"> {
+    const { keep } = this.#options;
+    return {
+      kept: { roundsOf: (slice) => kept.roundsOf(slice), hasNoRoom: (slice) => kept.hasNoRoom(slice) },
+      onRound: (run) => {
+        kept.keepRound(run);
+        keep?.onKept(kept.count);
+      },
+      onNoRoom: (slice) => {
+        kept.keepNoRoom(slice);
+        keep?.onKept(kept.count);
+      },
+    };
+  }
+
+  /** Runs the probe, where it has something to say. @returns what it said, with what is kept, and how long it took. */
   async #probe(
     wanted: Measurements,
     suffix: string,
+    kept?: MeasuredSoFar,
   ): Promise<
     | { readonly status: "probed"; readonly events: readonly ProbeEvent[]; readonly seconds: number }
     | Interrupted
   > {
     const events: ProbeEvent[] = [];
     const points = measurementCount({ ...wanted, slices: [] });
+    const device = kept?.events.every(({ event }) => event !== "device") ?? true;
+    if (kept && points === 0 && !device)
+      return { status: "probed", events: kept.events, seconds: kept.seconds };
     let said = 0;
+    let overlaps = 0;
     const outcome = await launchRanks({
       program: this.#options.probe,
-      config: probeConfig({ ...this.#options, needed: wanted }),
+      config: probeConfig({ ...this.#options, needed: wanted, device }),
       ...this.#place,
       timeoutSeconds: this.#options.timeoutSeconds,
       onEvent: (event) => {
         events.push(event);
+        // The probe answers in the order in which it was asked.
+        const placement =
+          event.event === "overlap" ? wanted.overlaps[overlaps++]?.collective.placement : undefined;
+        kept?.keepEvent(event, placement);
+        if (kept) this.#options.keep?.onKept(kept.count);
         const words = pointWords(event);
         if (words === undefined) return;
         said += 1;
@@ -298,7 +359,7 @@ class Measuring {
         status: "failed",
         failure: { code: "internal", message: `the probe measured ${said} of ${points} points` },
       };
-    return { status: "probed", events, seconds: outcome.seconds };
+    return { status: "probed", events: kept?.events ?? events, seconds: outcome.seconds };
   }
 }
 
@@ -313,20 +374,38 @@ function pointWords(event: ProbeEvent): string | undefined {
 /**
  * Measures a cluster with the probe: the collectives (VPro), the modules (UPro) and their slow-down by each
  * other (OPro) that the planner asked for, and slices with the trainer. Points that come out noisy are
- * measured again within a budget; what stays noisy is marked. The caller holds the cluster: ranks of somebody
+ * measured again within a budget; what stays noisy is marked. Points of an attempt that lost ranks are kept for
+ * the next, if the caller says where. The caller holds the cluster: ranks of somebody
  * else would spoil the figures.
  */
 export async function measureProfile(options: MeasureProfileOptions): Promise<MeasureProfileOutcome> {
   const { cluster } = options;
   const digest = await programDigest(options.probe);
-  const measuredAt = new Date();
-  const place = await placeOf(options);
-  const runtime = await measureRuntime({
-    ...place,
-    trainer: options.trainer,
-    cluster,
-    ...(schedulerOf(cluster) === null ? {} : { runDirectory: runtimeDirectory(options.runDirectory) }),
+  const soFar = await MeasuredSoFar.open({
+    path: options.keep?.path,
+    freshForSeconds: options.keep?.freshForSeconds ?? 0,
+    cluster: clusterKey(cluster),
+    programs: [digest, await programDigest(options.trainer)],
+    threadsPerRank: options.threadsPerRank,
+    effort: Object.values(options.effort) as number[],
+    onFailure: (error) =>
+      options.onLog?.(`measured points cannot be kept for another attempt: ${(error as Error).message}`),
   });
-  if (runtime.status !== "measured") return runtime;
-  return new Measuring(options, { place, digest, runtimeBytes: runtime.bytes, measuredAt }).profile();
+  const place = await placeOf(options);
+  let { runtimeBytes } = soFar;
+  if (runtimeBytes === undefined) {
+    const runtime = await measureRuntime({
+      ...place,
+      trainer: options.trainer,
+      cluster,
+      ...(schedulerOf(cluster) === null ? {} : { runDirectory: runtimeDirectory(options.runDirectory) }),
+    });
+    if (runtime.status !== "measured") return runtime;
+    runtimeBytes = runtime.bytes;
+    soFar.keepRuntime(runtimeBytes);
+    options.keep?.onKept(soFar.count);
+  }
+  const outcome = await new Measuring(options, { place, digest, runtimeBytes, soFar }).profile();
+  if (outcome.status === "measured") await soFar.forget();
+  return outcome;
 }

@@ -38,8 +38,15 @@ export interface MeasureSlicesOptions extends Omit<LaunchOptions<Trainer>, "prog
   readonly secondsPerSlice: number;
   /** Share of a host's processor time from which on others count as a disturbance of a round. */
   readonly mostOthersPercent: number;
+  /** Rounds that an attempt before this one has run, and slices that it had no room for. */
+  readonly kept?: {
+    readonly roundsOf: (slice: SliceRequest) => readonly SliceOfRounds[];
+    readonly hasNoRoom: (slice: SliceRequest) => boolean;
+  };
   /** One was run, once in every round. */
   readonly onSlice: (shape: SliceShape) => void;
+  readonly onRound?: (run: SliceOfRounds) => void;
+  readonly onNoRoom?: (slice: SliceRequest) => void;
 }
 
 /** Tokens at random, as in a text all rows of the embedding are read. */
@@ -72,6 +79,9 @@ async function runSlice(
     secondsPerSlice,
     mostOthersPercent,
     onSlice: _onSlice,
+    kept: _kept,
+    onRound: _onRound,
+    onNoRoom: _onNoRoom,
     ...place
   } = options;
   const timelinePath = join(runDirectory, "slice.json");
@@ -106,19 +116,25 @@ async function runSlice(
  * that does not fit the memory is left out, with a note.
  */
 export async function measureSlices(options: MeasureSlicesOptions): Promise<SlicesOutcome> {
-  const { runDirectory, slices, onSlice } = options;
+  const { runDirectory, slices, kept, onSlice, onRound, onNoRoom } = options;
   await mkdir(runDirectory, { recursive: true });
-  const rounds = slices.map((): SliceOfRounds[] => []);
-  const withoutRoom = new Set<SliceRequest>();
+  const rounds = slices.map((slice): SliceOfRounds[] => [...(kept?.roundsOf(slice) ?? [])]);
+  const withoutRoom = new Set<SliceRequest>(slices.filter((slice) => kept?.hasNoRoom(slice)));
+  const hadNoRoom = new Set(withoutRoom);
   const begin = performance.now();
   for (let round = 0; round < SLICE_ROUNDS; round += 1) {
     for (const [index, slice] of slices.entries()) {
+      if (hadNoRoom.has(slice) || (rounds[index]?.length ?? 0) > round) continue;
       if (!withoutRoom.has(slice)) {
         const run = await runSlice(slice, join(runDirectory, "slice.tokens"), options);
-        if ("shape" in run) rounds[index]?.push(run);
-        else if (run.status === "stopped") return { status: "stopped" };
-        else if (run.failure.code === "out-of-memory") withoutRoom.add(slice);
-        else return { status: "failed", failure: run.failure };
+        if ("shape" in run) {
+          rounds[index]?.push(run);
+          onRound?.(run);
+        } else if (run.status === "stopped") return { status: "stopped" };
+        else if (run.failure.code === "out-of-memory") {
+          withoutRoom.add(slice);
+          onNoRoom?.(slice);
+        } else return { status: "failed", failure: run.failure };
       }
       onSlice(slice.shape);
     }

@@ -59,7 +59,7 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
   };
   const model = new CostModel(job, profile, settings);
   const factorsOf = spreadFactors(job, profile, settings);
-  const limit = job.cluster.memoryPerGpuBytes;
+  const limit = model.job.cluster.memoryPerGpuBytes;
   const asked = options.locate === undefined ? undefined : locate(model, options.locate, limit);
   const {
     top = 10,

@@ -1,7 +1,7 @@
 import { Counter, Histogram, type Registry } from "prom-client";
 
 export type CommandOutcome =
-  "done" | "repeated" | "moved-on" | "cancelled" | "busy" | "stopped" | "failed" | "dead-letter";
+  "done" | "queued" | "repeated" | "moved-on" | "cancelled" | "busy" | "stopped" | "failed" | "dead-letter";
 
 export const commandMetrics = (registry: Registry) => ({
   outcomes: new Counter({

@@ -1,9 +1,10 @@
-import { ProblemError, type Failure } from "@internevo/domain";
+import { placeInQueue, ProblemError, type Failure } from "@internevo/domain";
 import { CATALOG, type Envelope, type MessageData, type MessageType } from "@internevo/contracts";
 import type { Bus, Consumption, Delivery } from "@internevo/bus";
 import {
   acquireLease,
   assertFence,
+  claimHosts,
   failJob,
   getJob,
   getJobState,
@@ -12,6 +13,7 @@ import {
   lockJobState,
   recordHandled,
   recordMessageFailure,
+  releaseHosts,
   releaseLease,
   stageOf,
   STAGE_COMMANDS,
@@ -26,15 +28,13 @@ import {
   type JobRow,
   type StageCommand,
   type Transaction,
-  type Turn,
 } from "@internevo/store";
 import type { CommandMetrics, CommandOutcome } from "./command-metrics.ts";
 import {
   HEARTBEAT_SECONDS,
-  keepLeases,
+  keepLease,
   LEASE_TTL_SECONDS,
   WorkStoppedError,
-  type LeaseKeeper,
   type StopReason,
 } from "./lease-keeper.ts";
 import { logError, type Logger } from "./logging.ts";
@@ -74,11 +74,19 @@ export interface CommandContext<T extends CommandType> {
    */
   confirm(): Promise<void>;
   /**
-   * Waits for another resource, for example `hostLease(name)`; kept until released or the work ends, and a
-   * part of the fence. Jobs get it in the order of their submission, those first that held it before; `onWait`
-   * is told when others go first.
+   * Claims hosts for the work, all or none, before it starts anything there. A job keeps them until it is over,
+   * other work until this command is. @throws OthersGoFirstError while others go first: let it end the handler,
+   * which then holds nothing, and is called again when its turn has come.
    */
-  reserve(resource: string, onWait?: () => void): Promise<{ release(): Promise<void> }>;
+  claimHosts(hosts: readonly string[]): Promise<void>;
+}
+
+/** Others have the hosts, or wait for them with an earlier place: the work is in the queue now. */
+export class OthersGoFirstError extends Error {
+  constructor() {
+    super("others go first on these hosts");
+    this.name = "OthersGoFirstError";
+  }
 }
 
 export interface CommandOptions<T extends CommandType> {
@@ -133,15 +141,13 @@ const resourceOf = (data: unknown): string => {
 /** What is scheduled waits for jobs that people submit within so many seconds. */
 const SCHEDULED_LATER_SECONDS = 3600;
 /**
- * The place of work among those that wait for the same hosts: jobs in the order of their submission, those that
- * train before others; scheduled work behind the jobs of an hour.
+ * Jobs get hosts by priority and in the order of their submission; scheduled work comes behind the jobs of an
+ * hour.
  */
-function turnOf(data: unknown, job: JobRow | undefined): Turn {
-  const waiter = resourceOf(data);
-  if (job) return { waiter, started: job.state === "running", since: job.createdAt, goesOn: true };
-  const since = new Date(Date.now() + SCHEDULED_LATER_SECONDS * 1000);
-  return { waiter, started: false, since, goesOn: false };
-}
+const placeOf = (job: JobRow | undefined): Date =>
+  job
+    ? placeInQueue(job.createdAt, job.spec.priority)
+    : new Date(Date.now() + SCHEDULED_LATER_SECONDS * 1000);
 const textOf = (error: unknown): string =>
   (error instanceof Error ? (error.stack ?? error.message) : String(error)).slice(0, 10_000);
 const defaultBackoffSeconds = (failures: number): number => Math.min(2 ** (failures - 1), 30);
@@ -163,9 +169,9 @@ type Begun =
   | { readonly kind: "moved-on" }
   | { readonly kind: "cancelling"; readonly fence: Fence };
 
-/** What one delivery's work holds: its leases, and the signal that ends it. */
+/** What one delivery's work has: its lease, and the signal that ends it. */
 interface Holding {
-  readonly keeper: LeaseKeeper;
+  readonly fence: Fence;
   readonly signal: AbortSignal;
   readonly log: Logger;
 }
@@ -217,7 +223,7 @@ class CommandWorker<T extends CommandType> {
       return "moved-on";
     }
     if (begun.kind === "cancelling") {
-      await this.#cancel(envelope, [begun.fence]);
+      await this.#cancel(envelope, begun.fence);
       await releaseLease(database.db, begun.fence);
       delivery.ack();
       return "cancelled";
@@ -260,24 +266,22 @@ class CommandWorker<T extends CommandType> {
     begun: Extract<Begun, { kind: "begun" }>,
     log: Logger,
   ): Promise<CommandOutcome | { readonly stopped: StopReason }> {
-    const { database, holder, metrics, shutdown } = this.#runtime;
+    const { database, metrics, shutdown } = this.#runtime;
     const stop = new AbortController();
     const onShutdown = () => stop.abort(new WorkStoppedError("shutdown"));
     shutdown.addEventListener("abort", onShutdown, { once: true });
     if (shutdown.aborted) onShutdown();
     const unlisten = this.#stopWhenJobEnds(envelope.data, stop);
-    const keeper = keepLeases({
+    const keeper = keepLease({
       database,
-      holder,
-      first: begun.fence,
-      turn: turnOf(envelope.data, begun.job),
+      fence: begun.fence,
       stop,
       isCancelled: () => this.#isObsolete(envelope.data),
       heartbeatSeconds: HEARTBEAT_SECONDS,
     });
     const endTimer = metrics.seconds.startTimer({ type: this.#options.type });
     try {
-      return await this.#runHandler(envelope, begun, { keeper, signal: stop.signal, log });
+      return await this.#runHandler(envelope, begun, { fence: begun.fence, signal: stop.signal, log });
     } finally {
       endTimer();
       shutdown.removeEventListener("abort", onShutdown);
@@ -306,55 +310,64 @@ class CommandWorker<T extends CommandType> {
     begun: Extract<Begun, { kind: "begun" }>,
     holding: Holding,
   ): Promise<CommandOutcome | { readonly stopped: StopReason }> {
-    const { keeper, signal, log } = holding;
+    const { fence, signal, log } = holding;
     let effect: Effect;
     try {
       effect = await this.#options.handler(this.#contextOf(envelope, begun, holding));
     } catch (error) {
+      if (error instanceof OthersGoFirstError && !signal.aborted) return this.#queued(envelope, fence);
       if (!signal.aborted && !(error instanceof JobMovedOnError)) throw error;
       if (signal.aborted && !isStop(error))
         logError(log, error, "the handler ended with an error after it was stopped");
       const why = signal.reason instanceof WorkStoppedError ? signal.reason.why : "cancelled";
       if (why !== "cancelled" || this.#stage === undefined) return { stopped: why };
-      await this.#cancel(envelope, [...keeper.fences]);
+      await this.#cancel(envelope, fence);
       return "cancelled";
     }
-    return this.#finish(envelope, [...keeper.fences], effect);
+    return this.#finish(envelope, fence, effect);
   }
 
   #contextOf(
     envelope: Envelope<T>,
     begun: Extract<Begun, { kind: "begun" }>,
-    { keeper, signal, log }: Holding,
+    { fence, signal, log }: Holding,
   ): CommandContext<T> {
     const fenced = <R>(work: (tx: Transaction) => Promise<R>): Promise<R> =>
-      this.#fenced(envelope.data, keeper, signal, work);
+      this.#fenced(envelope.data, fence, signal, work);
+    const { type, data, traceparent } = envelope;
     return {
       data: envelope.data,
       job: begun.job as CommandContext<T>["job"],
       signal,
-      fence: begun.fence,
+      fence,
       log,
-      traceparent: envelope.traceparent,
+      traceparent,
       fenced,
       confirm: () => fenced(async () => {}),
-      async reserve(resource, onWait) {
-        const held = await keeper.reserve(resource, onWait);
-        return { release: () => keeper.release(held) };
+      async claimHosts(hosts) {
+        const claimed = await fenced((tx) =>
+          claimHosts(tx, {
+            owner: resourceOf(data),
+            hosts,
+            place: placeOf(begun.job),
+            command: { type, data, traceparent },
+          }),
+        );
+        if (!claimed) throw new OthersGoFirstError();
       },
     };
   }
 
   async #fenced<R>(
     data: MessageData<T>,
-    keeper: LeaseKeeper,
+    fence: Fence,
     signal: AbortSignal,
     work: (tx: Transaction) => Promise<R>,
   ): Promise<R> {
     try {
       return await this.#runtime.database.idempotentTransaction(
         async (tx) => {
-          for (const held of keeper.fences) await assertFence(tx, held);
+          await assertFence(tx, fence);
           if (this.#stage !== undefined) {
             const state = await lockJobState(tx, jobIdOf(data));
             if (state !== this.#stage && state !== "cancelling")
@@ -371,20 +384,33 @@ class CommandWorker<T extends CommandType> {
     }
   }
 
-  #cancel(envelope: Envelope<T>, fences: readonly Fence[]): Promise<void> {
+  #cancel(envelope: Envelope<T>, fence: Fence): Promise<void> {
     return this.#runtime.database.idempotentTransaction(async (tx) => {
-      for (const fence of fences) await assertFence(tx, fence);
+      await assertFence(tx, fence);
       await recordHandled(tx, this.#consumer, envelope.id);
       if (await cancelJob(tx, jobIdOf(envelope.data))) await this.#options.onCancelled?.(tx, envelope.data);
     });
   }
 
-  #finish(envelope: Envelope<T>, fences: readonly Fence[], effect: Effect): Promise<CommandOutcome> {
+  /** The message is done with: the queue publishes another when the turn has come. */
+  #queued(envelope: Envelope<T>, fence: Fence): Promise<CommandOutcome> {
+    return this.#runtime.database.idempotentTransaction(async (tx): Promise<CommandOutcome> => {
+      await assertFence(tx, fence);
+      if (!(await recordHandled(tx, this.#consumer, envelope.id))) return "repeated";
+      if (this.#stage === undefined) return "queued";
+      if (!(await cancelJob(tx, jobIdOf(envelope.data)))) return "queued";
+      await this.#options.onCancelled?.(tx, envelope.data);
+      return "cancelled";
+    });
+  }
+
+  #finish(envelope: Envelope<T>, fence: Fence, effect: Effect): Promise<CommandOutcome> {
     const { data } = envelope;
     return this.#runtime.database.idempotentTransaction(async (tx): Promise<CommandOutcome> => {
-      for (const fence of fences) await assertFence(tx, fence);
+      await assertFence(tx, fence);
       if (!(await recordHandled(tx, this.#consumer, envelope.id))) return "repeated";
-      if (this.#stage !== undefined) {
+      if (this.#stage === undefined) await releaseHosts(tx, resourceOf(data));
+      else {
         const state = await lockJobState(tx, jobIdOf(data));
         if (state === "cancelling") {
           await cancelJob(tx, jobIdOf(data));
@@ -449,7 +475,8 @@ class CommandWorker<T extends CommandType> {
         error: textOf(error),
         deliveries: delivery.deliveries,
       });
-      if (this.#stage !== undefined) await failJob(tx, jobIdOf(envelope.data), failure);
+      if (this.#stage === undefined) await releaseHosts(tx, resourceOf(envelope.data));
+      else await failJob(tx, jobIdOf(envelope.data), failure);
       await this.#options.onGivenUp?.(tx, envelope.data, failure);
     });
   }

@@ -8,6 +8,7 @@ export {
 } from "./service.ts";
 export {
   handleCommand,
+  OthersGoFirstError,
   type CommandContext,
   type CommandOptions,
   type CommandRuntime,

@@ -52,11 +52,12 @@ export async function runReconciler(runtime: CommandRuntime): Promise<void> {
     if (shutdown.aborted || !bus.isConnected()) continue;
     try {
       if (await acquireLease(database.db, "maintenance:reconcile", holder, RECONCILE_SECONDS)) {
-        const { recommanded, cancelled } = await reconcile(database, (message) =>
+        const { recommanded, cancelled, abandoned } = await reconcile(database, (message) =>
           bus.keeps("job.profile", message),
         );
         if (recommanded + cancelled > 0)
           log.warn({ recommanded, cancelled }, "commands that had vanished were written again");
+        if (abandoned > 0) log.warn({ abandoned }, "hosts of work that is over were given back");
         metrics.recommanded.inc(recommanded);
       }
       if (await acquireLease(database.db, "maintenance:prune", holder, PRUNE_SECONDS)) {

@@ -14,10 +14,12 @@ import {
   getFiring,
   getJobDetail,
   getJobState,
+  isLeaseLive,
   jobLease,
   listDeadLetters,
   listJobEvents,
   newTraceparent,
+  queuePlace,
   relayOutbox,
   replayDeadLetter,
   requestCancel,
@@ -97,6 +99,48 @@ describe("handleCommand", () => {
       async () => !(await bus.keeps("job.profile", { id: same.id, streamSequence: 1 })),
     );
     expect(await logs(jobId)).toEqual(["effect"]);
+  });
+
+  it("is done with a message whose work waits for hosts, and is called again in its turn", async () => {
+    const { database: db } = database;
+    const [holder, waiter] = [await submit(), await submit()];
+    const started: string[] = [];
+    const holds = signalled();
+    // One at a time: who waits must not take the only place.
+    await serve((service) =>
+      service.handleCommand(
+        profiles({
+          handler: async (context) => {
+            await context.claimHosts(["host-1"]);
+            started.push(context.data.jobId);
+            if (context.data.jobId === holder) holds.resolve();
+            return async (tx) =>
+              void (await transitionJob(tx, {
+                jobId: context.data.jobId,
+                from: "profiling",
+                to: "planning",
+              }));
+          },
+        }),
+      ),
+    );
+    await bus.publish(envelopeFor(holder));
+    await holds.promise;
+    await eventually("the holder's transition", async () => (await stateOf(holder)) === "planning");
+    await bus.publish(envelopeFor(waiter));
+    await eventually(
+      "the waiter's place",
+      async () => (await queuePlace(db.db, jobLease(waiter))) !== undefined,
+    );
+    await eventually("the waiter's lease", async () => !(await isLeaseLive(db.db, jobLease(waiter))));
+    expect(await queuePlace(db.db, jobLease(waiter))).toMatchObject({
+      behind: [{ id: holder, holds: true }],
+    });
+    // The holder keeps its hosts between its stages, and gives them back when it is over.
+    expect(started).toEqual([holder]);
+    await db.transaction((tx) => requestCancel(tx, holder));
+    await eventually("the waiter's transition", async () => (await stateOf(waiter)) === "planning");
+    expect(started).toEqual([holder, waiter]);
   });
 
   it("loses to the holder that replaced it: nothing of its effect is written", async () => {

@@ -1,8 +1,7 @@
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
-import { acquireLease, releaseLease, type Fence } from "@internevo/store";
+import { acquireLease, isLeaseLive, type Fence } from "@internevo/store";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { keepLeases } from "../src/lease-keeper.ts";
-import { signalled } from "./support.ts";
+import { keepLease, type WorkStoppedError } from "../src/lease-keeper.ts";
 
 let test: TestDatabase;
 beforeAll(async () => {
@@ -10,38 +9,41 @@ beforeAll(async () => {
 });
 afterAll(() => test.drop());
 
-const held = async (resource: string, holder: string): Promise<Fence> => {
-  const fence = await acquireLease(test.database.db, resource, holder, 60);
+const held = async (resource: string, holder: string, ttlSeconds: number): Promise<Fence> => {
+  const fence = await acquireLease(test.database.db, resource, holder, ttlSeconds);
   if (!fence) throw new Error(`${resource} is held by another`);
   return fence;
 };
-
-it("tells who has to wait for a resource, once, and nobody who need not", async () => {
-  const keeper = keepLeases({
+const keep = (fence: Fence, stop: AbortController) =>
+  keepLease({
     database: test.database,
-    holder: "me",
-    first: await held("work", "me"),
-    turn: { waiter: "me", started: false, since: new Date(), goesOn: false },
-    stop: new AbortController(),
+    fence,
+    stop,
     isCancelled: async () => false,
+    ttlSeconds: 2,
+    heartbeatSeconds: 0.1,
   });
-  try {
-    let told = 0;
-    const waits = signalled();
-    const onWait = (): void => {
-      told += 1;
-      waits.resolve();
-    };
-    await keeper.release(await keeper.reserve("cluster:free", onWait));
-    expect(told).toBe(0);
+const stopped = (stop: AbortController) =>
+  new Promise<WorkStoppedError>((resolve) =>
+    stop.signal.addEventListener("abort", () => resolve(stop.signal.reason as WorkStoppedError)),
+  );
 
-    const other = await held("cluster:taken", "another");
-    const reserved = keeper.reserve("cluster:taken", onWait);
-    await waits.promise;
-    await releaseLease(test.database.db, other);
-    expect((await reserved).token).toBeGreaterThan(other.token);
-    expect(told).toBe(1);
-  } finally {
-    await keeper.close();
-  }
+it("keeps a lease beyond its time, and gives it back", async () => {
+  const { db } = test.database;
+  const keeper = keep(await held("work", "me", 2), new AbortController());
+  const until = performance.now() + 3000;
+  while (performance.now() < until) expect(await acquireLease(db, "work", "another", 1)).toBeUndefined();
+  await keeper.close();
+  expect(await isLeaseLive(db, "work")).toBe(false);
+});
+
+it("stops work whose lease is another's", async () => {
+  const stop = new AbortController();
+  const ended = stopped(stop);
+  const fence = await held("taken", "me", -1);
+  await held("taken", "another", 60);
+  const keeper = keep(fence, stop);
+  expect((await ended).why).toBe("lease-lost");
+  await keeper.close();
+  expect(await isLeaseLive(test.database.db, "taken"), "the other's lease stays").toBe(true);
 });

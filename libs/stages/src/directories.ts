@@ -42,6 +42,13 @@ export const jobDirectory = (dataDirectory: string, jobId: string): string =>
   join(jobsDirectory(dataDirectory), jobId);
 
 /**
+ * Where the points are kept that a measurement for a job, or a workload, has measured so far. It lies apart
+ * from the launches: other jobs of the cluster may run between two attempts.
+ */
+export const measuredSoFarPath = (dataDirectory: string, owner: string): string =>
+  join(jobDirectory(dataDirectory, owner), "measured-so-far.jsonl");
+
+/**
  * Where jobs may name weights: where they may name data, and among the checkpoints of this installation's own
  * jobs.
  */

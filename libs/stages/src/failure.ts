@@ -28,6 +28,12 @@ export function failureOfProblem(problem: ProblemError): Failure {
   };
 }
 
+/** The effect that holds a job until somebody lets it go on: what failed was not its own. */
+export const heldJob =
+  (jobId: string, from: Exclude<StageState, "planning">, failure: Failure): Effect =>
+  async (tx) =>
+    void (await transitionJob(tx, { jobId, from, to: "held", failure }));
+
 /** The effect that ends a job in failure. */
 export const failedJob =
   (jobId: string, from: StageState, failure: Failure): Effect =>

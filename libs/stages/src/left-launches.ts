@@ -1,6 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { isTerminal, LAUNCHERS } from "@internevo/domain";
+import { isAtRest, LAUNCHERS } from "@internevo/domain";
 import { launcherOf } from "@internevo/launcher";
 import { runtimeDirectory } from "@internevo/profiling";
 import { getJobState, type Database } from "@internevo/store";
@@ -19,7 +19,7 @@ async function namesIn(directory: string): Promise<string[]> {
 }
 
 /**
- * Ends what jobs that are over still have with schedulers: a job can be cancelled while no supervisor looks
+ * Ends what jobs that are over, or held, still have with schedulers: a job can be cancelled while no supervisor looks
  * after its ranks.
  * @returns the run directories that were cleared.
  */
@@ -35,11 +35,7 @@ export async function endLaunchesOfEndedJobs(database: Database, dataDirectory: 
         for (const runDirectory of [top, runtimeDirectory(top)]) {
           if (!outliving.left(runDirectory)) continue;
           const state = await getJobState(database.db, jobId);
-          if (
-            state !== undefined &&
-            isTerminal(state) &&
-            (await outliving.endLeft(runDirectory, END_SECONDS))
-          )
+          if (state !== undefined && isAtRest(state) && (await outliving.endLeft(runDirectory, END_SECONDS)))
             cleared.push(runDirectory);
         }
       }

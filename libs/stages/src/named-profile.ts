@@ -1,4 +1,4 @@
-import { findShippedProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { findShippedProfile, GIVEN_PROFILES } from "@internevo/cost-model";
 import { nearestWord, ProblemError, type Profile } from "@internevo/domain";
 import { getProfile, listProfiles, profilesCalled, type Queryable } from "@internevo/store";
 
@@ -50,7 +50,7 @@ export async function namedProfile(db: Queryable, name: string, field: string): 
   }
   if (stored) return { profile: stored.profile, storedId: stored.id };
   const { items } = await listProfiles(db, { limit: MOST_LISTED });
-  const known = [...new Set([...SHIPPED_PROFILES, ...items.map((item) => item.name)])];
+  const known = [...new Set([...GIVEN_PROFILES, ...items.map((item) => item.name)])];
   const near = nearestWord(name, known);
   throw new ProblemError("profile-missing", `no profile is named ${name}`, [
     {

@@ -4,6 +4,7 @@ import { probeIn, trainerIn } from "@internevo/launcher";
 import { DEFAULT_MOST_SPREAD_PERCENT } from "@internevo/profiles";
 import { Type, type Static, type TObject } from "typebox";
 import type { ProfilingSettings } from "./obtain-profile.ts";
+import { DEFAULT_LOST_RANK_LIMIT } from "./retry-lost-ranks.ts";
 
 /** Where the workspace's own build installs the native programs. */
 const OWN_NATIVE_DIRECTORY = join(import.meta.dirname, "..", "..", "..", "native", "dist");
@@ -47,6 +48,14 @@ export const nativeConfig = {
     description:
       "share of a host's processor time that other processes and machines may " +
       "take while ranks measure; above it the measurement counts as disturbed",
+  }),
+  INTERNEVO_LOST_RANK_LIMIT: Type.Integer({
+    default: DEFAULT_LOST_RANK_LIMIT,
+    minimum: 1,
+    maximum: 1000,
+    description:
+      "attempts in a row, of a measurement or a trial, that may lose ranks " +
+      "without progress; then the job is held",
   }),
   INTERNEVO_THREADS_PER_RANK: Type.Integer({
     default: 1,
@@ -105,6 +114,7 @@ export const profilingSettings = (config: ProfilingConfig): ProfilingSettings =>
   machineDirectory: resolve(config.INTERNEVO_MACHINE_DIRECTORY),
   clustersFile: config.INTERNEVO_CLUSTERS,
   threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
+  lostRankLimit: config.INTERNEVO_LOST_RANK_LIMIT,
   freshForSeconds: config.INTERNEVO_PROFILE_FRESH_SECONDS,
   effort: {
     minimumSamples: config.INTERNEVO_PROBE_SAMPLES,

@@ -10,12 +10,13 @@ import {
   aboutSeconds,
   clusterKey,
   formatCounted,
+  schedulerOf,
   type Failure,
   type JobSpec,
   type Profile,
 } from "@internevo/domain";
 import { assertProgram, type Probe, type Trainer } from "@internevo/launcher";
-import { measurementRuns, measureProfile } from "@internevo/profiling";
+import { measurementRuns, measureProfile, type MeasureProfileOutcome } from "@internevo/profiling";
 import { mergeProfiles, qualityOf, type NoiseLimits, type ProbeEffort } from "@internevo/profiles";
 import {
   newestProfile,
@@ -24,12 +25,12 @@ import {
   type Database,
   type Transaction,
 } from "@internevo/store";
-import { launchDirectory } from "./directories.ts";
+import { launchDirectory, measuredSoFarPath } from "./directories.ts";
 import { launchSignals } from "./launch-signals.ts";
 import { freshProfile, measuringSeconds } from "./measured-first.ts";
 import { namedProfile } from "./named-profile.ts";
 import { reserveLaunch } from "./reserve-launch.ts";
-import { retryLostRanks } from "./retry-lost-ranks.ts";
+import { retryLostRanks, tooManyLost } from "./retry-lost-ranks.ts";
 
 export interface ProfilingSettings {
   readonly probe: Probe;
@@ -39,6 +40,8 @@ export interface ProfilingSettings {
   readonly machineDirectory: string;
   readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
+  /** Attempts in a row that may lose ranks without a newly measured point. */
+  readonly lostRankLimit: number;
   readonly freshForSeconds: number;
   readonly effort: ProbeEffort;
   readonly limits: NoiseLimits;
@@ -51,8 +54,8 @@ export interface ObtainProfileOptions {
   /** Job or workload that the cluster is measured for. */
   readonly owner: string;
   readonly signal: AbortSignal;
-  /** Waits for a resource and keeps it, as a command's context does. */
-  readonly reserve: (resource: string, onWait: () => void) => Promise<{ release(): Promise<void> }>;
+  /** Claims hosts, all or none, as a command's context does; throws while others go first. */
+  readonly claimHosts: (hosts: readonly string[]) => Promise<void>;
   /** Throws when the leases are not held any more: see the launcher's option. */
   readonly confirm: () => Promise<void>;
   /** @param waits somebody else is at work; default: no. */
@@ -69,6 +72,8 @@ export interface ObtainedProfile {
 
 export type ObtainProfileOutcome =
   | ({ readonly status: "obtained" } & ObtainedProfile)
+  /** Ranks were lost in too many attempts in a row without a newly measured point. */
+  | { readonly status: "lost"; readonly failure: Failure }
   | { readonly status: "failed"; readonly failure: Failure };
 
 async function given(database: Database, name: string): Promise<ObtainedProfile> {
@@ -109,8 +114,7 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
   const reservation = await reserveLaunch({
     ...settings,
     cluster,
-    owner: options.owner,
-    reserve: options.reserve,
+    claimHosts: options.claimHosts,
     confirm: options.confirm,
     use: "measure",
     signal: options.signal,
@@ -124,7 +128,7 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
     if (late) return late;
     return await measure(options, base, first(base), key);
   } finally {
-    await reservation.release();
+    reservation.release();
   }
 }
 
@@ -143,25 +147,21 @@ function completed(older: Profile, newer: Profile): Profile {
     : merged;
 }
 
-async function measure(
+/**
+ * Measures these points, in as many attempts as it takes while each measures some of them.
+ * @param runs how often something is run for it, the total of the progress.
+ */
+async function measureOn(
   options: ObtainProfileOptions,
-  base: ProfileRecord | undefined,
   missing: Measurements,
-  key: string,
-): Promise<ObtainProfileOutcome> {
+  runs: number,
+): Promise<MeasureProfileOutcome> {
   const { settings, spec, signal } = options;
   const { killSignal, detachSignal } = launchSignals(spec.cluster, signal);
   const points = measurementCount(missing);
-  const runs = measurementRuns(missing);
-  const last = base ?? (await newestProfile(options.database.db, key));
-  const seconds = measuringSeconds(missing, last?.profile);
-  options.onProgress(
-    `measures ${base ? "only what the fresh profile lacks or has noisily: " : ""}${formatCounted(points, "point")}${runs === points ? "" : ` in ${formatCounted(runs, "run")}`}${seconds === null ? "" : `, ${aboutSeconds(seconds)}`}`,
-    0,
-    runs,
-  );
-  const measured = await retryLostRanks(
-    () =>
+  let kept = 0;
+  return retryLostRanks({
+    launch: () =>
       measureProfile({
         probe: settings.probe,
         trainer: settings.trainer,
@@ -176,20 +176,67 @@ async function measure(
         detachSignal,
         confirm: options.confirm,
         onQueue: (message, waits) => options.onProgress(message, 0, runs, waits),
+        // Where a scheduler chooses the nodes, another attempt may get others.
+        ...(schedulerOf(spec.cluster) === null
+          ? {
+              keep: {
+                path: measuredSoFarPath(settings.dataDirectory, options.owner),
+                freshForSeconds: settings.freshForSeconds,
+                onKept: (count: number) => (kept = count),
+              },
+            }
+          : {}),
         // For a probe that hangs: every point has its own bound, and waiting for busy cores comes on top.
         timeoutSeconds: 600 + 20 * points * settings.effort.maximumSecondsPerPoint,
         onProgress: (done, total, message) => options.onProgress(message, done, total),
         ...(options.onLog ? { onLog: options.onLog } : {}),
       }),
-    (outcome) => (outcome.status === "failed" ? outcome.failure : undefined),
+    failureOf: (outcome) => (outcome.status === "failed" ? outcome.failure : undefined),
+    limit: settings.lostRankLimit,
+    signal,
+    progress: () => kept,
+    onRetry: (failure, inSeconds) =>
+      options.onLog?.(`${failure.message}: measures on in ${formatCounted(inSeconds, "second")}`),
+  });
+}
+
+async function measure(
+  options: ObtainProfileOptions,
+  base: ProfileRecord | undefined,
+  missing: Measurements,
+  key: string,
+): Promise<ObtainProfileOutcome> {
+  const { settings, signal } = options;
+  const points = measurementCount(missing);
+  const runs = measurementRuns(missing);
+  const last = base ?? (await newestProfile(options.database.db, key));
+  const seconds = measuringSeconds(missing, last?.profile);
+  options.onProgress(
+    `measures ${base ? "only what the fresh profile lacks or has noisily: " : ""}${formatCounted(points, "point")}${runs === points ? "" : ` in ${formatCounted(runs, "run")}`}${seconds === null ? "" : `, ${aboutSeconds(seconds)}`}`,
+    0,
+    runs,
   );
+  const begin = Date.now();
+  const measured = await measureOn(options, missing, runs);
   if (measured.status === "stopped") {
     signal.throwIfAborted();
     return { status: "failed", failure: { code: "internal", message: "the probe was stopped" } };
   }
-  if (measured.status === "failed") return { status: "failed", failure: measured.failure };
+  if (measured.status === "failed")
+    return measured.failure.code === "rank-lost"
+      ? {
+          status: "lost",
+          failure: tooManyLost(settings.lostRankLimit, "a newly measured point", measured.failure),
+        }
+      : { status: "failed", failure: measured.failure };
   const profile = base ? completed(base.profile, measured.profile) : measured.profile;
-  const leftSeconds = base ? (Date.parse(base.freshUntil) - Date.now()) / 1000 : settings.freshForSeconds;
+  // Points of an earlier attempt are as old as the first of them.
+  const { measuredAt } = measured.profile.provenance;
+  const olderSeconds = measuredAt === null ? 0 : Math.max(0, begin - Date.parse(measuredAt)) / 1000;
+  const leftSeconds = Math.min(
+    settings.freshForSeconds - olderSeconds,
+    base ? (Date.parse(base.freshUntil) - Date.now()) / 1000 : Infinity,
+  );
   return {
     status: "obtained",
     profile,

@@ -4,8 +4,10 @@ import { mkdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
 import type { Cluster } from "@internevo/domain";
 import { ownHost, RUN_MARKER } from "@internevo/launcher";
+import { OthersGoFirstError } from "@internevo/service-kit";
 import { clusterRunDirectory } from "./directories.ts";
 import { reserveLaunch } from "./reserve-launch.ts";
 
@@ -35,19 +37,18 @@ const quiet = {
   onNotice: () => {},
 };
 
-/** Takes everything at once; says in which order. */
+/** Takes everything at once; says what. */
 async function reserved(over: Partial<Cluster>, clustersFile?: string): Promise<string[]> {
-  const order: string[] = [];
+  const claimed: string[] = [];
   await reserveLaunch({
     ...place(),
     clustersFile,
     cluster: cluster(over),
-    owner: "job-1",
     confirm: async () => {},
     ...quiet,
-    reserve: async (resource) => (order.push(resource), { release: async () => {} }),
+    claimHosts: async (hosts) => void claimed.push(...hosts),
   });
-  return order;
+  return claimed;
 }
 
 function clusters(hosts: Record<string, string[]>): string {
@@ -67,38 +68,30 @@ function clusters(hosts: Record<string, string[]>): string {
 
 describe("what a launch reserves", () => {
   it("is this machine for every local cluster, whatever its name", async () => {
-    expect(await reserved({ name: "one" })).toEqual([`host:${ownHost()}`]);
-    expect(await reserved({ name: "another", nodes: 4 })).toEqual([`host:${ownHost()}`]);
+    expect(await reserved({ name: "one" })).toEqual([ownHost()]);
+    expect(await reserved({ name: "another", nodes: 4 })).toEqual([ownHost()]);
   });
-  it("is every host of a cluster over ssh, in one order for all, and this machine by its own name", async () => {
-    const file = clusters({ ab: ["b", "a"], ca: ["c", "a", "unused"], here: ["localhost"] });
-    expect(await reserved({ name: "ab", nodes: 2, launcher: "ssh" }, file)).toEqual(["host:a", "host:b"]);
-    expect(await reserved({ name: "ca", nodes: 2, launcher: "ssh" }, file)).toEqual(["host:a", "host:c"]);
+  it("is every host of a cluster over ssh, and this machine by its own name", async () => {
+    const file = clusters({ ab: ["a", "b"], ca: ["a", "c", "unused"], here: ["localhost"] });
+    expect(await reserved({ name: "ab", nodes: 2, launcher: "ssh" }, file)).toEqual(["a", "b"]);
+    expect(await reserved({ name: "ca", nodes: 2, launcher: "ssh" }, file)).toEqual(["a", "c"]);
     expect(await reserved({ name: "here", launcher: "ssh" }, file)).toEqual(await reserved({}));
   });
-  it("is the owner's own allocation where Slurm shares out the nodes", async () => {
-    expect(await reserved({ name: "queue", launcher: "slurm" }, clusters({}))).toEqual([
-      "cluster:queue:job-1",
-    ]);
+  it("is no host where Slurm shares out the nodes", async () => {
+    expect(await reserved({ name: "queue", launcher: "slurm" }, clusters({}))).toEqual([]);
   });
-  it("is given back when one of the resources cannot be had", async () => {
-    const log: string[] = [];
-    const file = clusters({ ab: ["a", "b"] });
+  it("says that others go first, and goes on with nothing meanwhile", async () => {
+    const waits: string[] = [];
     const asked = reserveLaunch({
       ...place(),
-      clustersFile: file,
-      cluster: cluster({ name: "ab", nodes: 2, launcher: "ssh" }),
-      owner: "job-1",
-      confirm: async () => {},
+      cluster: cluster(),
+      confirm: () => Promise.reject(new Error("went on")),
       ...quiet,
-      reserve: async (resource) => {
-        if (resource === "host:b") throw new Error("stopped");
-        log.push(`takes ${resource}`);
-        return { release: async () => void log.push(`releases ${resource}`) };
-      },
+      onWait: (message) => waits.push(message),
+      claimHosts: () => Promise.reject(new OthersGoFirstError()),
     });
-    await expect(asked).rejects.toThrow("stopped");
-    expect(log).toEqual(["takes host:a", "releases host:a"]);
+    await expect(asked).rejects.toThrow(OthersGoFirstError);
+    expect(waits).toEqual([WAITS_FOR_CLUSTER]);
   });
 });
 
@@ -112,12 +105,11 @@ describe("what another installation does on this machine", () => {
       machineDirectory: dataDirectory,
       clustersFile,
       cluster: cluster(over),
-      owner: "job-2",
       confirm: async () => {},
       ...quiet,
       signal: end.signal,
       onWait: (message) => waits.push(message),
-      reserve: async () => ({ release: async () => {} }),
+      claimHosts: async () => {},
     });
     return { waits, reservation, end };
   }
@@ -125,10 +117,9 @@ describe("what another installation does on this machine", () => {
     reserveLaunch({
       ...place(),
       cluster: cluster(),
-      owner: "job-1",
       confirm: async () => {},
       ...quiet,
-      reserve: async () => ({ release: async () => {} }),
+      claimHosts: async () => {},
     });
 
   it.each([
@@ -147,8 +138,8 @@ describe("what another installation does on this machine", () => {
     const { waits, reservation } = asked(...over());
     await expect.poll(() => waits, { timeout: 10_000 }).toHaveLength(1);
     expect(waits[0]).toContain(`another installation (${dataDirectory}) measures on this machine`);
-    await first.release();
-    await (await reservation).release();
+    first.release();
+    (await reservation).release();
   });
 
   it("does not concern ranks on other machines", async () => {
@@ -157,18 +148,18 @@ describe("what another installation does on this machine", () => {
       { name: "ab", nodes: 2, launcher: "ssh" },
       clusters({ ab: ["a", "b"] }),
     );
-    await (await reservation).release();
+    (await reservation).release();
     expect(waits).toEqual([]);
-    await first.release();
+    first.release();
   });
 
-  it("is given up with the work, and gives back what was reserved", async () => {
+  it("is given up with the work", async () => {
     const first = await held();
     const { waits, reservation, end } = asked({});
     await expect.poll(() => waits, { timeout: 10_000 }).toHaveLength(1);
     end.abort(new Error("cancelled"));
     await expect(reservation).rejects.toThrow("cancelled");
-    await first.release();
+    first.release();
   });
 });
 

@@ -29,6 +29,8 @@ export interface TrainingSettings {
   /** Hosts of clusters with launcher: ssh. */
   readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
+  /** Attempts in a row that may lose ranks without progress, of what measures. */
+  readonly lostRankLimit: number;
   /** Share of a host's processor time from which on others count as a disturbance. */
   readonly mostOthersPercent: number;
 }
@@ -40,6 +42,7 @@ export const trainingSettings = (config: Static<TObject<typeof nativeConfig>>): 
   dataRoots: dataRootsOf(config.INTERNEVO_DATA_ROOTS),
   clustersFile: config.INTERNEVO_CLUSTERS,
   threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
+  lostRankLimit: config.INTERNEVO_LOST_RANK_LIMIT,
   mostOthersPercent: config.INTERNEVO_MOST_OTHERS_PERCENT,
 });
 

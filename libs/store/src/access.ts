@@ -1,7 +1,7 @@
 import { createHash, randomBytes, randomUUID } from "node:crypto";
-import { and, desc, eq, gt, inArray, isNotNull, isNull, lt, lte, or, sql } from "drizzle-orm";
-import type { Role, TokenRecord } from "@internevo/contracts";
-import { ProblemError } from "@internevo/domain";
+import { and, desc, eq, gt, gte, inArray, isNotNull, isNull, lt, lte, or, sql } from "drizzle-orm";
+import type { AuditFilter, AuditRecord, Role, TokenRecord } from "@internevo/contracts";
+import { instantMilliseconds, ProblemError } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { apiTokens, auditLog, idempotencyKeys } from "./schema/index.ts";
@@ -41,6 +41,7 @@ const TOKEN_COLUMNS = {
   role: apiTokens.role,
   createdAt: apiTokens.createdAt,
   expiresAt: apiTokens.expiresAt,
+  lastUsedAt: apiTokens.lastUsedAt,
 };
 
 const recordOfToken = (
@@ -49,6 +50,7 @@ const recordOfToken = (
   ...row,
   createdAt: row.createdAt.toISOString(),
   expiresAt: row.expiresAt?.toISOString() ?? null,
+  lastUsedAt: row.lastUsedAt?.toISOString() ?? null,
 });
 
 /**
@@ -198,6 +200,19 @@ export async function revokeToken(tx: Queryable, id: string): Promise<void> {
   if (rows.length === 0) throw none;
 }
 
+/** Remembers that tokens are in use; written once a minute for each at most. */
+export async function recordTokenUse(db: Queryable, ids: readonly string[]): Promise<void> {
+  await db
+    .update(apiTokens)
+    .set({ lastUsedAt: sql`date_trunc('minute', clock_timestamp())` })
+    .where(
+      and(
+        inArray(apiTokens.id, [...ids]),
+        sql`${apiTokens.lastUsedAt} is distinct from date_trunc('minute', clock_timestamp())`,
+      ),
+    );
+}
+
 export interface AuditEntry {
   readonly actor: string;
   readonly role: string;
@@ -211,6 +226,52 @@ export interface AuditEntry {
 
 export async function recordAudit(db: Queryable, entry: AuditEntry): Promise<void> {
   await db.insert(auditLog).values({ ...entry, at: sql`clock_timestamp()` });
+}
+
+const auditRecordOf = (row: typeof auditLog.$inferSelect): AuditRecord => ({
+  ...row,
+  at: row.at.toISOString(),
+});
+
+/** The years that Postgres reads as JavaScript writes them. */
+const [EARLIEST, LATEST] = ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"].map(instantMilliseconds) as [
+  number,
+  number,
+];
+
+/** An instant as Postgres reads it. What lies outside of its years lies before or behind every row all the same. */
+const instantOf = (text: string): Date =>
+  new Date(Math.min(LATEST, Math.max(EARLIEST, instantMilliseconds(text))));
+
+/** The audit log, newest first. @param request.before only rows with a smaller number. */
+export async function listAudit(
+  db: Queryable,
+  request: AuditFilter & { readonly before?: number; readonly limit?: number } = {},
+): Promise<Page<AuditRecord>> {
+  const limit = pageLimit(request);
+  const { actor, target, action, outcome, from, until, before } = request;
+  const rows = await db
+    .select()
+    .from(auditLog)
+    .where(
+      and(
+        actor === undefined ? undefined : eq(auditLog.actor, actor),
+        target === undefined ? undefined : eq(auditLog.target, target),
+        action === undefined ? undefined : sql`strpos(lower(${auditLog.action}), lower(${action})) > 0`,
+        outcome === "done" ? lt(auditLog.status, 400) : undefined,
+        outcome === "refused" ? gte(auditLog.status, 400) : undefined,
+        from === undefined ? undefined : gte(auditLog.at, instantOf(from)),
+        until === undefined ? undefined : lt(auditLog.at, instantOf(until)),
+        before === undefined ? undefined : lt(auditLog.id, before),
+      ),
+    )
+    .orderBy(desc(auditLog.id))
+    .limit(limit + 1);
+  const shown = rows.slice(0, limit);
+  return {
+    items: shown.map(auditRecordOf),
+    nextCursor: rows.length > limit ? String(shown.at(-1)?.id) : null,
+  };
 }
 
 export interface AuditLimits {

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { and, desc, eq, isNull, sql } from "drizzle-orm";
-import { isTerminal, ProblemError } from "@internevo/domain";
+import { isAtRest, isResumable, ProblemError } from "@internevo/domain";
 import { CATALOG, type DeadLetter, type Envelope, type MessageType } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
 import { getJob } from "./jobs.ts";
@@ -115,7 +115,7 @@ async function resolve(
 /**
  * Sends a dead letter's message again, as a new one.
  * @throws ProblemError `not-found`; `conflict` when it was resolved before, cannot be read as a message, or
- * its job has ended (terminal states stay terminal).
+ * its job has ended or is held.
  */
 export async function replayDeadLetter(tx: Transaction, id: string, by: string): Promise<DeadLetter> {
   const row = await lockOpenLetter(tx, id);
@@ -131,13 +131,14 @@ export async function replayDeadLetter(tx: Transaction, id: string, by: string):
   }
   const jobId = (envelope.data as { jobId?: string }).jobId;
   const job = jobId === undefined ? undefined : await getJob(tx, jobId);
-  if (jobId !== undefined && (!job || isTerminal(job.state))) {
-    throw new ProblemError("conflict", `job ${jobId} of dead letter ${id} has ended`, [
+  if (jobId !== undefined && (!job || isAtRest(job.state))) {
+    const message = job?.state === "held" ? "is held" : "has ended";
+    throw new ProblemError("conflict", `job ${jobId} of dead letter ${id} ${message}`, [
       {
         field: "jobId",
         value: jobId,
-        message: "has ended",
-        remedy: "submit the job again, and discard the letter",
+        message,
+        remedy: `${job && isResumable(job.state) ? "let the job go on" : "submit the job again"}, and discard the letter`,
       },
     ]);
   }

@@ -5,6 +5,7 @@ export * from "./migrate.ts";
 export * from "./pages.ts";
 export * from "./trace.ts";
 export * from "./leases.ts";
+export * from "./host-queue.ts";
 export * from "./outbox.ts";
 export * from "./dead-letters.ts";
 export * from "./jobs.ts";

@@ -1,5 +1,5 @@
 import { and, asc, desc, eq, gt, lt, max } from "drizzle-orm";
-import { isTerminal, type JobState } from "@internevo/domain";
+import { isAtRest, type JobState } from "@internevo/domain";
 import type { JobLogLine, JobStreamEvent } from "@internevo/contracts";
 import { isConnectionLoss, pause } from "./connection-loss.ts";
 import type { Database, Queryable } from "./database.ts";
@@ -69,7 +69,7 @@ export async function listJobLog(
 
 export interface SubscriptionOptions {
   readonly signal?: AbortSignal;
-  /** Ends by itself after the event of a terminal state. Default true. */
+  /** Ends by itself after the event of a state in which nobody works on the job. Default true. */
   readonly endWithJob?: boolean;
   /** Looks without a notification every so often, seconds. Default 5. */
   readonly pollSeconds?: number;
@@ -111,7 +111,7 @@ export async function* subscribeJobEvents(
         if (signal?.aborted) return;
         seen = event.id;
         yield event;
-        if (event.type === "state" && isTerminal(event.data["to"] as JobState)) ended = true;
+        if (event.type === "state") ended = isAtRest(event.data["to"] as JobState);
       }
       if (events.length > 0) continue;
       if (ended && endWithJob) return;

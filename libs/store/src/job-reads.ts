@@ -1,12 +1,14 @@
-import { and, asc, desc, eq, sql } from "drizzle-orm";
-import type { JobState } from "@internevo/domain";
+import { and, asc, desc, eq, sql, type SQL } from "drizzle-orm";
+import { ProblemError, QUEUED_STATE, type JobState, type Labels, type Priority } from "@internevo/domain";
 import type { JobDetail, JobSummary, StageProgress } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
+import { queuePlace, queuePositions } from "./host-queue.ts";
 import { lastJobEventId } from "./job-events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { getPlanning } from "./plannings.ts";
 import { findRun, listAttempts } from "./runs.ts";
-import { jobEvents, jobs, jobTransitions, runs, stepMetrics, trials } from "./schema/index.ts";
+import { hostWaiters, jobEvents, jobs, jobTransitions, runs, stepMetrics, trials } from "./schema/index.ts";
+import { jobLease } from "./leases.ts";
 import { listTrials } from "./trials.ts";
 import { traceIdOf } from "./trace.ts";
 
@@ -43,6 +45,7 @@ const summaryColumns = {
   id: jobs.id,
   name: jobs.name,
   state: jobs.state,
+  owner: jobs.owner,
   reason: jobs.reason,
   version: jobs.version,
   createdAt: jobs.createdAt,
@@ -50,6 +53,8 @@ const summaryColumns = {
   endedAt: jobs.endedAt,
   model: sql<string>`${jobs.spec} -> 'model' ->> 'name'`,
   cluster: sql<string>`${jobs.spec} -> 'cluster' ->> 'name'`,
+  priority: sql<Priority>`coalesce(${jobs.spec} ->> 'priority', 'normal')`,
+  labels: sql<Labels>`coalesce(${jobs.spec} -> 'labels', '{}'::jsonb)`,
   steps: sql<number>`(${jobs.spec} ->> 'steps')::bigint`.mapWith(Number),
   lastStep: sql<number>`coalesce(${lastMetric("step")}, 0)`.mapWith(Number),
   lastLoss: sql<number | null>`${lastMetric("loss")}`,
@@ -58,22 +63,60 @@ const summaryColumns = {
   progress: lastProgress,
 };
 
-type SummaryRow = Omit<JobSummary, "createdAt" | "updatedAt" | "endedAt"> & {
+type SummaryRow = Omit<JobSummary, "createdAt" | "updatedAt" | "endedAt" | "queue"> & {
   createdAt: Date;
   updatedAt: Date;
   endedAt: Date | null;
 };
-const summaryOf = (row: SummaryRow): JobSummary => ({
+const summaryOf = (row: SummaryRow): Omit<JobSummary, "queue"> => ({
   ...row,
   createdAt: row.createdAt.toISOString(),
   updatedAt: row.updatedAt.toISOString(),
   endedAt: row.endedAt?.toISOString() ?? null,
 });
 
+/** Which jobs a list has. */
+export interface JobFilter {
+  /** `queued`: those that wait for hosts, whatever stage they are in. */
+  readonly state?: JobState | typeof QUEUED_STATE;
+  /** A part of the name, upper or lower case. */
+  readonly name?: string;
+  readonly owner?: string;
+  readonly cluster?: string;
+  /** `name=value`. */
+  readonly label?: string;
+}
+
+/** @throws ProblemError `bad-request` for a text that is no `name=value`. */
+function hasLabel(label: string): SQL {
+  const [, name, value] = /^([^=]+)=(.+)$/.exec(label) ?? [];
+  if (name === undefined || value === undefined)
+    throw new ProblemError("bad-request", "label is not valid", [
+      {
+        field: "label",
+        value: label,
+        message: "is not a name, = and a value",
+        remedy: "give for example team=nlp",
+      },
+    ]);
+  return sql`${jobs.spec} -> 'labels' ->> ${name} = ${value}`;
+}
+
+function matching({ state, name, owner, cluster, label }: JobFilter): SQL | undefined {
+  const waits = sql`exists (select 1 from ${hostWaiters} w where w.owner = 'job:' || ${jobs.id})`;
+  return and(
+    state === QUEUED_STATE ? waits : state && eq(jobs.state, state),
+    name === undefined ? undefined : sql`strpos(lower(${jobs.name}), lower(${name})) > 0`,
+    owner === undefined ? undefined : eq(jobs.owner, owner),
+    cluster === undefined ? undefined : sql`${jobs.spec} -> 'cluster' ->> 'name' = ${cluster}`,
+    label === undefined ? undefined : hasLabel(label),
+  );
+}
+
 /** Newest first. @throws ProblemError `bad-request` for a cursor or limit that is none. */
 export async function listJobs(
   db: Queryable,
-  request: PageRequest & { readonly state?: JobState } = {},
+  request: PageRequest & JobFilter = {},
 ): Promise<Page<JobSummary>> {
   const limit = pageLimit(request);
   const after = decodeCursor(request.cursor);
@@ -82,14 +125,23 @@ export async function listJobs(
     .from(jobs)
     .where(
       and(
-        request.state ? eq(jobs.state, request.state) : undefined,
+        matching(request),
         after &&
           sql`(${jobs.createdAt}, ${jobs.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
       ),
     )
     .orderBy(desc(jobs.createdAt), desc(jobs.id))
     .limit(limit + 1);
-  return pageOf(rows, limit, (row) => ({ at: row.createdAt, id: row.id }), summaryOf);
+  const positions = await queuePositions(
+    db,
+    rows.map(({ id }) => jobLease(id)),
+  );
+  return pageOf(
+    rows,
+    limit,
+    (row) => ({ at: row.createdAt, id: row.id }),
+    (row) => ({ ...summaryOf(row), queue: positions.get(jobLease(row.id)) ?? null }),
+  );
 }
 
 /** Everything of one job, at one moment when `db` is a repeatable-read transaction. */
@@ -118,6 +170,7 @@ export async function getJobDetail(db: Queryable, jobId: string): Promise<JobDet
   const run = await findRun(db, jobId);
   return {
     ...summaryOf(summary),
+    queue: (await queuePlace(db, jobLease(jobId))) ?? null,
     lastEventId: await lastJobEventId(db, jobId),
     spec,
     traceId: traceIdOf(traceparent) ?? "",

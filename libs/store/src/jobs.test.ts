@@ -1,5 +1,6 @@
+import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { validate } from "@internevo/domain";
+import { validate, type JobState } from "@internevo/domain";
 import { JobDetailSchema, JobSummarySchema } from "@internevo/contracts";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import {
@@ -15,10 +16,13 @@ import {
   appendJobEvents,
   failJob,
   getJobState,
+  inStateSince,
   requestCancel,
+  resumeJob,
   submitJob,
   transitionJob,
   updateJob,
+  type StageState,
 } from "./jobs.ts";
 import { acquireLease, jobLease, releaseLease } from "./leases.ts";
 import { getPlanning, storePlanning } from "./plannings.ts";
@@ -131,6 +135,101 @@ describe("requestCancel", () => {
       "cancelled",
     ]);
     expect(await test.database.transaction((tx) => requestCancel(tx, "no-uuid"))).toBe("not-found");
+  });
+});
+
+describe("resumeJob", () => {
+  const resume = (id: string) => test.database.transaction((tx) => resumeJob(tx, id));
+  const move = (id: string, from: StageState, to: JobState) =>
+    test.database.transaction((tx) =>
+      transitionJob(tx, {
+        jobId: id,
+        from,
+        to,
+        ...(to === "failed" || to === "held"
+          ? { failure: { code: "rank-lost", message: "rank 1 ended" } as const }
+          : {}),
+      }),
+    );
+
+  it("lets a job go on in the stage in which it stopped, as often as it stops", async () => {
+    const id = await submit();
+    await move(id, "profiling", "held");
+    expect(await getJobDetail(test.database.db, id)).toMatchObject({
+      state: "held",
+      failure: { code: "rank-lost" },
+      reason: "rank 1 ended",
+      endedAt: null,
+    });
+    expect(await resume(id)).toEqual({ outcome: "resumed", from: "held", stage: "profiling" });
+    await move(id, "profiling", "planning");
+    await move(id, "planning", "trialling");
+    await move(id, "trialling", "running");
+    for (const from of ["failed", "held"] as const) {
+      await move(id, "running", from);
+      expect(await resume(id)).toEqual({ outcome: "resumed", from, stage: "running" });
+      expect(await getJobDetail(test.database.db, id)).toMatchObject({
+        state: "running",
+        failure: null,
+        reason: "let go on on request",
+        endedAt: null,
+      });
+    }
+    await test.database.transaction((tx) => requestCancel(tx, id));
+    expect((await getJobDetail(test.database.db, id))?.endedAt).not.toBeNull();
+    expect(await resume(id)).toMatchObject({ outcome: "resumed", from: "cancelled", stage: "running" });
+    expect((await messagesOf(id)).filter((type) => type === "job.run")).toHaveLength(4);
+    const { at } = (await getJobDetail(test.database.db, id))?.transitions.at(-1) ?? {};
+    expect((await inStateSince(test.database.db, id)).toISOString()).toBe(at);
+  });
+
+  it("lets one of many at once go on, and none that goes on, has succeeded or is not there", async () => {
+    const id = await submit();
+    expect(await resume(id)).toEqual({ outcome: "not-resumable", state: "profiling" });
+    await move(id, "profiling", "failed");
+    const outcomes = await Promise.all([1, 2, 3, 4].map(() => resume(id)));
+    expect(outcomes.map(({ outcome }) => outcome).sort()).toEqual([
+      ...Array<string>(3).fill("not-resumable"),
+      "resumed",
+    ]);
+    await move(id, "profiling", "succeeded");
+    expect(await resume(id)).toEqual({ outcome: "not-resumable", state: "succeeded" });
+    expect(await resume(randomUUID())).toEqual({ outcome: "not-found" });
+    expect(await resume("no-uuid")).toEqual({ outcome: "not-found" });
+  });
+
+  it("cancels a held job at once, though the lease of whoever held it still lives", async () => {
+    const id = await submit();
+    await acquireLease(test.database.db, jobLease(id), "worker", 30);
+    await move(id, "profiling", "held");
+    expect(await test.database.transaction((tx) => requestCancel(tx, id))).toBe("cancelled");
+    expect(await getJobDetail(test.database.db, id)).toMatchObject({ state: "cancelled", failure: null });
+  });
+
+  it("keeps what was measured, and what says something of its plan; other trials are run again", async () => {
+    const id = await submit();
+    await move(id, "profiling", "planning");
+    await move(id, "planning", "trialling");
+    const made = await test.database.transaction((tx) =>
+      createTrials(tx, id, [1, 2, 3, 4].map(exampleCandidate)),
+    );
+    const outcomes = [
+      { measured: exampleMeasurement() },
+      { failure: { code: "out-of-memory", message: "too large" } },
+      { failure: { code: "rank-lost", message: "rank 1 ended" } },
+    ] as const;
+    for (const [index, outcome] of outcomes.entries()) {
+      await test.database.transaction((tx) => startTrial(tx, made[index]?.id ?? ""));
+      await test.database.transaction((tx) => finishTrial(tx, made[index]?.id ?? "", outcome));
+    }
+    await test.database.transaction((tx) => requestCancel(tx, id));
+    expect(await resume(id)).toMatchObject({ outcome: "resumed", stage: "trialling" });
+    expect((await getJobDetail(test.database.db, id))?.trials).toMatchObject([
+      { state: "succeeded", measured: exampleMeasurement() },
+      { state: "failed", failure: { code: "out-of-memory" } },
+      { state: "pending", failure: null, startedAt: null, endedAt: null },
+      { state: "pending", failure: null, startedAt: null, endedAt: null },
+    ]);
   });
 });
 

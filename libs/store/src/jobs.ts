@@ -1,17 +1,24 @@
 import { randomUUID } from "node:crypto";
-import { and, eq, inArray, sql } from "drizzle-orm";
+import { and, desc, eq, inArray, notInArray, sql } from "drizzle-orm";
 import {
   canTransition,
+  FAILURES_OF_PLANS,
+  isAtRest,
+  isResumable,
   isTerminal,
+  placeInQueue,
   type Candidate,
   type Failure,
   type JobSpec,
   type JobState,
+  type Priority,
   type Report,
+  type ResumableJobState,
 } from "@internevo/domain";
 import type { JobStreamEvent, MessageType } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
-import { giveUpTurns, isLeaseLive, jobLease } from "./leases.ts";
+import { moveInQueue, releaseHosts } from "./host-queue.ts";
+import { isLeaseLive, jobLease } from "./leases.ts";
 import { enqueueMessage } from "./outbox.ts";
 import { isUuid } from "./pages.ts";
 import { attempts, jobEvents, jobs, jobTransitions, runs, trials } from "./schema/index.ts";
@@ -26,13 +33,12 @@ export const STAGE_COMMANDS = {
 } as const satisfies Partial<Record<JobState, MessageType>>;
 export type StageState = keyof typeof STAGE_COMMANDS;
 export type StageCommand = (typeof STAGE_COMMANDS)[StageState];
+export const STAGE_STATES = Object.keys(STAGE_COMMANDS) as readonly StageState[];
 export const isStage = (state: JobState): state is StageState => state in STAGE_COMMANDS;
 
 /** The state that a stage's command works on. */
 export function stageOf(command: StageCommand): StageState {
-  const found = (Object.keys(STAGE_COMMANDS) as StageState[]).find(
-    (state) => STAGE_COMMANDS[state] === command,
-  );
+  const found = STAGE_STATES.find((state) => STAGE_COMMANDS[state] === command);
   if (found === undefined) throw new TypeError(`${command} is no stage's command`);
   return found;
 }
@@ -90,6 +96,8 @@ export interface SubmitOptions {
   readonly traceparent?: string;
   /** Default: a new uuid. */
   readonly id?: string;
+  /** Who submits it: the name of a token. */
+  readonly owner?: string;
 }
 
 /** Stores a job in its first state, with history, event and the first stage's command. @returns its id. */
@@ -100,7 +108,9 @@ export async function submitJob(
 ): Promise<string> {
   const id = options.id ?? randomUUID();
   const traceparent = options.traceparent ?? newTraceparent();
-  await tx.insert(jobs).values({ id, name: spec.name, spec, state: "profiling", traceparent });
+  await tx
+    .insert(jobs)
+    .values({ id, name: spec.name, spec, state: "profiling", owner: options.owner ?? null, traceparent });
   await recordTransition(tx, {
     jobId: id,
     version: 1,
@@ -153,7 +163,7 @@ export interface TransitionRequest {
   readonly from: JobState | readonly JobState[];
   readonly to: JobState;
   readonly reason?: string;
-  /** With `to: "failed"`. */
+  /** With `to: "failed"` and `to: "held"`. */
   readonly failure?: Failure;
   /** With `to: "succeeded"`: stored, and announced before the state. */
   readonly report?: Report;
@@ -185,12 +195,12 @@ export async function transitionJob(tx: Transaction, request: TransitionRequest)
       reason,
       version,
       updatedAt: sql`clock_timestamp()`,
-      ...(isTerminal(to) ? { endedAt: sql`clock_timestamp()` } : {}),
-      ...(request.failure ? { failure: request.failure } : {}),
+      endedAt: isTerminal(to) ? sql`clock_timestamp()` : null,
+      failure: request.failure ?? null,
       ...(request.report ? { report: request.report } : {}),
     })
     .where(eq(jobs.id, jobId));
-  if (isTerminal(to)) await giveUpTurns(tx, jobLease(jobId));
+  if (isAtRest(to)) await releaseHosts(tx, jobLease(jobId));
   if (to === "cancelled" || to === "failed") await endOpenWork(tx, jobId, to);
   if (request.report) await appendJobEvent(tx, jobId, "report", { ...request.report });
   await recordTransition(tx, { jobId, version, from: job.state, to, reason, traceparent: job.traceparent });
@@ -225,15 +235,7 @@ async function endOpenWork(tx: Transaction, jobId: string, to: "cancelled" | "fa
  * is being cancelled becomes cancelled.
  */
 export async function failJob(tx: Transaction, jobId: string, failure: Failure): Promise<boolean> {
-  if (
-    await transitionJob(tx, {
-      jobId,
-      from: ["profiling", "planning", "trialling", "running"],
-      to: "failed",
-      failure,
-    })
-  )
-    return true;
+  if (await transitionJob(tx, { jobId, from: STAGE_STATES, to: "failed", failure })) return true;
   return transitionJob(tx, { jobId, from: "cancelling", to: "cancelled", reason: "cancelled" });
 }
 
@@ -254,10 +256,96 @@ export async function requestCancel(
   const state = await lockJobState(tx, jobId);
   if (state === undefined) return "not-found";
   if (isTerminal(state)) return state === "cancelled" ? "cancelled" : "already-ended";
-  const to = (await isLeaseLive(tx, jobLease(jobId))) ? "cancelling" : "cancelled";
+  // Whoever held a job works on it no more, though the lease may live for a moment.
+  const to = state !== "held" && (await isLeaseLive(tx, jobLease(jobId))) ? "cancelling" : "cancelled";
   if (state === to) return to;
   await transitionJob(tx, { jobId, from: state, to, reason });
   return to;
+}
+
+/**
+ * Gives a job another priority, and with it another place where it waits. The job's row must be locked.
+ * @param by who asks, for the job's log.
+ */
+export async function setPriority(
+  tx: Transaction,
+  job: Pick<JobRow, "id" | "spec" | "createdAt">,
+  priority: Priority,
+  by: string,
+): Promise<void> {
+  const { id, spec, createdAt } = job;
+  await tx
+    .update(jobs)
+    .set({ spec: { ...spec, priority }, updatedAt: sql`clock_timestamp()` })
+    .where(eq(jobs.id, id));
+  await moveInQueue(tx, jobLease(id), placeInQueue(createdAt, priority));
+  await appendJobEvent(tx, id, "log", {
+    level: "info",
+    source: "api",
+    message: `priority ${priority}, by ${by}`,
+  });
+}
+
+/** The stage that a job is in, or stopped in. */
+async function lastStage(tx: Transaction, jobId: string): Promise<StageState> {
+  const [row] = await tx
+    .select({ to: jobTransitions.to })
+    .from(jobTransitions)
+    .where(and(eq(jobTransitions.jobId, jobId), inArray(jobTransitions.to, [...STAGE_STATES])))
+    .orderBy(desc(jobTransitions.version))
+    .limit(1);
+  if (!row || !isStage(row.to)) throw new Error(`job ${jobId} has been in no stage`);
+  return row.to;
+}
+
+/** Trials that were not to end, and those whose failure says nothing of their plan, are still to be run. */
+async function reopenTrials(tx: Transaction, jobId: string): Promise<void> {
+  await tx
+    .update(trials)
+    .set({ state: "pending", failure: null, startedAt: null, endedAt: null })
+    .where(
+      and(
+        eq(trials.jobId, jobId),
+        eq(trials.state, "failed"),
+        notInArray(sql`${trials.failure} ->> 'code'`, [...FAILURES_OF_PLANS]),
+      ),
+    );
+}
+
+export type ResumeOutcome =
+  | { readonly outcome: "resumed"; readonly from: ResumableJobState; readonly stage: StageState }
+  | { readonly outcome: "not-resumable"; readonly state: JobState }
+  | { readonly outcome: "not-found" };
+
+/**
+ * Lets a job that was held, failed or was cancelled go on in the stage in which it stopped, with what it has:
+ * its profile and plans, the trials that were measured, the last checkpoint.
+ */
+export async function resumeJob(
+  tx: Transaction,
+  jobId: string,
+  reason = "let go on on request",
+): Promise<ResumeOutcome> {
+  if (!isUuid(jobId)) return { outcome: "not-found" };
+  const state = await lockJobState(tx, jobId);
+  if (state === undefined) return { outcome: "not-found" };
+  if (!isResumable(state)) return { outcome: "not-resumable", state };
+  const stage = await lastStage(tx, jobId);
+  if (stage === "trialling") await reopenTrials(tx, jobId);
+  await transitionJob(tx, { jobId, from: state, to: stage, reason });
+  return { outcome: "resumed", from: state, stage };
+}
+
+/** When a job came into the state that it is in: attempts from before were of before somebody let it go on. */
+export async function inStateSince(db: Queryable, jobId: string): Promise<Date> {
+  const [row] = await db
+    .select({ at: jobTransitions.at })
+    .from(jobTransitions)
+    .where(eq(jobTransitions.jobId, jobId))
+    .orderBy(desc(jobTransitions.version))
+    .limit(1);
+  if (!row) throw new Error(`job ${jobId} has no history`);
+  return row.at;
 }
 
 /** The state of a job as a new lease holder must see it: waits for a cancellation that is being decided. */

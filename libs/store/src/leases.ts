@@ -1,7 +1,6 @@
-import { and, eq, gt, isNotNull, or, sql } from "drizzle-orm";
-import { alias } from "drizzle-orm/pg-core";
+import { and, eq, gt, isNotNull, sql } from "drizzle-orm";
 import type { Queryable, Transaction } from "./database.ts";
-import { leases, leaseWaiters } from "./schema/index.ts";
+import { leases } from "./schema/index.ts";
 
 /** Proof of a lease: a later holder has a greater token. */
 export interface Fence {
@@ -11,15 +10,6 @@ export interface Fence {
 
 /** The resource that whoever works on a job holds, whatever the stage. */
 export const jobLease = (jobId: string): string => `job:${jobId}`;
-/**
- * The resource of a host's processors and devices: one measurement, trial or training at a time, whatever the
- * cluster is called.
- */
-export const hostLease = (host: string): string => `host:${host}`;
-/** The resource of one owner's launches on a cluster whose hosts a scheduler shares out. */
-export const allocationLease = (clusterName: string, owner: string): string =>
-  `cluster:${clusterName}:${owner}`;
-
 /** The lease was lost, or taken over: what its holder still writes must be thrown away. */
 export class StaleFenceError extends Error {
   readonly fence: Fence;
@@ -64,93 +54,6 @@ export async function acquireLease(
     })
     .returning({ token: leases.fencingToken });
   return row ? { resource, token: row.token } : undefined;
-}
-
-/** Who asks for a lease that others may wait for too. */
-export interface Turn {
-  /** The job, or whatever else waits. */
-  readonly waiter: string;
-  /** Whether it held the resource before: what has begun goes first. */
-  readonly started: boolean;
-  /** Who has waited for longer goes first. */
-  readonly since: Date;
-  /** Whether it will ask for the resource again soon after it gave it back. */
-  readonly goesOn: boolean;
-}
-
-/** A waiter that does not ask again within so many seconds counts no more. */
-const WAITS_SECONDS = 5;
-/** So many seconds a place is kept for who held the resource and will ask for it again. */
-const KEEPS_PLACE_SECONDS = 30;
-
-const expiredWaiter = sql`${leaseWaiters.expiresAt} <= clock_timestamp()`;
-
-/** Says that somebody waits; what it held before counts as begun. */
-async function waitFor(
-  db: Queryable,
-  resource: string,
-  { waiter, started, since }: Turn,
-  seconds: number,
-): Promise<void> {
-  await db
-    .insert(leaseWaiters)
-    .values({ resource, waiter, started, since, expiresAt: expiry(seconds) })
-    .onConflictDoUpdate({
-      target: [leaseWaiters.resource, leaseWaiters.waiter],
-      set: {
-        expiresAt: expiry(seconds),
-        // A place that was kept for too long is kept no more.
-        started: sql`excluded.started or (${leaseWaiters.started} and not (${expiredWaiter}))`,
-      },
-    });
-}
-
-/**
- * Takes a lease that nobody holds when it is this waiter's turn: who held it before goes first, then who has
- * waited for longer.
- * @returns the fence, or undefined while another holder is alive or others go first.
- */
-export async function acquireInTurn(
-  tx: Transaction,
-  resource: string,
-  holder: string,
-  ttlSeconds: number,
-  turn: Turn,
-): Promise<Fence | undefined> {
-  await waitFor(tx, resource, turn, WAITS_SECONDS);
-  const own = alias(leaseWaiters, "own");
-  const [ahead] = await tx
-    .select({ waiter: leaseWaiters.waiter })
-    .from(leaseWaiters)
-    .innerJoin(own, and(eq(own.resource, leaseWaiters.resource), eq(own.waiter, turn.waiter)))
-    .where(
-      and(
-        eq(leaseWaiters.resource, resource),
-        gt(leaseWaiters.expiresAt, sql`clock_timestamp()`),
-        sql`(not ${leaseWaiters.started}, ${leaseWaiters.since}, ${leaseWaiters.waiter}) < (not ${own.started}, ${own.since}, ${own.waiter})`,
-      ),
-    )
-    .limit(1);
-  if (ahead) return undefined;
-  const fence = await acquireLease(tx, resource, holder, ttlSeconds);
-  if (fence)
-    await tx
-      .delete(leaseWaiters)
-      .where(
-        and(eq(leaseWaiters.resource, resource), or(eq(leaseWaiters.waiter, turn.waiter), expiredWaiter)),
-      );
-  return fence;
-}
-
-/** Gives a lease back to whoever is next, but keeps the place of who will soon ask for it again. */
-export async function releaseInTurn(db: Queryable, fence: Fence, turn: Turn): Promise<void> {
-  if (turn.goesOn) await waitFor(db, fence.resource, { ...turn, started: true }, KEEPS_PLACE_SECONDS);
-  await releaseLease(db, fence);
-}
-
-/** What is over waits for nothing any more. */
-export async function giveUpTurns(db: Queryable, waiter: string): Promise<void> {
-  await db.delete(leaseWaiters).where(eq(leaseWaiters.waiter, waiter));
 }
 
 /**

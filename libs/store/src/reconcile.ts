@@ -1,10 +1,18 @@
-import { and, eq, inArray, isNotNull, lt, sql } from "drizzle-orm";
+import { and, eq, inArray, isNotNull, lt, sql, type SQL } from "drizzle-orm";
 import type { MessageData } from "@internevo/contracts";
 import type { Database, Transaction } from "./database.ts";
+import { releaseAbandonedHosts } from "./host-queue.ts";
 import { isLeaseLive, jobLease } from "./leases.ts";
 import { enqueueMessage, latestMessage } from "./outbox.ts";
-import { isStage, lockJobState, STAGE_COMMANDS, transitionJob, type StageState } from "./jobs.ts";
-import { jobs, leases, outbox, workloadFirings } from "./schema/index.ts";
+import {
+  isStage,
+  lockJobState,
+  STAGE_COMMANDS,
+  STAGE_STATES,
+  transitionJob,
+  type StageState,
+} from "./jobs.ts";
+import { hostWaiters, jobs, leases, outbox, workloadFirings } from "./schema/index.ts";
 
 /** Whether the broker still keeps a published command (nobody has acknowledged it). */
 export type CommandLookup = (message: {
@@ -17,8 +25,12 @@ export interface Reconciliation {
   readonly recommanded: number;
   /** Jobs whose worker died while it was being cancelled. */
   readonly cancelled: number;
+  /** Work that was over and had not given its hosts back. */
+  readonly abandoned: number;
 }
 
+/** Its command is published when its turn has come. */
+const waits = (owner: SQL) => sql`exists (select 1 from ${hostWaiters} w where w.owner = ${owner})`;
 const liveLease = sql`exists (select 1 from ${leases} l where l.resource = 'job:' || ${jobs.id} and l.holder is not null and l.expires_at > clock_timestamp())`;
 
 /**
@@ -62,9 +74,10 @@ export async function reconcile(
     .from(jobs)
     .where(
       and(
-        inArray(jobs.state, [...(Object.keys(STAGE_COMMANDS) as StageState[]), "cancelling"]),
+        inArray(jobs.state, [...STAGE_STATES, "cancelling"]),
         lt(jobs.updatedAt, stale),
         sql`not ${liveLease}`,
+        sql`not ${waits(sql`'job:' || ${jobs.id}`)}`,
       ),
     )
     .limit(200);
@@ -106,6 +119,7 @@ export async function reconcile(
         eq(workloadFirings.state, "pending"),
         lt(workloadFirings.createdAt, stale),
         isNotNull(workloadFirings.workloadId),
+        sql`not ${waits(sql`'workload:' || ${workloadFirings.workloadId}`)}`,
       ),
     )
     .limit(200);
@@ -123,5 +137,6 @@ export async function reconcile(
       return 1;
     });
   }
-  return { recommanded, cancelled };
+  const abandoned = await database.transaction(releaseAbandonedHosts);
+  return { recommanded, cancelled, abandoned };
 }

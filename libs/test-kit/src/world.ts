@@ -8,13 +8,15 @@ import type { DestinationStream } from "pino";
 import type { TObject } from "typebox";
 import type { JobStreamEvent } from "@internevo/contracts";
 import { shippedProfile } from "@internevo/cost-model";
-import { isTerminal, resolveJob, type JobState, type Profile } from "@internevo/domain";
+import { isAtRest, resolveJob, type JobState, type Profile } from "@internevo/domain";
 import { killLeftovers } from "@internevo/launcher";
 import { startService, type RunningService, type ServiceDefinition } from "@internevo/service-kit";
 import {
   allSteps,
   findRun,
   getJob,
+  listJobs,
+  requestCancel,
   storeGivenProfile,
   submitJob,
   subscribeJobEvents,
@@ -85,6 +87,8 @@ export interface World {
     seconds?: number,
   ): Promise<JobStreamEvent>;
   untilState(jobId: string, state: JobState, seconds?: number): Promise<void>;
+  /** Cancels what has not ended: a job keeps its hosts until then, and no service here ends it. */
+  endJobs(): Promise<void>;
   /** Pids of the native programs' ranks of this world. */
   rankPids(): number[];
   untilNoRanks(seconds?: number): Promise<void>;
@@ -240,11 +244,19 @@ class TestWorld implements World {
     const isState = (event: JobStreamEvent): boolean => {
       if (event.type !== "state") return false;
       const to = event.data["to"] as JobState;
-      if (isTerminal(to) && to !== state)
+      if (isAtRest(to) && to !== state)
         throw new Error(`the job ended as ${to}: ${String(event.data["reason"])}\n${this.#last(40)}`);
       return to === state;
     };
     await this.untilEvent(jobId, isState, seconds);
+  }
+
+  async endJobs(): Promise<void> {
+    const { items } = await listJobs(this.database.db, { limit: 200 });
+    for (const { id } of items.filter(({ state }) => !isAtRest(state))) {
+      await this.database.transaction((tx) => requestCancel(tx, id));
+      await this.untilState(id, "cancelled", 30);
+    }
   }
 
   rankPids(): number[] {

@@ -1,7 +1,7 @@
 import { eventually } from "@internevo/test-kit";
 import { allSteps, findRun, listAttempts, requestCancel } from "@internevo/store";
 import type { JobStreamEvent } from "@internevo/contracts";
-import { isTerminal, type Attempt, type StepMetric } from "@internevo/domain";
+import { isAtRest, type Attempt, type StepMetric } from "@internevo/domain";
 import { executorSupervisor } from "@internevo/executor-supervisor";
 import { planner } from "@internevo/planner";
 import { profiler } from "@internevo/profiler";
@@ -116,7 +116,7 @@ export async function createJobWorld(slurm: SlurmOptions = {}): Promise<JobWorld
     async tidy() {
       // Only a test that failed leaves a job: it must not take nodes from the next.
       for (const id of submitted.splice(0))
-        if (!isTerminal((await world.job(id)).state))
+        if (!isAtRest((await world.job(id)).state))
           await world.database.transaction((tx) => requestCancel(tx, id));
       // It would take the work of the next test's.
       for (const end of supervisors.splice(0)) await end();

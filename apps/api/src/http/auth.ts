@@ -5,6 +5,7 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import { inNameOf } from "../work/caller.ts";
 import type { RequestLimits } from "./limits.ts";
 import { TokenLookup } from "./token-lookup.ts";
+import { registerTokenUse } from "./token-use.ts";
 
 const rankOf = (role: Role): number => ROLES.indexOf(role);
 
@@ -34,6 +35,7 @@ export function registerAuth(
 ): void {
   const { limits } = options;
   const lookup = new TokenLookup(options.database);
+  const noteUse = registerTokenUse(app, options.database);
   app.decorateRequest("actor", null);
   registerCaller(app);
   app.addHook("onRequest", async (request, reply) => {
@@ -45,6 +47,7 @@ export function registerAuth(
     const owner =
       token === undefined ? undefined : await lookup.ownerOf(token, await limits.isGuessing(request));
     request.actor = owner ?? null;
+    if (owner) noteUse(owner.id);
     await limits.count(request, reply);
     if (token !== undefined && owner === undefined) {
       await limits.countGuess(request, reply);

@@ -17,7 +17,7 @@ import {
   WhyNotSchema,
   type ClusterChoiceAnswer,
 } from "@internevo/contracts";
-import { assertHeadroomOfAxis, type Candidate, type Tried } from "@internevo/domain";
+import { assertHeadroomOfAxis, withoutHeadroom, type Candidate, type Tried } from "@internevo/domain";
 import type { PlanOfJob } from "@internevo/plan";
 import { listTrials } from "@internevo/store";
 import type { TSchema } from "typebox";
@@ -184,7 +184,8 @@ function registerPareto(app: ApiInstance, source: SubjectSource): void {
       const { points = MOST_PARETO_POINTS } = request.body;
       const gone = goneSignal(reply);
       const subject = await subjectOf(request.body, source);
-      const { spec, profile } = subject;
+      const { profile } = subject;
+      const spec = withoutHeadroom(subject.spec);
       const front: Candidate[] = [];
       // The front below a point is the front of a cluster with a little less memory than the point needs.
       let memoryPerGpuBytes = spec.cluster.memoryPerGpuBytes;

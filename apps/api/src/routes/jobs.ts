@@ -2,6 +2,7 @@ import {
   API_PREFIX,
   JobCheckSchema,
   JobDetailSchema,
+  JobFilterSchema,
   JobLogPageSchema,
   JobPageSchema,
   MetricPageSchema,
@@ -9,12 +10,15 @@ import {
   type JobDetail,
 } from "@internevo/contracts";
 import {
-  JOB_STATES,
   JobFileSchema,
   Line,
+  isTerminal,
+  PrioritySchema,
   ProblemError,
+  RESUMABLE_JOB_STATES,
   writtenJob,
   type JobSpec,
+  type JobState,
   type MeasuredFirst,
   type ProblemDetail,
 } from "@internevo/domain";
@@ -28,6 +32,8 @@ import {
   listStepMetrics,
   lockJobState,
   requestCancel,
+  setPriority,
+  resumeJob,
   submitJob,
   type Database,
   type Queryable,
@@ -38,7 +44,7 @@ import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { etagOf, versionOfIfMatch } from "../http/etag.ts";
 import { mutate, mutateChecked } from "../http/mutations.ts";
-import { PageQuery } from "../http/pages.ts";
+import { numberOfCursor, PageQuery } from "../http/pages.ts";
 import { lastEventIdOf, type OpenStreams } from "../http/sse.ts";
 import { jobStream } from "../jobs-stream.ts";
 import { assertNamedProfile } from "../profile-source.ts";
@@ -67,22 +73,6 @@ const noJob = (id: string): ProblemError =>
   new ProblemError("not-found", `there is no job ${id}`, [
     { field: "id", value: id, message: "names no job", remedy: "see GET /api/v1/jobs" },
   ]);
-
-/**
- * The number in a cursor of a list that is ordered by one. @throws ProblemError `bad-request` for a cursor
- * that no page gave.
- */
-function numberOfCursor(cursor: string, last: number): number {
-  if (/^\d{1,15}$/.test(cursor) && Number(cursor) <= last) return Number(cursor);
-  throw new ProblemError("bad-request", "cursor is not valid", [
-    {
-      field: "cursor",
-      value: cursor,
-      message: "was not made by a page of this list",
-      remedy: "use nextCursor of the page before, or none",
-    },
-  ]);
-}
 
 async function detailOf(db: Queryable, id: string, dataDirectory: string | undefined): Promise<JobDetail> {
   const job = await getJobDetail(db, id);
@@ -176,6 +166,8 @@ export function registerJobRoutes(app: ApiInstance, options: JobRoutesOptions): 
   registerSubmission(app, options);
   registerJobReads(app, options);
   registerCancel(app, options);
+  registerPriority(app, options);
+  registerResume(app, options);
   registerJobHistory(app, options);
   registerJobEvents(app, options);
 }
@@ -232,7 +224,10 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
           return { spec, measured: await acceptance.measuredBy(spec) };
         },
         async (tx, { spec, measured }) => {
-          const id = await submitJob(tx, spec, { traceparent: request.trace.traceparent });
+          const id = await submitJob(tx, spec, {
+            traceparent: request.trace.traceparent,
+            owner: actorOf(request).name,
+          });
           const job = await detailOf(tx, id, capabilities.dataDirectory);
           return {
             status: 201,
@@ -256,7 +251,7 @@ function registerJobReads(app: ApiInstance, { database, capabilities }: JobRoute
         tags: ["jobs"],
         summary: "List jobs, newest first",
         querystring: Type.Object(
-          { ...PageQuery, state: Type.Optional(Type.Union(JOB_STATES.map((state) => Type.Literal(state)))) },
+          { ...PageQuery, ...JobFilterSchema.properties },
           { additionalProperties: false },
         ),
         response: answers({ 200: JobPageSchema }),
@@ -284,6 +279,14 @@ function registerJobReads(app: ApiInstance, { database, capabilities }: JobRoute
   );
 }
 
+/** Why somebody cancels a job, or lets it go on. */
+const ReasonBody = Type.Optional(
+  Type.Union([
+    Type.Object({ reason: Type.Optional(Line(500)) }, { additionalProperties: false }),
+    Type.Null(),
+  ]),
+);
+
 function registerCancel(app: ApiInstance, { database, capabilities }: JobRoutesOptions): void {
   app.post(
     "/jobs/:id/cancel",
@@ -294,12 +297,7 @@ function registerCancel(app: ApiInstance, { database, capabilities }: JobRoutesO
         summary: "Cancel a job, in whatever state it is",
         headers: headers.conditional,
         params: IdParams,
-        body: Type.Optional(
-          Type.Union([
-            Type.Object({ reason: Type.Optional(Line(500)) }, { additionalProperties: false }),
-            Type.Null(),
-          ]),
-        ),
+        body: ReasonBody,
         response: answers({ 202: JobDetailSchema }),
       },
     },
@@ -318,6 +316,86 @@ function registerCancel(app: ApiInstance, { database, capabilities }: JobRoutesO
               remedy: "nothing is left to cancel",
             },
           ]);
+        return { status: 202, body: job, target: id, etag: etagOf(job.version) };
+      }),
+  );
+}
+
+function registerPriority(app: ApiInstance, { database, capabilities }: JobRoutesOptions): void {
+  app.post(
+    "/jobs/:id/priority",
+    {
+      config: { role: "operator" },
+      schema: {
+        tags: ["jobs"],
+        summary: "Give a job another priority, and another place in the queue where it waits",
+        headers: headers.conditional,
+        params: IdParams,
+        body: Type.Object({ priority: PrioritySchema }, { additionalProperties: false }),
+        response: answers({ 200: JobDetailSchema }),
+      },
+    },
+    async (request, reply) =>
+      mutate(database, request, reply, async (tx) => {
+        const { id } = request.params;
+        const { priority } = request.body;
+        await assertVersion(tx, id, versionOfIfMatch(request.headers["if-match"]));
+        const job = await getJob(tx, id);
+        if (!job) throw noJob(id);
+        if (isTerminal(job.state))
+          throw new ProblemError("conflict", `job ${id} has ${job.state} already`, [
+            {
+              field: "id",
+              value: id,
+              message: `is in the terminal state ${job.state}`,
+              remedy: "it waits for nothing any more",
+            },
+          ]);
+        await setPriority(tx, job, priority, actorOf(request).name);
+        const body = await detailOf(tx, id, capabilities.dataDirectory);
+        return { status: 200, body, target: id, etag: etagOf(body.version) };
+      }),
+  );
+}
+
+/** What somebody can do who wants a job to go on that is not at rest, or has succeeded. */
+function resumeRemedy(state: JobState): string {
+  if (state === "succeeded") return "nothing is left to do; submit another job to train further";
+  return state === "cancelling" ? "wait until it is cancelled, and let it go on then" : "it goes on already";
+}
+
+function registerResume(app: ApiInstance, { database, capabilities }: JobRoutesOptions): void {
+  app.post(
+    "/jobs/:id/resume",
+    {
+      config: { role: "operator" },
+      schema: {
+        tags: ["jobs"],
+        summary: "Let a job go on that is held, failed or was cancelled",
+        description:
+          "It goes on in the stage in which it stopped, with what it measured and its last checkpoint. " +
+          `409 when it is in no state of ${RESUMABLE_JOB_STATES.join(", ")}.`,
+        headers: headers.conditional,
+        params: IdParams,
+        body: ReasonBody,
+        response: answers({ 202: JobDetailSchema }),
+      },
+    },
+    async (request, reply) =>
+      mutate(database, request, reply, async (tx) => {
+        const { id } = request.params;
+        await assertVersion(tx, id, versionOfIfMatch(request.headers["if-match"]));
+        const resumed = await resumeJob(tx, id, request.body?.reason);
+        if (resumed.outcome === "not-resumable")
+          throw new ProblemError("conflict", `job ${id} is ${resumed.state}: it cannot be let go on`, [
+            {
+              field: "id",
+              value: id,
+              message: `is in the state ${resumed.state}, not in one of ${RESUMABLE_JOB_STATES.join(", ")}`,
+              remedy: resumeRemedy(resumed.state),
+            },
+          ]);
+        const job = await detailOf(tx, id, capabilities.dataDirectory);
         return { status: 202, body: job, target: id, etag: etagOf(job.version) };
       }),
   );

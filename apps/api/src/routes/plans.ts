@@ -34,7 +34,7 @@ export function registerPlanRoutes(app: ApiInstance, options: PlanRoutesOptions)
       },
     },
     async (request, reply) => {
-      const { job, top = 10, profile, headroom } = request.body;
+      const { job, top = 10, show = "families", profile, headroom } = request.body;
       const kept = headroomOf(headroom);
       const spec = withHeadroom(
         innerJob(() => resolveJob(job)),
@@ -43,7 +43,10 @@ export function registerPlanRoutes(app: ApiInstance, options: PlanRoutesOptions)
       );
       const measured = await options.profileFor(spec, profile);
       const gone = goneSignal(reply);
-      const result = await options.workers.plan({ spec, profile: measured, top }, gone);
+      const result = await options.workers.plan(
+        { spec, profile: measured, top, ...(show === "plans" ? { plans: top } : {}) },
+        gone,
+      );
       return withEstimates(
         result,
         { asked: request.body, subject: { spec, profile: measured } },

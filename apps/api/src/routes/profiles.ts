@@ -19,6 +19,7 @@ import {
   type Queryable,
 } from "@internevo/store";
 import { Type } from "typebox";
+import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { mutate } from "../http/mutations.ts";
 import { PageQuery } from "../http/pages.ts";
@@ -152,7 +153,7 @@ function registerMeasureAgain(app: ApiInstance, database: Database): void {
         const job = await submitJob(
           tx,
           { ...spec, name: `measure ${spec.cluster.name}`, measureAgain: true, until: "profiling" },
-          { traceparent: request.trace.traceparent },
+          { traceparent: request.trace.traceparent, owner: actorOf(request).name },
         );
         const body = await getJobDetail(tx, job);
         return { status: 201, body, target: job, location: `${API_PREFIX}/jobs/${job}` };

@@ -5,6 +5,7 @@ import {
   WorkloadPageSchema,
 } from "@internevo/contracts";
 import { ProblemError, resolveJob, WorkloadSchema, type Workload } from "@internevo/domain";
+import { checkCluster, type LaunchCapabilities } from "@internevo/launcher";
 import { assertTrainerRuns } from "@internevo/plan";
 import {
   createWorkload,
@@ -22,7 +23,7 @@ import { mutate, mutateChecked } from "../http/mutations.ts";
 import { PageQuery } from "../http/pages.ts";
 import { assertNamedProfile } from "../profile-source.ts";
 import { firstRunAt } from "../schedule.ts";
-import { innerJob } from "./inner-job.ts";
+import { innerCheck, innerJob } from "./inner-job.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
 
 const DEFAULTS = { timeZone: "UTC", catchUpWindowSeconds: 6 * 3600, gainThreshold: 0.05 };
@@ -40,6 +41,7 @@ async function workloadOf(db: Queryable, id: string): Promise<Workload> {
 
 interface WorkloadRoutesOptions {
   readonly database: Database;
+  readonly capabilities: LaunchCapabilities;
   readonly now: () => Date;
 }
 const tags = ["workloads"];
@@ -51,7 +53,8 @@ export function registerWorkloadRoutes(app: ApiInstance, options: WorkloadRoutes
   registerProposals(app, options.database);
 }
 
-function registerCreation(app: ApiInstance, { database, now }: WorkloadRoutesOptions): void {
+function registerCreation(app: ApiInstance, options: WorkloadRoutesOptions): void {
+  const { database, capabilities, now } = options;
   app.post(
     "/workloads",
     {
@@ -74,6 +77,8 @@ function registerCreation(app: ApiInstance, { database, now }: WorkloadRoutesOpt
           return resolved;
         });
         await assertNamedProfile(database.db, spec, "job.cluster.profile");
+        // Without a profile its cluster is measured: ranks are started as for a job.
+        if (spec.cluster.profile === null) await innerCheck(() => checkCluster(spec.cluster, capabilities));
         return { spec, nextRunAt: firstRunAt({ cron, timeZone: settings.timeZone }, now()) };
       };
       return mutateChecked(database, request, reply, accept, async (tx, { spec, nextRunAt }) => {

@@ -41,8 +41,7 @@ const fieldsOf = (data: Data): { path: string; field: string }[] =>
 async function checkTokens(data: TokenData, vocabularySize: number | undefined): Promise<number> {
   const source = await openSource(data);
   assertKnowsDocuments(data, source);
-  if (vocabularySize !== undefined && source.sizeBytes <= FULLY_READ_BYTES)
-    await source.count(vocabularySize);
+  if (vocabularySize !== undefined && source.sizeBytes <= FULLY_READ_BYTES) await source.read(vocabularySize);
   return source.tokenCount;
 }
 

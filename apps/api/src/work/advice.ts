@@ -23,6 +23,7 @@ import type {
   WhyNotAnswer,
 } from "@internevo/contracts";
 import {
+  plannedMemoryBytes,
   ProblemError,
   worldSize,
   type Candidate,
@@ -104,13 +105,7 @@ function memoryOf(spec: JobSpec, profile: Profile, plan: PlanOfJob): PlanMemoryA
     (fullest, { bytes }, stage) => (bytes > (stages[fullest]?.bytes ?? 0) ? stage : fullest),
     0,
   );
-  return {
-    plan,
-    memoryModel: spec.memoryModel,
-    limitBytes: spec.cluster.memoryPerGpuBytes,
-    fullestStage,
-    stages,
-  };
+  return { plan, memoryModel: spec.memoryModel, limitBytes: plannedMemoryBytes(spec), fullestStage, stages };
 }
 
 function imported({

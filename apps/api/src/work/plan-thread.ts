@@ -23,6 +23,7 @@ export async function plan({
   profile,
   top,
   ranks,
+  plans,
   locate,
   threadsPerRank,
   maximumSteps,
@@ -35,6 +36,7 @@ export async function plan({
         return planJob(spec, sharedProfile(profile), {
           top,
           ...(ranks === undefined ? {} : { ranks }),
+          ...(plans === undefined ? {} : { plans }),
           ...(locate === undefined ? {} : { locate }),
           ...(threadsPerRank === undefined ? {} : { threadsPerRank }),
           ...(maximumSteps === null ? {} : { maximumSteps }),

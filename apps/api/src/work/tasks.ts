@@ -8,6 +8,8 @@ export interface PlanTask {
   readonly top: number;
   /** Only the candidates of these ranks, up to `top`. */
   readonly ranks?: readonly number[];
+  /** Also list so many of the best plans whatever their family. */
+  readonly plans?: number;
   /** A plan whose place is asked for. */
   readonly locate?: Plan;
   /** Threads that one rank computes with; 1 unless told. */

@@ -233,7 +233,7 @@ class WorkerPools implements Workers {
     const search = (waited: AbortSignal | undefined): Promise<PlanningResult> =>
       this.#within(waited, this.#planBounds("internevo plan"), (run) => this.#search(shared, run));
     // A search is pure: the same job, profile and number of plans have the same answer.
-    if ((task.ranks?.length ?? task.top) > MOST_REMEMBERED_PLANS) return search(signal);
+    if ((task.ranks?.length ?? task.top) + (task.plans ?? 0) > MOST_REMEMBERED_PLANS) return search(signal);
     const key = createHash("sha256")
       .update(JSON.stringify([shared.profile.key, task]))
       .digest("base64");

@@ -221,6 +221,86 @@ describe("advice", () => {
     );
   });
 
+  it("fixes fields of the plans that every command searches", async () => {
+    const best = async (...args: string[]) =>
+      JSON.parse((await cli("--json", ...args, "--fix", "tp=8,pp=2")).stdout) as Record<string, never>;
+    const plan = (await best("plan", JOB, "--top", "1"))["candidates"]?.[0]?.["plan"];
+    expect(plan).toMatchObject({ tensorParallel: 8, pipelineParallel: 2 });
+    expect((await best("explain", JOB, "1", "2"))["a"]?.["plan"]).toEqual(plan);
+    expect((await best("simulate", JOB))["plan"]).toEqual(plan);
+    expect((await best("export", JOB, "--framework", "megatron"))["asked"]).toEqual(plan);
+    const part = JSON.parse((await cli("--json", "why-not", JOB, "tp8,pp2")).stdout) as Record<string, never>;
+    expect(part["plan"]).toEqual(plan);
+    expect(part["standing"]?.["best"]?.["plan"]).not.toEqual(plan);
+    const swept = await best("what-if", JOB, "--axis", "memory", "--values", "80GB");
+    expect(swept["rows"]?.[0]?.["best"]?.["plan"]).toEqual(plan);
+    expect((await cli("plan", JOB, "--fix", "tp=8,sp=4")).stdout).toMatch(/there are plans without/);
+  });
+
+  it("compares kinds of GPUs by their estimated profiles, each with its own memory", async () => {
+    const { status, stdout } = await cli("what-if", JOB, "--gpu", "H100, l40s", "--headroom", "10%");
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/GPU +OF .*FROM – TO/);
+    expect(stdout).toMatch(/\*estimated\* from published figures/);
+    const { rows } = JSON.parse(
+      (await cli("--json", "what-if", JOB, "--gpu", "h100,l40s", "--headroom", "10%")).stdout,
+    ) as {
+      rows: { gpu: string; memoryPerGpuBytes: number; best: { predicted: { peakMemoryBytes: number } } }[];
+    };
+    expect(rows.map(({ gpu }) => gpu)).toEqual(["h100", "l40s"]);
+    for (const { memoryPerGpuBytes, best } of rows)
+      expect(best.predicted.peakMemoryBytes).toBeLessThanOrEqual(0.9 * memoryPerGpuBytes);
+    expect((await cli("what-if", JOB, "--gpu", "h10")).stderr).toMatch(
+      /--gpu .*"h10"[\s\S]*did you mean h100\?/,
+    );
+    expect((await cli("what-if", JOB, "--gpu", "h100", "--profile", "a800-128")).stderr).toMatch(
+      /--profile does not belong to --gpu/,
+    );
+  });
+
+  it("varies how fast GPUs compute", async () => {
+    const ask = ["--json", "what-if", JOB, "--compute-speed", "1,2"];
+    const { axis, rows } = JSON.parse((await cli(...ask)).stdout) as {
+      axis: string;
+      rows: { best: { predicted: { stepTimeSeconds: number } } }[];
+    };
+    expect(axis).toBe("compute-speed");
+    const [own, twice] = rows.map(({ best }) => best.predicted.stepTimeSeconds) as [number, number];
+    expect(twice).toBeLessThan(own);
+    expect(twice).toBeGreaterThan(own / 2);
+    expect((await cli("what-if", JOB, "--compute-speed", "1", "--values", "2")).stderr).toMatch(
+      /is given beside --values/,
+    );
+    expect((await cli("what-if", JOB, "--compute-speed", "0")).stderr).toMatch(/is not a positive number/);
+  });
+
+  it("marks an estimated profile in every answer", async () => {
+    const asked = ["--profile", "estimated:h100"];
+    for (const args of [
+      ["plan", JOB],
+      ["why-not", JOB, "1"],
+      ["explain", JOB],
+      ["simulate", JOB],
+      ["profile", "show", "estimated:h100"],
+    ])
+      expect((await cli(...args, ...(args[0] === "profile" ? [] : asked))).stdout, args[0]).toMatch(
+        /estimated:h100 is \*estimated\* from published figures, not measured/,
+      );
+    expect((await cli("plan", JOB, "--profile", "h100")).stderr).toMatch(/did you mean estimated:h100\?/);
+  });
+
+  it("lists single plans as well as families", async () => {
+    const { stdout } = await cli("--json", "plan", JOB, "--top", "3", "--show", "plans");
+    const { plans, candidates } = JSON.parse(stdout) as Record<string, { rank: number; plan: object }[]>;
+    expect(plans?.map(({ rank }) => rank)).toEqual([1, 2, 3]);
+    expect(plans?.[0]?.plan).toEqual(candidates?.[0]?.plan);
+    // Plans of one family are next to each other, which the list of families cannot show.
+    expect(plans?.map(({ plan }) => plan)).not.toEqual(candidates?.map(({ plan }) => plan));
+    expect((await cli("plan", JOB, "--top", "3", "--show", "plans")).stdout).toMatch(
+      /Single plans, whatever/,
+    );
+  });
+
   it("keeps headroom free when it is asked to, and says so when it is not", async () => {
     const longest = async (...more: string[]) => {
       const ask = ["what-if", JOB, "--largest-sequence", "--unit", "262144", ...more];

@@ -7,23 +7,30 @@ import {
   measuredOfBoth,
   paretoFront,
   sweep,
+  sweepGpus,
   SWEEP_AXES,
   sweptJobs,
   whyNot,
   type SweepAxis,
 } from "@internevo/advisor";
-import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import {
+  estimatedProfileName,
+  findShippedProfile,
+  GIVEN_PROFILE_WORDS,
+  GPU_NAMES,
+} from "@internevo/cost-model";
 import { assertWritable, writeWhole } from "../files.ts";
 import {
   assertHeadroomOfAxis,
   documentsWords,
+  estimatedProfileWords,
   estimatesWords,
   parseQuantity,
+  plannedMemoryBytes,
   ProblemError,
   readMemory,
   withHeadroom,
   withoutDocuments,
-  type Headroom,
   type JobSpec,
   type Profile,
   type Tried,
@@ -37,6 +44,7 @@ import {
   csvText,
   explanationText,
   frontText,
+  gpusText,
   largestSequenceText,
   sweepText,
   whyNotText,
@@ -51,20 +59,27 @@ import {
 import type { Context } from "../context.ts";
 import { estimatesFor, type EstimatesFor } from "../estimates.ts";
 import { EXIT } from "../exit-codes.ts";
-import { HEADROOM, headroomOption } from "../headroom.ts";
+import { HEADROOM } from "../headroom.ts";
 import { JOB_HELP, namedJob } from "../named-job.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
 import type { Colors, Output } from "../output.ts";
 import { chooseAnyPlan, choosePlans, PLAN_HELP } from "../plan-argument.ts";
+import { addPlanningOptions, searchedJob, type PlanningOptions } from "../planning-options.ts";
+
+interface AdviceOptions extends PlanningOptions {
+  readonly profile?: string;
+}
 
 /** A job, what was measured of its cluster, and what its trials measured where it was submitted. */
 async function loadJob(
   text: string,
   profileName: string | undefined,
+  asked: PlanningOptions,
   context: ProfileContext,
 ): Promise<{ job: JobSpec; profile: Profile; trials: readonly Tried[]; estimates: EstimatesFor }> {
   const named = await namedJob(text, profileName, context);
-  const { spec: job, submitted } = named;
+  const { submitted } = named;
+  const job = searchedJob(named.spec, asked);
   const profile = await jobProfile(job, named.profile, context);
   const estimates = estimatesFor(text, named, profileName, profile);
   return { job, profile, trials: submitted?.trials ?? [], estimates };
@@ -134,23 +149,25 @@ const EXAMPLES: Readonly<Record<SweepAxis, string>> = {
   memory: "40GB,80GB or 20GiB..160GiB",
   "intra-node-bandwidth": "0.5,1,2 or 0.25..8",
   "inter-node-bandwidth": "0.5,1,2 or 0.25..8",
+  "compute-speed": "0.5,1,2 or 0.25..8",
 };
 
 const profileOption = (): Option =>
   new Option(
     "--profile <name or file>",
-    `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`,
+    `what was measured of the cluster: ${GIVEN_PROFILE_WORDS}, a file, or a stored one; default: the job's`,
   );
 
-interface WhatIfOptions {
+interface WhatIfOptions extends PlanningOptions {
   readonly profile?: string;
   readonly axis?: SweepAxis;
   readonly values?: string;
+  readonly computeSpeed?: string;
+  readonly gpu?: string;
   readonly largestSequence?: boolean;
   readonly unit?: number;
   readonly sequences?: number;
   readonly pareto?: boolean;
-  readonly headroom?: Headroom;
   readonly deadline?: number;
   readonly tokens?: number;
   readonly price?: number;
@@ -192,6 +209,7 @@ function assertBelongs(options: WhatIfOptions, json: boolean): void {
 function assertOneQuestion(options: WhatIfOptions, json: boolean): void {
   const asked = [
     options.axis !== undefined,
+    options.gpu !== undefined,
     options.largestSequence === true,
     options.pareto === true,
     options.deadline !== undefined,
@@ -199,9 +217,10 @@ function assertOneQuestion(options: WhatIfOptions, json: boolean): void {
   if (asked.length !== 1) {
     throw new ProblemError("job-invalid", "what-if answers one question at a time", [
       {
-        field: "--axis, --largest-sequence, --pareto, --deadline",
+        field: "--axis, --compute-speed, --gpu, --largest-sequence, --pareto, --deadline",
         message: asked.length === 0 ? "none of them is given" : "more than one of them is given",
-        remedy: "give one: --axis with --values, --largest-sequence, --pareto, or --deadline with --tokens",
+        remedy:
+          "give one: --axis with --values, --compute-speed, --gpu, --largest-sequence, --pareto, or --deadline with --tokens",
       },
     ]);
   }
@@ -217,15 +236,77 @@ function assertOneQuestion(options: WhatIfOptions, json: boolean): void {
     ]);
 }
 
-async function whatIf(path: string, options: WhatIfOptions, context: Context): Promise<void> {
+/** `--compute-speed 1,2` is `--axis compute-speed --values 1,2`. */
+function withAxis(given: WhatIfOptions): WhatIfOptions {
+  const { computeSpeed, ...options } = given;
+  if (computeSpeed === undefined) return given;
+  const other = options.axis === undefined ? undefined : "--axis";
+  if (other === undefined && options.values === undefined)
+    return { ...options, axis: "compute-speed", values: computeSpeed };
+  throw new ProblemError("job-invalid", `--compute-speed says axis and values by itself`, [
+    {
+      field: "--compute-speed",
+      value: computeSpeed,
+      message: `is given beside ${other ?? "--values"}`,
+      remedy: "give one of them",
+    },
+  ]);
+}
+
+async function whatIf(path: string, given: WhatIfOptions, context: Context): Promise<void> {
+  const options = withAxis(given);
   assertOneQuestion(options, context.options().json === true);
+  if (options.gpu !== undefined) return onGpus(path, options.gpu, options, context);
   if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
-  const { job, profile, estimates } = await loadJob(path, options.profile, context);
+  const { job, profile, estimates } = await loadJob(path, options.profile, { fix: options.fix }, context);
   if (options.axis !== undefined) assertHeadroomOfAxis(options.axis, options.headroom, HEADROOM);
   const question = new WhatIf({ job, profile, estimates }, options, context);
   if (options.axis !== undefined) return question.sweep(options.axis);
   if (options.largestSequence === true) return question.largestSequence();
   return options.pareto === true ? question.pareto() : question.cheapest(options.deadline as number);
+}
+
+/** The best plan on each kind of GPU. */
+async function onGpus(path: string, text: string, options: WhatIfOptions, context: Context): Promise<void> {
+  const refused = (["profile", "svg"] as const).find((name) => options[name] !== undefined);
+  if (refused !== undefined)
+    throw new ProblemError("job-invalid", `--${refused} does not belong to --gpu`, [
+      {
+        field: `--${refused}`,
+        value: options[refused],
+        message: "does not belong to --gpu, which takes the estimated profile of each GPU",
+        remedy: "leave it out",
+      },
+    ]);
+  const gpus = text.split(",").map((name) => name.trim().toLowerCase());
+  const { spec } = await namedJob(path, undefined, context);
+  // A headroom is of each GPU's own memory, so it is the job's until the GPU is known.
+  const job = searchedJob(spec, { fix: options.fix });
+  const kept: JobSpec = options.headroom === undefined ? job : { ...job, headroom: options.headroom.text };
+  const rows = context.computing(() => sweepGpus(kept, gpus, "--gpu", context.signal));
+  const output = context.output();
+  const notes = gpus.flatMap((gpu) => {
+    const profile = findShippedProfile(estimatedProfileName(gpu));
+    return profile === undefined ? [] : (estimatedProfileWords(profile) ?? []);
+  });
+  if (options.csv === true)
+    output.data(
+      csvText(
+        rows.map(({ gpu, memoryPerGpuBytes, tokensPerSecond, feasible, reason, best }) => ({
+          gpu,
+          memoryPerGpuBytes,
+          tokensPerSecond,
+          feasible,
+          ...candidateRow(best),
+          reason: reason ?? "",
+        })),
+      ),
+    );
+  else if (output.json) output.document({ axis: "gpu", rows, estimated: notes });
+  else
+    output.data(
+      `${gpusText(rows, output.colors)}\n\nProfiles of these GPUs are *estimated* from published figures, not measured: ranges say how far off they may be.`,
+    );
 }
 
 /** One question about a job under other circumstances, and how its answer is shown. */
@@ -287,7 +368,7 @@ class WhatIf {
 
   largestSequence(): void {
     const job = this.#job;
-    const limitBytes = job.cluster.memoryPerGpuBytes;
+    const limitBytes = plannedMemoryBytes(job);
     const sequences = this.#options.sequences ?? 1;
     const answer = this.#context.computing(() =>
       largestSequence(job, this.#profile, {
@@ -301,6 +382,7 @@ class WhatIf {
       largestSequenceText(answer, {
         limitBytes,
         keptBytes: this.#memoryPerGpuBytes - limitBytes,
+        keptBy: this.#options.headroom === undefined ? "the job's headroom" : HEADROOM,
         jobBatchTokens: job.globalBatchTokens,
         colors: this.#output.colors,
       }),
@@ -414,12 +496,22 @@ class WhatIf {
   }
 }
 
-/** An answer about one job, and whether its packed documents were counted. */
-function showAdvice(answer: object, text: (colors: Colors) => string, job: JobSpec, context: Context): void {
+/** An answer about one job, whether its packed documents were counted, and whether its profile is estimated. */
+function showAdvice(
+  answer: { readonly estimatedProfile?: string },
+  text: (colors: Colors) => string,
+  job: JobSpec,
+  context: Context,
+): void {
   const output = context.output();
   const documents = documentsWords(job);
   if (output.json) output.document({ ...answer, ...(documents === undefined ? {} : { documents }) });
-  else output.data([text(output.colors), documents].filter((part) => part !== undefined).join("\n\n"));
+  else
+    output.data(
+      [text(output.colors), documents, answer.estimatedProfile]
+        .filter((part) => part !== undefined)
+        .join("\n\n"),
+    );
 }
 
 export function addAdvice(program: Command, context: Context): void {
@@ -429,49 +521,49 @@ export function addAdvice(program: Command, context: Context): void {
 }
 
 function addWhyNot(program: Command, context: Context): void {
-  program
+  const command = program
     .command("why-not")
     .description(
       "why a plan is not chosen: what rejects it, by how much, and the " +
         "smallest change that makes it feasible; or what is better. Offline for a job file",
     )
     .argument("<job>", JOB_HELP)
-    .argument("<plan>", PLAN_HELP)
-    .addOption(profileOption())
-    .action(async (path: string, text: string, options: { profile?: string }) => {
-      const { job, profile, trials } = await loadJob(path, options.profile, context);
-      const plan = await chooseAnyPlan(text, "plan", job, profile, context);
-      const answer = context.computing(() => whyNot(job, profile, plan, trials));
-      showAdvice(answer, (colors) => whyNotText(answer, job.cluster.memoryPerGpuBytes, colors), job, context);
-    });
+    .argument("<plan>", `${PLAN_HELP}; or a part of one, e.g. tp8,pp2: the best of those with it`)
+    .addOption(profileOption());
+  addPlanningOptions(command).action(async (path: string, text: string, options: AdviceOptions) => {
+    const { job, profile, trials } = await loadJob(path, options.profile, options, context);
+    const plan = await chooseAnyPlan(text, "plan", job, profile, context);
+    const answer = context.computing(() => whyNot(job, profile, plan, trials));
+    showAdvice(answer, (colors) => whyNotText(answer, plannedMemoryBytes(job), colors), job, context);
+  });
 }
 
 function addExplain(program: Command, context: Context): void {
-  program
+  const command = program
     .command("explain")
     .description("how one plan wins over another, term by term. Offline for a job file")
     .argument("<job>", JOB_HELP)
     .argument("[a]", PLAN_HELP, "1")
     .argument("[b]", PLAN_HELP, "2")
-    .addOption(profileOption())
-    .action(async (path: string, a: string, b: string, options: { profile?: string }) => {
-      const { job, profile, trials } = await loadJob(path, options.profile, context);
-      const [first, second] = (await choosePlans(
-        [
-          { text: a, field: "A" },
-          { text: b, field: "B" },
-        ],
-        job,
-        profile,
-        context,
-      )) as [PlanOfJob, PlanOfJob];
-      const answer = explain(job, profile, first, second, measuredOfBoth(trials, first, second));
-      showAdvice(answer, (colors) => explanationText(answer, colors), job, context);
-    });
+    .addOption(profileOption());
+  addPlanningOptions(command).action(async (path: string, a: string, b: string, options: AdviceOptions) => {
+    const { job, profile, trials } = await loadJob(path, options.profile, options, context);
+    const [first, second] = (await choosePlans(
+      [
+        { text: a, field: "A" },
+        { text: b, field: "B" },
+      ],
+      job,
+      profile,
+      context,
+    )) as [PlanOfJob, PlanOfJob];
+    const answer = explain(job, profile, first, second, measuredOfBoth(trials, first, second));
+    showAdvice(answer, (colors) => explanationText(answer, colors), job, context);
+  });
 }
 
 function addWhatIf(program: Command, context: Context): void {
-  program
+  const command = program
     .command("what-if")
     .description(
       "the best plan under other circumstances: a sweep, the longest " +
@@ -480,13 +572,22 @@ function addWhatIf(program: Command, context: Context): void {
     .argument("<job>", JOB_HELP)
     .addOption(profileOption())
     .addOption(
-      new Option("--axis <axis>", "what to vary; bandwidths are factors of the measured ones").choices(
-        SWEEP_AXES,
-      ),
+      new Option(
+        "--axis <axis>",
+        "what to vary; bandwidths and compute-speed are factors of the measured ones",
+      ).choices(SWEEP_AXES),
     )
     .option(
       "--values <list>",
       "values of the axis, e.g. 4k,8k or 4k..256k (doubling); with --deadline: numbers of nodes",
+    )
+    .option(
+      "--compute-speed <list>",
+      "as --axis compute-speed --values: GPUs that compute so many times as fast",
+    )
+    .option(
+      "--gpu <list>",
+      `the best plan on each kind of GPU, by its estimated profile and with its memory: ${GPU_NAMES.join(", ")}`,
     )
     .option("--largest-sequence", "the longest sequence for which a plan fits")
     .option(
@@ -499,8 +600,8 @@ function addWhatIf(program: Command, context: Context): void {
       "of --largest-sequence: sequences of a step (default: 1)",
       integerArgument(1, 2 ** 20),
     )
-    .option("--pareto", "time against memory: the Pareto-optimal plans")
-    .addOption(headroomOption())
+    .option("--pareto", "time against memory: the Pareto-optimal plans");
+  addPlanningOptions(command)
     .addOption(
       new Option(
         "--deadline <duration>",

@@ -12,8 +12,8 @@ import {
   type FrameworkFile,
   type Launch,
 } from "@internevo/frameworks";
-import { ProblemError, resolveJob } from "@internevo/domain";
-import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import { estimatedProfileWords, ProblemError, resolveJob } from "@internevo/domain";
+import { GIVEN_PROFILE_WORDS } from "@internevo/cost-model";
 import { feasibleFamilies, planJob } from "@internevo/search";
 import { Option, type Command } from "commander";
 import { stringify } from "yaml";
@@ -24,11 +24,12 @@ import { importText, inexpressibleText, writtenText } from "../frameworks-view.t
 import { loadProfile } from "../named-profile.ts";
 import { NOTES_OPTION, showNotes } from "../output.ts";
 import { PLAN_HELP } from "../plan-argument.ts";
+import { addPlanningOptions, type PlanningOptions } from "../planning-options.ts";
 import { findPlan, profileOf } from "./memory.ts";
 
 const frameworkOption = (): Option =>
   new Option("--framework <framework>", "whose configuration").choices(FRAMEWORKS).makeOptionMandatory();
-const profileHelp = `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one`;
+const profileHelp = `what was measured of the cluster: ${GIVEN_PROFILE_WORDS}, a file, or a stored one`;
 
 const cannot = (path: string, message: string, remedy: string, cause: unknown): ProblemError =>
   new ProblemError("bad-request", `${path} ${message}`, [{ field: "--out", value: path, message, remedy }], {
@@ -127,7 +128,7 @@ export function addFrameworks(program: Command, context: Context): void {
 }
 
 function addExport(program: Command, context: Context): void {
-  program
+  const command = program
     .command("export")
     .description(
       "a plan as configuration of another framework; what it cannot express is named. Offline for a job file",
@@ -142,33 +143,36 @@ function addExport(program: Command, context: Context): void {
     .option(
       "--out <directory>",
       "write the files into this directory, which is made where there is none; default: standard output",
-    )
-    .action(
-      async (
-        text: string,
-        options: { framework: Framework; plan?: string; profile?: string; out?: string },
-      ) => {
-        const { spec, plan, profile } = await findPlan(text, options, context);
-        const exported = exportConfiguration(options.framework, spec, plan);
-        const predicted = predictWritten(spec, exported, await profileOf(spec, profile, context));
-        const output = context.output();
-        const paths = options.out === undefined ? [] : await writeInto(options.out, exported.files);
-        if (output.json)
-          output.document({ job: spec.name, asked: plan, ...exported, predicted, written: paths });
-        else {
-          if (options.out === undefined)
-            for (const { name, text: content } of exported.files)
-              output.data(`${exported.files.length > 1 ? `==> ${name} <==\n` : ""}${content.trimEnd()}`);
-          for (const path of paths) output.note(`written: ${path}`);
-          output.note(`for ${exported.version}`);
-          for (const line of [
-            ...inexpressibleText(exported.inexpressible),
-            ...writtenText(predicted, output.colors),
-          ])
-            output.note(line);
-        }
-      },
     );
+  addPlanningOptions(command).action(
+    async (
+      text: string,
+      options: PlanningOptions & { framework: Framework; plan?: string; profile?: string; out?: string },
+    ) => {
+      const { spec, plan, profile } = await findPlan(text, options, context);
+      const exported = exportConfiguration(options.framework, spec, plan);
+      const measured = await profileOf(spec, profile, context);
+      const predicted = predictWritten(spec, exported, measured);
+      const output = context.output();
+      const paths = options.out === undefined ? [] : await writeInto(options.out, exported.files);
+      if (output.json)
+        output.document({ job: spec.name, asked: plan, ...exported, predicted, written: paths });
+      else {
+        if (options.out === undefined)
+          for (const { name, text: content } of exported.files)
+            output.data(`${exported.files.length > 1 ? `==> ${name} <==\n` : ""}${content.trimEnd()}`);
+        for (const path of paths) output.note(`written: ${path}`);
+        output.note(`for ${exported.version}`);
+        const estimated = measured === null ? undefined : estimatedProfileWords(measured);
+        if (estimated !== undefined) output.note(estimated);
+        for (const line of [
+          ...inexpressibleText(exported.inexpressible),
+          ...writtenText(predicted, output.colors),
+        ])
+          output.note(line);
+      }
+    },
+  );
 }
 
 function addImport(program: Command, context: Context): void {
@@ -220,6 +224,8 @@ function addImport(program: Command, context: Context): void {
       if (output.json) output.document({ imported, job: file, planning: result, families, written });
       else {
         output.data(importText(imported, job, result, families, output.colors));
+        const estimated = estimatedProfileWords(profile);
+        if (estimated !== undefined) output.data(estimated);
         showNotes(result.warnings, output, options.notes === true);
         for (const place of written) output.note(`written: ${place}`);
       }

@@ -1,5 +1,5 @@
 import { allPages } from "@internevo/client";
-import type { JobSummary } from "@internevo/contracts";
+import type { JobFilter, JobSummary } from "@internevo/contracts";
 import {
   FAILURE_WORDS,
   formatMoment,
@@ -10,28 +10,35 @@ import {
   JOB_STATES,
   lowered,
   planLabel,
+  PRIORITIES,
+  QUEUED_STATE,
+  queueWords,
   TRIAL_STATE_WORDS,
   type JobState,
+  type Priority,
   type Report,
   type StepMetric,
   type Trial,
 } from "@internevo/domain";
-import { InvalidArgumentError, Option, type Command } from "commander";
+import { Argument, InvalidArgumentError, Option, type Command } from "commander";
 import type { JobStreamEvent } from "@internevo/contracts";
 import type { Context } from "../context.ts";
 import { integerArgument } from "../arguments.ts";
+import { showToEnd } from "../follow.ts";
 import { followJob } from "../progress.ts";
 import { jobId } from "../resolve.ts";
 import { jobDocument, jobsTable, jobText, reportWords, stateName } from "../views.ts";
 
 export const JOB_ARGUMENT = "id of the job, the beginning of it, or its name";
 
+const STATE_WORDS = [QUEUED_STATE, ...Object.values(JOB_STATE_WORDS).map(lowered)].join(", ");
+
 /** A state as people read it, or as the API names it. */
-function stateArgument(text: string): JobState {
+function stateArgument(text: string): JobState | typeof QUEUED_STATE {
   const asked = text.trim().toLowerCase();
+  if (asked === QUEUED_STATE) return QUEUED_STATE;
   const state = JOB_STATES.find((each) => each === asked || lowered(JOB_STATE_WORDS[each]) === asked);
-  if (state === undefined)
-    throw new InvalidArgumentError(`give one of ${Object.values(JOB_STATE_WORDS).map(lowered).join(", ")}.`);
+  if (state === undefined) throw new InvalidArgumentError(`give one of ${STATE_WORDS}.`);
   return state;
 }
 
@@ -40,30 +47,32 @@ export function addPs(program: Command, context: Context): void {
     .command("ps")
     .description("list jobs, newest first")
     .addOption(
-      new Option(
-        "--state <state>",
-        `only jobs in this state: ${Object.values(JOB_STATE_WORDS).map(lowered).join(", ")}`,
-      ).argParser(stateArgument),
+      new Option("--state <state>", `only jobs in this state: ${STATE_WORDS}`).argParser(stateArgument),
     )
+    .option("--name <text>", "only jobs with this text in their name")
+    .option("--owner <name>", "only jobs that this token submitted")
+    .option("--cluster <name>", "only jobs of this cluster")
+    .option("--label <name=value>", "only jobs with this label, e.g. team=nlp")
     .option("-n, --limit <count>", "at most so many", integerArgument(1, 100_000), 50)
-    .action(async (options: { state?: JobState; limit: number }) => {
+    .action(async ({ limit, ...filter }: JobFilter & { limit: number }) => {
       const output = context.output();
       const client = await context.client();
       const jobs: JobSummary[] = [];
       const pages = allPages((cursor) =>
         client.listJobs({
-          limit: Math.min(200, options.limit),
+          ...filter,
+          limit: Math.min(200, limit),
           signal: context.signal,
           ...(cursor === undefined ? {} : { cursor }),
-          ...(options.state === undefined ? {} : { state: options.state }),
         }),
       );
       for await (const job of pages) {
         jobs.push(job);
-        if (jobs.length >= options.limit) break;
+        if (jobs.length >= limit) break;
       }
       if (output.json) output.document(jobs);
-      else if (jobs.length === 0) output.note("no jobs");
+      else if (jobs.length === 0)
+        output.note(Object.keys(filter).length === 0 ? "no jobs" : "no job matches");
       else output.data(jobsTable(jobs, output.colors));
     });
 }
@@ -134,7 +143,7 @@ export function addLogs(program: Command, context: Context): void {
       "the events of a job: states, progress, trials, steps, log lines; with --json one JSON value a line",
     )
     .argument("<job>", JOB_ARGUMENT)
-    .option("-f, --follow", "stay until the job has ended")
+    .option("-f, --follow", "stay until the job has ended, or is held")
     .option(
       "--after <event>",
       "only events after this number",
@@ -158,6 +167,23 @@ export function addLogs(program: Command, context: Context): void {
     });
 }
 
+export function addPriority(program: Command, context: Context): void {
+  program
+    .command("priority")
+    .description("give a job another priority, and another place where it waits for hosts")
+    .argument("<job>", JOB_ARGUMENT)
+    .addArgument(new Argument("<priority>", "how urgent it is").choices(PRIORITIES))
+    .action(async (name: string, priority: Priority) => {
+      const output = context.output();
+      const client = await context.client();
+      const id = await jobId(client, name, context.signal);
+      const job = await client.setPriority(id, priority, { signal: context.signal });
+      if (output.json) output.document(jobDocument(job));
+      else
+        output.data(`${job.name} has priority ${priority}${job.queue ? `: ${queueWords(job.queue)}` : ""}`);
+    });
+}
+
 export function addCancel(program: Command, context: Context): void {
   program
     .command("cancel")
@@ -176,5 +202,24 @@ export function addCancel(program: Command, context: Context): void {
       }
       if (output.json) output.document(jobDocument(job));
       else output.data(`${job.id} ${stateName(job.state)}`);
+    });
+}
+
+export function addResume(program: Command, context: Context): void {
+  program
+    .command("resume")
+    .description("let a job go on that is held, failed or was cancelled, where it stopped")
+    .argument("<job>", JOB_ARGUMENT)
+    .option("-f, --follow", "follow it to its end; the exit status is the job's")
+    .action(async (name: string, options: { follow?: boolean }) => {
+      const output = context.output();
+      const client = await context.client();
+      const id = await jobId(client, name, context.signal);
+      const job = await client.resumeJob(id, { signal: context.signal });
+      // From the event of its going on, which is the newest.
+      if (options.follow) return showToEnd(context, client, job, job.lastEventId - 1);
+      if (output.json) output.document(jobDocument(job));
+      else output.data(`${job.id} ${stateName(job.state)}`);
+      output.note(`follow it with: internevo logs -f ${job.id}`);
     });
 }

@@ -25,9 +25,15 @@ import { linesOf } from "../memory/regions.ts";
 import { memoryTable } from "../memory/table.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
 import { JOB_HELP, namedJob } from "../named-job.ts";
+import {
+  addPlanningOptions,
+  hasPlanningOptions,
+  searchedJob,
+  type PlanningOptions,
+} from "../planning-options.ts";
 import { choosePlan, PLAN_HELP, readPlan, type PlanArgument } from "../plan-argument.ts";
 
-interface MemoryOptions {
+interface MemoryOptions extends PlanningOptions {
   readonly plan?: string;
   readonly profile?: string;
   readonly rank?: number;
@@ -71,19 +77,25 @@ export async function profileOf(
 
 /**
  * A job's file and the plan asked for, else the best; or a job that was submitted, and the plan it chose.
+ * Where options change the search, the best of a submitted job too.
  * @param field the argument that names the plan, for errors
  * @returns `profile`: the one that was given, or that a submitted job was planned with.
  */
 export async function findPlan(
   text: string,
-  { plan, profile }: { readonly plan?: string | undefined; readonly profile?: string | undefined },
+  {
+    plan,
+    profile,
+    ...changed
+  }: PlanningOptions & { readonly plan?: string | undefined; readonly profile?: string | undefined },
   context: Context,
   field = "--plan",
 ): Promise<{ spec: JobSpec; plan: PlanOfJob; profile: string | undefined }> {
   const { spec, profile: used, submitted } = await namedJob(text, profile, context);
-  const asked = plan ?? (submitted === null ? "1" : undefined);
+  const searched = searchedJob(spec, changed);
+  const asked = plan ?? (submitted === null || hasPlanningOptions(changed) ? "1" : undefined);
   if (asked !== undefined)
-    return { spec, plan: await planOf(spec, { text: asked, field }, used, context), profile: used };
+    return { spec, plan: await planOf(searched, { text: asked, field }, used, context), profile: used };
   if (!submitted?.chosen) {
     throw new ProblemError("conflict", `${spec.name} has chosen no plan yet`, [
       {
@@ -122,7 +134,7 @@ function whoseMemory(stages: number, rank: number | undefined, stage: number): s
 }
 
 export function addMemory(program: Command, context: Context): void {
-  program
+  const command = program
     .command("memory")
     .description(
       "where everything lies in a rank's memory, and when in a step " +
@@ -136,8 +148,10 @@ export function addMemory(program: Command, context: Context): void {
     )
     .option("--rank <rank>", "memory of this rank; default: the fullest", integerArgument(0, 2 ** 31 - 1))
     .option("--svg <file>", "write the picture: address against time of one step")
-    .option("--all", "list every region, however many there are")
-    .action((text: string, options: MemoryOptions) => showMemory(text, options, context));
+    .option("--all", "list every region, however many there are");
+  addPlanningOptions(command).action((text: string, options: MemoryOptions) =>
+    showMemory(text, options, context),
+  );
 }
 
 interface Totals {

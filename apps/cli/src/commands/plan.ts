@@ -1,11 +1,9 @@
 import { estimatesOf } from "@internevo/advisor";
-import { SHIPPED_PROFILES } from "@internevo/cost-model";
+import { GIVEN_PROFILE_WORDS } from "@internevo/cost-model";
 import {
   MEMORY_MODELS,
   resolveJob,
   TIME_MODELS,
-  withHeadroom,
-  type Headroom,
   type MemoryModelName,
   type PlanningResult,
   type TimeModelName,
@@ -17,15 +15,18 @@ import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { measuredByFile } from "../estimates.ts";
 import { EXIT, type ExitCode } from "../exit-codes.ts";
-import { HEADROOM, headroomOption } from "../headroom.ts";
 import { withDocuments } from "../job-documents.ts";
 import { readJobFile } from "../job-input.ts";
 import { NOTES_OPTION, showNotes, type Output } from "../output.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
 import { choosePlan, PLAN_HELP } from "../plan-argument.ts";
+import { addPlanningOptions, searchedJob, type PlanningOptions } from "../planning-options.ts";
 import { planningText } from "../planning-view.ts";
 
-export interface PlanCommandOptions {
+const SHOWN = ["families", "plans"] as const;
+type Shown = (typeof SHOWN)[number];
+
+export interface PlanCommandOptions extends PlanningOptions {
   /** Path of a job file, `-` for standard input. */
   readonly job: string;
   readonly top: number;
@@ -33,10 +34,10 @@ export interface PlanCommandOptions {
   readonly profile?: string;
   readonly memoryModel?: MemoryModelName;
   readonly timeModel?: TimeModelName;
+  /** What is listed: the best of each family, or the best plans whatever their family. */
+  readonly show?: Shown;
   /** A plan whose rank is asked for: a JSON file, as tables show it, or a rank. */
   readonly locate?: string;
-  /** Memory of each GPU that plans leave free. */
-  readonly headroom?: Headroom;
 }
 
 /**
@@ -50,7 +51,7 @@ export async function planCommand(
   const { memoryModel, timeModel } = options;
   const written = await withDocuments(resolveJob(await readJobFile(options.job)));
   const job = {
-    ...withHeadroom(written, options.headroom, HEADROOM),
+    ...searchedJob(written, options),
     ...(memoryModel ? { memoryModel } : {}),
     ...(timeModel ? { timeModel } : {}),
   };
@@ -60,7 +61,11 @@ export async function planCommand(
       ? undefined
       : await choosePlan(options.locate, "--locate", job, profile, context);
   return context.computing(() => {
-    const result = planJob(job, profile, { top: options.top, ...(locate ? { locate } : {}) });
+    const result = planJob(job, profile, {
+      top: options.top,
+      ...(options.show === "plans" ? { plans: options.top } : {}),
+      ...(locate ? { locate } : {}),
+    });
     // The published planner reads other measurements than ours, and estimates none.
     if (job.timeModel === "published") return result;
     const estimates = estimatesOf(job, [job], profile, measuredByFile(options.job, job, options.profile));
@@ -82,14 +87,22 @@ export function showPlanning(result: PlanningResult, output: Output, notes: bool
 }
 
 export function addPlan(program: Command, context: Context): void {
-  program
+  const command = program
     .command("plan")
     .description("search the plans of a job, offline: no service is needed")
     .argument("<job>", "job file, YAML or JSON; - for standard input")
     .option("--top <k>", "how many of the best plans", integerArgument(1, 10_000), 10)
+    .addOption(
+      new Option(
+        "--show <what>",
+        "families: of all plans with the same ranks, shards and batches the best, by whose ranks other commands name plans; plans: single plans",
+      )
+        .choices(SHOWN)
+        .default("families"),
+    )
     .option(
       "--profile <name or file>",
-      `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`,
+      `what was measured of the cluster: ${GIVEN_PROFILE_WORDS}, a file, or a stored one; default: the job's`,
     )
     .addOption(
       new Option("--memory-model <model>", "how memory is predicted; default: the job's").choices(
@@ -99,8 +112,8 @@ export function addPlan(program: Command, context: Context): void {
     .addOption(
       new Option("--time-model <model>", "how time is predicted; default: the job's").choices(TIME_MODELS),
     )
-    .option("--locate <plan>", `${PLAN_HELP}: say its rank, or why it is rejected`)
-    .addOption(headroomOption())
+    .option("--locate <plan>", `${PLAN_HELP}: say its rank, or why it is rejected`);
+  addPlanningOptions(command)
     .option(...NOTES_OPTION)
     .action(
       async (

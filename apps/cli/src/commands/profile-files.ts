@@ -4,8 +4,11 @@ import {
   NCCL_TEST_PROGRAMS,
   parseCurvesCsv,
   parseNcclTests,
+  parseProfileParts,
   withCurves,
+  withParts,
 } from "@internevo/profiles";
+import { estimatedPoints, type Profile } from "@internevo/domain";
 import { Option, type Command } from "commander";
 import type { Context } from "../context.ts";
 import { assertWritable, readText, writeWhole } from "../files.ts";
@@ -16,7 +19,7 @@ const counted = (count: number, noun: string): string => `${count} ${noun}${coun
 
 interface ImportOptions {
   readonly into: string;
-  readonly format: "nccl-tests" | "csv";
+  readonly format: "nccl-tests" | "csv" | "profile";
   readonly op?: string;
   readonly name?: string;
   readonly out?: string;
@@ -48,21 +51,49 @@ function addDiff(profile: Command, context: Context): void {
     });
 }
 
+/** Any parts of a profile, file by file: of what two files have the later one counts. */
+async function importParts(
+  files: readonly string[],
+  base: Profile,
+  out: string | undefined,
+  context: Context,
+): Promise<void> {
+  let profile = base;
+  for (const file of files) {
+    const expected = {
+      code: "profile-invalid",
+      field: "files",
+      what: "a part of a profile in JSON",
+    } as const;
+    profile = withParts(profile, file, parseProfileParts(await readText(file, expected), file));
+  }
+  const output = context.output();
+  const document = JSON.stringify(profile, null, 2);
+  if (out === undefined) return output.data(document);
+  await writeWhole(out, `${document}\n`, "--out");
+  const left = estimatedPoints(profile);
+  const rest =
+    left.estimated === 0 ? "" : `; ${left.estimated} of its ${left.all} points are still estimated`;
+  output.note(`the profile is in ${resolve(out)}, which \`plan --profile\` and job files take${rest}`);
+}
+
 function addImport(profile: Command, context: Context): void {
   profile
     .command("import")
-    .description("put curves of collectives that were measured elsewhere into a profile, offline")
+    .description(
+      "put what was measured elsewhere into a profile, also into an estimated one, offline: curves of collectives, or any part of a profile",
+    )
     .argument(
       "<files...>",
-      "output or JSON reports of nccl-tests, one program each; or CSV with op,groupSize,placement,bytes,medianSeconds",
+      "output or JSON reports of nccl-tests, one program each; or CSV with op,groupSize,placement,bytes,medianSeconds; or with --format profile JSON with any of device, modules, collectives, overlaps and slices, as `profile show --json` writes them",
     )
     .requiredOption(
       "--into <profile>",
-      "the profile that says the rest: a shipped one, a file, or a stored one",
+      "the profile that says the rest: a shipped one, an estimated one, a file, or a stored one",
     )
     .addOption(
       new Option("--format <format>", "what the files are")
-        .choices(["nccl-tests", "csv"])
+        .choices(["nccl-tests", "csv", "profile"])
         .default("nccl-tests"),
     )
     .option(
@@ -77,6 +108,9 @@ function addImport(profile: Command, context: Context): void {
     .action(async (files: readonly string[], { into, format, op, name, out }: ImportOptions) => {
       if (out !== undefined) await assertWritable(out, "--out");
       const base = await loadProfile(into, "--into", context);
+      const written = out === undefined ? base.name : basename(out, ".json");
+      const named = { ...base, name: name ?? written };
+      if (format === "profile") return importParts(files, named, out, context);
       const imported = await Promise.all(
         files.map(async (file) => {
           const text = await readText(file, {
@@ -95,8 +129,7 @@ function addImport(profile: Command, context: Context): void {
           };
         }),
       );
-      const written = out === undefined ? base.name : basename(out, ".json");
-      const merged = withCurves({ ...base, name: name ?? written }, imported);
+      const merged = withCurves(named, imported);
       const output = context.output();
       const document = JSON.stringify(merged, null, 2);
       if (out === undefined) output.data(document);

@@ -1,7 +1,8 @@
 import { resolve } from "node:path";
-import { CostModel, SHIPPED_PROFILES } from "@internevo/cost-model";
+import { CostModel, GIVEN_PROFILE_WORDS } from "@internevo/cost-model";
 import {
   documentsWords,
+  estimatedProfileWords,
   formatCounted,
   formatInteger,
   formatPercent,
@@ -25,6 +26,7 @@ import { NOTES_OPTION, showNotes, table, type Colors } from "../output.ts";
 import { JOB_HELP } from "../named-job.ts";
 import { jobProfile } from "../named-profile.ts";
 import { PLAN_HELP, readJson } from "../plan-argument.ts";
+import { addPlanningOptions, type PlanningOptions } from "../planning-options.ts";
 import { findPlan } from "./memory.ts";
 
 /** A step of more pieces than these takes longer to simulate, and to look at, than anybody waits. */
@@ -38,7 +40,7 @@ interface Simulated {
   readonly stages: readonly StageShares[];
 }
 
-interface SimulateOptions {
+interface SimulateOptions extends PlanningOptions {
   readonly profile?: string;
   readonly out?: string;
   readonly over?: string;
@@ -166,7 +168,9 @@ async function simulate(
   if (output.json) output.document({ ...answer, ...(documents === undefined ? {} : { documents }) });
   else
     output.data(
-      [simulatedText(answer, output.colors), documents].filter((part) => part !== undefined).join("\n\n"),
+      [simulatedText(answer, output.colors), documents, estimatedProfileWords(profile)]
+        .filter((part) => part !== undefined)
+        .join("\n\n"),
     );
   if (!runnable && reason !== null) output.note(`note: ${withoutTrainer(reason)}`);
   showNotes(costs.warnings, output, options.notes === true);
@@ -183,7 +187,7 @@ async function simulate(
 }
 
 export function addSimulate(program: Command, context: Context): void {
-  program
+  const command = program
     .command("simulate")
     .description(
       "a step of a plan event by event: what every stage computes, waits for " +
@@ -193,13 +197,14 @@ export function addSimulate(program: Command, context: Context): void {
     .argument("[plan]", `${PLAN_HELP}; default: the job's chosen plan, of a file the best`)
     .option(
       "--profile <name or file>",
-      `what was measured of the cluster: ${SHIPPED_PROFILES.join(", ")}, a file, or a stored one; default: the job's`,
+      `what was measured of the cluster: ${GIVEN_PROFILE_WORDS}, a file, or a stored one; default: the job's`,
     )
     .option("--out <file>", "write the timeline there, for https://ui.perfetto.dev")
     .option(
       "--over <timeline>",
       "a timeline that a job of this plan wrote: the simulated step is laid over each of its steps",
-    )
+    );
+  addPlanningOptions(command)
     .option(...NOTES_OPTION)
     .action((path: string, plan: string | undefined, options: SimulateOptions) =>
       simulate(path, plan, options, context),

@@ -1,10 +1,9 @@
 import { measuredFirstWords } from "@internevo/domain";
 import type { Command } from "commander";
 import { readJobFile } from "../job-input.ts";
-import { exitCodeOfState } from "../exit-codes.ts";
+import { showToEnd } from "../follow.ts";
 import { withStoredProfile } from "../profile-file.ts";
-import { createProgress, followJob } from "../progress.ts";
-import { jobDocument, jobText } from "../views.ts";
+import { jobDocument } from "../views.ts";
 import type { Context } from "../context.ts";
 
 interface Options {
@@ -40,21 +39,6 @@ export function addSubmit(program: Command, context: Context): void {
         output.note(`follow it with: internevo logs -f ${job.id}`);
         return;
       }
-      output.note(`job ${job.id} ${job.name}`);
-      const progress = createProgress({ output, steps: job.steps });
-      try {
-        await followJob(client, job.id, progress.on, output, context.signal);
-      } finally {
-        progress.end();
-        if (context.signal.aborted)
-          output.note(
-            `job ${job.id} goes on. Follow it with: internevo logs ` +
-              `-f ${job.id}\ncancel it with: internevo cancel ${job.id}`,
-          );
-      }
-      const ended = await client.getJob(job.id, { signal: context.signal });
-      if (output.json) output.document(jobDocument(ended));
-      else output.data(jobText(ended, output.colors));
-      context.setExitCode(exitCodeOfState(ended.state));
+      await showToEnd(context, client, job);
     });
 }

@@ -20,6 +20,8 @@ const PAGES = [
   { to: "/import", name: "Import" },
   { to: "/workloads", name: "Workloads" },
   { to: "/clusters", name: "Clusters" },
+  { to: "/tokens", name: "Tokens", role: "admin" },
+  { to: "/audit", name: "Audit", role: "admin" },
   { to: "/dead-letters", name: "Dead letters", role: "admin" },
 ] as const;
 

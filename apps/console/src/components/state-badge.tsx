@@ -1,5 +1,5 @@
 import type { Attempt, JobState, Trial } from "@internevo/domain";
-import { ATTEMPT_STATE_WORDS, JOB_STATE_WORDS, TRIAL_STATE_WORDS } from "../text/words.ts";
+import { ATTEMPT_STATE_WORDS, JOB_STATE_WORDS, QUEUED_WORD, TRIAL_STATE_WORDS } from "../text/words.ts";
 
 type Tone = "active" | "waiting" | "warning" | "good" | "bad" | "quiet";
 
@@ -8,6 +8,7 @@ const JOB_TONES: Readonly<Record<JobState, Tone>> = {
   planning: "active",
   trialling: "active",
   running: "active",
+  held: "warning",
   cancelling: "warning",
   succeeded: "good",
   failed: "bad",
@@ -36,9 +37,13 @@ export function Badge({ tone, children }: { tone: Tone; children: string }) {
   );
 }
 
-export const JobStateBadge = ({ state }: { state: JobState }) => (
-  <Badge tone={JOB_TONES[state]}>{JOB_STATE_WORDS[state]}</Badge>
-);
+/** A job that waits for its hosts is queued, whatever stage it is in. */
+export const JobStateBadge = ({ state, isQueued = false }: { state: JobState; isQueued?: boolean }) =>
+  isQueued ? (
+    <Badge tone="waiting">{QUEUED_WORD}</Badge>
+  ) : (
+    <Badge tone={JOB_TONES[state]}>{JOB_STATE_WORDS[state]}</Badge>
+  );
 export const TrialStateBadge = ({ state }: { state: Trial["state"] }) => (
   <Badge tone={TRIAL_TONES[state]}>{TRIAL_STATE_WORDS[state]}</Badge>
 );

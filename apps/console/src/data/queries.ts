@@ -1,7 +1,7 @@
 import { allPages, ApiConnectionError, ApiProblemError, type InternEvoClient } from "@internevo/client";
-import type { JobDetail } from "@internevo/contracts";
-import { QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import type { JobState, StepMetric, Workload } from "@internevo/domain";
+import type { AuditFilter, JobDetail, JobFilter } from "@internevo/contracts";
+import { keepPreviousData, QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { isAtRest, isTerminal, type JobState, type StepMetric, type Workload } from "@internevo/domain";
 import { useSession } from "../session/session.tsx";
 import { LOG_LINES, type JobHistory, type LogLine } from "./job-feed.ts";
 
@@ -30,22 +30,18 @@ export const createQueryClient = (): QueryClient =>
     },
   });
 
-export const isActive = (state: JobState): boolean =>
-  state !== "succeeded" && state !== "failed" && state !== "cancelled";
+/** Whether somebody works on a job, or will. */
+export const isActive = (state: JobState): boolean => !isAtRest(state);
 
 const POLL_MILLISECONDS = 4000;
 
-export function useJobs(state: JobState | undefined) {
+export function useJobs(filter: JobFilter) {
   const { client } = useSession();
   return useInfiniteQuery({
-    queryKey: ["jobs", state ?? "all"],
+    queryKey: ["jobs", filter],
+    placeholderData: keepPreviousData,
     queryFn: ({ pageParam, signal }) =>
-      client.listJobs({
-        limit: 25,
-        signal,
-        ...(state === undefined ? {} : { state }),
-        ...(pageParam === null ? {} : { cursor: pageParam }),
-      }),
+      client.listJobs({ limit: 25, signal, ...filter, ...(pageParam === null ? {} : { cursor: pageParam }) }),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.nextCursor,
     refetchInterval: POLL_MILLISECONDS,
@@ -60,9 +56,9 @@ export function useJob(id: string) {
     queryKey: jobKey(id),
     queryFn: ({ signal }) => client.getJob(id, { signal }),
     // Events bring changes at once; this catches what has no event of its own, an attempt's restart for
-    // example.
+    // example, or that somebody else let a held job go on.
     refetchInterval: (query) =>
-      query.state.data && isActive(query.state.data.state) ? 3 * POLL_MILLISECONDS : false,
+      query.state.data && !isTerminal(query.state.data.state) ? 3 * POLL_MILLISECONDS : false,
   });
 }
 
@@ -160,6 +156,36 @@ export function useProposals(workloadId: string) {
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.nextCursor,
     refetchInterval: POLL_MILLISECONDS,
+  });
+}
+
+export function useTokens() {
+  const { client } = useSession();
+  return useInfiniteQuery({
+    queryKey: ["tokens"],
+    queryFn: ({ pageParam, signal }) =>
+      client.listTokens({ limit: 50, signal, ...(pageParam === null ? {} : { cursor: pageParam }) }),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.nextCursor,
+    refetchInterval: 5 * POLL_MILLISECONDS,
+  });
+}
+
+export function useAudit(filter: AuditFilter) {
+  const { client } = useSession();
+  return useInfiniteQuery({
+    queryKey: ["audit", filter],
+    placeholderData: keepPreviousData,
+    queryFn: ({ pageParam, signal }) =>
+      client.listAudit({
+        limit: 50,
+        signal,
+        ...filter,
+        ...(pageParam === null ? {} : { cursor: pageParam }),
+      }),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.nextCursor,
+    refetchInterval: 2 * POLL_MILLISECONDS,
   });
 }
 

@@ -1,12 +1,12 @@
 import { ApiProblemError } from "@internevo/client";
 import type { JobDetail, JobStreamEvent } from "@internevo/contracts";
-import type { Trial } from "@internevo/domain";
+import type { JobState, Trial } from "@internevo/domain";
 import { useQueryClient, type QueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { useSession } from "../session/session.tsx";
 import { reportUnreachable } from "./connection.ts";
 import { EMPTY_FEED, extendFeed, feedOf, withTrial, type JobFeed } from "./job-feed.ts";
-import { jobKey, readJobHistory } from "./queries.ts";
+import { isActive, jobKey, readJobHistory } from "./queries.ts";
 
 /** Events that come together are shown together. */
 const BATCH_MILLISECONDS = 120;
@@ -30,14 +30,24 @@ function updateCache(queries: QueryClient, jobId: string, events: readonly JobSt
   if (news) void queries.invalidateQueries({ queryKey: jobKey(jobId) });
 }
 
-/** Follows a job: new trials and states go into the job's query, the rest is returned. */
-export function useJobFeed(jobId: string): JobFeed {
+/**
+ * Follows a job: new trials and states go into the job's query, the rest is returned. The stream of a job ends
+ * with it; a job that somebody let go on is followed again.
+ * @param state of the job, as the query knows it.
+ */
+export function useJobFeed(jobId: string, state: JobState | undefined): JobFeed {
   const { client } = useSession();
   const queries = useQueryClient();
   const [feed, setFeed] = useState(EMPTY_FEED);
+  const [follows, setFollows] = useState(0);
+
+  const goesOn = feed.ended && state !== undefined && isActive(state);
+  useEffect(() => {
+    if (goesOn) setFollows((times) => times + 1);
+  }, [goesOn]);
 
   useEffect(() => {
-    setFeed(EMPTY_FEED);
+    setFeed((at) => (follows === 0 ? EMPTY_FEED : { ...at, ended: false }));
     const abort = new AbortController();
     let batch: JobStreamEvent[] = [];
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -69,8 +79,9 @@ export function useJobFeed(jobId: string): JobFeed {
           batch.push(event);
           timer ??= setTimeout(flush, BATCH_MILLISECONDS);
         }
-        setFeed((at) => ({ ...at, ended: true }));
-        void queries.invalidateQueries({ queryKey: jobKey(jobId) });
+        // The query first: by its state it is told whether the job goes on.
+        await queries.invalidateQueries({ queryKey: jobKey(jobId) });
+        if (!abort.signal.aborted) setFeed((at) => ({ ...at, ended: true }));
       } catch (error) {
         // A refusal (no such job, no right to see it) is shown by the job's own query.
         if (!abort.signal.aborted && !(error instanceof ApiProblemError))
@@ -82,7 +93,7 @@ export function useJobFeed(jobId: string): JobFeed {
       abort.abort();
       clearTimeout(timer);
     };
-  }, [client, jobId, queries]);
+  }, [client, jobId, queries, follows]);
 
   return feed;
 }

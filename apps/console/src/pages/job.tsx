@@ -1,12 +1,22 @@
 import type { JobDetail } from "@internevo/contracts";
-import { choiceOf, disturbedTrialsWords, modelExtras, usesGpus, writtenJob } from "@internevo/domain";
+import {
+  choiceOf,
+  disturbedTrialsWords,
+  isResumable,
+  isTerminal,
+  modelExtras,
+  usesGpus,
+  writtenJob,
+} from "@internevo/domain";
 import { Alert, Code, Text } from "@mantine/core";
-import { getRouteApi } from "@tanstack/react-router";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { stringify } from "yaml";
 import { Attempts } from "../components/job/attempts.tsx";
 import { CancelButton } from "../components/job/cancel-button.tsx";
+import { ResumeButton } from "../components/job/resume-button.tsx";
 import { FinalReport } from "../components/job/final-report.tsx";
+import { PrioritySelect } from "../components/job/priority-select.tsx";
 import { LogTail } from "../components/job/log-tail.tsx";
 import { Timeline } from "../components/job/timeline.tsx";
 import { Training } from "../components/job/training.tsx";
@@ -25,7 +35,7 @@ import type { Subject } from "../data/advice.ts";
 import type { JobFeed } from "../data/job-feed.ts";
 import { useJobFeed } from "../data/use-job-feed.ts";
 import { planRows, reasonOfChoice, type PlanRow } from "../data/plan-rows.ts";
-import { isActive, useJob } from "../data/queries.ts";
+import { useJob } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
 import { formatBytes, formatCounted, formatInteger, formatTokens, sentence } from "../text/format.ts";
 import { explainPlan, FAILURE_WORDS } from "../text/words.ts";
@@ -40,7 +50,7 @@ const back = (
 function Ending({ job }: { job: JobDetail }) {
   if (job.failure) {
     return (
-      <Alert color="red" title={FAILURE_WORDS[job.failure.code]}>
+      <Alert color={job.state === "held" ? "yellow" : "red"} title={FAILURE_WORDS[job.failure.code]}>
         {job.failure.rank !== undefined && `Rank ${job.failure.rank}: `}
         {sentence(job.failure.message)}
         {job.failure.remedy !== undefined && (
@@ -275,8 +285,8 @@ function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
 function JobView({ jobId }: { jobId: string }) {
   const session = useSession();
   const query = useJob(jobId);
-  const feed = useJobFeed(jobId);
   const job = query.data;
+  const feed = useJobFeed(jobId, job?.state);
   if (!job) {
     return (
       <Page title="Job" above={back}>
@@ -299,17 +309,31 @@ function JobView({ jobId }: { jobId: string }) {
               What if…
             </ButtonTo>
           )}
-          {isActive(job.state) && mayActAs(session, "operator") && <CancelButton job={job} />}
+          {job.queue !== null && mayActAs(session, "operator") && <PrioritySelect job={job} />}
+          {isResumable(job.state) && mayActAs(session, "operator") && <ResumeButton job={job} />}
+          {!isTerminal(job.state) && mayActAs(session, "operator") && <CancelButton job={job} />}
         </>
       }
       lead={
         <div className="job-lead">
           <span aria-live="polite">
-            <JobStateBadge state={job.state} />
+            <JobStateBadge state={job.state} isQueued={job.queue !== null} />
           </span>
           <span>
             submitted <Moment at={job.createdAt} both />
+            {job.owner !== null && ` by ${job.owner}`}
           </span>
+          {Object.entries(job.labels).map(([name, value]) => (
+            <Link
+              key={name}
+              to="/jobs"
+              search={{ label: `${name}=${value}` }}
+              className="plain-link"
+              aria-label={`Jobs with label ${name}=${value}`}
+            >
+              {name}={value}
+            </Link>
+          ))}
           <span>
             {job.endedAt === null ? "for " : "took "}
             <Span from={job.createdAt} to={job.endedAt} />

@@ -1,8 +1,9 @@
-import { JOB_STATES, type JobState } from "@internevo/domain";
+import { JOB_STATES, QUEUED_STATE } from "@internevo/domain";
 import { Button, Code, CopyButton, Group, NativeSelect, Progress, Text } from "@mantine/core";
-import type { JobSummary } from "@internevo/contracts";
+import type { JobFilter, JobSummary } from "@internevo/contracts";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
+import { Filters, FilterText, withoutEmpty } from "../components/filters.tsx";
 import { ButtonTo } from "../components/links.tsx";
 import { Moment, Span } from "../components/moment.tsx";
 import { Page } from "../components/page.tsx";
@@ -10,8 +11,8 @@ import { JobStateBadge } from "../components/state-badge.tsx";
 import { Empty, Listed } from "../components/states.tsx";
 import { isActive, useJobs } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
-import { formatCounted, formatInteger, formatLoss } from "../text/format.ts";
-import { JOB_STATE_WORDS, QUEUED_WORD } from "../text/words.ts";
+import { formatCounted, formatInteger, formatLoss, formatMoment } from "../text/format.ts";
+import { JOB_STATE_WORDS, positionWords, QUEUED_WORD } from "../text/words.ts";
 
 const route = getRouteApi("/jobs");
 
@@ -35,6 +36,12 @@ function countOf({
 /** How far a job is, in the unit of its stage. */
 function Advance({ job }: { job: JobSummary }) {
   if (!isActive(job.state) && job.lastStep === 0) return <span className="nothing">–</span>;
+  if (job.queue)
+    return (
+      <Text size="sm" className="text-warning" title={`since ${formatMoment(job.queue.waitingSince)}`}>
+        {positionWords(job.queue)}
+      </Text>
+    );
   if (job.progress?.stage === job.state && job.progress.waits)
     return (
       <Text size="sm" className="text-warning" title={job.progress.message}>
@@ -65,11 +72,16 @@ function Advance({ job }: { job: JobSummary }) {
 
 const SUBMIT_COMMAND = "npx internevo submit job.yaml";
 
-function NoJobs({ state }: { state: JobState | undefined }) {
+function NoJobs({ filter }: { filter: JobFilter }) {
   const session = useSession();
-  if (state !== undefined) {
+  const { state, ...others } = filter;
+  if (Object.keys(filter).length > 0) {
+    const title =
+      state === undefined || Object.keys(others).length > 0
+        ? "No job matches"
+        : `No job is ${stateWord(state).toLowerCase()}`;
     return (
-      <Empty title={`No job is ${JOB_STATE_WORDS[state].toLowerCase()}`}>
+      <Empty title={title}>
         <Link to="/jobs" className="plain-link">
           Show all jobs
         </Link>
@@ -99,6 +111,9 @@ function NoJobs({ state }: { state: JobState | undefined }) {
   );
 }
 
+const stateWord = (state: NonNullable<JobFilter["state"]>): string =>
+  state === QUEUED_STATE ? QUEUED_WORD : JOB_STATE_WORDS[state];
+
 function JobTable({ jobs }: { jobs: readonly JobSummary[] }) {
   return (
     <Table label="Jobs" narrow="cards" className="jobs-table">
@@ -108,6 +123,7 @@ function JobTable({ jobs }: { jobs: readonly JobSummary[] }) {
           <Column>State</Column>
           <Column>Model</Column>
           <Column>Cluster</Column>
+          <Column>Owner</Column>
           <Column>Progress</Column>
           <Column numeric>Last loss</Column>
           <Column>Submitted</Column>
@@ -124,7 +140,7 @@ function JobTable({ jobs }: { jobs: readonly JobSummary[] }) {
             </RowTitle>
             <Cell label="State">
               <div>
-                <JobStateBadge state={job.state} />
+                <JobStateBadge state={job.state} isQueued={job.queue !== null} />
                 {job.reason !== null && (
                   <div className="cell-note clamp" title={job.reason}>
                     {job.reason}
@@ -134,6 +150,7 @@ function JobTable({ jobs }: { jobs: readonly JobSummary[] }) {
             </Cell>
             <Cell label="Model">{job.model}</Cell>
             <Cell label="Cluster">{job.cluster}</Cell>
+            <Cell label="Owner">{job.owner ?? undefined}</Cell>
             <Cell label="Progress">{Advance({ job })}</Cell>
             <Cell label="Last loss" numeric>
               {job.lastLoss === null ? undefined : (
@@ -157,30 +174,49 @@ function JobTable({ jobs }: { jobs: readonly JobSummary[] }) {
 
 export function JobsPage() {
   const session = useSession();
-  const { state } = route.useSearch();
+  const filter = route.useSearch();
   const navigate = route.useNavigate();
-  const query = useJobs(state);
+  const query = useJobs(filter);
+  const set = (change: Partial<Record<keyof JobFilter, string>>) =>
+    void navigate({ search: (now) => withoutEmpty({ ...now, ...change }) as JobFilter, replace: true });
   const jobs = query.data?.pages.flatMap(({ items }) => items) ?? [];
   return (
     <Page
       title="Jobs"
       actions={mayActAs(session, "operator") ? <ButtonTo to="/submit">Submit a job</ButtonTo> : undefined}
     >
-      <NativeSelect
-        label="State"
-        className="state-filter"
-        value={state ?? ""}
-        onChange={(event) =>
-          void navigate({
-            search: event.currentTarget.value === "" ? {} : { state: event.currentTarget.value as JobState },
-          })
-        }
-        data={[
-          { value: "", label: "All states" },
-          ...JOB_STATES.map((each) => ({ value: each, label: JOB_STATE_WORDS[each] })),
-        ]}
-      />
-      <Listed query={query} what="jobs" isEmpty={jobs.length === 0} empty={<NoJobs state={state} />}>
+      <Filters>
+        <FilterText
+          label="Name"
+          placeholder="A part of it"
+          value={filter.name ?? ""}
+          onChange={(name) => set({ name })}
+        />
+        <NativeSelect
+          label="State"
+          value={filter.state ?? ""}
+          onChange={(event) => set({ state: event.currentTarget.value })}
+          data={[
+            { value: "", label: "All states" },
+            ...([QUEUED_STATE, ...JOB_STATES] as const).map((each) => ({
+              value: each,
+              label: stateWord(each),
+            })),
+          ]}
+        />
+        <FilterText label="Cluster" value={filter.cluster ?? ""} onChange={(cluster) => set({ cluster })} />
+        <FilterText
+          label="Label"
+          placeholder="For example team=nlp"
+          value={filter.label ?? ""}
+          onChange={(label) => {
+            // Half a label narrows nothing yet.
+            if (label === "" || /^[^=]+=./.test(label)) set({ label });
+          }}
+        />
+        <FilterText label="Owner" value={filter.owner ?? ""} onChange={(owner) => set({ owner })} />
+      </Filters>
+      <Listed query={query} what="jobs" isEmpty={jobs.length === 0} empty={<NoJobs filter={filter} />}>
         <JobTable jobs={jobs} />
         <Group justify="space-between">
           <Text size="sm" c="dimmed">

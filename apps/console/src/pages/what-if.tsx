@@ -119,8 +119,13 @@ interface Done {
   readonly room: Room | undefined;
 }
 
-/** What plans may use of a GPU, and what a headroom keeps free beside it. */
-function roomOf(memoryBytes: number | undefined, { headroom }: Subject): Room | undefined {
+/** What plans may use of a GPU, and what a headroom, asked for or the job's own, keeps free beside it. */
+function roomOf(
+  memoryBytes: number | undefined,
+  { headroom: asked }: Subject,
+  own: unknown,
+): Room | undefined {
+  const headroom = asked ?? (typeof own === "string" ? own : undefined);
   if (memoryBytes === undefined) return undefined;
   const keptBytes = headroom === undefined ? 0 : (readHeadroom(headroom)?.bytesOf(memoryBytes) ?? 0);
   return { limitBytes: memoryBytes - keptBytes, keptBytes };
@@ -142,10 +147,18 @@ function useQuestion(kind: QuestionKind, asked: Filled) {
       const outcome = await ask(client, subject, kind, asked);
       if (subject.jobId === undefined) {
         const { memoryPerGpuBytes } = writtenSizes(subject.job);
-        return { outcome, jobName: writtenName(subject.job), room: roomOf(memoryPerGpuBytes, subject) };
+        return {
+          outcome,
+          jobName: writtenName(subject.job),
+          room: roomOf(
+            memoryPerGpuBytes,
+            subject,
+            (subject.job as { headroom?: unknown } | undefined)?.headroom,
+          ),
+        };
       }
       const { name, spec } = await client.getJob(subject.jobId);
-      return { outcome, jobName: name, room: roomOf(spec.cluster.memoryPerGpuBytes, subject) };
+      return { outcome, jobName: name, room: roomOf(spec.cluster.memoryPerGpuBytes, subject, spec.headroom) };
     },
   });
 }
@@ -156,7 +169,7 @@ type Source = "job" | "file";
 function useSubject() {
   const { client } = useSession();
   const { job: given } = route.useSearch();
-  const listed = useJobs(undefined);
+  const listed = useJobs({});
   const jobs = listed.data?.pages.flatMap(({ items }) => items) ?? [];
   const [source, setSource] = useState<Source | undefined>();
   // Without jobs there is nothing to choose from.

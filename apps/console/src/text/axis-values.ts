@@ -51,6 +51,7 @@ export const EXAMPLES: Readonly<Record<SweptAxis, string>> = {
   memory: "16GB, 24GB, 40GB, 80GB",
   "intra-node-bandwidth": "0.5, 1, 2, 4",
   "inter-node-bandwidth": "0.25..4",
+  "compute-speed": "0.5, 1, 2, 4",
 };
 
 /** What is known of a job before it is asked about. */

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import {
   formatBytes,
+  formatCounted,
   planLabel,
   schedulerOf,
   type Attempt,
@@ -14,9 +15,11 @@ import type { CommandContext, Effect } from "@internevo/service-kit";
 import {
   checkpointDirectory,
   failedJob,
+  heldJob,
   launchDirectory,
   prepareTraining,
   recordTimeline,
+  secondsBeforeRestart,
   whileReserved,
   type LaunchReservationOptions,
   searchPlans,
@@ -32,6 +35,7 @@ import {
   findRun,
   finishAttempt,
   getProfile,
+  inStateSince,
   listAttempts,
   listTrials,
   recordSteps,
@@ -48,7 +52,7 @@ import {
   tellCounted,
 } from "../checkpoints.ts";
 import { reportOf } from "../report.ts";
-import { failureAfter } from "../restarts.ts";
+import { attemptsWithoutProgress, endAfter, type TrainingEnd } from "../restarts.ts";
 import { attemptLabel, runAttempt } from "../run-attempt.ts";
 import { changeWords, nodesOf, planForFewerNodes, specOn } from "../smaller-cluster.ts";
 
@@ -118,7 +122,8 @@ async function beginAttempt(
   // Before the ranks write their first one: until more steps are counted, they keep what this supervisor's
   // successor could go on from.
   if (context.job.spec.checkpointing !== null) await tellCounted(checkpoints, fromStep);
-  const { number } = await context.fenced((tx) => startAttempt(tx, runId));
+  // Ranks that are lost before they say where they begin made no progress either.
+  const { number } = await context.fenced((tx) => startAttempt(tx, runId, fromStep));
   if (discarded.length > 0) {
     context.log.warn({ discarded, fromStep }, "checkpoints beyond the stored steps were discarded");
     feed.log(
@@ -257,24 +262,23 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
 }
 
 /**
- * Starts the ranks until training is complete. @returns the job's failure when starting again makes no sense.
+ * Starts the ranks until training is complete. @returns how the job ends when starting again makes no sense.
  */
-async function trainUntilDone(training: Training): Promise<Failure | undefined> {
-  const { settings, database, context, runId } = training;
+async function trainUntilDone(training: Training): Promise<TrainingEnd | undefined> {
+  const { settings, database, context, feed, runId } = training;
+  const since = (await inStateSince(database.db, context.job.id)).toISOString();
   for (;;) {
     context.signal.throwIfAborted();
     const attempts: readonly Attempt[] = await listAttempts(database.db, runId);
     if (attempts.at(-1)?.state === "succeeded") return undefined;
     const ended = await attemptOnce(training);
     if (!ended || ended.replanned) continue;
-    const tried = await listAttempts(database.db, runId);
-    const end = failureAfter(tried, ended.failure, settings.restartLimit);
+    const tried = (await listAttempts(database.db, runId)).filter(({ startedAt }) => startedAt >= since);
+    const end = endAfter(tried, ended.failure, settings.restartLimit);
     if (end) return end;
-    await sleep(
-      Math.min(30_000, 500 * 2 ** tried.filter((attempt) => attempt.state === "failed").length),
-      undefined,
-      { signal: context.signal },
-    );
+    const seconds = secondsBeforeRestart(attemptsWithoutProgress(tried));
+    feed.log("info", "executor-supervisor", `starts the ranks again in ${formatCounted(seconds, "second")}`);
+    await sleep(1000 * seconds, undefined, { signal: context.signal });
   }
 }
 
@@ -298,21 +302,20 @@ export const train =
       const reservation: LaunchReservationOptions = {
         ...settings,
         cluster: job.spec.cluster,
-        owner: job.id,
-        reserve: (resource, onWait) => context.reserve(resource, onWait),
+        claimHosts: (hosts) => context.claimHosts(hosts),
         confirm: () => context.confirm(),
         use: "train",
         signal: context.signal,
         onWait: (message) => feed.progress("running", message, 0, job.spec.steps, true),
         onNotice: (message) => feed.log("warn", "executor-supervisor", message),
       };
-      const { run, training, failure } = await whileReserved(reservation, async () => {
+      const { run, training, end } = await whileReserved(reservation, async () => {
         feed.progress("running", "starts the ranks", 0, job.spec.steps);
         const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
         const training: Training = { settings, database, context, feed, runId: run.id, dataset };
-        return { run, training, failure: await trainUntilDone(training) };
+        return { run, training, end: await trainUntilDone(training) };
       });
-      if (failure) return failedJob(job.id, "running", failure);
+      if (end) return (end.state === "held" ? heldJob : failedJob)(job.id, "running", end.failure);
       if (job.spec.checkpointing !== null) {
         // Training is complete, whatever becomes of what is older.
         await leaveNewest(

@@ -3,6 +3,7 @@ import type { CommandContext, Effect } from "@internevo/service-kit";
 import {
   failedJob,
   failureOfProblem,
+  heldJob,
   obtainProfile,
   stageFeed,
   type ObtainProfileOutcome,
@@ -24,7 +25,7 @@ export const profileJob =
         spec: job.spec,
         owner: job.id,
         signal,
-        reserve: (resource, onWait) => context.reserve(resource, onWait),
+        claimHosts: (hosts) => context.claimHosts(hosts),
         confirm: () => context.confirm(),
         onProgress: (message, done, total, waits) => feed.progress("profiling", message, done, total, waits),
         onLog: (line) => feed.log("warn", "internevo-probe", line),
@@ -34,6 +35,10 @@ export const profileJob =
       outcome = { status: "failed", failure: failureOfProblem(error) };
     } finally {
       await feed.close();
+    }
+    if (outcome.status === "lost") {
+      log.warn({ failure: outcome.failure }, "the cluster was not measured: ranks were lost again and again");
+      return heldJob(job.id, "profiling", outcome.failure);
     }
     if (outcome.status === "failed") {
       log.warn({ failure: outcome.failure }, "the cluster has no profile");

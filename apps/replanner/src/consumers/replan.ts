@@ -58,7 +58,7 @@ async function measured(
       spec: workload.spec,
       owner: workload.id,
       signal: context.signal,
-      reserve: (resource, onWait) => context.reserve(resource, onWait),
+      claimHosts: (hosts) => context.claimHosts(hosts),
       confirm: () => context.confirm(),
       onProgress: (message, done, total) => context.log.debug({ done, total }, message),
       onLog: (line) => context.log.warn({ source: "internevo-probe" }, line),
@@ -86,7 +86,7 @@ export const replan =
       return finish(
         firingId,
         "failed",
-        `no profile: ${profile.status === "failed" ? profile.failure.message : profile.problem.message}`,
+        `no profile: ${profile.status === "problem" ? profile.problem.message : profile.failure.message}`,
       );
     const current = await planInUse(database.db, workload);
     const result = await searchPlans(

@@ -3,6 +3,7 @@ import {
   choiceWords,
   DEFAULT_TRIAL_REPEATS,
   disturbedTrialsWords,
+  formatCounted,
   formatSeconds,
   planLabel,
   runsOf,
@@ -17,12 +18,14 @@ import {
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import {
   failedJob,
+  heldJob,
   launchDirectory,
   prepareTraining,
   recordTimeline,
   whileReserved,
   type LaunchReservationOptions,
   retryLostRanks,
+  tooManyLost,
   withStageFeed,
   type TrainingSettings,
 } from "@internevo/stages";
@@ -45,6 +48,8 @@ export interface TrialSettings extends TrainingSettings {
 }
 
 const isOver = (trial: Trial): boolean => trial.state === "succeeded" || trial.state === "failed";
+
+const lostRanks = ({ failure }: Pick<Trial, "failure">): boolean => failure?.code === "rank-lost";
 
 function noTrialSucceeded(trials: readonly Trial[]): Failure {
   const reasons = [...new Set(trials.map((trial) => trial.failure?.message ?? "not tried"))];
@@ -71,6 +76,7 @@ class JobTrials {
   readonly #repeats: number;
   #planned: readonly Trial[] = [];
   #done = 0;
+  #lost: Failure | undefined;
 
   constructor(
     { settings, database }: { readonly settings: TrialSettings; readonly database: Database },
@@ -86,6 +92,14 @@ class JobTrials {
     this.#repeats = context.job.spec.trials.repeats ?? DEFAULT_TRIAL_REPEATS; // jobs of before could not say it
   }
 
+  /**
+   * Why trials ended before all had run: the ranks of one plan after another were lost, so that it is not the
+   * plans.
+   */
+  get lost(): Failure | undefined {
+    return this.#lost;
+  }
+
   /** Runs what is still to be run. @returns the trials, with what they measured. */
   async tried(): Promise<readonly Trial[]> {
     const { id } = this.#context.job;
@@ -94,7 +108,7 @@ class JobTrials {
     if (this.#done < this.#planned.length || trialToRepeat(this.#planned, this.#repeats) !== undefined)
       await whileReserved(this.#reservation(), async () => {
         await this.#runFirst();
-        await this.#repeat();
+        if (this.#lost === undefined) await this.#repeat();
       });
     return listTrials(this.#database.db, id);
   }
@@ -104,8 +118,7 @@ class JobTrials {
     return {
       ...this.#settings,
       cluster: job.spec.cluster,
-      owner: job.id,
-      reserve: (resource, onWait) => this.#context.reserve(resource, onWait),
+      claimHosts: (hosts) => this.#context.claimHosts(hosts),
       confirm: () => this.#context.confirm(),
       use: "measure",
       signal,
@@ -120,6 +133,7 @@ class JobTrials {
 
   /** Every plan once. */
   async #runFirst(): Promise<void> {
+    let lostBefore = false;
     for (const trial of this.#planned.filter((each) => !isOver(each))) {
       this.#context.signal.throwIfAborted();
       if (!(await this.#context.fenced((tx) => startTrial(tx, trial.id)))) continue;
@@ -131,6 +145,9 @@ class JobTrials {
           ? `${formatSeconds(result.measured.stepTimeSeconds)} a step`
           : result.failure.message;
       this.#progress(`${planLabel(trial.candidate.plan)}: ${came}`);
+      const lost = "failure" in result && lostRanks(result) ? result.failure : undefined;
+      if (lost && lostBefore) return void (this.#lost = lost);
+      lostBefore = lost !== undefined;
     }
   }
 
@@ -166,11 +183,18 @@ class JobTrials {
     const label = planLabel(plan);
     const said = number === 1 ? label : `${label}, again`;
     const launch = await this.#launch(trial, number, said);
-    const result = await retryLostRanks(
-      () => runTrial(launch),
-      (ended) => ("failure" in ended ? ended.failure : undefined),
-      (failure) => this.#feed.log("warn", "trial-runner", `${said}: ${failure.message}: tried again`),
-    );
+    const result = await retryLostRanks({
+      launch: () => runTrial(launch),
+      failureOf: (ended) => ("failure" in ended ? ended.failure : undefined),
+      limit: this.#settings.lostRankLimit,
+      signal: this.#context.signal,
+      onRetry: (failure, inSeconds) =>
+        this.#feed.log(
+          "warn",
+          "trial-runner",
+          `${said}: ${failure.message}: tried again in ${formatCounted(inSeconds, "second")}`,
+        ),
+    });
     const came =
       "measured" in result
         ? { stepTimeSeconds: result.measured.stepTimeSeconds }
@@ -206,7 +230,8 @@ class JobTrials {
 /**
  * Tries the best plans for real, one after the other. Plans that the runs do not tell apart, and those that
  * were disturbed, run again within a budget; then `choiceOf` says which one trains. A trial that was
- * interrupted is tried again, and counted once.
+ * interrupted is tried again, and counted once. A plan whose ranks are lost in every attempt fails, as the
+ * plan may be why; when the next one's are lost too, the job is held.
  */
 export const tryPlans =
   (settings: TrialSettings, database: Database) =>
@@ -214,8 +239,14 @@ export const tryPlans =
     const { job, log } = context;
     return withStageFeed(context, "trialling", async (feed) => {
       const dataset = await prepareTraining(settings, job.spec);
-      const trials = await new JobTrials({ settings, database }, context, feed, dataset).tried();
+      const jobTrials = new JobTrials({ settings, database }, context, feed, dataset);
+      const trials = await jobTrials.tried();
       const choice = choiceOf(trials);
+      const lost = jobTrials.lost ?? (choice ? undefined : trials.find(lostRanks)?.failure);
+      if (lost) {
+        log.warn({ failure: lost }, "ranks of trials were lost again and again");
+        return heldJob(job.id, "trialling", tooManyLost(settings.lostRankLimit, "a measured trial", lost));
+      }
       if (!choice) return failedJob(job.id, "trialling", noTrialSucceeded(trials));
       const disturbed = disturbedTrialsWords(choice);
       if (disturbed !== undefined) feed.log("warn", "trial-runner", disturbed);

@@ -18,9 +18,9 @@ interface Bound {
  * Constraints on plans that no plan of the job meets, each by itself; how they go together only a search
  * tells.
  */
-function checkPlan(
+export function checkPlan(
   plan: PlanConstraints,
-  cluster: JobFile["cluster"],
+  cluster: Pick<JobFile["cluster"], "nodes" | "gpusPerNode">,
   lengths: Lengths | undefined,
   model: Model | undefined,
   details: ProblemDetail[],

@@ -83,10 +83,13 @@ export const JobFileSchema = Type.Object(
       }),
     ),
     watchdog: JobSpecSchema.properties.watchdog,
+    headroom: JobSpecSchema.properties.headroom,
     memoryModel: Type.Optional(JobSpecSchema.properties.memoryModel),
     timeModel: JobSpecSchema.properties.timeModel,
     measureAgain: JobSpecSchema.properties.measureAgain,
     until: JobSpecSchema.properties.until,
+    priority: JobSpecSchema.properties.priority,
+    labels: JobSpecSchema.properties.labels,
     plan: Type.Optional(
       Type.Union(
         [

@@ -121,7 +121,7 @@ function slurmFailure({ job, words, stderrTail, begun }: Ended): Failure | undef
       return {
         code: "cancelled",
         message: `${words}, and not by InternEvo`,
-        remedy: "submit the job again; it can begin with this one's checkpoint (initialWeights)",
+        remedy: "let the job go on from its last checkpoint: internevo resume, or its page in the console",
       };
     case "OUT_OF_MEMORY":
       return {

@@ -49,8 +49,8 @@ export class QueueWatch {
         const message = `Slurm job ${job.id} needs ${this.#nodes} nodes, and ${short.usable} of partition ${job.partition} can take jobs since ${formatSeconds((now - this.#shortSince) / 1000)}${short.out === "" ? "" : `: ${short.out}`}`;
         const remedy =
           short.usable > 0
-            ? `bring the nodes back, or submit the job again with nodes: ${short.usable} or fewer: it can begin with this one's checkpoint (initialWeights); with cluster.minNodes training goes on by itself`
-            : "bring the nodes back, and submit the job again";
+            ? `bring the nodes back and let the job go on (internevo resume), or submit it again with nodes: ${short.usable} or fewer: it can begin with this one's checkpoint (initialWeights); with cluster.minNodes training goes on by itself`
+            : "bring the nodes back, and let the job go on: internevo resume, or its page in the console";
         return { failure: { code: "not-started", message, remedy }, nodesLeft: short.usable };
       }
     }

@@ -37,9 +37,11 @@ export function probeConfig(
     threadsPerRank: number;
     effort: ProbeEffort;
     cluster: Pick<Cluster, "device">;
+    /** Whether the device is measured too; default: it is. */
+    device?: boolean;
   }>,
 ): ProbeConfig {
-  const { needed, threadsPerRank, effort, cluster } = options;
+  const { needed, threadsPerRank, effort, cluster, device = true } = options;
   return {
     protocol: NATIVE_PROTOCOL,
     threadsPerRank,
@@ -57,7 +59,7 @@ export function probeConfig(
       module,
       collective: { op, bytes, groups, placement },
     })),
-    device: true,
+    device,
     ...(usesGpus(cluster) ? { deviceKind: "cuda" as const } : {}),
   };
 }
@@ -90,7 +92,10 @@ export const profileName = (clusterName: string, measuredAt: Date): string =>
 export type ProfiledCluster = Pick<Cluster, "name" | "nodes" | "gpusPerNode" | "memoryPerGpuBytes">;
 
 /** How modules and collectives slow each other down; the probe answers in the order in which it was asked. */
-const overlapsOf = (events: readonly ProbeEvent[], placements: readonly Placement[]): Profile["overlaps"] =>
+export const overlapsOf = (
+  events: readonly ProbeEvent[],
+  placements: readonly Placement[],
+): Profile["overlaps"] =>
   named(events, "overlap").map(
     ({ shape, op, bytes, groupSize, slowdown, aloneComputeSeconds, aloneCommunicationSeconds }, index) => {
       const placement = placements[index];

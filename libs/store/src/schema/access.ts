@@ -26,6 +26,8 @@ export const apiTokens = pgTable(
     /** Null: it is valid until somebody revokes it. */
     expiresAt: instant("expires_at"),
     revokedAt: instant("revoked_at"),
+    /** To the minute; null: never. */
+    lastUsedAt: instant("last_used_at"),
   },
   (table) => [
     // A revoked token's name is free again; and whoever starts the service may give it the same token again.
@@ -52,7 +54,11 @@ export const auditLog = pgTable(
     traceId: text("trace_id"),
     details: jsonb("details").$type<Record<string, unknown>>(),
   },
-  (table) => [index("audit_log_at").on(table.at)],
+  (table) => [
+    index("audit_log_at").on(table.at),
+    index("audit_log_actor").on(table.actor, table.id.desc()),
+    index("audit_log_target").on(table.target, table.id.desc()),
+  ],
 );
 
 /** Answers to keyed POSTs, so that a repeated request has one effect. */

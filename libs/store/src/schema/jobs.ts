@@ -109,6 +109,8 @@ export const jobs = pgTable(
     spec: jsonb("spec").$type<JobSpec>().notNull(),
     state: text("state").$type<JobState>().notNull(),
     reason: text("reason"),
+    /** Who submitted it, as the token's name; null for jobs of before owners were kept. */
+    owner: text("owner"),
     /** Counts transitions: the ETag. */
     version: integer("version").notNull().default(1),
     /** W3C trace context, the same through all of the job's messages and logs. */
@@ -125,6 +127,7 @@ export const jobs = pgTable(
   (table) => [
     index("jobs_page").on(table.createdAt.desc(), table.id.desc()),
     index("jobs_state_page").on(table.state, table.createdAt.desc(), table.id.desc()),
+    index("jobs_owner_page").on(table.owner, table.createdAt.desc(), table.id.desc()),
     check("jobs_state_known", oneOf("state", JOB_STATES)),
   ],
 );

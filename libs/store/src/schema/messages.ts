@@ -2,7 +2,6 @@ import { sql } from "drizzle-orm";
 import {
   bigint,
   bigserial,
-  boolean,
   index,
   integer,
   jsonb,
@@ -23,21 +22,38 @@ export const leases = pgTable("leases", {
   expiresAt: instant("expires_at").notNull(),
 });
 
-/** Who waits for a lease, and in which order they get it. A row that is not confirmed in time counts no more. */
-export const leaseWaiters = pgTable(
-  "lease_waiters",
+/** The hosts that work keeps until it is over: nobody else measures or trains there. */
+export const hostClaims = pgTable(
+  "host_claims",
   {
-    resource: text("resource").notNull(),
-    /** The job, or whatever else waits. */
-    waiter: text("waiter").notNull(),
-    /** It held the resource before, and is not over. */
-    started: boolean("started").notNull(),
-    /** Its place among the others. */
-    since: instant("since").notNull(),
-    expiresAt: instant("expires_at").notNull(),
+    host: text("host").primaryKey(),
+    /** The resource of the work, for example of a job. */
+    owner: text("owner").notNull(),
+    claimedAt: instant("claimed_at").notNull().defaultNow(),
   },
-  (table) => [primaryKey({ columns: [table.resource, table.waiter] })],
+  (table) => [index("host_claims_owner").on(table.owner)],
 );
+
+/** The queue: work that waits for hosts of others, and the command that makes it go on. */
+export const hostWaiters = pgTable(
+  "host_waiters",
+  {
+    owner: text("owner").primaryKey(),
+    hosts: text("hosts").array().notNull(),
+    /** Its place among those that wait for one of these hosts: the earlier goes first. */
+    place: instant("place").notNull(),
+    waitingSince: instant("waiting_since").notNull().defaultNow(),
+    command: jsonb("command").$type<WaitingCommand>().notNull(),
+  },
+  (table) => [index("host_waiters_order").on(table.place, table.owner)],
+);
+
+/** What is published when the turn of who waits has come. */
+export interface WaitingCommand {
+  readonly type: MessageType;
+  readonly data: Readonly<Record<string, unknown>>;
+  readonly traceparent: string;
+}
 
 /**
  * Messages to publish, written in the transaction of the change that they announce. The id is the broker's

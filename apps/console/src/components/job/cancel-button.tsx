@@ -35,7 +35,7 @@ export function CancelButton({ job }: { job: JobDetail }) {
         closeButtonProps={{ "aria-label": "Close" }}
       >
         <Text size="sm">
-          Its processes are stopped. Measurements and checkpoints are kept. You cannot resume a cancelled job.
+          Its processes are stopped. Measurements and checkpoints are kept, and you can let it go on later.
         </Text>
         {cancel.isError && (
           <Alert color="red" mt="sm" role="alert">

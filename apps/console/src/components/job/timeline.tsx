@@ -1,8 +1,8 @@
 import type { JobDetail, StageProgress } from "@internevo/contracts";
-import type { JobState } from "@internevo/domain";
+import { isAtRest, type JobState } from "@internevo/domain";
 import { Progress } from "@mantine/core";
 import { formatClock, formatInteger, formatMoment, formatZone } from "../../text/format.ts";
-import { STAGES } from "../../text/words.ts";
+import { QUEUED_WORD, queueWords, STAGES, startWords } from "../../text/words.ts";
 import { Span } from "../moment.tsx";
 
 type Phase = "done" | "current" | "stopped" | "ahead";
@@ -25,7 +25,7 @@ export function stagesOf(job: Pick<JobDetail, "state" | "transitions" | "created
     if (from !== null) left.set(from, at);
   }
   if (!entered.has("profiling")) entered.set("profiling", job.createdAt);
-  const ended = job.state === "failed" || job.state === "cancelled" || job.state === "cancelling";
+  const ended = job.state === "cancelling" || (isAtRest(job.state) && job.state !== "succeeded");
   const reached = STAGES.filter(({ state }) => entered.has(state));
   const last = reached.at(-1)?.state;
   return STAGES.map((stage) => {
@@ -35,7 +35,9 @@ export function stagesOf(job: Pick<JobDetail, "state" | "transitions" | "created
       if (stage.state === job.state) return "current";
       return stage.state === last && ended ? "stopped" : "done";
     };
-    return { ...stage, phase: phaseOf(), from, to: left.get(stage.state) ?? null };
+    const phase = phaseOf();
+    // A job that was let go on left the stage that it is in before.
+    return { ...stage, phase, from, to: phase === "current" ? null : (left.get(stage.state) ?? null) };
   });
 }
 
@@ -61,9 +63,15 @@ function StageAdvance({
     return stage.state === "running" ? [job.lastStep, job.steps, "steps"] : [own?.done, own?.total, ""];
   };
   const [done, total, unit] = countOf();
-  const waits = own?.waits === true;
+  const queue = stage.phase === "current" ? job.queue : null;
+  const waits = queue !== null || own?.waits === true;
   // What was said before the steps began is over once they have.
   const isOver = stage.state === "running" && job.lastStep > 0 && !waits;
+  const said = stage.phase === "current" && !isOver ? own?.message : undefined;
+  const message =
+    queue === null
+      ? said
+      : `${QUEUED_WORD.toLowerCase()}: ${queueWords(queue)}; ${startWords(queue, formatMoment)}`;
   return (
     <>
       {typeof done === "number" &&
@@ -81,8 +89,8 @@ function StageAdvance({
             />
           </>
         )}
-      {stage.phase === "current" && own && own.message !== "" && !isOver && (
-        <div className={waits ? "stage-message text-warning" : "stage-message"}>{own.message}</div>
+      {message !== undefined && message !== "" && (
+        <div className={waits ? "stage-message text-warning" : "stage-message"}>{message}</div>
       )}
     </>
   );
@@ -96,7 +104,7 @@ export function Timeline({ job, progress }: { job: JobDetail; progress: StagePro
   return (
     <ol
       className={
-        job.state === "cancelled" || job.state === "cancelling" ? "timeline timeline-cancelled" : "timeline"
+        ["held", "cancelled", "cancelling"].includes(job.state) ? "timeline timeline-cancelled" : "timeline"
       }
       aria-label="Stages"
     >

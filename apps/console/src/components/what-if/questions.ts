@@ -31,6 +31,11 @@ export const AXIS_WORDS: Readonly<
     unit: "of the measured",
     about: "factors of what was measured",
   },
+  "compute-speed": {
+    name: "Speed of computation",
+    unit: "of the measured",
+    about: "factors of what was measured",
+  },
 };
 
 /** What was asked, beside what is answered: the form may have gone on. */

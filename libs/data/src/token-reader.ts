@@ -4,30 +4,30 @@ import { ProblemError } from "@internevo/domain";
 /** Called for every token, in order. */
 export type OnToken = (token: number, index: number) => void;
 
-/** How often each token occurs, of those below a vocabulary. */
-export class TokenCounts {
-  readonly counts: Float64Array;
+/** Takes tokens one by one, each below a vocabulary. */
+export class TokenReader {
+  readonly #vocabularySize: number;
   readonly #path: string;
   readonly #onToken: OnToken | undefined;
   #index = 0;
 
   constructor(path: string, vocabularySize: number, onToken?: OnToken) {
     this.#path = path;
-    this.counts = new Float64Array(vocabularySize);
+    this.#vocabularySize = vocabularySize;
     this.#onToken = onToken;
   }
 
   /** @throws ProblemError `data-invalid` for a token outside the vocabulary, with its place. */
   add(token: unknown, byte: number): void {
-    if (!(typeof token === "number" && token >= 0 && token < this.counts.length && Number.isInteger(token)))
+    const size = this.#vocabularySize;
+    if (!(typeof token === "number" && token >= 0 && token < size && Number.isInteger(token)))
       throw this.#outside(token, byte);
-    this.counts[token] = (this.counts[token] as number) + 1;
     this.#onToken?.(token, this.#index);
     this.#index += 1;
   }
 
   #outside(token: unknown, byte: number): ProblemError {
-    const size = this.counts.length;
+    const size = this.#vocabularySize;
     const place = `at index ${this.#index} (byte offset ${byte})`;
     // What is no number may be anything, of any size, of a file that was never meant: it is not repeated.
     const isNumber = typeof token === "number";
@@ -57,11 +57,11 @@ export interface PlainTokens {
   readonly read: (bytes: Buffer, at: number) => number;
 }
 
-/** Counts the tokens of an open file whose size has been checked. */
-export async function countPlainTokens(
+/** Reads the tokens of an open file whose size has been checked. */
+export async function readPlainTokens(
   handle: FileHandle,
   { firstByte, tokenCount, bytesPerToken, read }: PlainTokens,
-  into: TokenCounts,
+  into: TokenReader,
 ): Promise<void> {
   const chunk = Buffer.alloc(CHUNK_BYTES);
   const end = firstByte + tokenCount * bytesPerToken;

@@ -1,0 +1,50 @@
+import { AuditFilterSchema, AuditPageSchema } from "@internevo/contracts";
+import { instantMilliseconds, ProblemError } from "@internevo/domain";
+import { listAudit, type Database } from "@internevo/store";
+import { Type } from "typebox";
+import type { ApiInstance } from "../http/instance.ts";
+import { numberOfCursor, PageQuery } from "../http/pages.ts";
+import { answers } from "./shapes.ts";
+
+/** Who did what to which object, and what came of it. */
+export function registerAuditRoutes(app: ApiInstance, { database }: { readonly database: Database }): void {
+  app.get(
+    "/audit",
+    {
+      config: { role: "admin" },
+      schema: {
+        tags: ["access"],
+        summary: "The audit log, newest first",
+        description:
+          "Every request that changes something, done or refused. Of refusals that one token repeats, " +
+          "the first 20 a minute have rows of their own; `details.repeated` counts the rest.",
+        querystring: Type.Object(
+          { ...PageQuery, ...AuditFilterSchema.properties },
+          { additionalProperties: false },
+        ),
+        response: answers({ 200: AuditPageSchema }),
+      },
+    },
+    async (request) => {
+      const { cursor, ...filter } = request.query;
+      const { from, until } = filter;
+      if (
+        from !== undefined &&
+        until !== undefined &&
+        instantMilliseconds(from) >= instantMilliseconds(until)
+      )
+        throw new ProblemError("bad-request", "until is not after from", [
+          {
+            field: "until",
+            value: until,
+            message: `is not after from, ${from}`,
+            remedy: "give a later instant",
+          },
+        ]);
+      return listAudit(database.db, {
+        ...filter,
+        ...(cursor === undefined ? {} : { before: numberOfCursor(cursor, Number.MAX_SAFE_INTEGER) }),
+      });
+    },
+  );
+}

@@ -1,0 +1,256 @@
+import { ROLES, type CreatedToken, type Role, type TokenRecord } from "@internevo/contracts";
+import { Alert, Button, Code, CopyButton, Group, Modal, NativeSelect, Text, TextInput } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
+import { Moment } from "../components/moment.tsx";
+import { Page } from "../components/page.tsx";
+import { Empty, Listed } from "../components/states.tsx";
+import { useTokens } from "../data/queries.ts";
+import { useSession } from "../session/session.tsx";
+
+const DAY_SECONDS = 86_400;
+const VALIDITIES = [
+  { value: String(30 * DAY_SECONDS), label: "30 days" },
+  { value: String(90 * DAY_SECONDS), label: "90 days" },
+  { value: String(365 * DAY_SECONDS), label: "A year" },
+  { value: "", label: "Until it is revoked" },
+];
+const ROLE_WORDS: Readonly<Record<Role, string>> = {
+  viewer: "Viewer: sees everything, changes nothing",
+  operator: "Operator: submits and cancels jobs too",
+  admin: "Admin: gives access too",
+};
+
+/** The secret of a new token, which is shown this once. */
+function Secret({ made, onClose }: { made: CreatedToken; onClose: () => void }) {
+  return (
+    <Alert color="teal" title={`${made.name} may use the API as ${made.role}`} role="status">
+      <Text size="sm">Copy the token now. It is not stored, and cannot be shown again.</Text>
+      <Code block className="wrapped">
+        {made.token}
+      </Code>
+      <Group gap="xs" mt="xs">
+        <CopyButton value={made.token}>
+          {({ copied, copy }) => (
+            <Button size="compact-sm" onClick={copy}>
+              {copied ? "Copied" : "Copy the token"}
+            </Button>
+          )}
+        </CopyButton>
+        <Button size="compact-sm" variant="default" onClick={onClose}>
+          I have it
+        </Button>
+      </Group>
+    </Alert>
+  );
+}
+
+function CreateForm({ onMade, onClose }: { onMade: (made: CreatedToken) => void; onClose: () => void }) {
+  const { client } = useSession();
+  const queries = useQueryClient();
+  const [name, setName] = useState("");
+  const [role, setRole] = useState<Role>("viewer");
+  const [validity, setValidity] = useState(VALIDITIES[1]?.value ?? "");
+  const create = useMutation({
+    mutationFn: () =>
+      client.createToken({
+        name: name.trim(),
+        role,
+        ...(validity === "" ? {} : { validForSeconds: Number(validity) }),
+      }),
+    onSuccess: async (made) => {
+      await queries.invalidateQueries({ queryKey: ["tokens"] });
+      onMade(made);
+    },
+  });
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        create.mutate();
+      }}
+    >
+      <TextInput
+        label="Name"
+        description="Who or what uses it. Jobs and the audit log show this name."
+        value={name}
+        maxLength={100}
+        onChange={(event) => setName(event.currentTarget.value)}
+        data-autofocus
+        required
+      />
+      <NativeSelect
+        mt="sm"
+        label="Role"
+        value={role}
+        onChange={(event) => setRole(event.currentTarget.value as Role)}
+        data={ROLES.map((each) => ({ value: each, label: ROLE_WORDS[each] }))}
+      />
+      <NativeSelect
+        mt="sm"
+        label="Valid for"
+        value={validity}
+        onChange={(event) => setValidity(event.currentTarget.value)}
+        data={VALIDITIES}
+      />
+      {create.isError && (
+        <Alert color="red" mt="sm" role="alert">
+          {create.error.message}
+        </Alert>
+      )}
+      <Group justify="flex-end" mt="md">
+        <Button variant="default" onClick={onClose}>
+          Close
+        </Button>
+        <Button type="submit" loading={create.isPending} disabled={name.trim() === ""}>
+          Create the token
+        </Button>
+      </Group>
+    </form>
+  );
+}
+
+function Revoke({ token }: { token: TokenRecord }) {
+  const { client } = useSession();
+  const queries = useQueryClient();
+  const [opened, { open, close }] = useDisclosure();
+  const revoke = useMutation({
+    mutationFn: () => client.revokeToken(token.id),
+    onSuccess: async () => {
+      close();
+      await queries.invalidateQueries({ queryKey: ["tokens"] });
+    },
+  });
+  return (
+    <>
+      <Button
+        size="compact-sm"
+        variant="default"
+        className="button-danger"
+        onClick={open}
+        aria-label={`Revoke ${token.name}`}
+      >
+        Revoke
+      </Button>
+      <Modal
+        opened={opened}
+        onClose={close}
+        title={`Revoke ${token.name}?`}
+        centered
+        closeButtonProps={{ "aria-label": "Close" }}
+      >
+        <Text size="sm">Whoever uses this token is refused from then on. Its jobs go on.</Text>
+        {revoke.isError && (
+          <Alert color="red" mt="sm" role="alert">
+            {revoke.error.message}
+          </Alert>
+        )}
+        <Group justify="flex-end" mt="md">
+          <Button variant="default" onClick={close} data-autofocus>
+            Keep it
+          </Button>
+          <Button color="red.9" loading={revoke.isPending} onClick={() => revoke.mutate()}>
+            Revoke the token
+          </Button>
+        </Group>
+      </Modal>
+    </>
+  );
+}
+
+function TokenRow({ token }: { token: TokenRecord }) {
+  return (
+    <Row name={token.id}>
+      <RowTitle>{token.name}</RowTitle>
+      <Cell label="Role">{token.role}</Cell>
+      <Cell label="Created">
+        <Moment at={token.createdAt} />
+      </Cell>
+      <Cell label="Last used">
+        {token.lastUsedAt === null ? (
+          <span className="nothing">never</span>
+        ) : (
+          <Moment at={token.lastUsedAt} />
+        )}
+      </Cell>
+      <Cell label="Expires">
+        {token.expiresAt === null ? (
+          <span className="nothing">when revoked</span>
+        ) : (
+          <Moment at={token.expiresAt} both />
+        )}
+      </Cell>
+      <Cell label="">
+        <Revoke token={token} />
+      </Cell>
+    </Row>
+  );
+}
+
+export function TokensPage() {
+  const query = useTokens();
+  const [opened, { open, close }] = useDisclosure();
+  const [made, setMade] = useState<CreatedToken>();
+  const tokens = query.data?.pages.flatMap(({ items }) => items) ?? [];
+  return (
+    <Page
+      title="Tokens"
+      lead="Who may use the API, the command line and this console."
+      actions={<Button onClick={open}>Create a token</Button>}
+    >
+      {made && <Secret made={made} onClose={() => setMade(undefined)} />}
+      <Modal
+        opened={opened}
+        onClose={close}
+        title="Create a token"
+        centered
+        closeButtonProps={{ "aria-label": "Close" }}
+      >
+        <CreateForm
+          onMade={(token) => {
+            setMade(token);
+            close();
+          }}
+          onClose={close}
+        />
+      </Modal>
+      <Listed
+        query={query}
+        what="tokens"
+        isEmpty={tokens.length === 0}
+        empty={<Empty title="No tokens">{null}</Empty>}
+      >
+        <Table label="Tokens" narrow="cards">
+          <Head>
+            <Row>
+              <Column>Name</Column>
+              <Column>Role</Column>
+              <Column>Created</Column>
+              <Column>Last used</Column>
+              <Column>Expires</Column>
+              <Column>
+                <span className="visually-hidden">Actions</span>
+              </Column>
+            </Row>
+          </Head>
+          <Body>
+            {tokens.map((token) => (
+              <TokenRow key={token.id} token={token} />
+            ))}
+          </Body>
+        </Table>
+        {query.hasNextPage && (
+          <Button
+            variant="default"
+            loading={query.isFetchingNextPage}
+            onClick={() => void query.fetchNextPage()}
+          >
+            Show older ones
+          </Button>
+        )}
+      </Listed>
+    </Page>
+  );
+}

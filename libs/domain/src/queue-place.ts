@@ -1,0 +1,68 @@
+import { Type, type Static } from "typebox";
+
+/** What lists call jobs that wait for hosts, beside the states of a job. */
+export const QUEUED_STATE = "queued";
+
+/** Where a job stands among those that wait for one of its hosts. */
+export const QueuePositionSchema = Type.Object({
+  position: Type.Integer({ minimum: 1, description: "1: the next that gets its hosts" }),
+  waitingSince: Type.String({ format: "date-time" }),
+});
+export type QueuePosition = Static<typeof QueuePositionSchema>;
+
+/** As the position, with who goes before. */
+export const QueuePlaceSchema = Type.Object({
+  ...QueuePositionSchema.properties,
+  hosts: Type.Array(Type.String(), { description: "the hosts that it waits for, all at once" }),
+  behind: Type.Array(
+    Type.Object({
+      kind: Type.Enum(["job", "workload"]),
+      id: Type.String(),
+      name: Type.String(),
+      holds: Type.Boolean({
+        description: "true: it has one of the hosts; false: it waits too, with an earlier place",
+      }),
+    }),
+    { description: "who goes before: first those that hold a host, then those that wait; ten at most" },
+  ),
+  behindCount: Type.Integer({ description: "how many go before" }),
+  startsAt: Type.Union([Type.String({ format: "date-time" }), Type.Null()], {
+    description:
+      "when it will probably get its hosts, by the steps that those before it have left; null while one of them has no chosen plan",
+  }),
+});
+export type QueuePlace = Static<typeof QueuePlaceSchema>;
+
+const ordinals = new Intl.PluralRules("en", { type: "ordinal" });
+const SUFFIXES: Readonly<Record<Intl.LDMLPluralRule, string>> = {
+  one: "st",
+  two: "nd",
+  few: "rd",
+  other: "th",
+  zero: "th",
+  many: "th",
+};
+const ordinal = (n: number): string => `${n}${SUFFIXES[ordinals.select(n)]}`;
+
+/** `next`, `3rd in the queue`: a position as a list shows it. */
+export const positionWords = ({ position }: Pick<QueuePosition, "position">): string =>
+  position === 1 ? "next" : `${ordinal(position)} in the queue`;
+
+/** `next for its hosts, behind job a (at work)`: a place in one line. */
+export function queueWords(place: QueuePlace): string {
+  const position = place.position === 1 ? "next" : ordinal(place.position);
+  return `${position} for ${place.hosts.join(", ")}${behindWords(place)}`;
+}
+
+/** When a job that waits will probably start, in a few words; `formatted` writes an instant. */
+export const startWords = ({ startsAt }: QueuePlace, formatted: (instant: string) => string): string =>
+  startsAt === null ? "its start is not known yet" : `starts at about ${formatted(startsAt)}`;
+
+function behindWords({ behind, behindCount }: QueuePlace): string {
+  if (behind.length === 0) return "";
+  const shown = behind
+    .slice(0, 3)
+    .map(({ kind, name, holds }) => `${kind} ${name}${holds ? " (has them)" : ""}`);
+  const more = behindCount - shown.length;
+  return `, behind ${shown.join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
+}

@@ -1,0 +1,2 @@
+ALTER TABLE "jobs" DROP CONSTRAINT "jobs_state_known";--> statement-breakpoint
+ALTER TABLE "jobs" ADD CONSTRAINT "jobs_state_known" CHECK (state in ('profiling', 'planning', 'trialling', 'running', 'held', 'cancelling', 'succeeded', 'failed', 'cancelled'));
