@@ -14,6 +14,7 @@ import {
 import { findShippedProfile } from "@internevo/cost-model";
 import { PlanningResultSchema, validate, WorkloadSchema } from "@internevo/domain";
 import { storeDeadLetter, storeProfile, updateJob } from "@internevo/store";
+import { WIDE_HEADS_ON_GPUS } from "@internevo/test-kit";
 import type { TSchema } from "typebox";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobFile, rowCounts, startTestApi, type TestApi } from "./harness.ts";
@@ -161,7 +162,7 @@ describe("jobs", () => {
       { cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: 80 } },
       "cluster.memoryPerGpu",
     ],
-    ["a precision that is planned only", { precision: "bf16-grad16" }, "precision"],
+    ["heads that are planned only", WIDE_HEADS_ON_GPUS, "model.heads"],
     [
       "GPUs and no CUDA backend",
       { cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB", device: "cuda" } },
@@ -483,19 +484,10 @@ describe("workloads", () => {
     ["a wrong job", { job: { name: "x" } }, 422, "job-invalid", "job.model"],
     [
       "a job that the trainer cannot run",
-      {
-        job: {
-          name: "x",
-          model: "llama-7b",
-          sequenceLengthTokens: 4096,
-          globalBatchTokens: 4096,
-          precision: "bf16-grad16",
-          cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" },
-        },
-      },
+      { job: { name: "x", sequenceLengthTokens: 4096, globalBatchTokens: 4096, ...WIDE_HEADS_ON_GPUS } },
       422,
       "job-invalid",
-      "job.precision",
+      "job.model.heads",
     ],
   ] as const)("with %s are refused", async (_what, over, status, code, field) => {
     const body = problem(

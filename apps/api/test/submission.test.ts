@@ -88,7 +88,7 @@ it("checks jobs without storing them, by the same rules, and answers job files t
   expect(checked.job.cluster.memoryPerGpu).toBe("1GiB");
   expect(shaped(JobCheckSchema, await post("/jobs/check", checked.job))).toEqual(checked);
   for (const [over, field] of [
-    [{ precision: "bf16-grad16" }, "precision"],
+    [{ data: undefined }, "data"],
     [{ data: { format: "text", paths: ["/nowhere.txt"] } }, "data.paths.0"],
   ] as const) {
     const refused = await check(over);

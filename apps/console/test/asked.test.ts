@@ -70,16 +70,14 @@ it("plans leave the headroom free that was asked for, here and in what is asked 
 });
 
 it("plans that the trainer does not run say so once, and can still be asked about", async () => {
-  const page = await open("plan", { ...JOB, precision: "bf16-grad16" });
+  const job = { ...JOB, model: { ...JOB.model, heads: 1 }, cluster: { ...JOB.cluster, device: "cuda" } };
+  const page = await open("plan", job);
   await page.getByRole("button", { name: "Show the plans" }).click();
-  const { candidates, runnableCandidates } = await client.plan({
-    job: { ...JOB, precision: "bf16-grad16" },
-    profile: PROFILE,
-  });
+  const { candidates, runnableCandidates } = await client.plan({ job, profile: PROFILE });
   expect([candidates.length, runnableCandidates.length]).toEqual([10, 0]);
   const reason = page
     .getByRole("region", { name: "Plans by predicted step time" })
-    .getByText(/own trainer can run none of these: precision bf16-grad16/);
+    .getByText(/own trainer can run none of these: heads of 512 elements on GPUs/);
   await until(() => reason.count()).toBe(1);
   await page.getByText(/^It fits in memory/).waitFor();
   await page.close();

@@ -1,5 +1,6 @@
 import { InternEvoClient } from "@internevo/client";
 import { startAttempt } from "@internevo/store";
+import { WIDE_HEADS_ON_GPUS } from "@internevo/test-kit";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { parse } from "yaml";
@@ -93,11 +94,11 @@ it("is checked and planned before it is submitted, from a file that is chosen", 
   await page.getByRole("table", { name: "Plans" }).waitFor({ timeout: 45_000 });
   await page.getByText("Nothing is measured before it is planned: profile a800-128 is used.").waitFor();
   await field.fill(
-    JSON.stringify({ ...job, precision: "bf16-grad16", data: { format: "text", paths: ["mine.txt"] } }),
+    JSON.stringify({ ...job, ...WIDE_HEADS_ON_GPUS, data: { format: "text", paths: ["mine.txt"] } }),
   );
   await page.getByRole("button", { name: "Check" }).click();
-  const fault = page.getByRole("listitem").filter({ hasText: "precision" });
-  expect(await fault.innerText()).toMatch(/InternEvo's own trainer cannot run it.*Use precision: bf16/s);
+  const fault = page.getByRole("listitem").filter({ hasText: "model.heads" });
+  expect(await fault.innerText()).toMatch(/InternEvo's own trainer cannot run it.*Use 4 heads or more/s);
   expect(await page.getByRole("listitem").filter({ hasText: "data.paths.0" }).innerText()).toMatch(
     /relative path.*on the machine where the services run/s,
   );

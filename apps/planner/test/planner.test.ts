@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { getJobDetail, getPlanning, listTrials } from "@internevo/store";
+import { WIDE_HEADS_ON_GPUS } from "@internevo/test-kit";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 import { profiler } from "@internevo/profiler";
 import { planner } from "../src/index.ts";
@@ -75,13 +76,14 @@ describe("planner", () => {
   });
 
   it("fails a job whose feasible plans the executor does not run yet", async () => {
-    const { failure } = await failureOf(planned({ precision: "bf16-grad16" }));
+    const { model, cluster } = WIDE_HEADS_ON_GPUS;
+    const { failure } = await failureOf(planned({ model }, { device: cluster.device }));
     expect(failure).toMatchObject({
       code: "plan-unsupported",
       message: expect.stringMatching(
-        /^\d+ plans fit in memory\. InternEvo's own trainer cannot run it: precision bf16-grad16$/,
+        /^\d+ plans fit in memory\. InternEvo's own trainer cannot run it: heads of 512 elements on GPUs, where 256 is the most$/,
       ),
-      remedy: expect.stringMatching(/^use precision: bf16/),
+      remedy: expect.stringMatching(/^use 4 heads or more/),
     });
   });
 

@@ -10,6 +10,7 @@ import {
   OptimizerSchema,
   PlacementSchema,
   PlanSchema,
+  PrecisionSchema,
   TimelineSchema,
   WatchdogSchema,
 } from "@internevo/domain";
@@ -26,7 +27,7 @@ export const TrainerConfigSchema = Type.Object(
     protocol: Type.Literal(NATIVE_PROTOCOL),
     model: Type.Object(trainerModelProperties, strict),
     sequenceLengthTokens: Type.Integer({ minimum: 1 }),
-    precision: Type.Union([Type.Literal("fp32"), Type.Literal("bf16")]),
+    precision: PrecisionSchema,
     plan: Type.Object(
       {
         ...trainerPlanProperties,

@@ -1,12 +1,4 @@
-import {
-  ProblemError,
-  usesGpus,
-  withoutDefaults,
-  type Data,
-  type JobSpec,
-  type Mesh,
-  type Plan,
-} from "@internevo/domain";
+import { usesGpus, withoutDefaults, type Data, type JobSpec, type Mesh, type Plan } from "@internevo/domain";
 import { NATIVE_PROTOCOL, type TrainerConfig } from "./native.ts";
 
 export interface TrainerConfigOptions {
@@ -54,10 +46,7 @@ function trainerData(data: Data | null, path: string): TrainerConfig["data"] {
   };
 }
 
-/**
- * The trainer's configuration for a plan of a job.
- * @throws ProblemError `plan-invalid` for a precision that the executor does not run.
- */
+/** The trainer's configuration for a plan of a job. */
 export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
   const {
     spec,
@@ -72,16 +61,6 @@ export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
     deterministic = true,
   } = options;
   const { name: _name, ...model } = spec.model;
-  if (spec.precision === "bf16-grad16") {
-    throw new ProblemError("plan-invalid", "the executor does not run precision bf16-grad16", [
-      {
-        field: "precision",
-        value: spec.precision,
-        message: "is planned for, not run",
-        remedy: "use bf16 or fp32",
-      },
-    ]);
-  }
   return {
     protocol: NATIVE_PROTOCOL,
     model,

@@ -19,7 +19,6 @@ import { layersInFlight, unitParameters, up, type Stage } from "./stage.ts";
 
 /*
  * The memory plan of the executor, line by line (native/MEMORY.md; native/src/trainer/memory_plan.cpp computes the same).
- * Beyond what the executor runs the same formulas are continued: 2-byte gradients are staged in 2 bytes.
  */
 
 const al = (bytes: number): number => up(bytes, 64);

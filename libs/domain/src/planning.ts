@@ -114,7 +114,7 @@ export const CandidateSchema = Type.Object(
     predicted: PredictionSchema,
     runnable: Type.Boolean({ description: "whether InternEvo's own trainer can run this plan" }),
     notRunnableReason: Type.Union([Type.String(), Type.Null()], {
-      description: "why it cannot, such as: precision bf16-grad16",
+      description: "why it cannot, such as: heads of 512 elements on GPUs, where 256 is the most",
     }),
     tied: Type.Optional(
       Type.Integer({

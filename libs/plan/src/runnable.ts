@@ -1,12 +1,4 @@
-import {
-  headSize,
-  ProblemError,
-  usesGpus,
-  withoutTrainer,
-  type JobSpec,
-  type Plan,
-  type Precision,
-} from "@internevo/domain";
+import { headSize, ProblemError, usesGpus, withoutTrainer, type JobSpec, type Plan } from "@internevo/domain";
 import sizes from "../../../native/src/executor_sizes/executor_sizes.json" with { type: "json" };
 
 export interface Runnable {
@@ -15,14 +7,11 @@ export interface Runnable {
   readonly reason: string | null;
 }
 
-/** Precision policies of the trainer. */
-export const EXECUTOR_PRECISIONS: readonly Precision[] = ["fp32", "bf16"];
-
 /** Elements of a head that the kernels of attention have on GPUs. */
 const GPU_LARGEST_HEAD = sizes.gpuLargestHead;
 
 /** The parts of a job that decide whether the trainer can run it. */
-export type RunnableJob = Pick<JobSpec, "precision" | "model" | "cluster">;
+export type RunnableJob = Pick<JobSpec, "model" | "cluster">;
 
 /** The field of a job that keeps the trainer from running any of its plans. */
 export interface TrainerFault {
@@ -33,14 +22,7 @@ export interface TrainerFault {
 }
 
 /** Why the trainer can run no plan of a job; null when it can. */
-export function trainerFault({ precision, model, cluster }: RunnableJob): TrainerFault | null {
-  if (!EXECUTOR_PRECISIONS.includes(precision))
-    return {
-      field: "precision",
-      value: precision,
-      reason: `precision ${precision}`,
-      remedy: "use precision: bf16, or ask for plans only: `internevo plan`",
-    };
+export function trainerFault({ model, cluster }: RunnableJob): TrainerFault | null {
   if (usesGpus(cluster) && headSize(model) > GPU_LARGEST_HEAD) {
     const reason = `heads of ${headSize(model)} elements on GPUs, where ${GPU_LARGEST_HEAD} is the most`;
     if (model.headSize !== undefined)

@@ -80,7 +80,7 @@ describe("planJob", () => {
           firsts.slice(0, top).map(({ plan }) => plan),
         );
         expect(result.candidates.map(({ rank }) => rank)).toEqual(firsts.slice(0, top).map((_, i) => i + 1));
-        expect(result.runnableCandidates).toEqual(job.precision === "bf16-grad16" ? [] : result.candidates);
+        expect(result.runnableCandidates).toEqual(result.candidates);
         for (const [index, { tied }] of result.candidates.entries()) {
           const best = firsts[index] as Judged;
           expect(tied ?? 0).toBe(

@@ -1,4 +1,4 @@
-export { aJob } from "./a-job.ts";
+export { aJob, WIDE_HEADS_ON_GPUS } from "./a-job.ts";
 export { aPlan, REQUIRED_PLAN_FIELDS } from "./a-plan.ts";
 export { eventually } from "./eventually.ts";
 export { growth } from "./growth.ts";

@@ -4,8 +4,9 @@
 // - Matrices are row-major. "rows" are tokens (batch · sequence). `stride` is the distance in elements between
 //   consecutive rows, so that views into a fused buffer (q|k|v, gate|up) need no copy.
 // - Storage is float32 or bfloat16; all arithmetic and every sum is float32 or wider, rounded once on store.
-// - Parameter gradients are float32 and are always accumulated (+=). Gradients of inputs are overwritten unless
-//   the arguments say `accumulate`.
+// - Parameter gradients are float32 or bfloat16 and are always accumulated (+=). What a call adds to them is summed in float32; with
+//   bfloat16 the new value is rounded once a call (headLoss: once a chunk of rows). Gradients of inputs are overwritten unless the
+//   arguments say `accumulate`.
 // - Every result is a function of the arguments only: independent of the number of threads, and, where the
 //   mathematics is per row, of the number of rows in the call and of the row's place in it.
 // - No call allocates. Scratch memory comes in `Workspace`, of the size that the matching …WorkspaceBytes gives.
@@ -205,8 +206,8 @@ class Backend : public BackendSizes {
   /// G-X: gX[rows, inputs] (+)= gY[rows, outputs] · w.
   virtual Status linearGradInput(const LinearShape&, ConstView gY, ConstView w, View gX, bool accumulate,
                                  Workspace) = 0;
-  /// G-W: gW[outputs, inputs] (float32) += gYᵀ · x. The sum over rows runs in blocks of kSumBlockRows rows, in
-  /// order, so calls over consecutive multiples of that many rows give the bits of one call.
+  /// G-W: gW[outputs, inputs] += gYᵀ · x. The sum over rows runs in blocks of kSumBlockRows rows, in order, so with a
+  /// float32 gW calls over consecutive multiples of that many rows give the bits of one call.
   virtual Status linearGradWeight(const LinearShape&, ConstView x, ConstView gY, View gW, Workspace) = 0;
 
   /// Collectives run beside what is called from here on, or do not: on a device whose kernels would fill it, some room is left to them.
@@ -221,7 +222,7 @@ class Backend : public BackendSizes {
 
   /// y[row] += bias in every row, in place. bias [outputs] has the type of y. Backward keeps nothing.
   virtual Status biasAdd(const BiasShape&, ConstView bias, View y) = 0;
-  /// gBias float32 [outputs] += the sum of gY over the rows, in an order that depends on the shape alone, as the gradient of a
+  /// gBias [outputs] += the sum of gY over the rows, in an order that depends on the shape alone, as the gradient of a
   /// norm's gain is summed. gY itself is the gradient that goes on. Workspace: normWorkspaceBytes of {rows, outputs}.
   virtual Status biasGradient(const BiasShape&, ConstView gY, View gBias, Workspace) = 0;
 
@@ -232,7 +233,7 @@ class Backend : public BackendSizes {
   virtual Status rmsNormForward(const NormShape&, ConstView x, ConstView residual, ConstView gain,
                                 float epsilon, View sum, View y, View inverseRms) = 0;
   /// gH[rows, width] = gradient of the norm at h, plus gSum (the gradient that reaches h past the norm, e.g. the
-  /// residual path; may be empty, may alias gH); gGain float32 [width] +=, rows in an order that
+  /// residual path; may be empty, may alias gH); gGain [width] +=, rows in an order that
   /// depends on the shape alone.
   virtual Status rmsNormBackward(const NormShape&, ConstView h, ConstView gain, ConstView inverseRms,
                                  ConstView gY, ConstView gSum, View gH, View gGain, Workspace) = 0;
@@ -245,7 +246,7 @@ class Backend : public BackendSizes {
   /// So the norm costs no kept memory. In place is for a layer whose x is made again before its backward pass.
   virtual Status headNormForward(const HeadNormShape&, ConstView x, ConstView gain, float epsilon, View y,
                                  View inverseRms) = 0;
-  /// gX = gradient at x; may be gY, and no other. gGain float32 [headSize] += over rows and heads, in an order that depends on the
+  /// gX = gradient at x; may be gY, and no other. gGain [headSize] += over rows and heads, in an order that depends on the
   /// shape alone. Workspace: normWorkspaceBytes of {rows · heads, headSize}.
   virtual Status headNormBackward(const HeadNormShape&, ConstView x, ConstView gain, ConstView inverseRms,
                                   ConstView gY, View gX, View gGain, Workspace) = 0;
@@ -307,13 +308,13 @@ class Backend : public BackendSizes {
   /// y[rows, width] = table[tokens[row]], tokens int32 [rows]; zeros for a token that another slice of the table has,
   /// so that the sum over the slices is the row. Errors: dataError for a token outside [0, wholeVocabulary).
   virtual Status embeddingForward(const EmbeddingShape&, ConstView tokens, ConstView table, View y) = 0;
-  /// gTable float32 [vocabulary, width] += gY, rows in order; rows of other slices' tokens are left out.
+  /// gTable [vocabulary, width] += gY, rows of a token in order; rows of other slices' tokens are left out.
   virtual Status embeddingBackward(const EmbeddingShape&, ConstView tokens, ConstView gY, View gTable) = 0;
 
   // ---- head and loss -----------------------------------------------------------------------------------------
   /// logits = x[rows, width] · w[vocabulary, width]ᵀ; loss of a row = logSumExp(logits) − logits[target].
   /// targets int32 [rows]; −1 = not counted. Adds each counted row's loss (not divided) to *lossSum and, when gX is
-  /// not empty, writes gX[rows, width] = gradientScale · d(sum)/dx and adds to gW float32 [vocabulary, width].
+  /// not empty, writes gX[rows, width] = gradientScale · d(sum)/dx and adds to gW [vocabulary, width].
   /// gradientScale is 1 / (tokens counted in the whole global batch).
   /// gX may alias x. Errors: dataError for a target outside [−1, vocabulary).
   virtual Status headLoss(const HeadLossShape&, ConstView x, ConstView w, ConstView targets,
@@ -326,20 +327,20 @@ class Backend : public BackendSizes {
   /// Second half, with the statistics of all slices, float64 [slices, rows, kHeadStatistics], this rank's at index
   /// `own`, and the logits of the first half (overwritten): adds the counted rows' losses to *lossSum unless that is
   /// null, writes gX[rows, width] = this slice's part of the gradient (the sum over the slices is the gradient) and
-  /// adds to gW float32 [vocabulary, width]. gX may alias x.
+  /// adds to gW [vocabulary, width]. gX may alias x.
   virtual Status headSliceBackward(const HeadSliceShape&, int slices, int own, ConstView x, ConstView w,
                                    ConstView targets, ConstView statistics, float gradientScale,
                                    ExactSum* lossSum, View logits, View gX, View gW, Workspace) = 0;
 
   // ---- optimizer ---------------------------------------------------------------------------------------------
-  /// Decoupled weight decay; gradient, moments float32 [elements]. With bfloat16 parameters, master holds the
+  /// Decoupled weight decay; gradient float32 or bfloat16, moments float32 [elements]. With bfloat16 parameters, master holds the
   /// float32 weights and parameters receive its rounding; with float32 parameters master is empty.
   virtual Status adamw(std::int64_t elements, const AdamwSettings&, View parameters, View master,
                        ConstView gradient, View firstMoment, View secondMoment) = 0;
-  /// *sum += Σ x² over float32 [elements]. Every aligned block of 64 elements is summed in float64 and added
+  /// *sum += Σ x² over float32 or bfloat16 [elements]. Every aligned block of 64 elements is summed in float64 and added
   /// exactly, so shards that start at multiples of 64 elements give the same total as the whole.
   virtual Status squaredNorm(std::int64_t elements, ConstView x, ExactSum* sum) = 0;
-  /// target (float32) += source (float32 or bfloat16).
+  /// target += source, each float32 or bfloat16: added in float32, rounded once.
   virtual Status accumulate(std::int64_t elements, ConstView source, View target) = 0;
   /// target = source, converting between float32 and bfloat16 where the types differ.
   virtual Status convert(std::int64_t elements, ConstView source, View target) = 0;

@@ -12,13 +12,15 @@ namespace internevo {
 /// A product that a run will often compute, as Backend's calls have it.
 struct LinearUse {
   std::int64_t rows = 0, inputs = 0, outputs = 0;
-  DataType type = DataType::float32;  ///< of x, w, y and gX; gW is float32
+  DataType type = DataType::float32;  ///< of x, w, y and gX
   bool forward = true, backward = true;
+  DataType gradientType = DataType::float32;  ///< of gW
 };
 /// The products of a head whose logits exist by `chunkRows` rows at a time.
 struct HeadUse {
   std::int64_t rows = 0, width = 0, vocabulary = 0, chunkRows = 0;
   DataType type = DataType::float32;
+  DataType gradientType = DataType::float32;  ///< of gW
 };
 /// The same list in the same order on all ranks, whether a rank computes all of them or not.
 struct ProductUses {

@@ -34,7 +34,7 @@ CheckpointWriter::CheckpointWriter(Trainer& trainer)
   const Config& c = trainer.config();
   manifest_.identity = identityOf(trainer);
   manifest_.plan = nlohmann::json::parse(planJson(c.plan));
-  manifest_.precision = c.bf16() ? "bf16" : "fp32";
+  manifest_.precision = c.precisionName();
   manifest_.holds = {kWeight, kFirstMoment, kSecondMoment};
   manifest_.tensors = logicalTensors(c.model);
   if (!staging_.empty()) thread_ = std::make_unique<ThreadLane>();

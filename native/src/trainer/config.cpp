@@ -233,6 +233,8 @@ ModelConfig readModel(Reader r) {
 constexpr std::initializer_list<const char*> kForwardOverlaps = {"none", "block", "inter-layer",
                                                                  "intra-layer"};
 constexpr std::initializer_list<const char*> kBackwardOverlaps = {"none", "block", "intra-layer"};
+/// As libs/domain/src/precision.ts has them: each narrows what the one before it leaves wide.
+constexpr std::initializer_list<const char*> kPrecisions = {"fp32", "bf16", "bf16-grad16"};
 constexpr std::initializer_list<const char*> kGateUps = {"kept", "again", "host"};
 
 /// Shows the visitor every field of a plan, in the order of documents: its name, its member, and its bounds or words.
@@ -414,6 +416,10 @@ CheckpointConfig readCheckpoint(Reader r) {
 
 }  // namespace
 
+const char* Config::precisionName() const {
+  return kPrecisions.begin()[(bf16() ? 1 : 0) + (gradientPrecision == DataType::bfloat16 ? 1 : 0)];
+}
+
 Config parseConfig(const std::string& text) {
   Json document;
   try {
@@ -426,7 +432,9 @@ Config parseConfig(const std::string& text) {
   r.integer("protocol", protocol::version, protocol::version);
   c.model = readModel(r.object("model"));
   c.sequenceLengthTokens = r.integer("sequenceLengthTokens", 1, kSize - 1);
-  c.precision = r.choice("precision", {"fp32", "bf16"}) == 0 ? DataType::float32 : DataType::bfloat16;
+  const int precision = r.choice("precision", kPrecisions);
+  if (precision > 0) c.precision = DataType::bfloat16;
+  if (precision > 1) c.gradientPrecision = DataType::bfloat16;
   c.plan = readPlan(r.object("plan"));
   c.mesh = readMesh(r.object("mesh"));
   c.optimizer = readOptimizer(r.object("optimizer"));

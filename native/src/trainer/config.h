@@ -117,6 +117,8 @@ struct Config {
   ModelConfig model;
   std::int64_t sequenceLengthTokens = 0;
   DataType precision = DataType::float32;  ///< storage of parameters and activations
+  DataType gradientPrecision =
+      DataType::float32;  ///< of gradients of parameters, and of their sums over ranks
   PlanConfig plan;
   MeshConfig mesh;
   OptimizerConfig optimizer;
@@ -138,6 +140,8 @@ struct Config {
   /// Rows do not follow one another from the first of a sequence: their rotary positions are a list.
   bool listsPositions() const { return packsDocuments() || plan.contextParallel > 1; }
   bool bf16() const { return precision == DataType::bfloat16; }
+  /// As a document names it.
+  const char* precisionName() const;
 };
 
 /// Reads and checks a document: types, ranges, unknown members. Errors: Failure badConfig naming field, value, remedy.

@@ -58,7 +58,8 @@ void planStates(const Config& c, const Layout& layout, Planner* take, MemoryPlan
   const std::int64_t owned = total / (p.parameterSharding * p.optimizerStateSharding);
   plan->parameters = take->take(MemoryLine::parameters, "parameters", total / p.parameterSharding * width);
   plan->gradients =
-      take->take(MemoryLine::gradients, "gradients", total / (p.parameterSharding * p.gradientSharding) * 4);
+      take->take(MemoryLine::gradients, "gradients",
+                 total / (p.parameterSharding * p.gradientSharding) * bytesPerElement(c.gradientPrecision));
   plan->firstMoment = take->take(MemoryLine::optimizerStates, "firstMoment", owned * 4);
   plan->secondMoment = take->take(MemoryLine::optimizerStates, "secondMoment", owned * 4);
   if (c.bf16()) plan->master = take->take(MemoryLine::optimizerStates, "master", owned * 4);
@@ -200,7 +201,8 @@ void planReductions(const Config& c, const Layout& layout, Planner* take, Memory
   if (p.parameterSharding > 1 || p.gradientSharding > 1) {
     const int slots = p.backwardOverlap == BackwardOverlap::none ? 1 : 2;
     plan->unitGradient =
-        take->take(MemoryLine::reduceStaging, "unitGradient", slots * gradientSlotElements(p, layout) * 4);
+        take->take(MemoryLine::reduceStaging, "unitGradient",
+                   slots * gradientSlotElements(p, layout) * bytesPerElement(c.gradientPrecision));
   }
   const int replicas = p.replicaRanks() / (p.parameterSharding * p.optimizerStateSharding);
   const int ends = c.model.tiedEmbeddings && p.pipelineParallel > 1 ? 2 : 1;

@@ -32,7 +32,7 @@ ParameterStore::ParameterStore(const Config& config, const Layout& layout, const
       backend_(backend),
       groups_(groups),
       seed_(config.seed),
-      staging_(planStaging(config.plan, layout, viewOf(arena, plan.unitGradient, DataType::float32))),
+      staging_(planStaging(config.plan, layout, viewOf(arena, plan.unitGradient, config.gradientPrecision))),
       contributions_(static_cast<std::size_t>(layout.unitCount())),
       shared_(static_cast<std::size_t>(layout.unitCount())),
       summed_(static_cast<std::size_t>(layout.unitCount())),
@@ -41,7 +41,7 @@ ParameterStore::ParameterStore(const Config& config, const Layout& layout, const
             viewOf(arena, plan.parameters, config.precision), groups.parameterShards, groups, lane_),
       lane_(backend, groups, config.plan.overlaps()) {
   parameters_ = viewOf(arena, plan.parameters, config.precision);
-  gradients_ = viewOf(arena, plan.gradients, DataType::float32);
+  gradients_ = viewOf(arena, plan.gradients, config.gradientPrecision);
   gradientBytes_ = plan.gradients.bytes;
   firstMoment_ = viewOf(arena, plan.firstMoment, DataType::float32);
   secondMoment_ = viewOf(arena, plan.secondMoment, DataType::float32);
@@ -191,7 +191,8 @@ Status ParameterStore::communicate(Work work, std::int64_t group, int unit) {
     }
     case Work::sumAllOverReplicas: {
       const auto inside = scope("all-reduce gradients");
-      return groups_.replicas.allReduce(gradients_, gradientBytes_ / 4, ReduceOperation::sum, laneWorkspace_);
+      return groups_.replicas.allReduce(gradients_, gradientBytes_ / bytesPerElement(gradients_.type),
+                                        ReduceOperation::sum, laneWorkspace_);
     }
     case Work::shareParameters: {
       const auto inside = scope("all-gather updated parameters");
@@ -259,7 +260,8 @@ View ParameterStore::gradient(int unit) {
   if (after >= 0)
     lane_.wait(s.tickets[static_cast<std::size_t>(after)], "wait for reduce-scatter of gradients", unit);
   const UnitRange& group = s.groups[place];
-  require(backend_.memory().zero(stagingOf(s.current, group.first).data, 4 * elementsOf(group, layout_)));
+  require(backend_.memory().zero(stagingOf(s.current, group.first).data,
+                                 bytesPerElement(s.memory.type) * elementsOf(group, layout_)));
   return stagingOf(s.current, unit);
 }
 

@@ -32,9 +32,9 @@ class ParameterStore {
   /// All parameters of a unit [paddedElements]; valid until its release. See GatherPool.
   ConstView get(int unit);
   void release(int unit);
-  /// Where the unit's gradient [paddedElements], float32, is accumulated. With sharded parameters or gradients that is its
-  /// place in the staging, zeroed here once its former content is away; reduce() of all units of the group must follow before
-  /// the next group's.
+  /// Where the unit's gradient [paddedElements] is accumulated, in the run's type of gradients. With sharded parameters or
+  /// gradients that is its place in the staging, zeroed here once its former content is away; reduce() of all units of the group
+  /// must follow before the next group's.
   View gradient(int unit);
   /// The unit's gradient of this micro-batch is complete.
   void reduce(int unit);
@@ -55,7 +55,8 @@ class ParameterStore {
   void shareParameters();
 
   /// This rank's optimizer shard of a unit [optimizerShard elements], float32: the weights that the optimizer
-  /// updates (the parameters themselves in fp32), its moments, and the summed gradient after finishGradients.
+  /// updates (the parameters themselves in fp32), its moments; and, in the run's type of gradients, the summed gradient after
+  /// finishGradients.
   View weights(int unit);
   View firstMoment(int unit) const { return ownedPart(firstMoment_, unit); }
   View secondMoment(int unit) const { return ownedPart(secondMoment_, unit); }

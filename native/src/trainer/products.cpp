@@ -63,11 +63,12 @@ ProductUses productsOf(const Config& c, const LocalShape& s, std::int64_t chunkR
   for (const auto& [inputs, outputs] :
        {std::pair{hidden, s.queryWidth + 2 * s.kvWidth}, std::pair{s.queryWidth, hidden},
         std::pair{hidden, 2 * s.ffnWidth}, std::pair{s.ffnWidth, hidden}})
-    uses.linear.push_back({s.blockRows, inputs, outputs, c.precision});
+    uses.linear.push_back({s.blockRows, inputs, outputs, c.precision, true, true, c.gradientPrecision});
   // The last of the slices of a vocabulary may be smaller than the others.
   const std::int64_t slice = (c.model.vocabularySize + tp - 1) / tp;
   for (const std::int64_t count : {slice, c.model.vocabularySize - slice * (tp - 1)}) {
-    if (count > 0) uses.heads.push_back({s.blockRows, hidden, count, chunkRows, c.precision});
+    if (count > 0)
+      uses.heads.push_back({s.blockRows, hidden, count, chunkRows, c.precision, c.gradientPrecision});
   }
   return uses;
 }

@@ -237,7 +237,14 @@ std::vector<float> Trainer::ownShardOf(const std::string& unitName, Quantity qua
     case Quantity::firstMoment: shard = parameters_->firstMoment(unit); break;
     case Quantity::secondMoment: shard = parameters_->secondMoment(unit); break;
   }
-  require(backend_->memory().download(own.data(), shard.data, 4 * layout_.optimizerShard(unit)));
+  const std::int64_t held = layout_.optimizerShard(unit);
+  if (shard.type == DataType::float32) {
+    require(backend_->memory().download(own.data(), shard.data, 4 * held));
+    return own;
+  }
+  std::vector<std::uint16_t> narrow(static_cast<std::size_t>(held));
+  require(backend_->memory().download(narrow.data(), shard.data, 2 * held));
+  std::transform(narrow.begin(), narrow.end(), own.begin(), floatFromBfloat16);
   return own;
 }
 

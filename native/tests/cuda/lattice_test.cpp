@@ -158,6 +158,38 @@ TEST_P(DeviceLattice, IsTheCpusAndBitByBitInEveryOrderOfStreams) {
   }
 }
 
+/// bf16-grad16: the bits of plans that add and round in the same order, and about the CPU's losses.
+TEST_P(DeviceLattice, WithBfloat16GradientsHasTheBitsOfPlansThatRoundInTheSameOrder) {
+  TemporaryDirectory directory;  // of each rank
+  Config base = smallConfig(directory.file("d.tokens"));
+  writeTokenFile(base.data.path, sampleTokens(600, 29), 29);
+  base.model = GetParam().config;
+  base.sequenceLengthTokens = GetParam().sequence;
+  base.watchdog.reset(), base.checkpoint.reset();
+  base.precision = base.gradientPrecision = DataType::bfloat16;
+  std::vector<int> everyone(4);
+  std::iota(everyone.begin(), everyone.end(), 0);
+  std::map<std::string, std::pair<std::string, Outcome>> ofKey;
+  std::size_t compared = 0;
+  for (const PlanConfig& plan : plansOf(base)) {
+    const Outcome onDevice = train(base, plan, DeviceKind::cuda, everyone);
+    const auto [first, fresh] =
+        ofKey.emplace(roundedOrderKeyOf(plan, base.model.tiedEmbeddings), std::pair(nameOf(plan), onDevice));
+    if (!fresh) {
+      ++compared;
+      EXPECT_EQ(onDevice.bits, first->second.second.bits)
+          << nameOf(plan) << " and " << first->second.first << " add and round in the same order";
+      continue;
+    }
+    const Outcome onCpu = train(base, plan, DeviceKind::cpu, everyone);
+    for (int step = 0; step < kSteps; ++step) {
+      const auto place = static_cast<std::size_t>(step);
+      EXPECT_NEAR(onDevice.losses[place], onCpu.losses[place], 1e-3 * onCpu.losses[place]) << nameOf(plan);
+    }
+  }
+  EXPECT_GT(compared, 3u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, DeviceLattice, ::testing::ValuesIn(kModels),
                          [](const auto& model) { return std::string(model.param.name); });
 

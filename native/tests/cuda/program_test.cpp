@@ -335,8 +335,10 @@ TEST_F(DeviceProgram, ProductsOfEveryKindOfPlanAreChosenAlikeOnAllRanks) {
   // Rows of the weights begin at multiples of 64 bytes: what does not is computed by the first answer.
   config_.model.hiddenSize = 64, config_.model.heads = 4, config_.model.kvHeads = 2,
   config_.model.ffnHiddenSize = 96;
-  for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
-    config_.precision = precision;
+  for (const auto& [precision, gradients] :
+       {std::pair{DataType::float32, DataType::float32}, std::pair{DataType::bfloat16, DataType::float32},
+        std::pair{DataType::bfloat16, DataType::bfloat16}}) {
+    config_.precision = precision, config_.gradientPrecision = gradients;
     for (const PlanConfig& plan :
          {planOf(1, 2, false, 2, 1, 2, 1, 1), ulysses, tensor, stagedPlan(2, 2, 1, 1, 1, 1)}) {
       use(plan);

@@ -24,9 +24,11 @@ TEST_F(Program, ResumingIsBitwiseTheSameAsNotStopping) {
                               planOf(4, 1, false, 1, 2, 2, 1, 1), planOf(2, 1, false, 2, 2, 2, 1, 2),
                               stagedPlan(2, 2, 1, 2, 1, 1),       stagedPlan(1, 2, 2, 1, 1, 2)};
   for (const PlanConfig& plan : plans) {
-    for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
+    for (const auto& [precision, gradients] :
+         {std::pair{DataType::float32, DataType::float32}, std::pair{DataType::bfloat16, DataType::float32},
+          std::pair{DataType::bfloat16, DataType::bfloat16}}) {
       use(plan);
-      config_.precision = precision;
+      config_.precision = precision, config_.gradientPrecision = gradients;
       config_.steps = 6;
       const Result whole = run();
       ASSERT_EQ(whole.status, 0) << readFile(directory_.file("stderr"));
@@ -65,14 +67,17 @@ TEST_F(Program, AnotherPlanAndPrecisionGoOnWhereTheFirstStopped) {
   ASSERT_EQ(after.losses().size(), 3u);
   for (const auto& [step, loss] : after.losses())
     EXPECT_NEAR(loss, whole.losses()[step], 1e-6 * loss) << step;
-  fs::remove_all(checkpointPath(6));
   use(planOf(8, 1, false, 1, 1, 1, 1, 1));
   config_.precision = DataType::bfloat16;
-  const Result rounded = run();
-  ASSERT_EQ(rounded.status, 0);
-  EXPECT_EQ(rounded.named("started")[0]["resumedFromStep"], 3);
-  for (const auto& [step, loss] : rounded.losses())
-    EXPECT_NEAR(loss, whole.losses()[step], 0.01 * loss) << step;
+  for (const DataType gradients : {DataType::float32, DataType::bfloat16}) {
+    fs::remove_all(checkpointPath(6));
+    config_.gradientPrecision = gradients;
+    const Result rounded = run();
+    ASSERT_EQ(rounded.status, 0);
+    EXPECT_EQ(rounded.named("started")[0]["resumedFromStep"], 3);
+    for (const auto& [step, loss] : rounded.losses())
+      EXPECT_NEAR(loss, whole.losses()[step], 0.01 * loss) << step;
+  }
 }
 
 TEST_F(Program, DamagedCheckpointsAreNamedAndNotPassedOver) {

@@ -44,6 +44,19 @@ TEST(Configuration, IsReadAsWritten) {
   EXPECT_EQ(documentOf(c), goodDocument().dump());
 }
 
+TEST(Configuration, PrecisionsSayWhatIsStoredInTwoBytes) {
+  const auto read = [](const char* name) {
+    Json document = goodDocument();
+    document["precision"] = name;
+    const Config c = parseConfig(document.dump());
+    EXPECT_STREQ(c.precisionName(), name);
+    return std::pair{c.precision, c.gradientPrecision};
+  };
+  EXPECT_EQ(read("fp32"), std::pair(DataType::float32, DataType::float32));
+  EXPECT_EQ(read("bf16"), std::pair(DataType::bfloat16, DataType::float32));
+  EXPECT_EQ(read("bf16-grad16"), std::pair(DataType::bfloat16, DataType::bfloat16));
+}
+
 struct BadValue {
   const char* pointer;
   const char* value;  ///< JSON

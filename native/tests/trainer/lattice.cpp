@@ -255,4 +255,14 @@ std::string orderKeyOf(const PlanConfig& p, bool tiedEmbeddings) {
   return key + " ps" + std::to_string(p.parameterSharding);
 }
 
+std::string roundedOrderKeyOf(const PlanConfig& p, bool tiedEmbeddings) {
+  const int ranks = p.replicaRanks();
+  std::string key = orderKeyOf(p, tiedEmbeddings) + ", groups of";
+  for (const int group : {p.parameterSharding, p.optimizerStateSharding,
+                          ranks / (p.parameterSharding * p.optimizerStateSharding)}) {
+    if (group > 1) key += " " + std::to_string(group);
+  }
+  return key;
+}
+
 }  // namespace internevo::trainer::testing

@@ -45,4 +45,9 @@ std::string nameOf(const PlanConfig& plan);
 ///   micro-batches even when there is one; with several stages each part is summed on its own end first.
 std::string orderKeyOf(const PlanConfig& plan, bool tiedEmbeddings);
 
+/// The same with bfloat16 gradients, whose sums are rounded where they are stored: besides, equal keys round the same sums. Ranks are
+/// added in groups one behind the other (ps, oss, replicas), each rounded once. A gradient of a micro-batch is rounded by itself where
+/// it is staged, else only in the sum with what was there.
+std::string roundedOrderKeyOf(const PlanConfig& plan, bool tiedEmbeddings);
+
 }  // namespace internevo::trainer::testing

@@ -32,7 +32,9 @@ constexpr int kSteps = 3;
 constexpr std::int64_t kSequences = 8;
 constexpr double kTolerance = 1e-6;
 constexpr int kOverlapSteps = 2;  ///< the second uses what the first left under way
-constexpr int kNarrowEvery = 3;   ///< of the plans run in bfloat16 too
+constexpr int kNarrowEvery =
+    3;  ///< of the plans run in bfloat16 too, and as many others with bfloat16 gradients
+constexpr double kRoundedQuotient = 2, kRoundedLoss = 5e-4;
 
 int worldRank() {
   int rank = 0;
@@ -73,8 +75,9 @@ std::uint64_t ownBitsOf(Trainer& trainer, const std::vector<double>& told) {
   for (int unit = 0; unit < trainer.layout().unitCount(); ++unit) {
     for (const View& view : {store.summedGradient(unit), store.weights(unit), store.firstMoment(unit),
                              store.secondMoment(unit)}) {
-      bytes.append(static_cast<const char*>(view.data),
-                   static_cast<std::size_t>(4 * trainer.layout().optimizerShard(unit)));
+      bytes.append(
+          static_cast<const char*>(view.data),
+          static_cast<std::size_t>(bytesPerElement(view.type) * trainer.layout().optimizerShard(unit)));
     }
   }
   return checksumOf(bytes);
@@ -225,6 +228,35 @@ const Model kModels[] = {
     {"biasesScaledPositionsTied", biases(), 24, false},
 };
 
+/// What the plans of a model are compared on: its data, in `directory`, and one rank.
+struct Setting {
+  Config base;
+  PlanConfig one;
+  Batch batch;  ///< of the first step
+  std::int64_t realTokens = 0;
+};
+Setting settingOf(const Model& model, const TemporaryDirectory& directory) {
+  Setting setting;
+  const Packed packed = samplePacked(1500, 61);
+  const std::vector<std::uint32_t> data = model.documents ? packed.tokens : sampleTokens(1500, 61);
+  Config& base = setting.base = smallConfig(directory.file("d.tokens"));
+  if (model.documents) {
+    writeOwn(base.data.path, packed.documents, 61, 2);
+    base.data.packing = DataConfig::Packing::documents;
+  } else {
+    writeTokenFile(base.data.path, data, 61);
+  }
+  base.model = model.config;
+  base.sequenceLengthTokens = model.sequence;
+  base.optimizer.clipGlobalNorm = 0.3;
+  setting.one.microBatchSize = kSequences;
+  base.plan = setting.one, base.mesh = meshOf(setting.one);
+  setting.batch = batchOf(base, data, model.documents ? packed.documentOf : std::vector<int>{}, 1);
+  for (const auto& targets : setting.batch.targets)
+    setting.realTokens += std::count_if(targets.begin(), targets.end(), [](int t) { return t >= 0; });
+  return setting;
+}
+
 class LatticeTest : public ::testing::TestWithParam<Model> {};
 
 TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
@@ -233,28 +265,10 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
   if (isRecorded(which, key)) GTEST_SKIP() << "recorded";
   const double start = MPI_Wtime();
   TemporaryDirectory directory;  // of each rank
-  const Packed packed = samplePacked(1500, 61);
+  const auto [base, onePlan, batch, realTokens] = settingOf(GetParam(), directory);
   const bool documents = GetParam().documents;
-  const std::vector<std::uint32_t> data = documents ? packed.tokens : sampleTokens(1500, 61);
-  Config base = smallConfig(directory.file("d.tokens"));
-  if (documents) {
-    writeOwn(base.data.path, packed.documents, 61, 2);
-    base.data.packing = DataConfig::Packing::documents;
-  } else {
-    writeTokenFile(base.data.path, data, 61);
-  }
-  base.model = GetParam().config;
-  base.sequenceLengthTokens = GetParam().sequence;
-  base.optimizer.clipGlobalNorm = 0.3;
-  PlanConfig onePlan;
-  onePlan.microBatchSize = kSequences;
-  base.plan = onePlan, base.mesh = meshOf(onePlan);
   Config narrow = base;
   narrow.precision = DataType::bfloat16;
-  const Batch batch = batchOf(base, data, documents ? packed.documentOf : std::vector<int>{}, 1);
-  std::int64_t realTokens = 0;
-  for (const auto& targets : batch.targets)
-    realTokens += std::count_if(targets.begin(), targets.end(), [](int t) { return t >= 0; });
   const Tensors exact = exactGradients(base, batch);
   const Errors narrowErrors = errorsOf(base, train(narrow, onePlan, {worldRank()}), exact);
   const Outcome one = train(base, onePlan, {worldRank()});
@@ -364,6 +378,97 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
                 plans.size(), underPolicies, bitwise, worst, worstReference, worstNarrow, MPI_Wtime() - start,
                 failed != 0 ? "true" : "false");
   appendRecord(which, key + numbers);
+}
+
+/// Largest relative difference of a loss.
+double lossDifference(const Outcome& one, const Outcome& other) {
+  double largest = 0;
+  for (std::size_t step = 0; step < one.losses.size(); ++step)
+    largest = std::max(largest, std::abs(other.losses[step] / one.losses[step] - 1));
+  return largest;
+}
+
+/// What a plan with bfloat16 gradients gave.
+struct RoundedOutcome {
+  double quotient = 0;  ///< error of a gradient of the first step, by that of one rank with float32 gradients
+  double loss = 0;      ///< relative difference of a loss from one rank with bfloat16 gradients
+  std::uint64_t bits = 0;
+};
+
+/// Of those plans of a sample whose turn it is; on every rank.
+std::vector<RoundedOutcome> roundedOutcomes(const Setting& setting, const Config& narrow,
+                                            const std::vector<PlanConfig>& plans) {
+  const Tensors exact = exactGradients(setting.base, setting.batch);
+  Config wide = narrow;
+  wide.gradientPrecision = DataType::float32;
+  const Errors ofOne = errorsOf(setting.base, train(wide, setting.one, {worldRank()}), exact);
+  const Outcome one = train(narrow, setting.one, {worldRank()});
+  std::vector<double> quotients(plans.size(), 0), losses(plans.size(), 0);
+  std::vector<std::uint64_t> bits(plans.size(), 0);
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const int ranks = plans[i].worldSize(), worlds = worldSize() / ranks;
+    if (static_cast<int>(i) % worlds != worldRank() / ranks) continue;
+    std::vector<int> members(static_cast<std::size_t>(ranks));
+    std::iota(members.begin(), members.end(), worldRank() / ranks * ranks);
+    const Outcome outcome = train(narrow, plans[i], members);
+    if (worldRank() != members[0]) continue;
+    quotients[i] = largestQuotient(errorsOf(setting.base, outcome, exact), ofOne);
+    losses[i] = lossDifference(one, outcome), bits[i] = outcome.bits;
+  }
+  const int count = static_cast<int>(plans.size());
+  MPI_Allreduce(MPI_IN_PLACE, quotients.data(), count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, losses.data(), count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, bits.data(), count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+  std::vector<RoundedOutcome> outcomes;
+  for (std::size_t i = 0; i < plans.size(); ++i) outcomes.push_back({quotients[i], losses[i], bits[i]});
+  return outcomes;
+}
+
+/// bf16-grad16. Where gradients are rounded depends on the plan, so plans that round in different places differ: their gradients err
+/// at most kRoundedQuotient times as much as those of one rank with float32 gradients do, and a loss differs by at most
+/// kRoundedLoss of it. Plans that add and round in the same order give the same bits.
+TEST_P(LatticeTest, EveryPlanWithBfloat16GradientsErrsAboutAsMuchAsOneRank) {
+  const Asked which = asked();
+  TemporaryDirectory directory;  // of each rank
+  const Setting setting = settingOf(GetParam(), directory);
+  Config narrow = setting.base;
+  narrow.precision = narrow.gradientPrecision = DataType::bfloat16;
+  std::vector<PlanConfig> plans;
+  for (int ranks = worldSize() == 8 ? 8 : 1; ranks <= worldSize(); ranks *= 2) {
+    const std::vector<PlanConfig> plain = latticeOf(setting.base, ranks, kSequences);
+    const std::vector<PlanConfig> chosen = which.whole ? plain : pairwiseSample(withOverlaps(plain));
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      if (static_cast<int>(i) % kNarrowEvery == 1) plans.push_back(chosen[i]);
+    }
+  }
+  const std::vector<int> parts = partsOf(plans, setting.base.model.tiedEmbeddings, which.parts);
+  std::vector<PlanConfig> mine;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (parts[i] == which.part) mine.push_back(plans[i]);
+  }
+  const std::vector<RoundedOutcome> outcomes = roundedOutcomes(setting, narrow, mine);
+  std::map<std::string, std::size_t> firstOfKey;
+  std::size_t bitwise = 0;
+  double worstQuotient = 0, worstLoss = 0;
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    EXPECT_LE(outcomes[i].quotient, kRoundedQuotient) << nameOf(mine[i]);
+    EXPECT_LE(outcomes[i].loss, kRoundedLoss) << nameOf(mine[i]);
+    worstQuotient = std::max(worstQuotient, outcomes[i].quotient);
+    worstLoss = std::max(worstLoss, outcomes[i].loss);
+    const auto [first, fresh] =
+        firstOfKey.emplace(roundedOrderKeyOf(mine[i], setting.base.model.tiedEmbeddings), i);
+    if (fresh) continue;
+    ++bitwise;
+    EXPECT_EQ(outcomes[i].bits, outcomes[first->second].bits)
+        << nameOf(mine[i]) << " and " << nameOf(mine[first->second]) << " add and round in the same order";
+  }
+  EXPECT_GT(mine.size(), which.parts == 1 ? 4u : 0u);
+  if (worldRank() != 0) return;
+  std::printf(
+      "%s: %zu plans with bfloat16 gradients err at most %.2f times as much as one rank with float32 ones, "
+      "and "
+      "losses differ by %.2e at most from one rank; %zu compared bit by bit\n",
+      GetParam().name, mine.size(), worstQuotient, worstLoss, bitwise);
 }
 
 TEST(Lattice, PoliciesThatDoTheSameAreOne) {

@@ -45,7 +45,7 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
   const bool documents = c.data.packing == DataConfig::Packing::documents;
   const bool first = s == 0, last = s == pp - 1, tied = m.tiedEmbeddings, ulysses = tp == 1 && u > 1;
   const Integer T = b * S / sp, B = tp > 1 ? b * S : T, heads = A / u, kv = K >= u ? K / u : 1,
-                Q = b * S / ctx, beta = c.bf16() ? 2 : 4;
+                Q = b * S / ctx, beta = c.bf16() ? 2 : 4, gamma = bytesPerElement(c.gradientPrecision);
   const Integer Vt = (V + tp - 1) / tp, Xt = X / tp, Wt = tp > 1 ? kv * D : W, Ft = F / tp;
 
   const auto unit = [&](Integer P) { return up(P, 64 * ps * oss); };
@@ -116,7 +116,7 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
   const Integer buffers = pp == 1 ? 0 : v > 1 ? 4 : 2 * ((first ? 0 : 1) + (last ? 0 : 1));
   return {
       {"parameters", beta * sum / ps},
-      {"gradients", 4 * sum / (ps * gs)},
+      {"gradients", gamma * sum / (ps * gs)},
       {"optimizerStates", (c.bf16() ? 12 : 8) * sum / (ps * oss)},
       {"activations", inputs * stream + sets * layerSet},
       {"offloadStaging", host ? 2 * al(B * 2 * Ft * beta) : 0},
@@ -124,7 +124,7 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
       {"attentionWorkspace", 4 * c.threadsPerRank * up(E, 16)},
       {"logits", (last ? al(4 * Vt * chunkRows) : 0) + 4243968 * c.threadsPerRank},
       {"gatherPool", ps > 1 ? (overlaps ? 2 : 1) * beta * gathered : 0},
-      {"reduceStaging", (ps > 1 || gs > 1 ? gradientSlots * 4 * gradients : 0) + reduce + laneReduce},
+      {"reduceStaging", (ps > 1 || gs > 1 ? gradientSlots * gamma * gradients : 0) + reduce + laneReduce},
       {"allToAllStaging", ulysses ? 2 * al(Q * heads * D * beta) : 0},
       {"contextStaging", ctx > 1 ? 2 * al(beta * Q * 2 * kv * D) + 3 * al(4 * Q * 2 * kv * D) +
                                        (c.bf16() ? al(4 * Q * heads * D) : 0)
@@ -203,7 +203,7 @@ TEST(Memory, CommunicatorsOfAGpuAreTheFormulaOfMemoryMd) {
 }
 
 TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
-  int plans = 0, interleaved = 0, tensor = 0, context = 0, again = 0, host = 0;
+  int plans = 0, interleaved = 0, tensor = 0, context = 0, again = 0, host = 0, rounded = 0;
   for (const bool tied : {false, true}) {
     const ModelConfig ofFamily = tied ? qwen3Model() : qwen2Model();
     for (const DataType precision : {DataType::float32, DataType::bfloat16}) {
@@ -220,6 +220,8 @@ TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
           plan.forwardOverlap = static_cast<ForwardOverlap>(plans % 4);
           plan.backwardOverlap = static_cast<BackwardOverlap>(plans / 3 % 3);
           c.plan = plan;
+          c.gradientPrecision = c.bf16() && plans % 5 > 2 ? DataType::bfloat16 : DataType::float32;
+          rounded += c.gradientPrecision == DataType::bfloat16;
           c.checkpoint.reset();
           if (plans % 2 == 0) c.checkpoint = CheckpointConfig{};
           c.data.packing = plans % 4 > 1 ? DataConfig::Packing::documents : DataConfig::Packing::none;
@@ -251,6 +253,7 @@ TEST(Memory, EveryLineOfEveryStageOfEveryPlanIsTheFormulaOfMemoryMd) {
   EXPECT_GT(context, 1000);
   EXPECT_GT(again, 1000);
   EXPECT_GT(host, 1000);
+  EXPECT_GT(rounded, 1000);
 }
 
 /// Every element of every logical tensor is held, and as the primary copy by exactly one position.

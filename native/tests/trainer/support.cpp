@@ -150,7 +150,7 @@ std::string documentOf(const Config& c) {
   Json document{{"protocol", 1},
                 {"model", Json::parse(modelJson(c.model))},
                 {"sequenceLengthTokens", c.sequenceLengthTokens},
-                {"precision", c.bf16() ? "bf16" : "fp32"},
+                {"precision", c.precisionName()},
                 {"plan", Json::parse(planJson(c.plan))},
                 {"mesh",
                  {{"worldSize", m.worldSize},

@@ -113,7 +113,7 @@ const factors = fc.record({
   timeline: fc.boolean(),
   packing: fc.constantFrom("none" as const, "documents" as const),
   maxDocumentsPerSequence: fc.constantFrom(undefined, 1, 17, 5000),
-  precision: fc.constantFrom("fp32", "bf16"),
+  precision: fc.constantFrom("fp32", "bf16", "bf16-grad16"),
   pipelineParallel: fc.constantFrom(1, 2, 3, 4),
   sequenceParallel: fc.constantFrom(1, 2, 3, 4, 8),
   config1: fc.boolean(),

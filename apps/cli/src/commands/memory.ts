@@ -13,14 +13,12 @@ import {
   type Plan,
   type Profile,
 } from "@internevo/domain";
-import { EXECUTOR_PRECISIONS, planOfJob, type PlanOfJob } from "@internevo/plan";
+import { planOfJob, type PlanOfJob } from "@internevo/plan";
 import { StepClock } from "@internevo/simulator";
 import type { Command } from "commander";
 import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
-import { EXIT } from "../exit-codes.ts";
 import { assertWritable, writeWhole } from "../files.ts";
-import { plannedLines, plannedLinesText, whoseMemory } from "../memory/planned-lines.ts";
 import { memoryPicture } from "../memory/picture.ts";
 import { planMemory, trainerProgram } from "../memory/plan-memory.ts";
 import { linesOf } from "../memory/regions.ts";
@@ -129,37 +127,10 @@ function stageOf(plan: Plan, rank: number | undefined): number | null {
   return Math.floor(rank / (ranks / plan.pipelineParallel));
 }
 
-/** Of a precision that the trainer does not run: what the planner counts, without offsets. */
-async function showPlannedLines(
-  spec: JobSpec,
-  plan: PlanOfJob,
-  options: MemoryOptions,
-  context: Context,
-): Promise<void> {
-  if (options.svg !== undefined) {
-    throw new ProblemError("bad-request", `the trainer does not run precision ${spec.precision}`, [
-      {
-        field: "--svg",
-        value: options.svg,
-        message: `has nothing to draw: nothing of precision ${spec.precision} is planned by offset`,
-        remedy: `leave it out, or set the job's precision to ${EXECUTOR_PRECISIONS.join(" or ")}`,
-      },
-    ]);
-  }
-  const lines = plannedLines(
-    spec,
-    plan,
-    stageOf(plan, options.rank),
-    await profileOf(spec, options.profile, context),
-  );
-  const output = context.output();
-  if (output.json)
-    output.document({ job: spec.name, plan, rank: options.rank ?? null, ...lines, memoryMap: null });
-  else
-    output.data(
-      `${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${plannedLinesText(lines, { limitBytes: spec.cluster.memoryPerGpuBytes, rank: options.rank, stages: plan.pipelineParallel, colors: output.colors })}`,
-    );
-  if (!lines.fits) context.setExitCode(EXIT.noFeasiblePlan);
+/** Whose memory is shown: of the stage that is the fullest, or of a rank that was asked for. */
+function whoseMemory(stages: number, rank: number | undefined, stage: number): string {
+  if (rank !== undefined) return `rank ${rank}, stage ${stage}`;
+  return stages > 1 ? `stage ${stage}, the fullest` : "every rank";
 }
 
 export function addMemory(program: Command, context: Context): void {
@@ -235,13 +206,6 @@ function totalsText(
 async function showMemory(text: string, options: MemoryOptions, context: Context): Promise<void> {
   if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
   const { spec, plan, profile } = await findPlan(text, options, context);
-  if (!EXECUTOR_PRECISIONS.includes(spec.precision))
-    return showPlannedLines(
-      spec,
-      plan,
-      { ...options, ...(profile === undefined ? {} : { profile }) },
-      context,
-    );
   const planned = await planMemory({
     spec,
     plan,

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { ProblemError } from "@internevo/domain";
 import { resolveJob, type JobSpec } from "@internevo/domain";
-import { aJob } from "@internevo/test-kit";
+import { aJob, WIDE_HEADS_ON_GPUS } from "@internevo/test-kit";
 import { expect, it } from "vitest";
 import { parse } from "yaml";
 import { createOutput } from "../output.ts";
@@ -111,9 +111,9 @@ it("warns of data and weights that are not on this machine", async () => {
       data: { format: "text", paths: Array.from({ length: 12 }, (_, index) => `gone ${index}`) },
     });
     expect([many.length, many.at(-1)]).toEqual([11, "2 more files of its data do not exist on this machine"]);
-    expect(
-      await absentOf({ data: { format: "text", paths: ["job.json"] } }, { precision: "bf16-grad16" }),
-    ).toEqual(['precision (is "bf16-grad16")']);
+    expect(await absentOf({ data: { format: "text", paths: ["job.json"] } }, WIDE_HEADS_ON_GPUS)).toEqual([
+      "model.heads (is 2)",
+    ]);
   } finally {
     await rm(directory, { recursive: true });
   }

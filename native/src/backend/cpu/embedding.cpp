@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cstring>
 
 #include "backend/cpu/checks.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/gradient_sums.h"
 #include "backend/cpu/parallel.h"
 
 namespace internevo::cpu {
@@ -29,6 +31,39 @@ Status prepare(const char* call, const EmbeddingShape& s, ConstView tokens) {
   return Status::success();
 }
 
+/// Whether rows [begin, end) have the token; as many at a time as the compiler compares at once.
+bool occurs(const std::int32_t* tokens, std::int64_t begin, std::int64_t end, std::int32_t token) {
+  constexpr std::int64_t kAtOnce = 256;
+  for (std::int64_t first = begin; first < end; first += kAtOnce) {
+    int found = 0;
+    for (std::int64_t row = first; row < std::min(first + kAtOnce, end); ++row) found |= tokens[row] == token;
+    if (found != 0) return true;
+  }
+  return false;
+}
+
+/// gTable bfloat16: every row of the table is rounded once, however many rows have its token. The first row that has a token adds
+/// all of them; a thread has rows [begin, end) and what they are the first of.
+template <typename T>
+void addTokensOfRows(const EmbeddingShape& s, const std::int32_t* tokens, const T* gY, View gTable,
+                     std::int64_t begin, std::int64_t end) {
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int32_t token = tokens[row];
+    const std::int64_t entry = token - s.first;
+    if (entry < 0 || entry >= s.vocabulary || occurs(tokens, 0, row, token)) continue;
+    addToGradient(gTable.offset(entry * s.width), 0, s.width,
+                  [&](std::int64_t first, std::int64_t columns, float* sums) {
+                    for (std::int64_t other = row; other < s.rows; ++other) {
+                      if (tokens[other] != token) continue;
+                      const T* const source = gY + other * s.width + first;
+                      forVectors(columns, [&](std::int64_t i, std::int64_t count) {
+                        storeUpTo(sums + i, loadUpTo(sums + i, count) + loadUpTo(source + i, count), count);
+                      });
+                    }
+                  });
+  }
+}
+
 }  // namespace
 
 Status CpuBackend::embeddingForward(const EmbeddingShape& s, ConstView tokens, ConstView table, View y) {
@@ -53,10 +88,14 @@ Status CpuBackend::embeddingForward(const EmbeddingShape& s, ConstView tokens, C
 Status CpuBackend::embeddingBackward(const EmbeddingShape& s, ConstView tokens, ConstView gY, View gTable) {
   constexpr const char* kCall = "embeddingBackward";
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, s, tokens));
-  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gY", gY}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gTable", gTable}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gY", gY}, {"gTable", gTable}}));
   withElementType(gY.type, [&](auto tag) {
     using T = decltype(tag);
+    if (gTable.type == DataType::bfloat16) {
+      return parallelRanges(threads_, s.rows, 16, [&](std::int64_t begin, std::int64_t end, int) {
+        addTokensOfRows(s, tokens.as<std::int32_t>(), gY.as<T>(), gTable, begin, end);
+      });
+    }
     // Threads take columns: rows of one token are then added in order by one thread.
     parallelRanges(threads_, s.width, 64, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t row = 0; row < s.rows; ++row) {

@@ -78,8 +78,7 @@ Status check(const HeadLossShape& s, ConstView x, ConstView w, ConstView targets
   INTERNEVO_RETURN_IF_ERROR(requireType(kCall, DataType::int32, "int32", {{"targets", targets}}));
   if (lossSum == nullptr) return badArgument(kCall, "lossSum", "is missing");
   if (!gX.empty()) {
-    INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gX", gX}}));
-    INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gW", gW}}));
+    INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gX", gX}, {"gW", gW}}));
   }
   for (std::int64_t row = 0; row < s.rows; ++row) {
     const std::int32_t target = targets.as<std::int32_t>()[row];

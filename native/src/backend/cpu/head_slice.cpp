@@ -93,8 +93,7 @@ Status CpuBackend::headSliceBackward(const HeadSliceShape& s, int slices, int ow
                                      ExactSum* lossSum, View logits, View gX, View gW, Workspace workspace) {
   constexpr const char* kCall = "headSliceBackward";
   INTERNEVO_RETURN_IF_ERROR(check(kCall, s, x, w, targets, logits, statistics));
-  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gX", gX}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gW", gW}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gX", gX}, {"gW", gW}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, linearWorkspaceBytes()));
   if (own < 0 || own >= slices)
     return badArgument(kCall, "own", "is " + std::to_string(own) + "; must be a slice");

@@ -1,6 +1,7 @@
 #include "backend/cpu/checks.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/gradient_sums.h"
 #include "backend/cpu/parallel.h"
 
 namespace internevo::cpu {
@@ -47,8 +48,7 @@ Status CpuBackend::linearGradWeight(const LinearShape& given, ConstView x, Const
   constexpr const char* kCall = "linearGradWeight";
   LinearShape s = given;
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, &s));
-  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"x", x}, {"gY", gY}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gW", gW}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"x", x}, {"gY", gY}, {"gW", gW}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, linearWorkspaceBytes()));
   gemm({s.outputs, s.inputs, s.rows, gY, 1, s.outputStride, x, s.inputStride, 1, gW, s.inputs, true},
        threads_, workspace.data);
@@ -78,19 +78,19 @@ Status CpuBackend::biasGradient(const BiasShape& given, ConstView gY, View gBias
   constexpr const char* kCall = "biasGradient";
   BiasShape s = given;
   INTERNEVO_RETURN_IF_ERROR(prepareBias(kCall, &s));
-  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gY", gY}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gBias", gBias}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gY", gY}, {"gBias", gBias}}));
   withElementType(gY.type, [&](auto tag) {
     using T = decltype(tag);
     // Rows in order; threads take columns, so that the order never changes.
     parallelRanges(threads_, s.outputs, 64, [&](std::int64_t begin, std::int64_t end, int) {
-      float* const target = gBias.as<float>() + begin;
-      for (std::int64_t row = 0; row < s.rows; ++row) {
-        const T* const source = gY.as<T>() + row * s.outputStride + begin;
-        forVectors(end - begin, [&](std::int64_t i, std::int64_t count) {
-          storeUpTo(target + i, loadUpTo(target + i, count) + loadUpTo(source + i, count), count);
-        });
-      }
+      addToGradient(gBias, begin, end, [&](std::int64_t first, std::int64_t columns, float* sums) {
+        for (std::int64_t row = 0; row < s.rows; ++row) {
+          const T* const source = gY.as<T>() + row * s.outputStride + first;
+          forVectors(columns, [&](std::int64_t i, std::int64_t count) {
+            storeUpTo(sums + i, loadUpTo(sums + i, count) + loadUpTo(source + i, count), count);
+          });
+        }
+      });
     });
   });
   return Status::success();

@@ -44,13 +44,17 @@ Vec update(const AdamwFactors& f, Vec w, Vec gradient, float* m, float* v, std::
   return w - f.learningRate * (step + f.decay * w);
 }
 
-double sumOfSquares(const float* x, std::int64_t count) {
+double wide(float x) { return static_cast<double>(x); }
+double wide(Bfloat16 x) { return static_cast<double>(floatFromBfloat16(x.bits)); }
+
+template <typename T>
+double sumOfSquares(const T* x, std::int64_t count) {
   double lane[4] = {0, 0, 0, 0};
   std::int64_t i = 0;
   for (; i + 4 <= count; i += 4) {
-    for (int j = 0; j < 4; ++j) lane[j] += static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
+    for (int j = 0; j < 4; ++j) lane[j] += wide(x[i + j]) * wide(x[i + j]);
   }
-  for (; i < count; ++i) lane[i % 4] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  for (; i < count; ++i) lane[i % 4] += wide(x[i]) * wide(x[i]);
   return (lane[0] + lane[1]) + (lane[2] + lane[3]);
 }
 
@@ -60,9 +64,9 @@ Status CpuBackend::adamw(std::int64_t elements, const AdamwSettings& settings, V
                          ConstView gradient, View firstMoment, View secondMoment) {
   constexpr const char* kCall = "adamw";
   INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"elements", elements}, {"step", settings.step}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"parameters", parameters}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(
-      kCall, {{"gradient", gradient}, {"firstMoment", firstMoment}, {"secondMoment", secondMoment}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"parameters", parameters}, {"gradient", gradient}}));
+  INTERNEVO_RETURN_IF_ERROR(
+      requireFloat32(kCall, {{"firstMoment", firstMoment}, {"secondMoment", secondMoment}}));
   const bool narrow = parameters.type == DataType::bfloat16;
   if (narrow) {
     INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"master", master}}));
@@ -71,13 +75,16 @@ Status CpuBackend::adamw(std::int64_t elements, const AdamwSettings& settings, V
   }
   const AdamwFactors factors(settings);
   float* const weights = narrow ? master.as<float>() : parameters.as<float>();
-  parallelRanges(threads_, elements, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    forVectors(end - begin, [&](std::int64_t i, std::int64_t count) {
-      const std::int64_t at = begin + i;
-      const Vec w = update(factors, loadUpTo(weights + at, count), loadUpTo(gradient.as<float>() + at, count),
-                           firstMoment.as<float>() + at, secondMoment.as<float>() + at, count);
-      storeUpTo(weights + at, w, count);
-      if (narrow) storeUpTo(parameters.as<Bfloat16>() + at, w, count);
+  withElementType(gradient.type, [&](auto tag) {
+    using G = decltype(tag);
+    parallelRanges(threads_, elements, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+      forVectors(end - begin, [&](std::int64_t i, std::int64_t count) {
+        const std::int64_t at = begin + i;
+        const Vec w = update(factors, loadUpTo(weights + at, count), loadUpTo(gradient.as<G>() + at, count),
+                             firstMoment.as<float>() + at, secondMoment.as<float>() + at, count);
+        storeUpTo(weights + at, w, count);
+        if (narrow) storeUpTo(parameters.as<Bfloat16>() + at, w, count);
+      });
     });
   });
   return Status::success();
@@ -86,15 +93,18 @@ Status CpuBackend::adamw(std::int64_t elements, const AdamwSettings& settings, V
 Status CpuBackend::squaredNorm(std::int64_t elements, ConstView x, ExactSum* sum) {
   constexpr const char* kCall = "squaredNorm";
   INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"elements", elements}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"x", x}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"x", x}}));
   if (sum == nullptr) return badArgument(kCall, "sum", "is missing");
-  parallelRanges(threads_, elements, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    ExactSum part;
-    for (std::int64_t i = begin; i < end; i += kNormBlock) {
-      part.add(sumOfSquares(x.as<float>() + i, std::min(kNormBlock, end - i)));
-    }
+  withElementType(x.type, [&](auto tag) {
+    using T = decltype(tag);
+    parallelRanges(threads_, elements, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+      ExactSum part;
+      for (std::int64_t i = begin; i < end; i += kNormBlock) {
+        part.add(sumOfSquares(x.as<T>() + i, std::min(kNormBlock, end - i)));
+      }
 #pragma omp critical(internevo_squared_norm)
-    sum->add(part);
+      sum->add(part);
+    });
   });
   return Status::success();
 }
@@ -102,14 +112,16 @@ Status CpuBackend::squaredNorm(std::int64_t elements, ConstView x, ExactSum* sum
 Status CpuBackend::accumulate(std::int64_t elements, ConstView source, View target) {
   constexpr const char* kCall = "accumulate";
   INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"elements", elements}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"source", source}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"target", target}}));
-  withElementType(source.type, [&](auto tag) {
-    using T = decltype(tag);
-    parallelRanges(threads_, elements, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-      forVectors(end - begin, [&](std::int64_t i, std::int64_t count) {
-        float* const t = target.as<float>() + begin + i;
-        storeUpTo(t, loadUpTo(t, count) + loadUpTo(source.as<T>() + begin + i, count), count);
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"source", source}, {"target", target}}));
+  withElementType(source.type, [&](auto from) {
+    withElementType(target.type, [&](auto to) {
+      using From = decltype(from);
+      using To = decltype(to);
+      parallelRanges(threads_, elements, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+        forVectors(end - begin, [&](std::int64_t i, std::int64_t count) {
+          To* const t = target.as<To>() + begin + i;
+          storeUpTo(t, loadUpTo(t, count) + loadUpTo(source.as<From>() + begin + i, count), count);
+        });
       });
     });
   });

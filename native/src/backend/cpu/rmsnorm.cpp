@@ -2,6 +2,7 @@
 
 #include "backend/cpu/checks.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/gradient_sums.h"
 #include "backend/cpu/parallel.h"
 
 namespace internevo::cpu {
@@ -94,7 +95,8 @@ Status CpuBackend::rmsNormBackward(const NormShape& s, ConstView h, ConstView ga
   constexpr const char* kCall = "rmsNormBackward";
   INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"rows", s.rows}, {"width", s.width}}));
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"h", h}, {"gain", gain}, {"gY", gY}, {"gH", gH}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"inverseRms", inverseRms}, {"gGain", gGain}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"inverseRms", inverseRms}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gGain", gGain}}));
   if (!gSum.empty() && gSum.type != h.type) return badArgument(kCall, "gSum", "must have the type of h");
   if (gH.data == gY.data || gH.data == h.data) return badArgument(kCall, "gH", "may alias only gSum");
   const float* const r = inverseRms.as<float>();
@@ -102,10 +104,12 @@ Status CpuBackend::rmsNormBackward(const NormShape& s, ConstView h, ConstView ga
     using T = decltype(tag);
     // The gain's gradient sums over rows in order; threads take columns, so that the order never changes.
     parallelRanges(threads_, s.width, 64, [&](std::int64_t begin, std::int64_t end, int) {
-      for (std::int64_t row = 0; row < s.rows; ++row) {
-        const std::int64_t at = row * s.width + begin;
-        addGainTerms(end - begin, h.as<T>() + at, r[row], gY.as<T>() + at, gGain.as<float>() + begin);
-      }
+      addToGradient(gGain, begin, end, [&](std::int64_t first, std::int64_t columns, float* sums) {
+        for (std::int64_t row = 0; row < s.rows; ++row) {
+          const std::int64_t at = row * s.width + first;
+          addGainTerms(columns, h.as<T>() + at, r[row], gY.as<T>() + at, sums);
+        }
+      });
     });
     parallelRanges(threads_, s.rows, 16, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t row = begin; row < end; ++row) {
@@ -149,7 +153,8 @@ Status CpuBackend::headNormBackward(const HeadNormShape& given, ConstView x, Con
   HeadNormShape s = given;
   INTERNEVO_RETURN_IF_ERROR(prepareHeadNorm(kCall, &s));
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"x", x}, {"gain", gain}, {"gY", gY}, {"gX", gX}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"inverseRms", inverseRms}, {"gGain", gGain}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"inverseRms", inverseRms}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gGain", gGain}}));
   if (gX.data == x.data) return badArgument(kCall, "gX", "may alias only gY");
   const float* const r = inverseRms.as<float>();
   withElementType(x.type, [&](auto tag) {
@@ -162,11 +167,12 @@ Status CpuBackend::headNormBackward(const HeadNormShape& given, ConstView x, Con
     };
     // Rows in order, and a row's heads in order; threads take columns, so that the order never changes.
     parallelRanges(threads_, s.headSize, 16, [&](std::int64_t begin, std::int64_t end, int) {
-      float* const target = gGain.as<float>() + begin;
-      for (std::int64_t at = 0; at < s.rows * s.heads; ++at) {
-        const std::int64_t row = at / s.heads, head = at % s.heads;
-        addGainTerms(end - begin, input(row, head) + begin, r[at], gradient(row, head) + begin, target);
-      }
+      addToGradient(gGain, begin, end, [&](std::int64_t first, std::int64_t columns, float* sums) {
+        for (std::int64_t at = 0; at < s.rows * s.heads; ++at) {
+          const std::int64_t row = at / s.heads, head = at % s.heads;
+          addGainTerms(columns, input(row, head) + first, r[at], gradient(row, head) + first, sums);
+        }
+      });
     });
     parallelRanges(threads_, s.rows, 16, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t at = begin * s.heads; at < end * s.heads; ++at) {

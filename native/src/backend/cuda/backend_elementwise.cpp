@@ -21,20 +21,16 @@ template <bool kAdd>
 Status convertElements(const Queue& queue, const char* call, std::int64_t elements, ConstView source,
                        View target) {
   return withElementType(source.type, [&](auto from) {
-    return withElementType(target.type, [&](auto to) -> Status {
+    return withElementType(target.type, [&](auto to) {
       using From = decltype(from);
       using To = decltype(to);
-      if constexpr (kAdd && sizeof(To) == 2) {
-        return {StatusCode::internal, "sums are float32"};
-      } else {
-        return withPieces({elements}, {source.data, target.data}, [&](auto piece) {
-          constexpr int N = decltype(piece)::value;
-          using Kernel = ConvertKernel<N, From, To, kAdd>;
-          const std::int64_t pieces = elements / N;
-          return launch(queue, {blocksFor(pieces, Kernel::kThreads)},
-                        Kernel{pieces, source.as<From>(), target.as<To>()}, call);
-        });
-      }
+      return withPieces({elements}, {source.data, target.data}, [&](auto piece) {
+        constexpr int N = decltype(piece)::value;
+        using Kernel = ConvertKernel<N, From, To, kAdd>;
+        const std::int64_t pieces = elements / N;
+        return launch(queue, {blocksFor(pieces, Kernel::kThreads)},
+                      Kernel{pieces, source.as<From>(), target.as<To>()}, call);
+      });
     });
   });
 }
@@ -60,8 +56,7 @@ Status CudaBackend::add(std::int64_t elements, ConstView a, ConstView b, View y)
 Status CudaBackend::accumulate(std::int64_t elements, ConstView source, View target) {
   constexpr const char* kCall = "accumulate";
   INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"elements", elements}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"source", source}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"target", target}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"source", source}, {"target", target}}));
   return convertElements<true>(queue(), kCall, elements, source, target);
 }
 

@@ -43,7 +43,7 @@ Status CudaBackend::linearGradWeight(const LinearShape& given, ConstView x, Cons
   LinearShape s = given;
   INTERNEVO_RETURN_IF_ERROR(prepare(kCall, &s));
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"x", x}, {"gY", gY}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gW", gW}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gW", gW}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, linearWorkspaceBytes()));
   return multiply(weightGradientProduct(s, x, gY, gW), workspace);
 }

@@ -53,8 +53,7 @@ Status CudaBackend::headLoss(const HeadLossShape& s, ConstView x, ConstView w, C
   if (lossSum == nullptr) return badArgument(kCall, "lossSum", "is missing");
   const bool wantGradient = !gX.empty();
   if (wantGradient) {
-    INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gX", gX}}));
-    INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gW", gW}}));
+    INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gX", gX}, {"gW", gW}}));
   }
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, headLossWorkspaceBytes(s)));
   std::int64_t* loss = nullptr;
@@ -106,7 +105,7 @@ Status CudaBackend::headSliceBackward(const HeadSliceShape& s, int slices, int o
   constexpr const char* kCall = "headSliceBackward";
   INTERNEVO_RETURN_IF_ERROR(checkSlice(kCall, s, x, w, targets, logits, statistics));
   INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gX", gX}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gW", gW}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gW", gW}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, linearWorkspaceBytes()));
   if (own < 0 || own >= slices)
     return badArgument(kCall, "own", "is " + std::to_string(own) + "; must be a slice");

@@ -11,12 +11,15 @@ namespace {
 
 std::int64_t blocksOf(std::int64_t columns, std::int64_t each) { return (columns + each - 1) / each; }
 
-/// sum[width] += Σ of parts[count, width].
+/// sum[width] (float32 or bfloat16) += Σ of parts[count, width].
 Status addParts(const Queue& queue, std::int64_t count, std::int64_t width, const float* parts, View sum,
                 const char* call) {
-  using Kernel = GainGradientKernel;
-  return launch(queue, {blocksOf(width, Kernel::kColumns), 1, 1, Kernel::kSharedBytes},
-                Kernel{count, width, parts, sum.as<float>()}, call);
+  return withElementType(sum.type, [&](auto tag) {
+    using G = decltype(tag);
+    using Kernel = GainGradientKernel<G>;
+    return launch(queue, {blocksOf(width, Kernel::kColumns), 1, 1, Kernel::kSharedBytes},
+                  Kernel{count, width, parts, sum.as<G>()}, call);
+  });
 }
 
 }  // namespace
@@ -48,7 +51,8 @@ Status CudaBackend::rmsNormBackward(const NormShape& s, ConstView h, ConstView g
   constexpr const char* kCall = "rmsNormBackward";
   INTERNEVO_RETURN_IF_ERROR(requirePositive(kCall, {{"rows", s.rows}, {"width", s.width}}));
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"h", h}, {"gain", gain}, {"gY", gY}, {"gH", gH}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"inverseRms", inverseRms}, {"gGain", gGain}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"inverseRms", inverseRms}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gGain", gGain}}));
   if (!gSum.empty() && gSum.type != h.type) return badArgument(kCall, "gSum", "must have the type of h");
   if (gH.data == gY.data || gH.data == h.data) return badArgument(kCall, "gH", "may alias only gSum");
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, normWorkspaceBytes(s)));
@@ -113,7 +117,8 @@ Status CudaBackend::headNormBackward(const HeadNormShape& given, ConstView x, Co
   HeadNormShape s = given;
   INTERNEVO_RETURN_IF_ERROR(prepareHeadNorm(kCall, &s));
   INTERNEVO_RETURN_IF_ERROR(requireSameFloats(kCall, {{"x", x}, {"gain", gain}, {"gY", gY}, {"gX", gX}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"inverseRms", inverseRms}, {"gGain", gGain}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"inverseRms", inverseRms}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gGain", gGain}}));
   if (gX.data == x.data) return badArgument(kCall, "gX", "may alias only gY");
   INTERNEVO_RETURN_IF_ERROR(requireNormedHead(kCall, s));
   const NormShape heads{s.rows * s.heads, s.headSize};
@@ -138,8 +143,7 @@ Status CudaBackend::biasGradient(const BiasShape& given, ConstView gY, View gBia
   constexpr const char* kCall = "biasGradient";
   BiasShape s = given;
   INTERNEVO_RETURN_IF_ERROR(prepareBias(kCall, &s));
-  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gY", gY}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gBias", gBias}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gY", gY}, {"gBias", gBias}}));
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, normWorkspaceBytes({s.rows, s.outputs})));
   const std::int64_t count = normParts({s.rows, s.outputs});
   auto* const parts = static_cast<float*>(workspace.data);
@@ -193,16 +197,21 @@ Status CudaBackend::embeddingBackward(const EmbeddingShape& s, ConstView tokens,
   constexpr const char* kCall = "embeddingBackward";
   TableSlice slice{};
   INTERNEVO_RETURN_IF_ERROR(sliceOf(kCall, s, tokens, &slice));
-  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gY", gY}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloat32(kCall, {{"gTable", gTable}}));
+  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gY", gY}, {"gTable", gTable}}));
   return withElementType(gY.type, [&](auto tag) {
     using T = decltype(tag);
     return withPieces({s.width}, {gY.data, gTable.data}, [&](auto piece) {
-      using Kernel = EmbeddingGradientKernel<decltype(piece)::value, T>;
-      return launch(
-          queue(), {blocksFor(s.rows, 1), 1, 1, Kernel::kSharedBytes},
-          Kernel{s.rows, s.width, slice, tokens.as<std::int32_t>(), gY.as<T>(), gTable.as<float>(), errors()},
-          kCall);
+      constexpr int N = decltype(piece)::value;
+      const auto start = [&](auto kernel) {
+        return launch(queue(), {blocksFor(s.rows, 1), 1, 1, kernel.kSharedBytes}, kernel, kCall);
+      };
+      const std::int32_t* const rows = tokens.as<std::int32_t>();
+      if (gTable.type == DataType::float32) {
+        return start(EmbeddingGradientKernel<N, T>{s.rows, s.width, slice, rows, gY.as<T>(),
+                                                   gTable.as<float>(), errors()});
+      }
+      return start(EmbeddingRoundedGradientKernel<N, T>{s.rows, s.width, slice, rows, gY.as<T>(),
+                                                        gTable.as<Bfloat16>(), errors()});
     });
   });
 }

@@ -228,23 +228,24 @@ std::vector<MatrixProduct> productsOf(const ProductUses& uses) {
   const auto add = [&](const MatrixProduct& product) {
     if (known.insert(nobodys.problemOf(product, 0)).second) all.push_back(product);
   };
-  const auto addLinear = [&](const LinearShape& s, DataType type, DataType results, bool forward,
-                             bool backward) {
+  const auto addLinear = [&](const LinearShape& s, DataType type, DataType results, DataType gradients,
+                             bool forward, bool backward) {
     const ConstView of{nullptr, type};
     const LinearShape dense{s.rows, s.inputs, s.outputs, s.inputs, s.outputs};
     if (forward) add(forwardProduct(dense, of, of, {nullptr, results}));
     if (!backward) return;
-    add(weightGradientProduct(s, of, of, {nullptr, DataType::float32}));
+    add(weightGradientProduct(s, of, of, {nullptr, gradients}));
     add(inputGradientProduct(s, of, of, {nullptr, type}, false));
   };
   for (const LinearUse& u : uses.linear)
-    addLinear({u.rows, u.inputs, u.outputs, u.inputs, u.outputs}, u.type, u.type, u.forward, u.backward);
+    addLinear({u.rows, u.inputs, u.outputs, u.inputs, u.outputs}, u.type, u.type, u.gradientType, u.forward,
+              u.backward);
   for (const HeadUse& u : uses.heads) {
     for (const std::int64_t rows : {std::min(u.chunkRows, u.rows), u.rows % u.chunkRows}) {
       // The gradient of logits stands where they stood, as CudaBackend::gradientsOfHead has it.
       if (rows > 0)
         addLinear({rows, u.width, u.vocabulary, u.width, headGradientStride(u.type, u.vocabulary)}, u.type,
-                  DataType::float32, true, true);
+                  DataType::float32, u.gradientType, true, true);
     }
   }
   return all;

@@ -246,13 +246,14 @@ struct ColumnSumsKernel {
 };
 
 /// gGain[width] += Σ over parts. Thread (lane, turn) adds parts turn, turn + kTurns, … of its column; those sums are added in order,
-/// so the bits depend on the shape only.
+/// so the bits depend on the shape only. What gGain held is added last, and the result is rounded once to its type G.
+template <typename G>
 struct GainGradientKernel {
   static constexpr int kColumns = 32, kTurns = 16, kThreads = kColumns * kTurns;
   static constexpr int kSharedBytes = kThreads * 4;
   std::int64_t count, width;
   const float* parts;  ///< [count, width]
-  float* gGain;
+  G* gGain;
 
   template <class Thread>
   INTERNEVO_DEVICE void operator()(Thread& t) const {
@@ -267,7 +268,7 @@ struct GainGradientKernel {
     if (turn != 0 || column >= width) return;
     float total = sums[lane];
     for (int i = 1; i < kTurns; ++i) total += sums[i * kColumns + lane];
-    gGain[column] += total;
+    storeFloat(gGain + column, toFloat(gGain[column]) + total);
   }
 };
 

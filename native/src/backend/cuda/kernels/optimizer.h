@@ -12,15 +12,15 @@ struct AdamwFactors {
       learningRate, decay;
 };
 
-/// weights: float32, of which `parameters` (bfloat16) receive the rounding where they are not null.
-template <int N>
+/// weights: float32, of which `parameters` (bfloat16) receive the rounding where they are not null. The gradient is of type G.
+template <int N, typename G>
 struct AdamwKernel {
   static constexpr int kThreads = 256;
   std::int64_t pieces;
   AdamwFactors f;
   float* weights;
   Bfloat16* parameters;
-  const float* gradient;
+  const G* gradient;
   float* firstMoment;
   float* secondMoment;
 
@@ -46,10 +46,11 @@ struct AdamwKernel {
 
 /// Adds Σ x² to *sum, blocks of 64 elements in float64: thread i of four takes elements i mod 4 of a block, in order; the four
 /// are added as (0 + 1) + (2 + 3). The bits are those of the CPU backend.
+template <typename T>
 struct SquaredNormKernel {
   static constexpr int kThreads = 256, kNormBlock = 64;
   std::int64_t elements;
-  const float* x;
+  const T* x;
   std::int64_t* sum;
 
   template <class Thread>
@@ -64,7 +65,8 @@ struct SquaredNormKernel {
       for (int i = t.x() % 4; i < kNormBlock; i += 4) {
         const std::int64_t at = block * kNormBlock + i;
         if (at >= elements) break;
-        total += static_cast<double>(x[at]) * static_cast<double>(x[at]);
+        const auto value = static_cast<double>(toFloat(x[at]));
+        total += value * value;
       }
       total += t.shuffleXor(total, 1);
       total += t.shuffleXor(total, 2);
