@@ -145,6 +145,7 @@ class Model {
     Status operator()() const { return model->moveBeside(scatters, unit); }
   };
   Status moveBeside(bool scatters, int unit);
+  Lane::Ticket submitBeside(bool scatters, int unit);
 
   /// The computing thread is in an operation as long as the result lives; messages between stages get on before it begins.
   Activity::Scope computing(const char* name, int unit = -1) {

@@ -176,6 +176,14 @@ Status Model::moveBeside(bool scatters, int unit) {
   return moved;
 }
 
+Lane::Ticket Model::submitBeside(bool scatters, int unit) {
+  // From here on it could travel: what the lane makes of it is seen beside it in the timeline.
+  const Activity::Scope ready(*groups_.activity, ActivityLane::compute, "activations ready to be sent", unit,
+                              groups_.microBatch);
+  return tensorLane_.submit(scatters ? kScatterActivations : kGatherActivations, unit,
+                            TensorJob{this, scatters, unit});
+}
+
 void Model::gatheredBackward(const LinearShape& shape, int unit, ConstView gOutput, ConstView weights,
                              View gradient) {
   const WorkspaceViews& w = workspace_;
@@ -184,10 +192,10 @@ void Model::gatheredBackward(const LinearShape& shape, int unit, ConstView gOutp
     require(backend_.linearGradInput(shape, gOutput, weights, blockOutput(w.hidden), false, matrixScratch()));
     return;
   }
-  const Lane::Ticket gathered = tensorLane_.submit(kGatherActivations, unit, TensorJob{this, false, unit});
+  const Lane::Ticket gathered = submitBeside(false, unit);
   require(backend_.linearGradInput(shape, gOutput, weights, gradientBlock_, false, matrixScratch()));
   tensorLane_.wait(gathered, "wait for all-gather of activations", unit);
-  scattered_ = tensorLane_.submit(kScatterActivations, unit, TensorJob{this, true, unit});
+  scattered_ = submitBeside(true, unit);
   require(backend_.linearGradWeight(shape, block_, gOutput, gradient, matrixScratch()));
 }
 
