@@ -1,9 +1,15 @@
 import type { Slowdown } from "@internevo/cost-model";
 import type { Link } from "./step-work.ts";
 
-/** What runs beside one another on a rank: kernels, collectives, messages between stages, copies to the host and back. */
-export const LANES = ["compute", "communication", "pipeline", "host"] as const;
+/**
+ * What runs beside one another on a rank: kernels, collectives of parameters and gradients, messages between
+ * stages, copies to the host and back, and tensor ranks' collectives of activations in the backward pass.
+ */
+export const LANES = ["compute", "communication", "pipeline", "host", "activations"] as const;
 export type LaneName = (typeof LANES)[number];
+
+/** Places of the lanes whose collectives run beside computation. */
+const BESIDE = [LANES.indexOf("communication"), LANES.indexOf("activations")];
 
 export interface Task {
   readonly name: string;
@@ -70,15 +76,23 @@ export function runLanes(tasks: readonly Task[]): Span[] {
     const { left, queue, head } = lanes[index] as Lane;
     return left === undefined ? undefined : tasks[queue[head] as number];
   };
-  const rateOf = (lane: number): number => {
-    const first = lane - (lane % LANES.length);
-    if (lane >= first + 2) return 1;
-    const [computes, communicates] = [running(first), running(first + 1)];
+  const rateOfBoth = (computes: Task | undefined, communicates: Task | undefined): number => {
     if (computes === undefined || communicates?.slowdown === undefined) return 1;
     // Two collectives at a time have half a link each, and nothing to do with one another on two links.
     if (computes.link !== undefined) return computes.link === communicates.link ? 1 / 2 : 1;
     if (computes.exposed === true) return 1;
     return 1 / communicates.slowdown[computes.attention === true ? "attention" : "product"];
+  };
+  const rateOf = (lane: number): number => {
+    const first = lane - (lane % LANES.length);
+    const computes = running(first);
+    if (lane === first)
+      return Math.min(...BESIDE.map((place) => rateOfBoth(computes, running(first + place))));
+    const other = BESIDE.find((place) => place !== lane - first);
+    if (other === undefined || !BESIDE.includes(lane - first)) return 1;
+    const [own, beside] = [running(lane), running(first + other)];
+    const shares = own?.link !== undefined && own.link === beside?.link;
+    return rateOfBoth(computes, own) * (shares ? 1 / 2 : 1);
   };
   const startReady = (candidates: Iterable<number>): void => {
     for (const index of candidates) {
