@@ -379,6 +379,7 @@ describe("overlap", () => {
           tensorParallel: 4,
         }),
         layers: 2,
+        microBatches: 1,
         parts: twice,
         medianSeconds: 1,
         p10Seconds: 1,
