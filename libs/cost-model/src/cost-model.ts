@@ -194,14 +194,16 @@ export class CostModel {
       const plain = this.take(prices.of(microBatchSize, false));
       return [
         plain,
-        contextParallel > 1 || tensorParallel > 1 ? this.take(prices.of(microBatchSize, true)) : plain,
+        contextParallel > 1 || this.#prices.hidesTensor({ tensorParallel })
+          ? this.take(prices.of(microBatchSize, true))
+          : plain,
       ];
     };
   }
 
   /** What tensor ranks move beside products of the backward pass; null where they wait for all of it. */
   tensorBeside(plan: PlanOfJob): TensorBeside | null {
-    if (plan.tensorParallel === 1 || !sharesBeside(plan, plan)) return null;
+    if (!this.#prices.hidesTensor(plan) || !sharesBeside(plan, plan)) return null;
     const { microBatchSize, sequenceParallel, tensorParallel } = plan;
     const { sequenceLengthTokens } = this.job;
     return this.take(

@@ -163,7 +163,7 @@ export class Prices {
             slice,
             this.#composed(slice, beside && contextParallel > 1, packed),
           );
-          const time = beside && tensorParallel > 1 ? this.#withoutHidden(slice, plain) : plain;
+          const time = beside && this.hidesTensor(slice) ? this.#withoutHidden(slice, plain) : plain;
           return packed ? withMeetings(time, packed) : time;
         });
       }, this.#table);
@@ -203,6 +203,11 @@ export class Prices {
       ...time,
       backwardCommunicationSeconds: Math.max(0, time.backwardCommunicationSeconds - alone) + waited,
     };
+  }
+
+  /** Whether tensor ranks of a slice communicate beside its backward pass, where a plan overlaps that. */
+  hidesTensor({ tensorParallel }: Pick<LayerSlice, "tensorParallel">): boolean {
+    return tensorParallel > 1 && this.#profile.executor.tensorActivations !== "waited-for";
   }
 
   /** What tensor ranks move beside products in the backward pass of a slice, where it overlaps. */
