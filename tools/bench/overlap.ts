@@ -1,5 +1,5 @@
 // Selective overlap against other granularities on a testbed of its own, and how much of what could be hidden is; JSON on stdout.
-// usage: npm run --silent bench -- overlap [--write docs/benchmarks] [--from RESULT.json]   more options below
+// usage: npm run --silent bench -- overlap [--write docs/benchmarks] [--from RESULT.json] [--sharding PART-OF-A-NAME]   more options below
 import { readFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
 import { bandwidthOf, formatBandwidth } from "@internevo/testbed/options";
@@ -19,6 +19,7 @@ const { values } = parseArgs({
     bandwidth: { type: "string", default: "500mbit" },
     rounds: { type: "string", default: "3" },
     steps: { type: "string", default: "3" },
+    sharding: { type: "string", default: "" },
     write: { type: "string" },
     from: { type: "string" },
   },
@@ -49,7 +50,12 @@ async function measured(signal: AbortSignal): Promise<OverlapResult> {
   const rows = await onTestbed(NAME, settings, signal, (place) =>
     withScratch(async (directory) => {
       const list: OverlapRow[] = [];
-      for (const sharded of SHARDED) {
+      const wanted = SHARDED.filter(({ name }) => name.includes(values.sharding));
+      if (wanted.length === 0)
+        throw new Error(
+          `--sharding: ${values.sharding} is part of no row's name: ${SHARDED.map(({ name }) => name).join(", ")}`,
+        );
+      for (const sharded of wanted) {
         for (const sequenceLengthTokens of numbersFrom("--sequences", values.sequences)) {
           const spec = smallJob({
             model,

@@ -104,6 +104,7 @@ export function a800Profile(measured: Measurements): Profile {
         forwardOverlap: "inter-layer",
         backwardOverlap: "intra-layer",
         updatedParameters: "within-update",
+        tensorActivations: "waited-for",
       },
       collectives: curves(measured),
       modules: modules(measured),

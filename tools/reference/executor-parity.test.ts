@@ -211,6 +211,7 @@ describe("the plan space of the executor", () => {
     has(({ plan, job }) => plan.pipelineParallel > 1 && job.model.layers % plan.pipelineParallel !== 0);
     has(({ plan, job }) => plan.pipelineParallel > 1 && job.model.tiedEmbeddings);
     has(({ plan, job }) => plan.tensorParallel > job.model.kvHeads);
+    has(({ plan }) => plan.tensorParallel > 1 && plan.backwardOverlap !== "none");
     has(({ plan }) => (plan.pipelineChunks ?? 1) > 1);
     has(({ plan }) => (plan.recomputeLayers ?? 0) > 0);
     has(({ plan }) => makesGateUpAgain(plan) && (plan.recomputeLayers ?? 0) > 0);

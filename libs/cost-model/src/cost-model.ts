@@ -29,7 +29,7 @@ import {
   type PlanOfJob,
   type Sharding,
 } from "@internevo/plan";
-import { overlapsAny } from "./layer-step.ts";
+import { overlapsAny, sharesBeside } from "./layer-step.ts";
 import { boundaryBytes, sliceRoofline, type SliceTime } from "./layer-time.ts";
 import { sumLines, type Batching, type MemoryContext, type MemoryModel } from "./memory.ts";
 import { executorMemory } from "./memory-executor.ts";
@@ -41,6 +41,7 @@ import { publishedTime } from "./published-time.ts";
 import type { ShardTime } from "./shard-time.ts";
 import { fullestStages, layersInFlight, pipelineStages, type Stage } from "./stage.ts";
 import { stepBreakdown, totalSeconds, type StepShape } from "./step-time.ts";
+import type { TensorBeside } from "./tensor-time.ts";
 import { tokenFlops } from "./utilisation.ts";
 import { Warnings, type Kept } from "./warnings.ts";
 
@@ -73,6 +74,8 @@ export interface BatchMemory {
   readonly layerBytes: number;
   /** Of the same in the host's memory; no layer that is recomputed has them. */
   readonly layerHostBytes: number;
+  /** What a plan whose backward pass overlaps needs more, of every stage. */
+  readonly backwardOverlapBytes: number;
   readonly stages: readonly {
     readonly stage: Stage;
     readonly microBatches: number;
@@ -162,7 +165,10 @@ export class CostModel {
     }
   }
 
-  /** Whether the plan overlaps matters to a ring only: its messages then travel during attention. */
+  /**
+   * Whether the plan overlaps matters to a ring, whose messages then travel during attention, and to tensor
+   * ranks, which then communicate beside products of the backward pass.
+   */
   sliceTime(
     microBatchSize: number,
     layout: Layout & Partial<Pick<Plan, "forwardOverlap" | "backwardOverlap">>,
@@ -170,7 +176,7 @@ export class CostModel {
     const { sequenceParallel, tensorParallel, dataParallel } = layout;
     const { forwardOverlap = "none", backwardOverlap = "none" } = layout;
     const contextParallel = contextOf(layout);
-    const beside = contextParallel > 1 && overlapsAny({ forwardOverlap, backwardOverlap });
+    const beside = sharesBeside(layout, { forwardOverlap, backwardOverlap });
     return this.take(
       this.#prices
         .slices({ sequenceParallel, tensorParallel, contextParallel, dataParallel })
@@ -188,8 +194,23 @@ export class CostModel {
     const prices = this.#prices.slices({ sequenceParallel, tensorParallel, contextParallel, dataParallel });
     return (microBatchSize) => {
       const plain = this.take(prices.of(microBatchSize, false));
-      return [plain, contextParallel > 1 ? this.take(prices.of(microBatchSize, true)) : plain];
+      return [
+        plain,
+        contextParallel > 1 || this.#prices.hidesTensor({ tensorParallel })
+          ? this.take(prices.of(microBatchSize, true))
+          : plain,
+      ];
     };
+  }
+
+  /** What tensor ranks move beside products of the backward pass; null where they wait for all of it. */
+  tensorBeside(plan: PlanOfJob): TensorBeside | null {
+    if (!this.#prices.hidesTensor(plan) || !sharesBeside(plan, plan)) return null;
+    const { microBatchSize, sequenceParallel, tensorParallel } = plan;
+    const { sequenceLengthTokens } = this.job;
+    return this.take(
+      this.#prices.tensorBeside({ microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel }),
+    );
   }
 
   shardTime(
@@ -277,14 +298,26 @@ export class CostModel {
     const batching = { microBatchSize, microBatches, recompute: false, gateUp };
     const layerBytes = this.#memory.layerBytes(context, microBatchSize, gateUp);
     const layerHostBytes = this.#memory.layerHostBytes(context, microBatchSize, gateUp);
+    const stages = this.#stages(layout).map((stage) => ({
+      stage,
+      microBatches,
+      bytes: sumLines(this.#memory.batchLines(context, stage, batching)),
+    }));
+    const [first] = stages;
+    // Only tensor ranks have buffers that depend on the batch and on overlap.
+    const beside = (stage: Stage, alone: number): number =>
+      sumLines(
+        this.#memory.batchLines(
+          this.#context(layout, { forwardOverlap: "none", backwardOverlap: "block" }),
+          stage,
+          batching,
+        ),
+      ) - alone;
     return {
       layerBytes,
       layerHostBytes,
-      stages: this.#stages(layout).map((stage) => ({
-        stage,
-        microBatches,
-        bytes: sumLines(this.#memory.batchLines(context, stage, batching)),
-      })),
+      backwardOverlapBytes: first && layout.tensorParallel > 1 ? beside(first.stage, first.bytes) : 0,
+      stages,
     };
   }
 

@@ -6,6 +6,7 @@ export { Curve, type Point } from "./interpolate.ts";
 export * from "./layer.ts";
 export * from "./layer-step.ts";
 export * from "./layer-units.ts";
+export * from "./tensor-time.ts";
 export * from "./layer-time.ts";
 export * from "./measurements.ts";
 export * from "./memory.ts";

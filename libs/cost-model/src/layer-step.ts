@@ -9,6 +9,16 @@ import { together } from "./together.ts";
 export const overlapsAny = ({ forwardOverlap, backwardOverlap }: OverlapChoice): boolean =>
   forwardOverlap !== "none" || backwardOverlap !== "none";
 
+/**
+ * Whether ranks that share a sequence communicate beside computation: a ring where the plan overlaps
+ * anything, tensor ranks where its backward pass does.
+ */
+export const sharesBeside = (
+  { contextParallel = 1, tensorParallel }: Pick<Plan, "contextParallel" | "tensorParallel">,
+  overlap: OverlapChoice,
+): boolean =>
+  contextParallel > 1 ? overlapsAny(overlap) : tensorParallel > 1 && overlap.backwardOverlap !== "none";
+
 /** Seconds of one layer, or of embedding or head, for one micro-batch, by cause. */
 export interface Part {
   readonly compute: number;

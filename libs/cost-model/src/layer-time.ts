@@ -131,6 +131,25 @@ export interface SlicePlaces {
   readonly ring: RingPlace;
 }
 
+/** Bytes of one sequence of the residual stream, which tensor ranks gather and scatter in one message. */
+export const tensorMessageBytes = (
+  { model, precision }: JobShape,
+  { sequenceLengthTokens }: LayerSlice,
+): number => sequenceLengthTokens * model.hiddenSize * PRECISION_BYTES[precision].activationBytes;
+
+/** One all-gather and one reduce-scatter of a micro-batch's residual stream over tensor ranks, in seconds. */
+export function tensorMoves(
+  job: JobShape,
+  slice: LayerSlice,
+  place: GroupPlace,
+  times: CollectiveTimes,
+): { readonly gather: number; readonly scatter: number } {
+  const bytes = tensorMessageBytes(job, slice);
+  const seconds = (op: "all-gather" | "reduce-scatter"): number =>
+    slice.microBatchSize * times.seconds(op, bytes, place);
+  return { gather: seconds("all-gather"), scatter: seconds("reduce-scatter") };
+}
+
 /**
  * Collectives around one micro-batch: counts and sizes as the executor issues them (native/MEMORY.md, "What
  * is communicated").
@@ -168,9 +187,7 @@ function sliceCollectives(job: JobShape, slice: LayerSlice, place: GroupPlace, t
   // Megatron with sequence-parallel norms: attention and MLP each gather their input and scatter their
   // output. A sequence is a message of its own, because its tokens on one rank are not next to those of the
   // next sequence.
-  const bytes = s * model.hiddenSize * beta;
-  const gather = b * times.seconds("all-gather", bytes, place);
-  const scatter = b * times.seconds("reduce-scatter", bytes, place);
+  const { gather, scatter } = tensorMoves(job, slice, place, times);
   const chunkRows = lossChunkRows(usesGpus(job.cluster));
   const statistics =
     Math.ceil((b * s) / chunkRows) *
@@ -195,6 +212,8 @@ interface RowModule {
   /** Rows that it has for each row of the rank: tensor ranks gather them. */
   readonly rowsOfRow: number;
   readonly seconds: (rows: number) => number;
+  /** A product of a layer with its weights. */
+  readonly isProduct: boolean;
 }
 
 const secondsOf = ({ seconds, rowsOfRow }: RowModule, rows: number): number => seconds(rows * rowsOfRow);
@@ -298,6 +317,15 @@ export class SliceTimes {
     return made.value;
   }
 
+  /** Seconds of a slice's products with weights in the backward pass, by unit; both gradients together. */
+  backwardProducts(slice: LayerSlice): ByUnit {
+    const { backward } = this.#rowModulesOf(slice);
+    return unitSeconds(
+      backward.filter(({ isProduct }) => isProduct),
+      sliceRows(slice),
+    );
+  }
+
   /**
    * A number that is the same for slices whose ranks share rows and widths alike, attention apart: ranks that
    * share heads, tensor ranks or others, where operators beside attention see the rows of attention; else
@@ -322,6 +350,7 @@ export class SliceTimes {
           units,
           rowsOfRow: sizeOf(shape) / sliceRows(slice),
           seconds: this.#modules.along(shape),
+          isProduct: shape.module === "linear",
         }));
     const { forward, backward, recompute, gateUpAgain } = layerModules(model, slice, precision);
     const { embeddings, heads } = outerLists(model, slice, precision);

@@ -263,8 +263,12 @@ export const executorMemory: MemoryModel = {
         (stage.isFirst || stage.isLast ? 2 * al(4 * blockRows) : 0) +
         (documents !== null || ring > 1 ? al(4 * positionRows) : 0) +
         (documents === null ? 0 : al(4 * rows) + al(4 * (Math.min(documents, sequence) + 1))),
+      // In the backward pass an input is gathered beside the product of its gradient.
       tensorParallelStaging:
-        tp > 1 ? al(rows * h * beta) + (stage.hasHead ? al(LOSS_STATISTICS_BYTES * tp * lossRows) : 0) : 0,
+        tp > 1
+          ? (context.overlap.backwardOverlap === "none" ? 1 : 2) * al(rows * h * beta) +
+            (stage.hasHead ? al(LOSS_STATISTICS_BYTES * tp * lossRows) : 0)
+          : 0,
       pipelineBuffers: pp > 1 ? boundaryBuffers(stage) * stream : 0,
       ...(context.job.timeline === undefined ? {} : { timeline: TIMELINE_BYTES }),
       runtime: context.runtimeBytes,

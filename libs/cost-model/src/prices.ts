@@ -8,7 +8,7 @@ import {
 } from "@internevo/domain";
 import { nodesTouched, type Layout, type Sharding } from "@internevo/plan";
 import { CollectiveTimes, type GroupPlace } from "./collectives.ts";
-import { SliceTimes, type SliceTime } from "./layer-time.ts";
+import { SliceTimes, tensorMessageBytes, tensorMoves, type SliceTime } from "./layer-time.ts";
 import { ringElements, type LayerSlice } from "./layer.ts";
 import { ModuleTimes } from "./modules.ts";
 import { OverlapTimes } from "./overlap-times.ts";
@@ -17,6 +17,7 @@ import { ringPlace } from "./ring-time.ts";
 import { shardTime, type ShardTime } from "./shard-time.ts";
 import { SliceCorrections } from "./slice-corrections.ts";
 import { SliceTable } from "./slice-table.ts";
+import { besideSeconds, correctedProducts, type TensorBeside } from "./tensor-time.ts";
 import type { JobShape } from "./stage.ts";
 import { Recorder, type Kept } from "./warnings.ts";
 
@@ -44,7 +45,7 @@ export class SlicePrices {
     this.#table = table;
   }
 
-  /** @param beside whether a thread passes a ring's blocks on while the others compute */
+  /** @param beside whether a ring or tensor ranks communicate on a lane of their own while the others compute */
   of(microBatchSize: number, beside: boolean): Kept<SliceTime> {
     const known = this.known(microBatchSize, beside);
     if (known) return known;
@@ -158,13 +159,62 @@ export class Prices {
         const slice: LayerSlice = { microBatchSize, ...shared };
         const packed = this.#packed?.({ ring: contextParallel, microBatchSize, dataParallel });
         return this.#recorder.keep(() => {
-          const time = this.#corrections.apply(slice, this.#composed(slice, beside, packed));
+          const plain = this.#corrections.apply(
+            slice,
+            this.#composed(slice, beside && contextParallel > 1, packed),
+          );
+          const time = beside && this.hidesTensor(slice) ? this.#withoutHidden(slice, plain) : plain;
           return packed ? withMeetings(time, packed) : time;
         });
       }, this.#table);
       this.#slices.set(key, prices);
     }
     return prices;
+  }
+
+  /**
+   * What tensor ranks move beside products in the backward pass.
+   * @param corrected the time of the slice, corrected by slices that a trainer ran
+   */
+  #tensorBeside(slice: LayerSlice, corrected: SliceTime): TensorBeside {
+    const place = this.#place(slice.tensorParallel, 1);
+    const composed = this.#composed(slice, false);
+    const { gather, scatter } = tensorMoves(this.#job, slice, place, this.#collectives);
+    const { backwardCommunicationSeconds: alone } = composed;
+    const ratio = alone > 0 ? corrected.backwardCommunicationSeconds / alone : 1;
+    const slowdown = (op: "all-gather" | "reduce-scatter"): number =>
+      this.#overlaps.slowdown(op, "backward", place, [tensorMessageBytes(this.#job, slice)]).product;
+    return {
+      products: correctedProducts(
+        this.#sliceTimes.backwardProducts(slice),
+        composed.backwardModules,
+        corrected.backwardModules,
+      ),
+      gatherSeconds: ratio * gather,
+      scatterSeconds: ratio * scatter,
+      slowdowns: { gather: slowdown("all-gather"), scatter: slowdown("reduce-scatter") },
+    };
+  }
+
+  /** A slice of tensor ranks whose backward pass overlaps. */
+  #withoutHidden(slice: LayerSlice, time: SliceTime): SliceTime {
+    const { alone, waited } = besideSeconds(this.#tensorBeside(slice, time));
+    return {
+      ...time,
+      backwardCommunicationSeconds: Math.max(0, time.backwardCommunicationSeconds - alone) + waited,
+    };
+  }
+
+  /** Whether tensor ranks of a slice communicate beside its backward pass, where a plan overlaps that. */
+  hidesTensor({ tensorParallel }: Pick<LayerSlice, "tensorParallel">): boolean {
+    return tensorParallel > 1 && this.#profile.executor.tensorActivations !== "waited-for";
+  }
+
+  /** What tensor ranks move beside products in the backward pass of a slice, where it overlaps. */
+  tensorBeside(slice: LayerSlice): Kept<TensorBeside> {
+    return this.#recorder.keep(() =>
+      this.#tensorBeside(slice, this.#corrections.apply(slice, this.#composed(slice, false))),
+    );
   }
 
   /** A slice by its modules and collectives. */

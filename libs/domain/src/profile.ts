@@ -368,6 +368,12 @@ export const ProfileSchema = Type.Object(
               "until when gathers of updated parameters may take in plans that overlap; default: into the next step, as our trainer lets them",
           }),
         ),
+        tensorActivations: Type.Optional(
+          Type.Union([Type.Literal("waited-for"), Type.Literal("beside-backward")], {
+            description:
+              "whether tensor ranks move activations beside the backward pass in plans that overlap it; default: beside it, as our trainer does",
+          }),
+        ),
       },
       { additionalProperties: false, description: "how the executor on this cluster overlaps communication" },
     ),

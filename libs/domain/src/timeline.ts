@@ -1,12 +1,16 @@
 /** One event of a measured timeline (native/src/trainer/timeline.h), in seconds. */
 export interface LaneEvent {
   readonly name: string;
-  readonly lane: "compute" | "communication" | "exposed communication";
+  readonly lane: "compute" | "communication" | "exposed communication" | "activation communication";
   readonly unit: number;
   readonly microBatch?: number;
   readonly start: number;
   readonly end: number;
 }
+
+/** Whether it went on beside what the computing thread did. */
+export const isBeside = ({ lane }: Pick<LaneEvent, "lane">): boolean =>
+  lane === "communication" || lane === "activation communication";
 
 /** A step of one rank: its begin is the end of the step before. */
 export interface LaneStep {

@@ -5,6 +5,7 @@ import {
   NO_WAITS,
   recomputedBytes,
   secondsOf,
+  sharesBeside,
   stageHostBytes,
   stepBreakdown,
   stepCosting,
@@ -165,6 +166,7 @@ export class FamilySearch {
     k: number,
   ): number {
     let most = 0;
+    const beside = choice.overlap.backwardOverlap === "none" ? 0 : memory.backwardOverlapBytes;
     for (let at = 0; at < memory.stages.length; at += 1) {
       const stage = memory.stages[at] as BatchMemory["stages"][number];
       const some = k >= stage.stage.layers ? 2 : 1;
@@ -172,7 +174,8 @@ export class FamilySearch {
       most = Math.max(
         most,
         (shards.bytes(this.#model, index, choice.index, choice.overlap, kind, gateUp)[at] as number) +
-          recomputedBytes(memory, stage, k),
+          recomputedBytes(memory, stage, k) +
+          beside,
       );
     }
     return most;
@@ -298,9 +301,14 @@ export class FamilySearch {
           };
     const least = leastWaits(own.waits);
     const leastBeside = other === own ? least : leastWaits(other.waits);
+    const { layout } = batch.space;
     const costsWith = (waits: LayerWaits, waitsBeside: LayerWaits, gateUp: GateUp): StepCosts[] => [
       own.costsOf(waits, PLAIN.overlap, gateUp),
-      ...HIDING.map((overlap) => other.costsOf(waitsBeside, overlap, gateUp)),
+      ...HIDING.map((overlap) =>
+        sharesBeside(layout, overlap)
+          ? other.costsOf(waitsBeside, overlap, gateUp)
+          : own.costsOf(waits, overlap, gateUp),
+      ),
     ];
     const leastOf: { -readonly [Name in GateUp]?: StepCosts[] } = {};
     const boundBy = (list: readonly StepCosts[], from: number, to: number, recomputed: number): number =>
@@ -361,16 +369,15 @@ export class FamilySearch {
 
   /** The most promising choice first: what it offers spares looking at most of the others. */
   #ordered(
-    sides: Family["sides"],
+    { batch: { space, size }, sides }: Family,
     gateUp: GateUp,
-    size: Batch["size"],
     fewestChunks: number,
     mostChunks: number,
     fewestLayers: number,
   ) {
     return this.#choices
       .map((choice) => {
-        const side = sides[choice.index === 0 ? 0 : 1];
+        const side = sides[sharesBeside(space.layout, choice.overlap) ? 1 : 0];
         const costs = side.costsOf(side.waits, choice.overlap, gateUp);
         const least = leastSecondsOf(costs, size, fewestChunks, mostChunks, fewestLayers) * ROUNDING;
         return { choice, side, costs, least };
@@ -399,7 +406,7 @@ export class FamilySearch {
     tally: Tally,
     offer: (scored: Scored) => boolean,
   ): boolean {
-    const { batch, index, shard, sides } = family;
+    const { batch, index, shard } = family;
     const { shards, space, size } = batch;
     const ks = space.recomputed[gateUp];
     let most = interest();
@@ -409,7 +416,7 @@ export class FamilySearch {
     const [first, last] = [promising[0] as Promising, promising.at(-1) as Promising];
     const fewestLayers = promising.reduce((least, { layers }) => Math.min(least, layers), Infinity);
     const sharding = shards.list[index] as Sharding;
-    const ordered = this.#ordered(sides, gateUp, size, first.count, last.count, fewestLayers);
+    const ordered = this.#ordered(family, gateUp, first.count, last.count, fewestLayers);
     for (const {
       choice,
       side: { slice, waits },

@@ -62,6 +62,9 @@ describe("planJob", () => {
   it("finds what a plain search over every field finds", () => {
     let plans = 0;
     const hosted = { listed: 0, feasible: 0, tooLarge: 0 };
+    const tensor = { listed: 0, feasible: 0, tooLarge: 0 };
+    const tensorOf = (list: readonly { readonly plan: Plan }[]) =>
+      list.filter(({ plan }) => plan.tensorParallel > 1 && plan.backwardOverlap !== "none").length;
     const hostedOf = (list: readonly { readonly plan: Plan }[]) =>
       list.filter(({ plan }) => keepsGateUpOnHost(plan)).length;
     fc.assert(
@@ -69,6 +72,9 @@ describe("planJob", () => {
         const { feasible, tooLarge } = bruteForce(job, profile);
         plans += feasible.length + tooLarge.length;
         feasible.sort(order);
+        tensor.feasible += tensorOf(feasible);
+        tensor.tooLarge += tensorOf(tooLarge);
+        tensor.listed += tensorOf(firstOfEach(feasible).slice(0, top));
         hosted.feasible += hostedOf(feasible);
         hosted.tooLarge += hostedOf(tooLarge);
         hosted.listed += hostedOf(firstOfEach(feasible).slice(0, top));
@@ -104,6 +110,10 @@ describe("planJob", () => {
     expect(hosted.feasible).toBeGreaterThan(1000);
     expect(hosted.tooLarge).toBeGreaterThan(1000);
     expect(hosted.listed).toBeGreaterThan(5);
+    // So are plans whose tensor ranks communicate beside the backward pass.
+    expect(tensor.feasible).toBeGreaterThan(200);
+    expect(tensor.tooLarge).toBeGreaterThan(200);
+    expect(tensor.listed).toBeGreaterThan(0);
   });
 
   it("loses nothing by what it does not look at", () => {
@@ -194,6 +204,19 @@ describe("on 128 GPUs", () => {
     expect(counts).toEqual(many.counts);
     expect(predict).toHaveBeenCalledTimes(2);
     predict.mockRestore();
+  });
+
+  it("chooses tensor ranks that communicate beside the backward pass, where the executor does", () => {
+    const { tensorActivations: _waited, ...executor } = profile.executor;
+    const long = { ...job, sequenceLengthTokens: 32_768 };
+    const [waiting, hiding] = [profile, { ...profile, executor }].map((each) =>
+      planJob(long, each, { top: 1 }),
+    );
+    const [before, after] = [waiting?.candidates[0], hiding?.candidates[0]];
+    expect(before?.plan.tensorParallel).toBe(1);
+    expect(after?.plan.tensorParallel).toBeGreaterThan(1);
+    expect(after?.plan.backwardOverlap).not.toBe("none");
+    expect(after?.predicted.stepTimeSeconds).toBeLessThan(before?.predicted.stepTimeSeconds ?? 0);
   });
 
   it("names the first constraint that a plan violates", () => {

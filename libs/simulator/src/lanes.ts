@@ -1,9 +1,15 @@
 import type { Slowdown } from "@internevo/cost-model";
 import type { Link } from "./step-work.ts";
 
-/** What runs beside one another on a rank: kernels, collectives, messages between stages, copies to the host and back. */
-export const LANES = ["compute", "communication", "pipeline", "host"] as const;
+/**
+ * What runs beside one another on a rank: kernels, collectives of parameters and gradients, messages between
+ * stages, copies to the host and back, and tensor ranks' collectives of activations in the backward pass.
+ */
+export const LANES = ["compute", "communication", "pipeline", "host", "activations"] as const;
 export type LaneName = (typeof LANES)[number];
+
+/** Places of the lanes whose collectives run beside computation. */
+const BESIDE = [LANES.indexOf("communication"), LANES.indexOf("activations")];
 
 export interface Task {
   readonly name: string;
@@ -40,6 +46,28 @@ interface Lane {
   startSeconds: number;
 }
 
+/** How fast both go on while a collective runs beside the computing lane; 1: as alone. */
+function rateOfBoth(computes: Task | undefined, communicates: Task | undefined): number {
+  if (computes === undefined || communicates?.slowdown === undefined) return 1;
+  // Two collectives at a time have half a link each, and nothing to do with one another on two links.
+  if (computes.link !== undefined) return computes.link === communicates.link ? 1 / 2 : 1;
+  if (computes.exposed === true) return 1;
+  return 1 / communicates.slowdown[computes.attention === true ? "attention" : "product"];
+}
+
+/** How fast what runs on a lane goes on, by what runs on the other lanes of its stage; 1: as alone. */
+function rateAmong(lane: number, running: (lane: number) => Task | undefined): number {
+  const place = lane % LANES.length;
+  const first = lane - place;
+  const computes = running(first);
+  if (place === 0) return Math.min(...BESIDE.map((each) => rateOfBoth(computes, running(first + each))));
+  const other = BESIDE.find((each) => each !== place);
+  if (other === undefined || !BESIDE.includes(place)) return 1;
+  const own = running(lane);
+  const shares = own?.link !== undefined && own.link === running(first + other)?.link;
+  return rateOfBoth(computes, own) * (shares ? 1 / 2 : 1);
+}
+
 /**
  * Runs tasks on the lanes of every stage. A task starts when it is first in its lane and what it waits for
  * has ended. While computation and communication run together on a stage both are R times slower (OPro's, of
@@ -70,16 +98,7 @@ export function runLanes(tasks: readonly Task[]): Span[] {
     const { left, queue, head } = lanes[index] as Lane;
     return left === undefined ? undefined : tasks[queue[head] as number];
   };
-  const rateOf = (lane: number): number => {
-    const first = lane - (lane % LANES.length);
-    if (lane >= first + 2) return 1;
-    const [computes, communicates] = [running(first), running(first + 1)];
-    if (computes === undefined || communicates?.slowdown === undefined) return 1;
-    // Two collectives at a time have half a link each, and nothing to do with one another on two links.
-    if (computes.link !== undefined) return computes.link === communicates.link ? 1 / 2 : 1;
-    if (computes.exposed === true) return 1;
-    return 1 / communicates.slowdown[computes.attention === true ? "attention" : "product"];
-  };
+  const rateOf = (lane: number): number => rateAmong(lane, running);
   const startReady = (candidates: Iterable<number>): void => {
     for (const index of candidates) {
       const lane = lanes[index] as Lane;

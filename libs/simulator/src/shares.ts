@@ -8,7 +8,7 @@ export interface StageShares {
   readonly exposedSeconds: number;
   /** Neither: it waits for other stages, or for what is still on the communication lane. */
   readonly idleSeconds: number;
-  /** On the communication lane, and of it what runs beside computation. */
+  /** On the lanes of collectives, and of it what runs beside computation. */
   readonly communicationSeconds: number;
   readonly hiddenSeconds: number;
 }
@@ -44,15 +44,18 @@ export function stageShares(spans: readonly Span[]): StageShares[] {
         .sort((a, b) => a.start - b.start);
     const computing = of(({ task }) => task.lane === "compute" && task.exposed !== true);
     const exposed = lengthOf(of(({ task }) => task.lane !== "pipeline" && task.exposed === true));
-    const communicating = of(({ task }) => task.lane === "communication");
+    // Two lanes: what is on one does not meet itself.
+    const communicating = (["communication", "activations"] as const).map((lane) =>
+      of(({ task }) => task.lane === lane),
+    );
     const computeSeconds = lengthOf(computing);
     return {
       stage,
       computeSeconds,
       exposedSeconds: exposed,
       idleSeconds: Math.max(0, stepSeconds - computeSeconds - exposed),
-      communicationSeconds: lengthOf(communicating),
-      hiddenSeconds: common(computing, communicating),
+      communicationSeconds: communicating.reduce((sum, lane) => sum + lengthOf(lane), 0),
+      hiddenSeconds: communicating.reduce((sum, lane) => sum + common(computing, lane), 0),
     };
   });
 }

@@ -26,6 +26,7 @@ const layer: LayerWork = {
   forwardAttentionSeconds: 0,
   backward: even(2),
   backwardAttentionSeconds: 0,
+  beside: null,
   forwardExposedSeconds: 0,
   backwardExposedSeconds: 0,
   recomputeSeconds: 0,
@@ -186,6 +187,23 @@ describe("lanes", () => {
     expect(runLanes([exchange("intra-node"), gather]).map(({ endSeconds }) => endSeconds)).toEqual([1, 3]);
   });
 
+  it("lets tensor ranks communicate beside computation and beside parameters, which share a link with them", () => {
+    const moves = (link: Task["link"], slowdown: number): Task => ({
+      ...task("activations", 2),
+      slowdown: { product: slowdown, attention: slowdown },
+      ...(link ? { link } : {}),
+    });
+    const gather: Task = {
+      ...task("communication", 2),
+      slowdown: { product: 1, attention: 1 },
+      link: "inter-node",
+    };
+    const ends = (...tasks: Task[]) => runLanes(tasks).map(({ endSeconds }) => endSeconds);
+    expect(ends(task("compute", 2), moves("intra-node", 1), gather)).toEqual([2, 2, 2]);
+    expect(ends(task("compute", 2), moves("inter-node", 1), gather)).toEqual([2, 4, 4]);
+    expect(ends(task("compute", 2), moves("intra-node", 2))).toEqual([4, 4]);
+  });
+
   it("finds circles instead of hanging", () => {
     expect(() => runLanes([task("compute", 1, [1]), task("communication", 1, [0])])).toThrow(/circle/);
   });
@@ -300,6 +318,27 @@ describe("a simulated step", () => {
     expect(copies(50, 50, { recomputedOfStage: [8] })).toBeCloseTo(seconds({ recomputedOfStage: [8] }), 9);
     // A backward pass right behind the forward pass of its layer finds what that left.
     expect(copies(50, 50, { layersOfVirtualStage: [1] })).toBeCloseTo(4 * 3, 9);
+  });
+
+  it("gathers and scatters activations of tensor ranks beside the products of the backward pass", () => {
+    const beside = {
+      products: [0.4, 0, 0.4, 0],
+      gatherSeconds: 0.1,
+      scatterSeconds: 0.15,
+      slowdowns: { gather: 1, scatter: 1 },
+    };
+    const moved = (change: Partial<typeof beside>) =>
+      seconds({ layer: { ...layer, beside: { ...beside, ...change } } });
+    const alone = 4 * 8 * 3;
+    expect(moved({})).toBeCloseTo(alone, 9);
+    // What is longer than the product of one gradient is waited for, for each of two units.
+    expect(moved({ gatherSeconds: 0.3 })).toBeCloseTo(alone + 4 * 8 * 2 * 0.1, 9);
+    expect(moved({ scatterSeconds: 0.3 })).toBeCloseTo(alone + 4 * 8 * 2 * 0.1, 9);
+    expect(moved({ slowdowns: { gather: 2, scatter: 1 } })).toBeCloseTo(alone + 4 * 8 * 2 * 0.1, 9);
+    const one = stepProgram({ ...bare, microBatches: 1, layer: { ...layer, beside } });
+    expect(one.filter(({ lane }) => lane === "activations").map(({ name }) => name)).toEqual(
+      Array.from({ length: 16 }, () => ["all-gather activations", "reduce-scatter activations"]).flat(),
+    );
   });
 
   it("reduces beside the last backward pass what is reduced once a step", () => {
@@ -477,6 +516,30 @@ describe("a plan on the shipped profile", () => {
           costs.predict(planOfJob(each, costs.job)).stepTimeSeconds,
       ).toBeCloseTo(1, 9);
     }
+  });
+
+  it("equals the closed form where tensor ranks communicate beside the backward pass", () => {
+    const { tensorActivations: _waited, ...executor } = profile.executor;
+    const costs = new CostModel(job, { ...profile, executor });
+    const tensor = plan({
+      dataParallel: 32,
+      microBatches: 16,
+      sequenceParallel: 4,
+      tensorParallel: 4,
+      optimizerStateSharding: 1,
+    });
+    const stepOf = (backwardOverlap: Plan["backwardOverlap"]) => {
+      const own = planOfJob({ ...tensor, backwardOverlap }, costs.job);
+      const { stepTimeSeconds, spans } = simulateStep(costs, own);
+      return { ratio: stepTimeSeconds / costs.predict(own).stepTimeSeconds, stepTimeSeconds, spans };
+    };
+    const [none, hidden] = [stepOf("none"), stepOf("intra-layer")];
+    expect(none.ratio).toBeCloseTo(1, 9);
+    expect(Math.abs(hidden.ratio - 1)).toBeLessThan(0.01);
+    expect(hidden.stepTimeSeconds).toBeLessThan(none.stepTimeSeconds);
+    expect(none.spans.some(({ task }) => task.lane === "activations")).toBe(false);
+    const layers = 16 * costs.job.model.layers;
+    expect(hidden.spans.filter(({ task }) => task.lane === "activations")).toHaveLength(4 * layers);
   });
 
   it("is within a few percent of the closed form where collectives run beside computation, with stages, chunks and layers that are recomputed", () => {

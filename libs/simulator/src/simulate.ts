@@ -1,4 +1,11 @@
-import { partsOf, unitParameters, up, updateSeconds, type CostModel } from "@internevo/cost-model";
+import {
+  besideSeconds,
+  partsOf,
+  unitParameters,
+  up,
+  updateSeconds,
+  type CostModel,
+} from "@internevo/cost-model";
 import { chunksOf, planValue, recomputedLayers } from "@internevo/domain";
 import { groupGeometry, nodesTouched, type GroupGeometry, type PlanOfJob } from "@internevo/plan";
 import { runLanes, type Span } from "./lanes.ts";
@@ -27,6 +34,7 @@ const linkOf = (costs: CostModel, group: GroupGeometry): Link =>
 export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(plan)): StepWork {
   const { model } = costs.job;
   const slice = costs.sliceTime(plan.microBatchSize, plan);
+  const beside = costs.tensorBeside(plan);
   const shard = costs.shardTime(plan, plan);
   const everyMicroBatch = plan.gradientSharding > 1;
   const staged = everyMicroBatch ? shard.stageReduced : shard.stage;
@@ -58,7 +66,11 @@ export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(pl
       ),
       backwardAttentionSeconds: slice.backwardAttentionSeconds,
       forwardExposedSeconds: slice.forwardCommunicationSeconds,
-      backwardExposedSeconds: slice.backwardCommunicationSeconds,
+      beside,
+      // What is left of the collectives beside products shows where these end.
+      backwardExposedSeconds: beside
+        ? Math.max(0, slice.backwardCommunicationSeconds - besideSeconds(beside).waited)
+        : slice.backwardCommunicationSeconds,
       recomputeSeconds: slice.recomputeSeconds,
       recomputeExposedSeconds: slice.recomputeCommunicationSeconds,
       gateUpSeconds: slice.gateUpSeconds,

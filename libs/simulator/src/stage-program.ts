@@ -1,4 +1,10 @@
-import { ATTENTION_UNIT, UNIT_PRODUCTS, type Slowdown } from "@internevo/cost-model";
+import {
+  ATTENTION_UNIT,
+  gradientSeconds,
+  UNIT_PRODUCTS,
+  type Slowdown,
+  type TensorBeside,
+} from "@internevo/cost-model";
 import {
   backwardGroups,
   hasEmbedding,
@@ -306,6 +312,40 @@ export class StageProgram {
     return work.gateUpSeconds;
   }
 
+  /** The gradients of a unit's product, with what is around it. */
+  #differentiate(module: number, place: Place): void {
+    const { beside, backward } = this.#work.layer;
+    const name = `backward ${UNIT_PRODUCTS[module]}`;
+    const seconds = backward[module] as number;
+    const products = beside?.products[module] ?? 0;
+    if (beside === null || products === 0) {
+      this.#inline(name, seconds, place);
+      return;
+    }
+    this.#inline(name, seconds - products, place);
+    const gathered = this.#moveActivations("all-gather activations", beside, "gather", place);
+    this.#inline(name, gradientSeconds(beside, module), place);
+    this.#wait(gathered);
+    const scattered = this.#moveActivations("reduce-scatter activations", beside, "scatter", place);
+    this.#inline(name, gradientSeconds(beside, module), place);
+    this.#wait(scattered);
+  }
+
+  /** A collective of tensor ranks beside what is computed next. */
+  #moveActivations(
+    name: string,
+    { slowdowns, gatherSeconds, scatterSeconds }: TensorBeside,
+    what: "gather" | "scatter",
+    place: Place,
+  ): number {
+    const slowdown = { product: slowdowns[what], attention: slowdowns[what] };
+    const seconds = what === "gather" ? gatherSeconds : scatterSeconds;
+    return this.#add(
+      { name, lane: "activations", seconds, ...place, slowdown, link: this.#work.sequenceLink },
+      [this.#lastCompute, ...this.#waits],
+    );
+  }
+
   #backwardLayer({ layer, isRecomputed }: StageLayer, microBatch: number): void {
     const { layer: work, overlap, gateUp } = this.#work;
     const place = { layer, microBatch };
@@ -316,7 +356,7 @@ export class StageProgram {
     for (const module of [...MODULES].reverse()) {
       if (!isRecomputed && !taken.includes(module)) this.#take(place);
       this.#beginGradient();
-      this.#inline(`backward ${UNIT_PRODUCTS[module]}`, work.backward[module] as number, place);
+      this.#differentiate(module, place);
       if (module === ATTENTION_UNIT.backward)
         this.#attend("backward", work.backwardAttentionSeconds, work.backwardExposedSeconds, place);
       this.#release();

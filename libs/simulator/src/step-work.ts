@@ -1,4 +1,4 @@
-import type { Slowdown } from "@internevo/cost-model";
+import type { Slowdown, TensorBeside } from "@internevo/cost-model";
 import type { ByUnit } from "@internevo/domain";
 import type { ScheduledStep } from "@internevo/plan";
 
@@ -17,6 +17,8 @@ export interface LayerWork {
   readonly forwardAttentionSeconds: number;
   readonly backward: ByModule;
   readonly backwardAttentionSeconds: number;
+  /** Collectives of tensor ranks that go on beside products of the backward pass; null where none do. */
+  readonly beside: TensorBeside | null;
   /**
    * Exposed collectives of sequence or tensor parallelism inside a pass: half of them before attention, half
    * after it.

@@ -10,10 +10,14 @@
 
 namespace internevo {
 
-/// `communication` is the lane that runs beside the computing thread; `exposed` is what the computing thread itself
-/// communicates or waits for.
-enum class ActivityLane : std::uint8_t { compute, communication, exposed };
-constexpr int kActivityLanes = 3;
+/// `communication` is the lane of parameters and gradients that runs beside the computing thread, `activations` that of tensor
+/// parallelism's activations; `exposed` is what the computing thread itself communicates or waits for.
+enum class ActivityLane : std::uint8_t { compute, communication, exposed, activations };
+constexpr int kActivityLanes = 4;
+/// Whether it runs beside the computing thread.
+constexpr bool isBeside(ActivityLane lane) {
+  return lane == ActivityLane::communication || lane == ActivityLane::activations;
+}
 const char* activityLaneName(ActivityLane lane) noexcept;
 
 /// Seconds of the steady clock, in nanoseconds.

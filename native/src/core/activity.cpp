@@ -8,6 +8,7 @@ namespace internevo {
 const char* activityLaneName(ActivityLane lane) noexcept {
   return lane == ActivityLane::compute         ? "compute"
          : lane == ActivityLane::communication ? "communication"
+         : lane == ActivityLane::activations   ? "activation communication"
                                                : "exposed communication";
 }
 
@@ -99,7 +100,7 @@ Status Activity::settle(double* besideSeconds) {
     const double seconds = 1e-9 * static_cast<double>(end - begin);
     if (span.counters.first != nullptr) *span.counters.first += seconds;
     if (span.counters.second != nullptr) *span.counters.second += seconds;
-    if (span.lane == ActivityLane::communication) *besideSeconds += seconds;
+    if (isBeside(span.lane)) *besideSeconds += seconds;
     if (span.place < 0) continue;
     ActivityEvent& event = events_[static_cast<std::size_t>(span.place)];
     event.startNanoseconds = begin, event.endNanoseconds = end;

@@ -64,6 +64,8 @@ struct PlanConfig {
   bool overlaps() const {
     return forwardOverlap != ForwardOverlap::none || backwardOverlap != BackwardOverlap::none;
   }
+  /// The backward pass moves activations between tensor ranks beside the products that do not need them.
+  bool overlapsActivations() const { return tensorParallel > 1 && backwardOverlap != BackwardOverlap::none; }
   /// Layers that a stage with so many recomputes.
   std::int64_t recomputedOf(std::int64_t stageLayers) const {
     return recompute || recomputeLayers > stageLayers ? stageLayers : recomputeLayers;

@@ -132,6 +132,7 @@ Json lifetimeOf(const NamedPiece& named, const Config& config) {
       if (named.name == "reduceWorkspace") return tensor ? work(kAll) : work(kBackward, kUpdate);
       return work(kBackward, kUpdate);
     case MemoryLine::tensorParallelStaging:
+      if (named.name == "gradientBlock") return work({kBackwardMlp, kBackwardAttention});
       return work(named.name == "headStatistics" ? Phases{kHead} : kPasses);
     case MemoryLine::activations:
     case MemoryLine::offloadStaging:

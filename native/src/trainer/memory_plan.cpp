@@ -236,6 +236,8 @@ void planStaging(const Config& c, const Layout& layout, const LocalShape& s, con
   if (p.tensorParallel > 1) {
     plan->block =
         take->take(MemoryLine::tensorParallelStaging, "block", s.headRows() * c.model.hiddenSize * width);
+    if (p.overlapsActivations())
+      plan->gradientBlock = take->take(MemoryLine::tensorParallelStaging, "gradientBlock", plan->block.bytes);
     if (layout.hasHead()) {
       plan->headStatistics = take->take(MemoryLine::tensorParallelStaging, "headStatistics",
                                         p.tensorParallel * std::min(backend.lossChunkRows(), s.blockRows) *

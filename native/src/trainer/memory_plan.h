@@ -102,7 +102,8 @@ struct MemoryPlan {
   Piece firstKeys, documentStarts;  ///< int32 [headRows], [documents of a sequence + 1]; packed documents
   Piece tokens, targets;            ///< int32 [blockRows]; empty on stages between the first and the last
   Piece block;                      ///< [b·S, H]: gathered input or partial output of a split block; tp > 1
-  Piece headStatistics;             ///< float64 [tp, chunk rows, kHeadStatistics]; tp > 1, last stage
+  Piece gradientBlock;   ///< [b·S, H]: partial gradient of such an input, while that is gathered beside it
+  Piece headStatistics;  ///< float64 [tp, chunk rows, kHeadStatistics]; tp > 1, last stage
   Piece sendForward, receiveForward, sendBackward,
       receiveBackward;  ///< [rows, H]; empty where nothing passes
   Piece

@@ -16,7 +16,8 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
       parameters_(parameters),
       operations_(pipelineSchedule(layout.position().stage, config.plan.pipelineParallel,
                                    config.plan.microBatches, config.plan.pipelineChunks)),
-      link_(config, layout, plan, arena, backend.memory(), groups, operations_) {
+      link_(config, layout, plan, arena, backend.memory(), groups, operations_),
+      tensorLane_(backend, groups, config.plan.overlapsActivations()) {
   const DataType type = config.precision;
   const auto view = [&](const Piece& piece) { return viewOf(arena, piece, type); };
   const auto float32 = [&](const Piece& piece) { return viewOf(arena, piece, DataType::float32); };
@@ -89,7 +90,8 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
   const auto int32 = [&](const Piece& piece) { return viewOf(arena, piece, DataType::int32); };
   batch_ = {int32(plan.tokens), int32(plan.targets), int32(plan.positions), int32(plan.firstKeys),
             int32(plan.documentStarts)};
-  block_ = view(plan.block), headStatistics_ = viewOf(arena, plan.headStatistics, DataType::float64);
+  block_ = view(plan.block), gradientBlock_ = view(plan.gradientBlock);
+  headStatistics_ = viewOf(arena, plan.headStatistics, DataType::float64);
   attentionWorkspace_ = scratch(plan.attentionWorkspace);
   headWorkspace_ = scratch(plan.headWorkspace);
   allToAllStaging_ = scratch(plan.allToAllStaging);

@@ -3,7 +3,8 @@
 // With tensor parallelism (Megatron's, with sequence-parallel norms) the residual stream and the norms are on own
 // tokens; before the products of a block the tokens of the whole sequence are gathered over the tensor ranks, and the
 // partial sums of its last product are reduce-scattered back to own tokens. What forward gathered, backward gathers
-// again instead of keeping it. Partial sums travel in the activation type, as every activation does: a bfloat16 partial
+// again instead of keeping it. Where the backward pass overlaps, that gather goes on beside the product of the input's
+// gradient, and the reduce-scatter of this beside the product of the weight's. Partial sums travel in the activation type, as every activation does: a bfloat16 partial
 // errs by half a unit of its last place like the sum itself, and float32 would double the volume.
 #pragma once
 
@@ -14,6 +15,7 @@
 #include "internevo/arena.h"
 #include "internevo/backend.h"
 #include "trainer/batch_reader.h"
+#include "trainer/communication_lane.h"
 #include "trainer/groups.h"
 #include "trainer/layer_offload.h"
 #include "trainer/memory_plan.h"
@@ -65,8 +67,10 @@ class Model {
   /// gradients of (sum of losses · gradientScale) to the parameter store.
   void run(const PipelineOperation& operation, float gradientScale, ExactSum* lossSum);
   void endStep() { link_.finish(); }
-  /// Seconds that the ring has communicated beside the computing thread, since the beginning.
-  double hiddenBusySeconds() const { return ringLane_ ? ringLane_->busySeconds() : 0; }
+  /// Seconds that the ring and tensor ranks have communicated beside the computing thread, since the beginning.
+  double hiddenBusySeconds() const {
+    return (ringLane_ ? ringLane_->busySeconds() : 0) + tensorLane_.busySeconds();
+  }
 
  private:
   /// A chunk's activations of one micro-batch.
@@ -97,6 +101,11 @@ class Model {
   void backwardLayer(std::int64_t layer, const LayerViews& saved, View input);
   void mlpBackward(std::int64_t layer, const LayerViews& saved);
   void attentionBackward(std::int64_t layer, const LayerViews& saved, ConstView input);
+  /// The gradients of a product that reads workspace.norm of the whole sequence: of its weights, added to gradient, and of its
+  /// input, partial sums that finishInputGradient makes workspace.hidden of.
+  void gatheredBackward(const LinearShape& shape, int unit, ConstView gOutput, ConstView weights,
+                        View gradient);
+  void finishInputGradient(int unit);
 
   // model_ends.cpp
   EmbeddingShape embeddingShape() const;
@@ -125,6 +134,18 @@ class Model {
   View blockOutput(View own) const { return block_.empty() ? own : block_; }
   /// With tensor parallelism: sums the block buffer over the tensor ranks into own tokens.
   void finishBlock(View own);
+  Status gatherBlock(ConstView own);
+  Status scatterBlock(ConstView block, View own);
+  /// A job of the lane of tensor ranks, in the backward pass: gathers workspace.norm into the block buffer, or scatters the
+  /// gradient of that, from a buffer of its own, to workspace.hidden.
+  struct TensorJob {
+    Model* model;
+    bool scatters;
+    std::int32_t unit;
+    Status operator()() const { return model->moveBeside(scatters, unit); }
+  };
+  Status moveBeside(bool scatters, int unit);
+  Lane::Ticket submitBeside(bool scatters, int unit);
 
   /// The computing thread is in an operation as long as the result lives; messages between stages get on before it begins.
   Activity::Scope computing(const char* name, int unit = -1) {
@@ -170,11 +191,14 @@ class Model {
   std::array<View, 2> gateUpPlaces_;      ///< where they wait in the host's memory
   std::vector<LayerPlaces> layerPlaces_;  ///< by place in the stage
   WorkspaceViews workspace_;
-  View cosines_, sines_, block_, headStatistics_;
+  View cosines_, sines_, block_, gradientBlock_, headStatistics_;
   BatchViews batch_;
   Workspace attentionWorkspace_, headWorkspace_, allToAllStaging_, reduceWorkspace_;
   std::optional<RingAttention> ring_;  ///< with context parallelism
   std::unique_ptr<Lane> ringLane_;     ///< where the plan overlaps; ends first: its jobs use the ring
+  CommunicationLane
+      tensorLane_;  ///< of tensor ranks, where the backward pass overlaps; between its jobs no other uses them
+  Lane::Ticket scattered_ = 0;  ///< of the gradient of an input that is on its way
 };
 
 }  // namespace internevo::trainer

@@ -91,7 +91,8 @@ void Model::forwardLayer(std::int64_t layer, const LayerViews& saved, View input
 
 // ---- backward ------------------------------------------------------------------------------------------------------
 // By modules: the gradient of the weight (G-W) first, so that it is on its way while the gradient of the input (G-X) and
-// what follows is computed. A module with a norm waits for the norm's gain, whose gradient needs G-X.
+// what follows is computed. A module with a norm waits for the norm's gain, whose gradient needs G-X. Where tensor ranks
+// communicate beside it, its G-X comes first, so that the sums of G-X are on their way while G-W is computed.
 
 void Model::backwardLayer(std::int64_t layer, const LayerViews& saved, View input) {
   if (isRecomputed(layer)) forwardLayer(layer, saved, input, {}, true);
@@ -143,12 +144,10 @@ void Model::mlpBackward(std::int64_t layer, const LayerViews& saved) {
   {
     const auto scope = computing(at.operators.gateUp, Pass::backward, gateUpUnit);
     if (!again) makeNorm(unit);
-    require(backend_.linearGradWeight(gateUp, blockInput(w.norm), saved.gateUp,
-                                      gradient.offset(at.gateUp.offset), matrixScratch()));
-    require(backend_.linearGradInput(gateUp, saved.gateUp, unit.offset(at.gateUp.offset),
-                                     blockOutput(w.hidden), false, matrixScratch()));
+    gatheredBackward(gateUp, gateUpUnit, saved.gateUp, unit.offset(at.gateUp.offset),
+                     gradient.offset(at.gateUp.offset));
   }
-  finishBlock(w.hidden);
+  finishInputGradient(gateUpUnit);
   require(backend_.rmsNormBackward(norm, saved.middle, unit.offset(at.mlpNorm.offset), w.inverseRms, w.hidden,
                                    w.hiddenGradient, w.hiddenGradient, gradient.offset(at.mlpNorm.offset),
                                    matrixScratch()));
@@ -205,12 +204,10 @@ void Model::attentionBackward(std::int64_t layer, const LayerViews& saved, Const
     const auto scope = computing(at.operators.queryKeyValue, Pass::backward, qkvUnit);
     require(backend_.rmsNormForward(norm, input, {}, unit.offset(at.attentionNorm.offset),
                                     static_cast<float>(m.normEpsilon), {}, w.norm, w.inverseRms));
-    require(backend_.linearGradWeight(projection, blockInput(w.norm), ownTokens,
-                                      gradient.offset(at.queryKeyValue.offset), matrixScratch()));
-    require(backend_.linearGradInput(projection, ownTokens, unit.offset(at.queryKeyValue.offset),
-                                     blockOutput(w.hidden), false, matrixScratch()));
+    gatheredBackward(projection, qkvUnit, ownTokens, unit.offset(at.queryKeyValue.offset),
+                     gradient.offset(at.queryKeyValue.offset));
   }
-  finishBlock(w.hidden);
+  finishInputGradient(qkvUnit);
   require(backend_.rmsNormBackward(norm, input, unit.offset(at.attentionNorm.offset), w.inverseRms, w.hidden,
                                    w.hiddenGradient, w.hiddenGradient,
                                    gradient.offset(at.attentionNorm.offset), matrixScratch()));

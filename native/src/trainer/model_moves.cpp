@@ -5,6 +5,13 @@
 
 namespace internevo::trainer {
 
+namespace {
+
+constexpr const char* kGatherActivations = "all-gather activations";
+constexpr const char* kScatterActivations = "reduce-scatter activations";
+
+}  // namespace
+
 void Model::exchange(std::int64_t heads, ConstView source, std::int64_t sequenceStride, View target,
                      std::int64_t headStride, bool toHeads) {
   const Exposed exposed(groups_, "all-to-all of heads and sequence");
@@ -129,23 +136,72 @@ void Model::attendBackward(const LayerViews& saved, ConstView gO) {
 
 ConstView Model::blockInput(ConstView own) {
   if (block_.empty()) return own;
-  const Exposed exposed(groups_, "all-gather activations");
-  const std::int64_t part = shape_.localSequence * config_.model.hiddenSize;
-  for (std::int64_t b = 0; b < shape_.batch; ++b) {
-    require(groups_.tensor.allGather(own.offset(b * part), block_.offset(b * part * groups_.tensor.size()),
-                                     part));
-  }
+  const Exposed exposed(groups_, kGatherActivations);
+  require(gatherBlock(own));
   return block_;
 }
 
 void Model::finishBlock(View own) {
   if (block_.empty()) return;
-  const Exposed exposed(groups_, "reduce-scatter activations");
+  const Exposed exposed(groups_, kScatterActivations);
+  require(scatterBlock(block_, own));
+}
+
+Status Model::gatherBlock(ConstView own) {
   const std::int64_t part = shape_.localSequence * config_.model.hiddenSize;
   for (std::int64_t b = 0; b < shape_.batch; ++b) {
-    require(groups_.tensor.reduceScatter(block_.offset(b * part * groups_.tensor.size()),
-                                         own.offset(b * part), part, reduceWorkspace_));
+    INTERNEVO_RETURN_IF_ERROR(groups_.tensor.allGather(
+        own.offset(b * part), block_.offset(b * part * groups_.tensor.size()), part));
   }
+  return Status::success();
+}
+
+Status Model::scatterBlock(ConstView block, View own) {
+  const std::int64_t part = shape_.localSequence * config_.model.hiddenSize;
+  for (std::int64_t b = 0; b < shape_.batch; ++b) {
+    INTERNEVO_RETURN_IF_ERROR(groups_.tensor.reduceScatter(block.offset(b * part * groups_.tensor.size()),
+                                                           own.offset(b * part), part, reduceWorkspace_));
+  }
+  return Status::success();
+}
+
+/// The computing thread waits for every job before it uses the group or the scratch of its sums again.
+Status Model::moveBeside(bool scatters, int unit) {
+  const Activity::Scope scope(*groups_.activity, ActivityLane::activations,
+                              scatters ? kScatterActivations : kGatherActivations, unit, groups_.microBatch);
+  groups_.tensor.setPolite(true);
+  const Status moved =
+      scatters ? scatterBlock(gradientBlock_, workspace_.hidden) : gatherBlock(workspace_.norm);
+  groups_.tensor.setPolite(false);
+  return moved;
+}
+
+Lane::Ticket Model::submitBeside(bool scatters, int unit) {
+  // From here on it could travel: what the lane makes of it is seen beside it in the timeline.
+  const Activity::Scope ready(*groups_.activity, ActivityLane::compute, "activations ready to be sent", unit,
+                              groups_.microBatch);
+  return tensorLane_.submit(scatters ? kScatterActivations : kGatherActivations, unit,
+                            TensorJob{this, scatters, unit});
+}
+
+void Model::gatheredBackward(const LinearShape& shape, int unit, ConstView gOutput, ConstView weights,
+                             View gradient) {
+  const WorkspaceViews& w = workspace_;
+  if (!tensorLane_.overlapped()) {
+    require(backend_.linearGradWeight(shape, blockInput(w.norm), gOutput, gradient, matrixScratch()));
+    require(backend_.linearGradInput(shape, gOutput, weights, blockOutput(w.hidden), false, matrixScratch()));
+    return;
+  }
+  const Lane::Ticket gathered = submitBeside(false, unit);
+  require(backend_.linearGradInput(shape, gOutput, weights, gradientBlock_, false, matrixScratch()));
+  tensorLane_.wait(gathered, "wait for all-gather of activations", unit);
+  scattered_ = submitBeside(true, unit);
+  require(backend_.linearGradWeight(shape, block_, gOutput, gradient, matrixScratch()));
+}
+
+void Model::finishInputGradient(int unit) {
+  if (!tensorLane_.overlapped()) return finishBlock(workspace_.hidden);
+  tensorLane_.wait(scattered_, "wait for reduce-scatter of activations", unit);
 }
 
 }  // namespace internevo::trainer

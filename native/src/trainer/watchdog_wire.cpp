@@ -22,12 +22,12 @@ Beat beatOf(const Activity& activity) {
   beat.step = activity.step(), beat.finished = activity.finished();
   beat.longestNanoseconds = activity.longestNanoseconds();
   std::int64_t latest = -1;
-  // What the computing thread is in; the lane beside it speaks only when that is in nothing.
-  for (const ActivityLane lane :
-       {ActivityLane::compute, ActivityLane::exposed, ActivityLane::communication}) {
+  // What the computing thread is in; the lanes beside it speak only when that is in nothing.
+  for (const ActivityLane lane : {ActivityLane::compute, ActivityLane::exposed, ActivityLane::communication,
+                                  ActivityLane::activations}) {
     const PresentActivity present = activity.present(lane);
     if (present.name == nullptr || present.startNanoseconds <= latest) continue;
-    if (lane == ActivityLane::communication && latest >= 0) continue;
+    if (isBeside(lane) && latest >= 0) continue;
     latest = present.startNanoseconds;
     beat.lane = static_cast<std::int32_t>(lane);
     beat.unit = present.unit, beat.microBatch = present.microBatch;

@@ -35,6 +35,7 @@ inline std::vector<std::string> traitsOf(const PlanConfig& p, bool all) {
   add(p.parameterSharding > 1, "ps"), add(p.gradientSharding > 1, "gs"),
       add(p.optimizerStateSharding > 1, "oss");
   add(p.ulysses(), "ulysses"), add(p.contextParallel > 1, "ring"), add(p.tensorParallel > 1, "tensor");
+  add(p.overlapsActivations(), "activations beside");
   add(p.gateUp == GateUp::again && p.recomputeLayers == 0 && p.parameterSharding > 1, "gate and up again");
   add(p.gateUp == GateUp::host && p.recomputeLayers == 0, "gate and up in the host's memory");
   add(p.pipelineParallel > 1, "stages"), add(p.pipelineChunks > 1, "chunks");

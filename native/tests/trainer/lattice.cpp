@@ -178,6 +178,7 @@ namespace {
 /// Equal for policies that differ in nothing that any stage does.
 std::string scheduleKey(const Config& base, const PlanConfig& plan) {
   std::string key = plan.overlaps() ? "lane" : "";
+  if (plan.overlapsActivations()) key += " activations beside";
   if (plan.replicaRanks() == 1) return key;
   if (plan.backwardOverlap != BackwardOverlap::none) key += " reduces beside";
   for (int stage = 0; stage < plan.pipelineParallel; ++stage) {

@@ -474,8 +474,9 @@ TEST_P(LatticeTest, EveryPlanWithBfloat16GradientsErrsAboutAsMuchAsOneRank) {
 TEST(Lattice, PoliciesThatDoTheSameAreOne) {
   TemporaryDirectory directory;
   const Config base = smallConfig(directory.file("d.tokens"));
-  const auto policies = [&](int ps, int gs, int oss, int dp) {
+  const auto policies = [&](int ps, int gs, int oss, int dp, int tp = 1) {
     PlanConfig p;
+    p.tensorParallel = p.sequenceParallel = tp;
     p.microBatches = 2, p.dataParallel = dp, p.parameterSharding = ps, p.gradientSharding = gs,
     p.optimizerStateSharding = oss;
     return overlapsOf(base, p).size();
@@ -484,6 +485,7 @@ TEST(Lattice, PoliciesThatDoTheSameAreOne) {
   EXPECT_EQ(policies(1, 1, 2, 2), 2u);  // sums beside the backward pass or behind it
   EXPECT_EQ(policies(1, 2, 2, 2), 3u);  // and staged by blocks or by modules
   EXPECT_EQ(policies(2, 1, 1, 2), 11u);
+  EXPECT_EQ(policies(1, 1, 1, 1, 2), 2u);  // activations beside the backward pass or not
 }
 
 TEST(Lattice, PartsHaveEveryPlanOnceAndKeepTogetherWhatIsCompared) {

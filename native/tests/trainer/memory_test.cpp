@@ -129,7 +129,10 @@ std::map<std::string, Integer> formulas(const Config& c, Integer s) {
       {"contextStaging", ctx > 1 ? 2 * al(beta * Q * 2 * kv * D) + 3 * al(4 * Q * 2 * kv * D) +
                                        (c.bf16() ? al(4 * Q * heads * D) : 0)
                                  : 0},
-      {"tensorParallelStaging", tp > 1 ? al(b * S * H * beta) + (last ? al(24 * tp * chunkRows) : 0) : 0},
+      {"tensorParallelStaging",
+       tp > 1 ? (p.backwardOverlap == BackwardOverlap::none ? 1 : 2) * al(b * S * H * beta) +
+                    (last ? al(24 * tp * chunkRows) : 0)
+              : 0},
       {"pipelineBuffers", buffers * stream},
       {"ropeTables", 2 * al(4 * S * D / 2)},
       {"dataBuffers",

@@ -134,15 +134,11 @@ PlanConfig withGateUpAgain(PlanConfig plan) {
 
 std::vector<PlanConfig> samplePlans() {
   if (worldSize() == 2) {
-    return {planOf(2, 2, 0, 1, 1, 2, 1, 1, 2, 1, 1),
-            planOf(2, 2, -1, 1, 1, 2, 1, 1, 2, 1, 1),
-            planOf(2, 3, 1, 1, 1, 1, 1, 2, 2, 1, 1),
-            planOf(2, 2, 0, 1, 1, 2, 1, 1, 1, 2, 2),
-            planOf(2, 2, 0, 1, 1, 2, 1, 1, 1, 1, 2),
-            planOf(1, 4, 0, 1, 1, 2, 1, 1, 1, 1, 1),
-            planOf(2, 2, 0, 2, 1, 1, 1, 1, 1, 1, 1),
-            withGateUpAgain(planOf(2, 3, 1, 1, 1, 2, 1, 1, 2, 1, 1)),
-            onContext(2, planOf(2, 3, 1, 1, 1, 1, 1, 2, 2, 1, 1))};
+    return {planOf(2, 2, 0, 1, 1, 2, 1, 1, 2, 1, 1), planOf(2, 2, -1, 1, 1, 2, 1, 1, 2, 1, 1),
+            planOf(2, 3, 1, 1, 1, 1, 1, 2, 2, 1, 1), planOf(2, 2, 0, 1, 1, 2, 1, 1, 1, 2, 2),
+            planOf(2, 2, 0, 1, 1, 2, 1, 1, 1, 1, 2), planOf(1, 4, 0, 1, 1, 2, 1, 1, 1, 1, 1),
+            planOf(2, 2, 0, 2, 1, 1, 1, 1, 1, 1, 1), withGateUpAgain(planOf(2, 3, 1, 1, 1, 2, 1, 1, 2, 1, 1)),
+            planOf(2, 3, 1, 1, 1, 1, 2, 2, 1, 1, 1), onContext(2, planOf(2, 3, 1, 1, 1, 1, 1, 2, 2, 1, 1))};
   }
   return {onContext(2, planOf(2, 2, 1, 1, 1, 1, 1, 4, 2, 2, 2)),
           onContext(2, planOf(1, 4, 0, 2, 2, 1, 1, 2, 2, 1, 1)),
@@ -150,6 +146,8 @@ std::vector<PlanConfig> samplePlans() {
           planOf(2, 2, 0, 1, 1, 2, 1, 2, 2, 1, 2),
           planOf(2, 2, -1, 1, 1, 2, 2, 2, 2, 1, 1),
           planOf(2, 2, 0, 1, 1, 2, 2, 2, 1, 2, 2),
+          planOf(2, 2, 1, 1, 1, 1, 4, 4, 1, 1, 1),
+          planOf(1, 4, 0, 2, 2, 1, 2, 2, 1, 1, 1),
           withGateUpAgain(planOf(2, 2, 0, 1, 1, 2, 2, 2, 2, 1, 1)),
           planOf(1, 4, 1, 2, 1, 2, 1, 1, 2, 1, 1),
           planOf(1, 4, 0, 2, 1, 2, 1, 1, 1, 2, 2),
@@ -276,6 +274,45 @@ TEST_F(Overlap, CommunicationBesideComputingIsNotExposed) {
   EXPECT_NEAR(busy, beside, 0.2 * busy + 1e-3);
   EXPECT_LE(result.communicationSeconds, exposed + busy + 1e-3);
   EXPECT_LE(result.exposedCommunicationSeconds, result.stepTimeSeconds);
+}
+
+/// Of both products of a layer that read the gathered sequence, in each backward pass.
+TEST_F(Overlap, TensorRanksMoveActivationsBesideProductsOfTheBackwardPass) {
+  const PlanConfig plan = planOf(2, 2, 1, 1, 1, worldSize() / 2, 2, 2, 1, 1, 1);
+  for (const BackwardOverlap backward :
+       {BackwardOverlap::none, BackwardOverlap::block, BackwardOverlap::intraLayer}) {
+    const Config config = configOf(plan, {ForwardOverlap::block, backward});
+    Activity activity(100000);
+    Trainer trainer(config, worldRank(), everyRank(), &activity);
+    trainer.initializeWeights();
+    activity.record(true);
+    const StepResult result = trainer.step(1);
+    activity.record(false);
+    std::map<std::string, std::int64_t> beside, alone;
+    double besideSeconds = 0;
+    for (std::int64_t i = 0; i < activity.eventCount(); ++i) {
+      const ActivityEvent& e = activity.events()[i];
+      if (e.lane == ActivityLane::exposed) ++alone[e.name];
+      if (e.lane != ActivityLane::activations) continue;
+      ++beside[e.name];
+      besideSeconds += static_cast<double>(e.endNanoseconds - e.startNanoseconds) * 1e-9;
+      EXPECT_FALSE(e.exposed);
+      EXPECT_GE(e.unit, 0);
+    }
+    const std::int64_t passes = config.plan.microBatches * config.model.layers;
+    const std::int64_t moved = backward == BackwardOverlap::none ? 0 : 2 * passes;
+    for (const std::string collective : {"all-gather", "reduce-scatter"}) {
+      EXPECT_EQ(beside[collective + " activations"], moved) << collective;
+      EXPECT_EQ(alone["wait for " + collective + " of activations"], moved) << collective;
+    }
+    // Forward: two of each a layer, the recomputed one two and one more, the embedding and the head one of each.
+    const std::int64_t recomputed = config.plan.microBatches * config.plan.recomputeLayers;
+    EXPECT_EQ(alone["all-gather activations"],
+              6 * passes + 2 * recomputed + 2 * config.plan.microBatches - moved);
+    EXPECT_EQ(alone["reduce-scatter activations"],
+              4 * passes + recomputed + 2 * config.plan.microBatches - moved);
+    EXPECT_GE(result.communicationSeconds, besideSeconds);
+  }
 }
 
 TEST_F(Overlap, UpdatedParametersTravelUntilTheirFirstUseInTheNextStep) {

@@ -115,6 +115,34 @@ it("lets a gather begin with its unit's update, not with the step", () => {
   });
 });
 
+it("lets tensor ranks move activations beside the product between their job and its wait", () => {
+  // Gather of 2 s beside a product of 3 s; scatter of 4 s beside one of 3 s: 1 s is waited for.
+  const events = [
+    event("compute", "activations ready to be sent", 1, 1, 1),
+    event("activation communication", "all-gather activations", 1, 1, 3),
+    event("exposed communication", "wait for all-gather of activations", 1, 4, 4),
+    event("compute", "activations ready to be sent", 1, 4, 4),
+    event("activation communication", "reduce-scatter activations", 1, 4, 8),
+    event("exposed communication", "wait for reduce-scatter of activations", 1, 7, 8),
+    event("exposed communication", "wait for reductions of gradients", -1, 9, 9),
+  ];
+  expect(hiddenCommunication({ start: 0, end: 9, events }, 1)).toEqual({
+    laneSeconds: 6,
+    workingSeconds: 8,
+    couldSeconds: 5,
+    hiddenSeconds: 5,
+    ownCommunicationSeconds: 0,
+    waits: {
+      "wait for all-gather of activations: qkv": 0,
+      "wait for reduce-scatter of activations: qkv": 1,
+      "wait for reductions of gradients: all": 0,
+    },
+  });
+  expect(() => hiddenCommunication({ start: 0, end: 9, events: events.slice(1) }, 1)).toThrow(
+    /lacks activations ready to be sent of unit 1/,
+  );
+});
+
 it("cuts events where the norm is known", () => {
   const norm = (start: number): LaneEvent =>
     event("exposed communication", "all-reduce loss and gradient norm", -1, start, start + 1);

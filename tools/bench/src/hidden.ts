@@ -9,10 +9,13 @@ import type { LaneEvent } from "@internevo/domain";
  * use; a reduction from when its gradient is done to the norm of all gradients; an all-gather of updated parameters from its own
  * update to its first use in the passes that follow. One job runs at a time. What could be hidden is the most of the jobs' measured lengths that any
  * order could place there: earliest deadline first, which is optimal for jobs that may be interrupted.
+ *
+ * Tensor ranks have a lane of their own. Each of its jobs may run from when it was given to the lane to when it is waited for: beside
+ * the product of one gradient.
  */
 
 export interface HiddenCommunication {
-  /** Of the jobs of the lane. */
+  /** Of the jobs of the lanes. */
   readonly laneSeconds: number;
   /** Of the computing thread, not waiting for the lane. */
   readonly workingSeconds: number;
@@ -85,12 +88,43 @@ const WAIT_SHARED = "wait for updated parameters";
 const OPTIMIZER = "optimizer";
 const WAIT_ALL_REDUCED = "wait for reductions of gradients";
 const READY = "ready to be sent";
+const ACTIVATIONS_READY = "activations ready to be sent";
 
 /** What the computing thread waits in for jobs of the lane. */
 const isWait = (name: string): boolean =>
   name.startsWith("wait for all-gather") ||
   name.startsWith("wait for reduc") ||
   name.startsWith("wait for updated");
+
+/**
+ * The n-th job of a unit on the lane of tensor ranks was ready at the n-th event that says so, and the n-th
+ * of a kind is waited for in the n-th wait of that.
+ * @throws Error when events are missing that such a step has.
+ */
+function tensorJobs(
+  events: readonly LaneEvent[],
+  workedBy: (time: number) => number,
+): { readonly jobs: Job[]; readonly seconds: number } {
+  const lane = events.filter((event) => event.lane === "activation communication");
+  const taken = new Map<string, number>();
+  const next = (name: string, { unit }: LaneEvent): LaneEvent => {
+    const key = `${name} ${unit}`;
+    const index = taken.get(key) ?? 0;
+    taken.set(key, index + 1);
+    const found = events.filter((event) => event.name === name && event.unit === unit)[index];
+    if (!found) throw new Error(`the timeline lacks ${name} of unit ${unit}`);
+    return found;
+  };
+  const jobs = lane.map((event): Job => {
+    const [collective] = event.name.split(" ");
+    return {
+      release: workedBy(next(ACTIVATIONS_READY, event).start),
+      deadline: workedBy(next(`wait for ${collective} of activations`, event).start),
+      seconds: event.end - event.start,
+    };
+  });
+  return { jobs, seconds: jobs.reduce((sum, { seconds }) => sum + seconds, 0) };
+}
 
 /**
  * Analyses what is between two norms (betweenNorms) of a rank of one stage whose plan overlaps.
@@ -153,7 +187,8 @@ export function hiddenCommunication(
     }
     return { release: workedBy(readyFor(event).start), deadline: workedBy(norm.start), seconds };
   });
-  const laneSeconds = jobs.reduce((sum, { seconds }) => sum + seconds, 0);
+  const tensor = tensorJobs(step.events, workedBy);
+  const laneSeconds = jobs.reduce((sum, { seconds }) => sum + seconds, 0) + tensor.seconds;
   const waits: Record<string, number> = {};
   for (const { name, unit, start, end } of waiting) {
     const key = `${name}: ${unitName(unit, layers)}`;
@@ -165,7 +200,7 @@ export function hiddenCommunication(
   return {
     laneSeconds,
     workingSeconds: whole,
-    couldSeconds: mostPlaced(jobs),
+    couldSeconds: mostPlaced(jobs) + mostPlaced(tensor.jobs),
     hiddenSeconds: Math.max(0, laneSeconds - waitedSeconds),
     waits,
     ownCommunicationSeconds: lengthOf(exposed) - waitedSeconds,

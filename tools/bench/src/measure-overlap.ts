@@ -66,6 +66,20 @@ export const SHARDED: readonly Sharded[] = [
       optimizerStateSharding: 1,
     }),
   },
+  {
+    name: "tensor ranks (Megatron)",
+    plan: (ranks, n) => ({
+      ...rest,
+      tensorParallel: ranks,
+      microBatchSize: 2,
+      microBatches: n / 2,
+      dataParallel: 1,
+      sequenceParallel: ranks,
+      parameterSharding: 1,
+      gradientSharding: 1,
+      optimizerStateSharding: 1,
+    }),
+  },
 ];
 
 export interface OverlapRow {

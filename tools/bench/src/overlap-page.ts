@@ -110,7 +110,7 @@ const picturesOf = (result: OverlapResult) => ({
 const COLUMNS_LEGEND = [
   "- *Gain*: how much faster a step is than without overlap, for each granularity.",
   "- *Block*: overlap by halves of a layer. *Intra-layer*: by modules, in both passes. *Selective*: by whole layers in the forward pass, by modules in the backward pass.",
-  "- *On the lane*: the time that a step's collectives of parameters and gradients took.",
+  "- *On the lane*: the time that a step's collectives took beside the computing thread: of parameters and gradients, and of tensor ranks in the backward pass.",
   "- *Could be hidden*: the most of it that any order could have placed beside computation.",
   "- *Hidden*: what was on the lane and not waited for. *Share*: hidden over what could be hidden.",
   "- *Memory*: what selective overlap takes beyond no overlap.",

@@ -1,5 +1,6 @@
 import {
   DECODER_PROGRAM,
+  isBeside,
   operatorLabels,
   unitProducts,
   type LaneEvent,
@@ -64,6 +65,8 @@ const OF_PASS = new Set([
   "ring exchange",
   "all-gather activations",
   "reduce-scatter activations",
+  "wait for all-gather of activations",
+  "wait for reduce-scatter of activations",
   "all-gather loss statistics",
 ]);
 const PIPELINE = new Set(["wait for the stage before or after", "wait until a message is taken"]);
@@ -93,7 +96,7 @@ export function stepParts({ start, end, events }: LaneStep): StepParts {
   const add = (segment: Segment, seconds: number): void => {
     parts[segment] = (parts[segment] as number) + seconds;
   };
-  const own = events.filter(({ lane }) => lane !== "communication");
+  const own = events.filter((event) => !isBeside(event));
   const lastBackward = own.findLastIndex(
     ({ name }) => name === LAST_BACKWARD || COMPUTE[name]?.startsWith("backward") === true,
   );
@@ -176,7 +179,7 @@ export function computedUnits({ events }: LaneStep): ComputedUnit[] {
   const units: { seconds: number; beginsLayer: boolean }[] = [];
   let clock: number | undefined;
   for (const { name, lane, start, end } of events) {
-    const computes = lane === "communication" ? undefined : COMPUTE[name];
+    const computes = isBeside({ lane }) ? undefined : COMPUTE[name];
     if (computes === undefined || computes === "update") continue;
     if (UNIT_BEGINS.has(name) || units.length === 0)
       units.push({ seconds: 0, beginsLayer: LAYER_BEGINS.has(name) });
@@ -188,7 +191,7 @@ export function computedUnits({ events }: LaneStep): ComputedUnit[] {
 
 /** Seconds from the first computation of a step to the end of its last backward pass, on this rank. */
 export function passesSeconds({ events }: LaneStep): number {
-  const own = events.filter(({ lane }) => lane !== "communication");
+  const own = events.filter((event) => !isBeside(event));
   const first = own.find(({ name }) => COMPUTE[name] !== undefined);
   const last = own.findLast(
     ({ name }) => name === LAST_BACKWARD || COMPUTE[name]?.startsWith("backward") === true,
