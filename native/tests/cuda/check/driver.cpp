@@ -142,8 +142,9 @@ class Driver {
     ++counts_[outcome];
     std::printf("%-11s %-58s %6.1f s  %s\n", outcome.c_str(), line["case"].get<std::string>().c_str(),
                 line.value("seconds", 0.), line.value("message", "").c_str());
-    if (line["result"].is_object() && line["result"].contains("goals")) {
-      for (const Json& goal : line["result"]["goals"]) {
+    const Json result = line.value("result", Json::object());  // nothing of a case that crashed
+    if (result.is_object() && result.contains("goals")) {
+      for (const Json& goal : result["goals"]) {
         std::printf("            goal %s: %s of %s %s\n", goal["what"].get<std::string>().c_str(),
                     goal["value"].dump().c_str(), goal["goal"].dump().c_str(),
                     goal["unit"].get<std::string>().c_str());
