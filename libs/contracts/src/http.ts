@@ -14,6 +14,7 @@ import {
   ProfileQualitySchema,
   ProfileSchema,
   PROBLEM_CODES,
+  ProjectNameSchema,
   QUEUED_STATE,
   ProposalSchema,
   QueuePlaceSchema,
@@ -99,6 +100,7 @@ export const JobFilterSchema = Type.Object({
   ),
   name: Type.Optional(Line(100, { description: "a part of the name, upper or lower case" })),
   owner: Type.Optional(Line(100, { description: "the token that submitted it" })),
+  project: Type.Optional(ProjectNameSchema),
   cluster: Type.Optional(Line(200, { description: "the name of the cluster" })),
   label: Type.Optional(Line(200, { description: "a label and its value, for example `team=nlp`" })),
 });
@@ -148,6 +150,7 @@ export const JobSummarySchema = Type.Object({
   name: Type.String(),
   state: JobStateSchema,
   owner: nullable(Type.String({ description: "the token that submitted it; null where that was not kept" })),
+  project: Type.String(),
   reason: nullable(Type.String()),
   version: Type.Integer(),
   createdAt: Type.String(),

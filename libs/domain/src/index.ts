@@ -8,6 +8,7 @@ export * from "./nearest.ts";
 export * from "./problem.ts";
 export * from "./queue-place.ts";
 export * from "./priority.ts";
+export * from "./project.ts";
 export * from "./layer-program.ts";
 export * from "./rope-scaling.ts";
 export * from "./model.ts";

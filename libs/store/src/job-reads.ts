@@ -46,6 +46,7 @@ const summaryColumns = {
   name: jobs.name,
   state: jobs.state,
   owner: jobs.owner,
+  project: jobs.project,
   reason: jobs.reason,
   version: jobs.version,
   createdAt: jobs.createdAt,
@@ -82,6 +83,7 @@ export interface JobFilter {
   /** A part of the name, upper or lower case. */
   readonly name?: string;
   readonly owner?: string;
+  readonly project?: string;
   readonly cluster?: string;
   /** `name=value`. */
   readonly label?: string;
@@ -102,12 +104,13 @@ function hasLabel(label: string): SQL {
   return sql`${jobs.spec} -> 'labels' ->> ${name} = ${value}`;
 }
 
-function matching({ state, name, owner, cluster, label }: JobFilter): SQL | undefined {
+function matching({ state, name, owner, project, cluster, label }: JobFilter): SQL | undefined {
   const waits = sql`exists (select 1 from ${hostWaiters} w where w.owner = 'job:' || ${jobs.id})`;
   return and(
     state === QUEUED_STATE ? waits : state && eq(jobs.state, state),
     name === undefined ? undefined : sql`strpos(lower(${jobs.name}), lower(${name})) > 0`,
     owner === undefined ? undefined : eq(jobs.owner, owner),
+    project === undefined ? undefined : eq(jobs.project, project),
     cluster === undefined ? undefined : sql`${jobs.spec} -> 'cluster' ->> 'name' = ${cluster}`,
     label === undefined ? undefined : hasLabel(label),
   );
