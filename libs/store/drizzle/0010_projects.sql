@@ -6,6 +6,7 @@ CREATE TABLE "projects" (
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL
 );
 --> statement-breakpoint
+INSERT INTO "projects" ("name", "description") VALUES ('default', 'What names no project');--> statement-breakpoint
 ALTER TABLE "workloads" DROP CONSTRAINT "workloads_name_unique";--> statement-breakpoint
 ALTER TABLE "jobs" ADD COLUMN "project" text DEFAULT 'default' NOT NULL;--> statement-breakpoint
 ALTER TABLE "workloads" ADD COLUMN "project" text DEFAULT 'default' NOT NULL;--> statement-breakpoint
