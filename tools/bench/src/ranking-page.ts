@@ -160,7 +160,9 @@ export async function writeRankingPage(directory: string, result: RankingResult)
     ].join("\n"),
     orderTable(jobs),
     circumstancesText(result.circumstances),
-    `Each plan ran ${settings.repeat} times, in random order with seed ${settings.seed}. A run has one step of warm-up and ${settings.steps} measured steps. A plan's time is the median of its runs. Profiling took: ${notes.join(", ")}.`,
+    `Each plan ran ${settings.repeat} times, in random order with seed ${settings.seed}. A run has one step of warm-up and ${settings.steps} measured steps. A plan's time is the median of its runs.`,
+    "Profiling took:",
+    `- this machine: ${notes.join(", ")}`,
   ].join("\n\n");
   await writePage({
     directory,
