@@ -13,6 +13,7 @@ import {
 } from "@internevo/domain";
 import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
+import { DEFAULT_SLICE_ROUNDS } from "@internevo/profiles";
 import { statisticsOf, type Compared, type Statistics } from "./accuracy-statistics.ts";
 import { datasetOf, profileOf, runPlan, type Place } from "./measure.ts";
 
@@ -153,7 +154,12 @@ export async function measureAccuracy(
     needed: unionOf(specs.map(requiredMeasurements)),
     directory: join(directory, "profile"),
     // As services measure by default.
-    effort: { minimumSamples: 5, maximumSecondsPerPoint: 0.25, targetRelativeSpread: 0.05 },
+    effort: {
+      minimumSamples: 5,
+      maximumSecondsPerPoint: 0.25,
+      targetRelativeSpread: 0.05,
+      sliceRounds: DEFAULT_SLICE_ROUNDS,
+    },
     ...(clustersFile ? { clustersFile } : {}),
     ...(signal ? { signal } : {}),
   });
