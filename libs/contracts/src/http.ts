@@ -285,6 +285,7 @@ export type ProfileRecord = Static<typeof ProfileRecordSchema>;
 /** A profile in a list: without its curves, and never a discarded one. */
 export const ProfileSummarySchema = Type.Object({
   ...Type.Omit(ProfileRecordSchema, ["profile", "discardedAt"]).properties,
+  estimated: Type.Boolean({ description: "whether any of its points is an estimate from published figures" }),
   quality: nullable(
     Type.Object(
       { ...ProfileQualitySchema.properties },

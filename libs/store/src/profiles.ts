@@ -172,6 +172,9 @@ export async function profilesCalled(
     .orderBy(profiles.clusterKey, desc(profiles.createdAt), desc(profiles.id));
 }
 
+/** As `estimatedPoints` of the domain: of modules, overlaps, and the points of collectives. */
+const HAS_ESTIMATES = "$.*[*] ? (@.estimated == true || exists (@.points[*] ? (@.estimated == true)))";
+
 /** Newest first, without the curves; none that was discarded. */
 export async function listProfiles(db: Queryable, request: PageRequest = {}): Promise<Page<ProfileSummary>> {
   const limit = pageLimit(request);
@@ -183,6 +186,7 @@ export async function listProfiles(db: Queryable, request: PageRequest = {}): Pr
       clusterKey: profiles.clusterKey,
       createdAt: profiles.createdAt,
       freshUntil: profiles.freshUntil,
+      estimated: sql<boolean>`jsonb_path_exists(${profiles.profile}, ${HAS_ESTIMATES}::jsonpath)`,
       quality: sql<ProfileSummary["quality"]>`${profiles.profile} -> 'quality'`,
     })
     .from(profiles)

@@ -91,13 +91,14 @@ function ProfileRow({ profile, now }: { profile: ProfileSummary; now: number }) 
         )}
       </Cell>
       <Cell label="Quality">
-        <Quality quality={profile.quality} />
+        <Quality profile={profile} />
       </Cell>
     </Row>
   );
 }
 
-function Quality({ quality }: Pick<ProfileSummary, "quality">) {
+function Quality({ profile: { estimated, quality } }: { profile: ProfileSummary }) {
+  if (estimated) return <Badge tone="warning">Estimated</Badge>;
   if (quality === null) return <>–</>;
   if (quality.verdict !== "noisy") return <Badge tone="good">Quiet</Badge>;
   return (
