@@ -15,23 +15,29 @@ export async function clusterRecords(
 ): Promise<ClusterRecord[]> {
   const use = await hostsUse(db);
   const records: ClusterRecord[] = [];
-  for (const cluster of clusters) records.push(await recordOf(db, cluster, use));
+  for (const cluster of clusters) records.push(await clusterRecord(db, cluster, use));
   return records;
 }
 
-async function recordOf(db: Queryable, cluster: SeenCluster, use: HostsUse): Promise<ClusterRecord> {
+/** One of them. @param use of all hosts, where it is known */
+export async function clusterRecord(
+  db: Queryable,
+  cluster: SeenCluster,
+  use?: HostsUse,
+): Promise<ClusterRecord> {
   const { name, launcher, seen } = cluster;
   const hosts = new Set(cluster.hosts);
   // Without a description every name that a job gives is this machine.
   const isNamed = launcherOf(cluster).description !== null;
-  const claimed = use.holders.filter((holder) => hasOneOf(holder.hosts, hosts));
+  const { holders, waiting } = use ?? (await hostsUse(db));
+  const claimed = holders.filter((holder) => hasOneOf(holder.hosts, hosts));
   return {
     name,
     launcher,
     capacity: seen?.look.capacity ?? null,
     health: seen === undefined ? null : { ...seen.look.health, lookedAt: seen.at.toISOString() },
     holders: hosts.size === 0 ? await jobsAtWorkOn(db, { name, launcher }) : claimed,
-    waiting: use.waiting.filter((waiter) => hasOneOf(waiter.hosts, hosts)),
+    waiting: waiting.filter((waiter) => hasOneOf(waiter.hosts, hosts)),
     profiles: await profilesOfCluster(db, isNamed ? { launcher, name } : { launcher }, MOST_PROFILES),
   };
 }

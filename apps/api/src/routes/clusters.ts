@@ -2,7 +2,7 @@ import { ClusterPageSchema, ClusterRecordSchema } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import type { Database } from "@internevo/store";
 import { Type } from "typebox";
-import { clusterRecords } from "../clusters/cluster-records.ts";
+import { clusterRecord, clusterRecords } from "../clusters/cluster-records.ts";
 import type { ClusterWatch } from "../clusters/cluster-watch.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { answers } from "./shapes.ts";
@@ -55,8 +55,7 @@ export function registerClusterRoutes(
       // A cluster of the file that is called as this machine is the one that somebody means.
       const found = all.findLast((cluster) => cluster.name === name);
       if (!found) throw noCluster(name, [...new Set(all.map((cluster) => cluster.name))]);
-      const [record] = await clusterRecords(database.db, [found]);
-      return record as NonNullable<typeof record>;
+      return clusterRecord(database.db, found);
     },
   );
 }

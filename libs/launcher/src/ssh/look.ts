@@ -16,9 +16,8 @@ function faultOf(cluster: HostCluster, host: string, signal: AbortSignal): Promi
   return new Promise((resolve) => {
     execFile(program, parameters, options, (error, _stdout, stderr) => {
       if (!error) return resolve(undefined);
-      const said = stderr.trim().split("\n").at(-1)?.trim() ?? "";
-      const why =
-        error.killed === true ? `no answer within ${ANSWER_SECONDS} s` : said === "" ? error.message : said;
+      const said = stderr.trim().split("\n").at(-1)?.trim() || error.message;
+      const why = error.killed === true ? `no answer within ${ANSWER_SECONDS} s` : said;
       resolve(`${host} (${why.slice(0, MOST_REASON_CHARACTERS)})`);
     });
   });
