@@ -359,6 +359,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   GET    /profiles, /profiles/:id    [viewer]   Page(ProfileSummary) / ProfileRecord
  *   DELETE /profiles/:id               [operator] 204; jobs that used it still show it, no other job does
  *   POST   /profiles/:id/measure       [operator] 201 JobDetail of a job that measures it again and ends
+ *   GET    /clusters, /clusters/:name   [viewer]   Page(ClusterRecord) / ClusterRecord
  *   GET    /workloads, POST /workloads, GET|DELETE /workloads/:id, POST /workloads/:id/run   [viewer | operator]
  *   GET    /workloads/:id/proposals    [viewer]   Page(Proposal)
  *   GET    /dead-letters, POST /dead-letters/:id/replay, POST /dead-letters/:id/discard      [admin]
