@@ -26,7 +26,7 @@ const seed = wholeNumber("--seed", values.seed, 0);
 const meanSeconds = Number(values["mean-seconds"]);
 if (!(meanSeconds > 0)) throw new Error(`--mean-seconds ${values["mean-seconds"]}: is not above 0`);
 
-const STEPS = 40;
+const STEPS = 1000;
 const TRIALS = 2;
 /** Jobs take turns with the names of so many clusters, each of which is measured by itself. */
 const CLUSTERS = 3;
@@ -41,6 +41,8 @@ const smallJob = async (name: string, cluster: number): Promise<Record<string, u
     globalBatchTokens: 512,
     model: { hiddenSize: 64, layers: 2, heads: 4, kvHeads: 2, ffnHiddenSize: 128, vocabularySize: 256 },
     steps: STEPS,
+    // A step takes a millisecond: deaths come in the middle of them too.
+    checkpointing: { everySteps: 50, keepLast: 2 },
     trials: { count: TRIALS, warmupSteps: 1, steps: 2, repeats: 0 },
     cluster: { ...job["cluster"], name: `chaos-${cluster}` },
     seed: 7,
