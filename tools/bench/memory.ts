@@ -9,6 +9,7 @@ import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import { mlpForwardTrace } from "@internevo/simulator";
 import { planMemory } from "@internevo/cli/plan-memory";
+import { DEFAULT_SLICE_ROUNDS } from "@internevo/profiles";
 import { cachingMemory } from "./src/caching-memory.ts";
 import { longestOf, measureLongest, type Longest, type MeasuredLongest } from "./src/longest.ts";
 import { native, profileOf, readJob, repository, Stopped, withScratch } from "./src/measure.ts";
@@ -74,6 +75,14 @@ async function plannedRow(model: string, thousands: string, signal: AbortSignal)
 /** The paper's figure: outputs of 80 layers of MLP, of 16384 rows on a rank, among freed segments. */
 const PAPER_MLP = { layers: 80, rows: 16_384, hiddenSize: 8192, ffnHiddenSize: 22_016, elementBytes: 2 };
 
+/** Memory is compared here, and no time. */
+const QUICK = {
+  minimumSamples: 1,
+  maximumSecondsPerPoint: 0.01,
+  targetRelativeSpread: 1,
+  sliceRounds: DEFAULT_SLICE_ROUNDS,
+};
+
 async function measured(signal: AbortSignal): Promise<MemoryResult> {
   const circumstances = observeCircumstances(
     `npm run --silent bench -- memory ${process.argv.slice(2).join(" ")}`.trim(),
@@ -117,7 +126,7 @@ async function measured(signal: AbortSignal): Promise<MemoryResult> {
       cluster: small.cluster,
       needed: requiredMeasurements(small),
       directory,
-      effort: { minimumSamples: 1, maximumSecondsPerPoint: 0.01, targetRelativeSpread: 1 },
+      effort: QUICK,
       signal,
     });
     console.error(`a rank begins with ${profile.device.runtimeBytes} bytes`);

@@ -1,6 +1,7 @@
 // `npm test`, after set-up: every check in turn, each shown as it runs, and one closing line with the counts.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { join, relative } from "node:path";
 import { wantsCuda } from "../setup/cuda.mjs";
 import { root } from "../setup/steps.mjs";
@@ -18,11 +19,18 @@ const MOST_UNSTEADY = 3;
 
 const nx = (target) => ["nx", ["run", target, "--outputStyle=static"]];
 const steps = [
-  ["format", ...nx("workspace:format")],
-  ["lint", ...nx("workspace:lint")],
-  ["types", ...nx("workspace:typecheck")],
-  ["module boundaries", ...nx("workspace:boundaries")],
-  ["docs", ...nx("workspace:docs")],
+  // Each has one thread: two at a time, the longest first.
+  [
+    "lint, types, format, docs, module boundaries",
+    "nx",
+    [
+      "run-many",
+      "--projects=workspace",
+      "--targets=lint,typecheck,format,docs,boundaries",
+      `--parallel=${availableParallelism()}`,
+      "--outputStyle=static",
+    ],
+  ],
   ["native core", ...nx("native:test")],
   // Set-up has compiled and linked it; here it is opened where no GPU is, and its program runs on the model
   // of one.

@@ -31,11 +31,17 @@ function compile(withTests) {
   run("cmake", ["--build", "--preset", "default", "-j", jobs]);
 }
 
-/** @param options of ctest that choose tests */
+/**
+ * Tests of several ranks take two places (their PROCESSORS). There is one place more than cores: many tests
+ * wait for programs that they start.
+ * @param options of ctest that choose tests
+ */
 function runTests(report, options) {
   run("ctest", [
     "--preset",
     "default",
+    "--parallel",
+    String(availableParallelism() + 1),
     "--no-tests=error",
     "--output-junit",
     join(build, report),

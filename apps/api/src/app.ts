@@ -5,6 +5,7 @@ import { findValidTokens, isConnectionLoss, type Database } from "@internevo/sto
 import Fastify, { LogController, type FastifyBaseLogger } from "fastify";
 import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox";
 import { Type } from "typebox";
+import { ClusterWatch } from "./clusters/cluster-watch.ts";
 import { actorOf, registerAuth } from "./http/auth.ts";
 import { registerBodies } from "./http/bodies.ts";
 import { answerClientError, registerOddRequests } from "./http/client-errors.ts";
@@ -22,6 +23,7 @@ import { registerTrace } from "./http/trace.ts";
 import { registerValidation } from "./http/validation.ts";
 import { registerAdviceRoutes } from "./routes/advice.ts";
 import { registerAuditRoutes } from "./routes/audit.ts";
+import { registerClusterRoutes } from "./routes/clusters.ts";
 import { registerDeadLetterRoutes } from "./routes/dead-letters.ts";
 import { registerFrameworkRoutes } from "./routes/frameworks.ts";
 import { registerHealthRoutes } from "./routes/health.ts";
@@ -154,6 +156,11 @@ function registerRoutes(
   registerDeadLetterRoutes(api, { database });
   registerTokenRoutes(api, { database });
   registerAuditRoutes(api, { database });
+  const clusters = new ClusterWatch(capabilities, (error, cluster) =>
+    api.log.error({ err: error, cluster }, "a cluster could not be looked at"),
+  );
+  api.addHook("onClose", () => clusters.close());
+  registerClusterRoutes(api, { database, clusters });
   api.get(
     "/whoami",
     {

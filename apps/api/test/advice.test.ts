@@ -112,6 +112,28 @@ describe("the examples of the documentation", () => {
   });
 });
 
+describe("plans", () => {
+  const asked = async (show?: "families" | "plans") =>
+    (await send("/plans", { ...subject, top: 12, show })).json();
+
+  it("are the best of each family, and where asked the best whatever their family", async () => {
+    const families = await asked();
+    expect(families).toEqual(await asked("families"));
+    expect(families).not.toHaveProperty("plans");
+    const both = await asked("plans");
+    const own = json(planJob(spec, profile, { top: 12, plans: 12 })) as typeof both;
+    expect([both.candidates, both.plans]).toEqual([own.candidates, own.plans]);
+    expect(both.candidates).toEqual(families.candidates);
+    expect(both.plans).toHaveLength(12);
+    expect(both.plans).not.toEqual(both.candidates);
+  });
+
+  it("are of these two kinds", async () => {
+    const reply = await send("/plans", { ...subject, show: "all" });
+    expect(problem(reply, 400, "bad-request")).toEqual(["show"]);
+  });
+});
+
 describe("questions about plans", () => {
   it("are answered as the library answers them", async () => {
     const plan = parsePlanLabel(whole);
@@ -334,6 +356,17 @@ describe("what if", () => {
     expect((await send("/what-if/cheapest-cluster", { ...subject, ...deadline })).json()).toMatchObject(
       json(cheapestCluster(spec, profile, deadline)),
     );
+  });
+
+  it("varies how fast GPUs compute, as the library does", async () => {
+    const values = [0.5, 1, 2];
+    const { rows } = (await send("/what-if/sweep", { ...subject, axis: "compute-speed", values })).json();
+    expect(rows).toEqual(json(sweep(spec, profile, "compute-speed", values)));
+    const seconds = (rows as { best: { predicted: { stepTimeSeconds: number } } }[]).map(
+      ({ best }) => best.predicted.stepTimeSeconds,
+    );
+    expect(seconds).toEqual([...seconds].sort((one, other) => other - one));
+    expect(new Set(seconds).size).toBe(values.length);
   });
 
   it("says which figures are estimates, as the library says it, and so do plans", async () => {

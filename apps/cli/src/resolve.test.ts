@@ -74,6 +74,7 @@ it("takes a cluster's name for its newest profile, and asks which one where clus
     ...item(start, name),
     clusterKey,
     freshUntil: "2026-02-01T00:00:00.000Z",
+    estimated: false,
     quality: null,
   });
   async function* profiles() {

@@ -7,6 +7,7 @@ import { addFrameworks } from "./commands/frameworks.ts";
 import { addMemory } from "./commands/memory.ts";
 import { addPlan } from "./commands/plan.ts";
 import { addCancel, addLogs, addPriority, addPs, addResume, addShow } from "./commands/jobs.ts";
+import { addCluster } from "./commands/cluster.ts";
 import { addProfile } from "./commands/profile.ts";
 import { addReplan } from "./commands/replan.ts";
 import { addSimulate } from "./commands/simulate.ts";
@@ -88,6 +89,7 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addLogs,
     addCancel,
     addResume,
+    addCluster,
     addProfile,
     addReplan,
     addCheckpoint,

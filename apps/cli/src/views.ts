@@ -396,7 +396,8 @@ export function profilesTable(profiles: readonly ProfileSummary[], colors: Color
       },
       {
         title: "MEASURED",
-        value: stored(({ quality }) => {
+        value: stored(({ estimated, quality }) => {
+          if (estimated) return colors.yellow("estimated");
           if (quality === null) return NONE;
           return quality.verdict === "noisy"
             ? colors.yellow(`noisy: ${quality.noisyPoints} of ${quality.points} points`)

@@ -1,3 +1,4 @@
+import { hostname } from "node:os";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { resolveJob } from "@internevo/domain";
@@ -92,8 +93,33 @@ it("lists queued jobs as such, and narrows the list by name and owner", async ()
   await page.close();
 });
 
+it("shows who has a cluster's hosts, and who waits for them", async () => {
+  const ids: string[] = [];
+  for (const [minute, name] of ["has them", "first behind", "second behind"].entries()) {
+    const jobId = await stack.database.transaction((tx) => submitJob(tx, resolveJob(jobFile(name))));
+    ids.push(jobId);
+    await stack.database.transaction((tx) =>
+      claimHosts(tx, {
+        owner: jobLease(jobId),
+        hosts: [hostname()],
+        place: new Date(Date.UTC(2026, 0, 1, 0, minute)),
+        command: { type: "job.profile", data: { jobId }, traceparent: newTraceparent() },
+      }),
+    );
+  }
+  const page = await open("/clusters");
+  const row = page.getByRole("table", { name: "Clusters" }).locator("tbody tr");
+  await row.getByText("Ready").waitFor();
+  expect(await row.locator('[data-label="Used by"]').textContent()).toMatch(/^has them\s*Profiling$/);
+  const waiting = await row.locator('[data-label="Waiting"]').textContent();
+  expect(waiting).toMatch(/^first behind next, since .*second behind 2nd in the queue, since /);
+  await row.getByRole("link", { name: "second behind" }).click();
+  await page.waitForURL(new RegExp(`/jobs/${ids[2] ?? ""}`));
+  await page.close();
+});
+
 it("can be read at a desk and on a phone, light and dark", async () => {
-  for (const path of ["/tokens", "/audit", "/jobs"]) {
+  for (const path of ["/tokens", "/audit", "/jobs", "/clusters"]) {
     const page = await open(path);
     await page.locator("tbody tr").first().waitFor();
     expect(await readability(page, path)).toEqual([]);

@@ -424,6 +424,20 @@ describe("clusters, workloads and dead letters", () => {
     await page.close();
   });
 
+  it("marks a profile that nobody measured, in the list and on its page", async () => {
+    await storeProfile(stack.database.db, {
+      clusterKey: "local:bought:1x8",
+      profile: { ...shippedProfile("estimated:h100"), name: "to be bought" },
+      freshForSeconds: 600,
+    });
+    const page = await open("/clusters");
+    const row = page.getByRole("row", { name: /to be bought/ });
+    await row.getByText("Estimated", { exact: true }).waitFor();
+    await row.getByRole("link").click();
+    await page.getByRole("alert").filter({ hasText: "Estimated, not measured" }).waitFor();
+    await page.close();
+  });
+
   it("says that a profile is noisy, and discards it after a question", async () => {
     const profile = {
       ...shippedProfile("a800-128"),

@@ -27,7 +27,7 @@ export function estimatesOf(
   remedy: Pick<Estimates, "measuredBy" | "planWith">,
 ): Estimates | undefined {
   const estimated = estimatedWith(planned, profile);
-  const estimatedProfile = estimatedProfileWords(profile);
+  const estimatedProfile = estimatedProfileWords(profile, job.cluster);
   if (estimated === undefined && (estimatedProfile === undefined || planned.length === 0)) return undefined;
   const varies = Object.entries(VARIED).flatMap(([field, valueOf]) =>
     planned.some((other) => valueOf(other) !== valueOf(job)) ? [field] : [],

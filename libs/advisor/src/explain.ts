@@ -218,7 +218,7 @@ export function explain(
     measured === null ? tie : false,
   );
   const summary = measured === null ? predicted : `${measuredSummary(measured)} ${predicted}`;
-  const estimatedProfile = estimatedProfileWords(profile);
+  const estimatedProfile = estimatedProfileWords(profile, job.cluster);
   return {
     a: first,
     b: second,

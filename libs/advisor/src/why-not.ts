@@ -88,7 +88,7 @@ export function whyNot(
   trials: readonly Tried[] = [],
 ): WhyNot {
   const whole = isWholePlan(plan) ? plan : bestWith(job, profile, plan);
-  const estimatedProfile = estimatedProfileWords(profile);
+  const estimatedProfile = estimatedProfileWords(profile, job.cluster);
   return {
     ...whyNotPlan(job, profile, whole),
     measured: measuredStanding(trials, whole),

@@ -32,6 +32,7 @@ import type {
   JobSummary,
   PlanRequestSchema,
   ProfileRecord,
+  ClusterRecord,
   ProfileSummary,
   Role,
   SubmittedJob,
@@ -74,7 +75,7 @@ export interface MutationOptions {
 
 export type PlanRequest = Static<typeof PlanRequestSchema>;
 export type WorkloadCreate = Static<typeof WorkloadCreateSchema>;
-export type { ProfileSummary };
+export type { ClusterRecord, ProfileSummary };
 
 /** 128 random bits. Not `randomUUID`, which browsers refuse to pages that came over plain HTTP. */
 const randomKey = (): string =>
@@ -281,6 +282,15 @@ export class InternEvoClient {
     options: MutationOptions = {},
   ): Promise<CheapestClusterAnswer> {
     return this.#post("/what-if/cheapest-cluster", body, options);
+  }
+
+  /** Every cluster of the installation, on one page. */
+  listClusters(options: PageOptions = {}): Promise<Page<ClusterRecord>> {
+    return this.#page("/clusters", options);
+  }
+
+  getCluster(name: string, options: { signal?: AbortSignal } = {}): Promise<ClusterRecord> {
+    return this.#get(`/clusters/${encodeURIComponent(name)}`, options);
   }
 
   listProfiles(options: PageOptions = {}): Promise<Page<ProfileSummary>> {

@@ -288,6 +288,7 @@ export type ProfileRecord = Static<typeof ProfileRecordSchema>;
 /** A profile in a list: without its curves, and never a discarded one. */
 export const ProfileSummarySchema = Type.Object({
   ...Type.Omit(ProfileRecordSchema, ["profile", "discardedAt"]).properties,
+  estimated: Type.Boolean({ description: "whether any of its points is an estimate from published figures" }),
   quality: nullable(
     Type.Object(
       { ...ProfileQualitySchema.properties },
@@ -361,6 +362,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   GET    /profiles, /profiles/:id    [viewer]   Page(ProfileSummary) / ProfileRecord
  *   DELETE /profiles/:id               [operator] 204; jobs that used it still show it, no other job does
  *   POST   /profiles/:id/measure       [operator] 201 JobDetail of a job that measures it again and ends
+ *   GET    /clusters, /clusters/:name   [viewer]   Page(ClusterRecord) / ClusterRecord
  *   GET    /workloads, POST /workloads, GET|DELETE /workloads/:id, POST /workloads/:id/run   [viewer | operator]
  *   GET    /workloads/:id/proposals    [viewer]   Page(Proposal)
  *   GET    /dead-letters, POST /dead-letters/:id/replay, POST /dead-letters/:id/discard      [admin]

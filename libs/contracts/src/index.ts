@@ -3,3 +3,4 @@ export * from "./native.ts";
 export * from "./trainer-config.ts";
 export * from "./http.ts";
 export * from "./advice.ts";
+export * from "./clusters.ts";

@@ -1,4 +1,10 @@
-import { estimatedPoints, estimatedProfileWords, resolveJob, type ModuleShape } from "@internevo/domain";
+import {
+  estimatedPoints,
+  formatBytes,
+  estimatedProfileWords,
+  resolveJob,
+  type ModuleShape,
+} from "@internevo/domain";
 import { planOfJob } from "@internevo/plan";
 import { aPlan } from "@internevo/test-kit";
 import { describe, expect, it } from "vitest";
@@ -39,6 +45,17 @@ describe("estimated profiles", () => {
     // What it holds is no measurement of a job.
     const said = estimatedWith([job(name)], profile);
     expect(said?.needed).toBe(Object.values(said?.missing ?? {}).reduce((sum, count) => sum + count, 0));
+  });
+
+  it("say where a job has more memory than their GPUs", () => {
+    const profile = shippedProfile("estimated:l40s");
+    const has = profile.cluster.memoryPerGpuBytes ?? 0;
+    expect(estimatedProfileWords(profile, { memoryPerGpuBytes: 80e9 })).toContain(
+      `have ${formatBytes(has)} for a rank, and the job's \`cluster.memoryPerGpu\` is 74.5 GiB: plans may not fit`,
+    );
+    expect(estimatedProfileWords(profile, { memoryPerGpuBytes: has })).toBe(estimatedProfileWords(profile));
+    const measured = shippedProfile("a800-128");
+    expect(estimatedProfileWords(measured, { memoryPerGpuBytes: 1e15 })).toBeUndefined();
   });
 
   it.each(ESTIMATED_PROFILES)("%s has ranges as wide as what is not known", (name) => {

@@ -6,6 +6,7 @@ export * from "./syntax-fault.ts";
 export * from "./json-depth.ts";
 export * from "./nearest.ts";
 export * from "./problem.ts";
+export * from "./cluster-state.ts";
 export * from "./queue-place.ts";
 export * from "./priority.ts";
 export * from "./project.ts";

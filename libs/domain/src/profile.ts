@@ -6,6 +6,7 @@ import { ClusterSchema } from "./job.ts";
 import { DECODER_PROGRAM, type ByUnit } from "./layer-program.ts";
 import { ModelSchema } from "./model.ts";
 import { Line } from "./text.ts";
+import { formatBytes } from "./units.ts";
 
 export const COLLECTIVES = [
   "all-reduce",
@@ -434,13 +435,27 @@ export function estimatedPoints({ modules, collectives, overlaps }: Profile): {
   return { estimated: points.filter((point) => point.estimated === true).length, all: points.length };
 }
 
-/** Says of a profile that it is estimated, wholly or partly; undefined of one that was measured. */
-export function estimatedProfileWords(profile: Profile): string | undefined {
+const moreMemoryWords = (has: number | undefined, plannedWith: number | undefined): string =>
+  has === undefined || plannedWith === undefined || plannedWith <= has
+    ? ""
+    : ` Its GPUs have ${formatBytes(has)} for a rank, and the job's \`cluster.memoryPerGpu\` is ` +
+      `${formatBytes(plannedWith)}: plans may not fit. Give the job what they have.`;
+
+/**
+ * Says of a profile that it is estimated, wholly or partly; undefined of one that was measured.
+ * @param cluster of the job that is planned with it: its GPUs may have more memory than the profile's, which
+ * is that of a kind of GPU. A measured profile has the memory of the job that measured it.
+ */
+export function estimatedProfileWords(
+  profile: Profile,
+  cluster?: { readonly memoryPerGpuBytes: number },
+): string | undefined {
   const { estimated, all } = estimatedPoints(profile);
   if (estimated === 0) return undefined;
   const part = estimated === all ? "" : ` in ${formatInteger(estimated)} of its ${formatInteger(all)} points`;
   return (
     `Profile ${profile.name} is *estimated*${part} from published figures, not measured: ranges say how far off ` +
-    "it may be. `internevo profile import --into` puts your own measurements in its place."
+    "it may be. `internevo profile import --into` puts your own measurements in its place." +
+    moreMemoryWords(profile.cluster.memoryPerGpuBytes, cluster?.memoryPerGpuBytes)
   );
 }

@@ -1,14 +1,17 @@
 export {
   checkCluster,
+  knownClusters,
   launchedHosts,
   launcherOf,
   launchRanks,
   launchTarget,
   usesThisMachine,
+  type KnownCluster,
   type LaunchTarget,
 } from "./launchers.ts";
 export type { LaunchCapabilities, Launcher, LeftLaunch, Outliving } from "./launcher.ts";
 export type { LaunchOptions, LaunchOutcome, OnQueue } from "./launch-options.ts";
+export type { ClusterLook } from "./cluster-look.ts";
 export { CLUSTERS_VARIABLE } from "./clusters-file.ts";
 export { ownHost } from "./hosts.ts";
 export type { HostCluster } from "./ssh/settings.ts";

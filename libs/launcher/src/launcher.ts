@@ -1,5 +1,6 @@
 import type { Cluster, LauncherKind, ProblemDetail } from "@internevo/domain";
 import type { TObject, TSchema } from "typebox";
+import type { ClusterLook } from "./cluster-look.ts";
 import type { LaunchOptions, LaunchOutcome } from "./launch-options.ts";
 import type { CudaHost, NativeProgram } from "./programs.ts";
 
@@ -34,6 +35,11 @@ export interface ClusterDescription<Settings> {
    * contradicts itself.
    */
   settingsOf(entry: unknown, cluster: DescribedCluster, clustersFile: string): Settings;
+  /**
+   * The same for the whole cluster, whatever a job takes of it.
+   * @throws ProblemError `unavailable` where the entry contradicts itself.
+   */
+  wholeOf(entry: unknown, name: string, clustersFile: string): Settings;
 }
 
 /** What a job says of the cluster that is looked up. */
@@ -76,6 +82,11 @@ export interface Launcher<Settings = unknown> {
    * them.
    */
   hosts(settings: Settings): string[];
+  /**
+   * What a cluster has, and whether it can be reached now. Never throws for a cluster that is away.
+   * @param signal ends the look.
+   */
+  look(settings: Settings, here: LaunchCapabilities, signal: AbortSignal): Promise<ClusterLook>;
   /**
    * Whether ranks of a launch compute on this machine: as its own, as a host of the cluster, or in a place
    * inside it, such as a testbed.

@@ -1,6 +1,8 @@
 import { ProblemError, type Cluster, type LauncherKind, type ProblemDetail } from "@internevo/domain";
 import type { TSchema } from "typebox";
+import { awayFor, UNKNOWN_CAPACITY, type ClusterLook } from "./cluster-look.ts";
 import { readClusters, refuseCluster } from "./clusters-file.ts";
+import { ownHost } from "./hosts.ts";
 import type { LaunchOptions, LaunchOutcome } from "./launch-options.ts";
 import type { DescribedCluster, LaunchCapabilities, Launcher } from "./launcher.ts";
 import { localLauncher } from "./local/launcher.ts";
@@ -59,6 +61,52 @@ export async function launchTarget(
     known ? `${known.launcher.description?.words} here` : "is no cluster of this installation",
     known ? `use launcher: ${known.launcher.kind}` : `use one of: ${names.join(", ") || "none"}`,
   );
+}
+
+/** A cluster that jobs may name. */
+export interface KnownCluster {
+  readonly name: string;
+  readonly launcher: LauncherKind;
+  /** As claims name them; none where a scheduler shares nodes out. */
+  readonly hosts: readonly string[];
+  /** See {@link Launcher.look}. */
+  look(signal: AbortSignal): Promise<ClusterLook>;
+}
+
+/**
+ * The clusters of this installation: this machine under its own name, on which launchers that need no
+ * description start ranks whatever a job calls it, and those of the clusters file.
+ * @throws ProblemError `unavailable` when the clusters file cannot be read or is wrong.
+ */
+export async function knownClusters(here: LaunchCapabilities): Promise<readonly KnownCluster[]> {
+  const { clustersFile } = here;
+  const known = (name: string, launcher: Launcher, settings: unknown): KnownCluster => ({
+    name,
+    launcher: launcher.kind,
+    hosts: launcher.hosts(settings),
+    look: (signal) => launcher.look(settings, here, signal),
+  });
+  const machines = ALL.filter(({ description }) => description === null);
+  const described = clustersFile === undefined ? {} : await readClusters(clustersFile, ALL);
+  return [
+    ...machines.map((launcher) => known(ownHost(), launcher, undefined)),
+    ...Object.entries(described).map(([name, { launcher, entry }]) => {
+      try {
+        return known(name, launcher, launcher.description?.wholeOf(entry, name, clustersFile ?? ""));
+      } catch (error) {
+        return unusable(name, launcher, error);
+      }
+    }),
+  ];
+}
+
+/** An entry that contradicts itself is a cluster that nobody can use, and that hides no other. */
+function unusable(name: string, { kind }: Launcher, error: unknown): KnownCluster {
+  if (!(error instanceof ProblemError)) throw error;
+  const [detail] = error.details;
+  const message = detail ? `${detail.field} ${detail.message}: ${detail.remedy}` : error.message;
+  const seen = { capacity: UNKNOWN_CAPACITY, health: awayFor(message) };
+  return { name, launcher: kind, hosts: [], look: () => Promise.resolve(seen) };
 }
 
 /** See {@link Launcher.hosts}. */

@@ -23,9 +23,8 @@ import {
   mergeProfiles,
   probeConfig,
   qualityOf,
-  SLICE_ROUNDS,
   type NoiseLimits,
-  type ProbeEffort,
+  type MeasuringEffort,
 } from "@internevo/profiles";
 import {
   launcherOf,
@@ -47,7 +46,7 @@ export interface MeasureProfileOptions {
   readonly clustersFile?: string | undefined;
   readonly needed: Measurements;
   readonly threadsPerRank: number;
-  readonly effort: ProbeEffort;
+  readonly effort: MeasuringEffort;
   readonly limits: NoiseLimits;
   readonly runDirectory: string;
   /** Stops the probe at once: what it has measured so far is thrown away. */
@@ -123,8 +122,8 @@ export const runtimeDirectory = (runDirectory: string): string => join(runDirect
  * How often something is run to measure these points: the trainer runs each of its slices several times. It
  * is the total of the progress.
  */
-export const measurementRuns = (wanted: Measurements): number =>
-  measurementCount({ ...wanted, slices: [] }) + SLICE_ROUNDS * wanted.slices.length;
+export const measurementRuns = (wanted: Measurements, sliceRounds: number): number =>
+  measurementCount({ ...wanted, slices: [] }) + sliceRounds * wanted.slices.length;
 
 type Place = Awaited<ReturnType<typeof placeOf>>;
 
@@ -171,7 +170,7 @@ class Measuring {
     this.#digest = known.digest;
     this.#runtimeBytes = known.runtimeBytes;
     this.#soFar = known.soFar;
-    this.#total = measurementRuns(options.needed);
+    this.#total = measurementRuns(options.needed, options.effort.sliceRounds);
   }
 
   async profile(): Promise<MeasureProfileOutcome> {
@@ -190,7 +189,7 @@ class Measuring {
       for (const one of [...again.modules, ...again.collectives, ...again.overlaps, ...again.slices])
         this.#times.set(one, this.#timesOf(one) + 1);
       // Counted anew: how many are noisy nobody knows before, and a total that grows says nothing.
-      [this.#done, this.#total] = [0, measurementRuns(again)];
+      [this.#done, this.#total] = [0, measurementRuns(again, this.#options.effort.sliceRounds)];
       this.#options.onProgress(0, this.#total, againWords(count, this.#total));
       const pass = await this.#pass(again, ", again");
       // Lost ranks cost this pass and its time: there is a measurement of every point.
@@ -241,17 +240,18 @@ class Measuring {
 
   /** The pass over all points, without those that an attempt before this one has measured. */
   async #first(): Promise<Pass | Interrupted> {
-    const { needed, onProgress, keep } = this.#options;
+    const { needed, onProgress, keep, effort } = this.#options;
+    const { sliceRounds } = effort;
     const rounds = needed.slices.reduce(
       (sum, slice) =>
         sum +
         (this.#soFar.hasNoRoom(slice)
-          ? SLICE_ROUNDS
-          : Math.min(SLICE_ROUNDS, this.#soFar.roundsOf(slice).length)),
+          ? sliceRounds
+          : Math.min(sliceRounds, this.#soFar.roundsOf(slice).length)),
       0,
     );
     const { slices: _, ...missing } = this.#soFar.missing(needed);
-    this.#done = this.#total - SLICE_ROUNDS * needed.slices.length + rounds;
+    this.#done = this.#total - sliceRounds * needed.slices.length + rounds;
     this.#done -= measurementCount({ ...missing, slices: [] });
     if (this.#done > 0)
       onProgress(this.#done, this.#total, `goes on with ${formatCounted(this.#done, "run")} of before`);
@@ -290,6 +290,7 @@ class Measuring {
       slices: wanted.slices,
       device: composed.device,
       secondsPerSlice: this.#options.effort.maximumSecondsPerPoint,
+      rounds: this.#options.effort.sliceRounds,
       mostOthersPercent: limits.mostOthersPercent,
       ...(kept ? this.#keptSlices(kept) : {}),
       onSlice: ({ microBatchSize, sequenceParallel }) =>
@@ -387,7 +388,7 @@ export async function measureProfile(options: MeasureProfileOptions): Promise<Me
     cluster: clusterKey(cluster),
     programs: [digest, await programDigest(options.trainer)],
     threadsPerRank: options.threadsPerRank,
-    effort: Object.values(options.effort) as number[],
+    effort: options.effort,
     onFailure: (error) =>
       options.onLog?.(`measured points cannot be kept for another attempt: ${(error as Error).message}`),
   });

@@ -10,7 +10,7 @@ import {
   type Placement,
   type SliceRequest,
 } from "@internevo/domain";
-import { collectiveCurves, overlapsOf, SLICE_ROUNDS, type SliceOfRounds } from "@internevo/profiles";
+import { collectiveCurves, overlapsOf, type MeasuringEffort, type SliceOfRounds } from "@internevo/profiles";
 import { Type, type Static } from "typebox";
 
 const strict = { additionalProperties: false } as const;
@@ -71,7 +71,7 @@ export interface KeepingOptions {
   /** Digests of the programs that measure. */
   readonly programs: readonly string[];
   readonly threadsPerRank: number;
-  readonly effort: readonly number[];
+  readonly effort: MeasuringEffort;
   /** What was measured longer ago is not kept. */
   readonly freshForSeconds: number;
   /** Told when points cannot be written down. */
@@ -137,7 +137,7 @@ export class MeasuredSoFar {
       cluster,
       programs: [...programs],
       threadsPerRank,
-      effort: [...effort],
+      effort: Object.values(effort) as number[],
       at: new Date().toISOString(),
     };
     if (path === undefined) return new MeasuredSoFar(options, own, []);
@@ -210,7 +210,7 @@ export class MeasuredSoFar {
   missing(needed: Measurements): Measurements {
     const { events } = this;
     const whole = needed.slices.filter(
-      (slice) => this.hasNoRoom(slice) || this.roundsOf(slice).length >= SLICE_ROUNDS,
+      (slice) => this.hasNoRoom(slice) || this.roundsOf(slice).length >= this.#options.effort.sliceRounds,
     );
     const missing = missingMeasurements(
       {

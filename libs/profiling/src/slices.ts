@@ -14,7 +14,6 @@ import {
   measuredSlice,
   noRoomNote,
   ofRounds,
-  SLICE_ROUNDS,
   sliceRun,
   type SliceOfRounds,
   type TokensOfRun,
@@ -36,6 +35,8 @@ export interface MeasureSlicesOptions extends Omit<LaunchOptions<Trainer>, "prog
   readonly device: DevicePeak;
   /** About so long each is measured in a round. */
   readonly secondsPerSlice: number;
+  /** Times that each is run. */
+  readonly rounds: number;
   /** Share of a host's processor time from which on others count as a disturbance of a round. */
   readonly mostOthersPercent: number;
   /** Rounds that an attempt before this one has run, and slices that it had no room for. */
@@ -77,6 +78,7 @@ async function runSlice(
     cluster,
     device,
     secondsPerSlice,
+    rounds: _rounds,
     mostOthersPercent,
     onSlice: _onSlice,
     kept: _kept,
@@ -122,7 +124,7 @@ export async function measureSlices(options: MeasureSlicesOptions): Promise<Slic
   const withoutRoom = new Set<SliceRequest>(slices.filter((slice) => kept?.hasNoRoom(slice)));
   const hadNoRoom = new Set(withoutRoom);
   const begin = performance.now();
-  for (let round = 0; round < SLICE_ROUNDS; round += 1) {
+  for (let round = 0; round < options.rounds; round += 1) {
     for (const [index, slice] of slices.entries()) {
       if (hadNoRoom.has(slice) || (rounds[index]?.length ?? 0) > round) continue;
       if (!withoutRoom.has(slice)) {
@@ -143,7 +145,7 @@ export async function measureSlices(options: MeasureSlicesOptions): Promise<Slic
   const notes = [...withoutRoom].map(noRoomNote);
   if (measured.length > 0)
     notes.push(
-      `${formatCounted(measured.length, "micro-batch", "micro-batches")} in the trainer, ${SLICE_ROUNDS} times each, took ${((performance.now() - begin) / 1000).toFixed(1)} s`,
+      `${formatCounted(measured.length, "micro-batch", "micro-batches")} in the trainer, ${formatCounted(options.rounds, "time")} each, took ${((performance.now() - begin) / 1000).toFixed(1)} s`,
     );
   return { status: "measured", slices: measured, notes };
 }

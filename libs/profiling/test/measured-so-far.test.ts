@@ -3,8 +3,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { measurementCount, requiredMeasurements } from "@internevo/cost-model";
 import { resolveJob } from "@internevo/domain";
+import { DEFAULT_SLICE_ROUNDS } from "@internevo/profiles";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { MeasuredSoFar, type KeepingOptions } from "../src/measured-so-far.ts";
+
+const EFFORT = {
+  minimumSamples: 1,
+  maximumSecondsPerPoint: 0.25,
+  targetRelativeSpread: 1,
+  sliceRounds: DEFAULT_SLICE_ROUNDS,
+};
 
 let directory: string;
 let failures: unknown[];
@@ -33,7 +41,7 @@ const open = (over: Partial<KeepingOptions> = {}): Promise<MeasuredSoFar> =>
     cluster: "local:here:1x2",
     programs: ["probe", "trainer"],
     threadsPerRank: 1,
-    effort: [1, 0.25],
+    effort: EFFORT,
     freshForSeconds: 60,
     onFailure: (error) => failures.push(error),
     ...over,
@@ -89,7 +97,7 @@ it.each([
   ["another build of a program", { programs: ["probe", "newer"] }],
   ["another cluster", { cluster: "local:here:1x4" }],
   ["other threads", { threadsPerRank: 2 }],
-  ["another effort", { effort: [5, 0.25] }],
+  ["another effort", { effort: { ...EFFORT, minimumSamples: 5 } }],
   ["a measurement that is not fresh any more", { freshForSeconds: 0 }],
   ["no file", { path: undefined }],
 ])("begins anew for %s", async (_what, over) => {

@@ -1,7 +1,7 @@
 import { join, resolve } from "node:path";
 import { DEFAULT_MOST_OTHERS_PERCENT } from "@internevo/domain";
 import { probeIn, trainerIn } from "@internevo/launcher";
-import { DEFAULT_MOST_SPREAD_PERCENT } from "@internevo/profiles";
+import { DEFAULT_MOST_SPREAD_PERCENT, DEFAULT_SLICE_ROUNDS } from "@internevo/profiles";
 import { Type, type Static, type TObject } from "typebox";
 import type { ProfilingSettings } from "./obtain-profile.ts";
 import { DEFAULT_LOST_RANK_LIMIT } from "./retry-lost-ranks.ts";
@@ -90,6 +90,12 @@ export const profilingConfig = {
     maximum: 1,
     description: "relative spread at which a point is measured well enough",
   }),
+  INTERNEVO_PROFILE_SLICE_ROUNDS: Type.Integer({
+    default: DEFAULT_SLICE_ROUNDS,
+    minimum: 1,
+    maximum: 100,
+    description: "times that the trainer runs each of its micro-batches, so that a disturbance spoils one",
+  }),
   INTERNEVO_PROFILE_MOST_SPREAD_PERCENT: Type.Number({
     default: DEFAULT_MOST_SPREAD_PERCENT,
     exclusiveMinimum: 0,
@@ -120,6 +126,7 @@ export const profilingSettings = (config: ProfilingConfig): ProfilingSettings =>
     minimumSamples: config.INTERNEVO_PROBE_SAMPLES,
     maximumSecondsPerPoint: config.INTERNEVO_PROBE_POINT_SECONDS,
     targetRelativeSpread: config.INTERNEVO_PROBE_SPREAD,
+    sliceRounds: config.INTERNEVO_PROFILE_SLICE_ROUNDS,
   },
   limits: {
     mostSpreadPercent: config.INTERNEVO_PROFILE_MOST_SPREAD_PERCENT,

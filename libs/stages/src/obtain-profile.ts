@@ -17,7 +17,7 @@ import {
 } from "@internevo/domain";
 import { assertProgram, type Probe, type Trainer } from "@internevo/launcher";
 import { measurementRuns, measureProfile, type MeasureProfileOutcome } from "@internevo/profiling";
-import { mergeProfiles, qualityOf, type NoiseLimits, type ProbeEffort } from "@internevo/profiles";
+import { mergeProfiles, qualityOf, type NoiseLimits, type MeasuringEffort } from "@internevo/profiles";
 import {
   newestProfile,
   storeGivenProfile,
@@ -43,7 +43,7 @@ export interface ProfilingSettings {
   /** Attempts in a row that may lose ranks without a newly measured point. */
   readonly lostRankLimit: number;
   readonly freshForSeconds: number;
-  readonly effort: ProbeEffort;
+  readonly effort: MeasuringEffort;
   readonly limits: NoiseLimits;
 }
 
@@ -208,7 +208,7 @@ async function measure(
 ): Promise<ObtainProfileOutcome> {
   const { settings, signal } = options;
   const points = measurementCount(missing);
-  const runs = measurementRuns(missing);
+  const runs = measurementRuns(missing, settings.effort.sliceRounds);
   const last = base ?? (await newestProfile(options.database.db, key));
   const seconds = measuringSeconds(missing, last?.profile);
   options.onProgress(

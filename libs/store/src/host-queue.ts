@@ -1,6 +1,6 @@
-import { and, asc, eq, inArray, ne, sql } from "drizzle-orm";
-import type { MessageData, MessageType } from "@internevo/contracts";
-import type { QueuePlace, QueuePosition } from "@internevo/domain";
+import { and, asc, eq, inArray, isNull, ne, sql } from "drizzle-orm";
+import type { ClusterHolder, ClusterWaiter, MessageData, MessageType } from "@internevo/contracts";
+import type { JobState, LauncherKind, QueuePlace, QueuePosition } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { enqueueMessage } from "./outbox.ts";
 import {
@@ -255,6 +255,71 @@ async function remainingSeconds(db: Queryable, owners: readonly string[]): Promi
 /** The ids of those owners that are of a kind. */
 const idsOf = (kind: "job" | "workload", owners: readonly string[]): string[] =>
   owners.flatMap((owner) => (owner.startsWith(`${kind}:`) ? [owner.slice(kind.length + 1)] : []));
+
+/** What holds hosts, or waits for them. */
+export interface HostsUse {
+  readonly holders: readonly ClusterHolder[];
+  readonly waiting: readonly ClusterWaiter[];
+}
+
+/** Who holds hosts now, and who waits for them, in the order of the queue. */
+export async function hostsUse(db: Queryable): Promise<HostsUse> {
+  const claims = await db.select().from(hostClaims).orderBy(asc(hostClaims.owner), asc(hostClaims.host));
+  const waiters = await db
+    .select({ owner: hostWaiters.owner, hosts: hostWaiters.hosts })
+    .from(hostWaiters)
+    .orderBy(asc(hostWaiters.place), asc(hostWaiters.owner));
+  const hostsOf = Map.groupBy(claims, ({ owner }) => owner);
+  const waitingOwners = waiters.map(({ owner }) => owner);
+  const positions = await queuePositions(db, waitingOwners);
+  const known = new Map(
+    (await named(db, [...hostsOf.keys(), ...waitingOwners], [])).map(({ holds: _, ...work }) => [
+      `${work.kind}:${work.id}`,
+      work,
+    ]),
+  );
+  const states = await jobStates(db, idsOf("job", [...hostsOf.keys()]));
+  return {
+    holders: [...hostsOf].flatMap(([owner, claimed]) => {
+      const work = known.get(owner);
+      const hosts = claimed.map(({ host }) => host);
+      return work ? [{ ...work, state: states.get(work.id) ?? null, hosts }] : [];
+    }),
+    waiting: waiters.flatMap(({ owner, hosts }) => {
+      const [work, position] = [known.get(owner), positions.get(owner)];
+      return work && position ? [{ ...work, ...position, hosts: [...hosts] }] : [];
+    }),
+  };
+}
+
+async function jobStates(db: Queryable, ids: readonly string[]): Promise<Map<string, JobState>> {
+  if (ids.length === 0) return new Map();
+  const rows = await db
+    .select({ id: jobs.id, state: jobs.state })
+    .from(jobs)
+    .where(inArray(jobs.id, [...ids]));
+  return new Map(rows.map(({ id, state }) => [id, state]));
+}
+
+/** Jobs at work on a cluster whose nodes a scheduler shares out: they claim no hosts here. */
+export async function jobsAtWorkOn(
+  db: Queryable,
+  cluster: { readonly name: string; readonly launcher: LauncherKind },
+): Promise<ClusterHolder[]> {
+  const rows = await db
+    .select({ id: jobs.id, name: jobs.name, state: jobs.state })
+    .from(jobs)
+    .where(
+      and(
+        isNull(jobs.endedAt),
+        ne(jobs.state, "held"),
+        sql`${jobs.spec} -> 'cluster' ->> 'name' = ${cluster.name}`,
+        sql`${jobs.spec} -> 'cluster' ->> 'launcher' = ${cluster.launcher}`,
+      ),
+    )
+    .orderBy(asc(jobs.createdAt));
+  return rows.map((row) => ({ kind: "job", ...row, hosts: [] }));
+}
 
 async function named(
   db: Queryable,

@@ -1,6 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { and, desc, eq, gt, isNull, or, sql } from "drizzle-orm";
-import { CLUSTER_NAME_IN_KEY, givenKey, type JobSpec, type Profile } from "@internevo/domain";
+import {
+  CLUSTER_NAME_IN_KEY,
+  givenKey,
+  type JobSpec,
+  type LauncherKind,
+  type Profile,
+} from "@internevo/domain";
 import type { ProfileRecord, ProfileSummary } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
@@ -172,19 +178,60 @@ export async function profilesCalled(
     .orderBy(profiles.clusterKey, desc(profiles.createdAt), desc(profiles.id));
 }
 
+/** As `estimatedPoints` of the domain: of modules, overlaps, and the points of collectives. */
+const HAS_ESTIMATES = "$.*[*] ? (@.estimated == true || exists (@.points[*] ? (@.estimated == true)))";
+
+const SUMMARY_COLUMNS = {
+  id: profiles.id,
+  name: profiles.name,
+  clusterKey: profiles.clusterKey,
+  createdAt: profiles.createdAt,
+  freshUntil: profiles.freshUntil,
+  estimated: sql<boolean>`jsonb_path_exists(${profiles.profile}, ${HAS_ESTIMATES}::jsonpath)`,
+  quality: sql<ProfileSummary["quality"]>`${profiles.profile} -> 'quality'`,
+};
+
+const summaryOf = (
+  row: Omit<ProfileSummary, "createdAt" | "freshUntil"> & Record<"createdAt" | "freshUntil", Date>,
+): ProfileSummary => ({
+  ...row,
+  createdAt: row.createdAt.toISOString(),
+  freshUntil: row.freshUntil.toISOString(),
+});
+
+/**
+ * The newest profiles that were measured of a cluster. @param cluster without a name: of all that its launcher
+ * ran.
+ */
+export async function profilesOfCluster(
+  db: Queryable,
+  cluster: { readonly launcher: LauncherKind; readonly name?: string },
+  limit: number,
+): Promise<ProfileSummary[]> {
+  const { launcher, name } = cluster;
+  const rows = await db
+    .select(SUMMARY_COLUMNS)
+    .from(profiles)
+    .where(
+      and(
+        isNull(profiles.discardedAt),
+        sql`starts_with(${profiles.clusterKey}, ${`${launcher}:`})`,
+        name === undefined
+          ? undefined
+          : sql`substring(${profiles.clusterKey} from ${CLUSTER_NAME_IN_KEY}) = ${name}`,
+      ),
+    )
+    .orderBy(desc(profiles.createdAt), desc(profiles.id))
+    .limit(limit);
+  return rows.map(summaryOf);
+}
+
 /** Newest first, without the curves; none that was discarded. */
 export async function listProfiles(db: Queryable, request: PageRequest = {}): Promise<Page<ProfileSummary>> {
   const limit = pageLimit(request);
   const after = decodeCursor(request.cursor);
   const rows = await db
-    .select({
-      id: profiles.id,
-      name: profiles.name,
-      clusterKey: profiles.clusterKey,
-      createdAt: profiles.createdAt,
-      freshUntil: profiles.freshUntil,
-      quality: sql<ProfileSummary["quality"]>`${profiles.profile} -> 'quality'`,
-    })
+    .select(SUMMARY_COLUMNS)
     .from(profiles)
     .where(
       and(
@@ -195,10 +242,5 @@ export async function listProfiles(db: Queryable, request: PageRequest = {}): Pr
     )
     .orderBy(desc(profiles.createdAt), desc(profiles.id))
     .limit(limit + 1);
-  return pageOf(
-    rows,
-    limit,
-    (row) => ({ at: row.createdAt, id: row.id }),
-    (row) => ({ ...row, createdAt: row.createdAt.toISOString(), freshUntil: row.freshUntil.toISOString() }),
-  );
+  return pageOf(rows, limit, (row) => ({ at: row.createdAt, id: row.id }), summaryOf);
 }

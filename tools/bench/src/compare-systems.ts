@@ -12,6 +12,7 @@ import {
   type Profile,
   type Tried,
 } from "@internevo/domain";
+import { DEFAULT_SLICE_ROUNDS } from "@internevo/profiles";
 import { datasetOf, observePlan, profileOf, type Place } from "./measure.ts";
 import { fastestOf, INTERNEVO, SYSTEMS, type System } from "./systems.ts";
 import { triedOf } from "./tried.ts";
@@ -205,7 +206,12 @@ export async function compareSystems(
     cluster: first.cluster,
     needed,
     directory: join(directory, "profile"),
-    effort: { minimumSamples: 3, maximumSecondsPerPoint: 0.06, targetRelativeSpread: 0.1 },
+    effort: {
+      minimumSamples: 3,
+      maximumSecondsPerPoint: 0.06,
+      targetRelativeSpread: 0.1,
+      sliceRounds: DEFAULT_SLICE_ROUNDS,
+    },
     ...place,
   });
   const rows: Row[] = [];

@@ -13,14 +13,17 @@ import {
 } from "@internevo/domain";
 import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
+import { DEFAULT_SLICE_ROUNDS } from "@internevo/profiles";
 import { statisticsOf, type Compared, type Statistics } from "./accuracy-statistics.ts";
 import { datasetOf, profileOf, runPlan, type Place } from "./measure.ts";
 
 export interface AccuracyOptions extends Place {
   readonly directory: string;
   readonly place: string;
-  /** Plans that are measured at most: the candidates first, of the others a sample. */
+  /** Plans that are measured at most. */
   readonly plans: number;
+  /** `sample`, by default: the candidates, and of the others a sample. `first`: in the order of the predictions. */
+  readonly choose?: "sample" | "first";
   readonly repeat: number;
   readonly steps: number;
   readonly seed: number;
@@ -68,13 +71,14 @@ export function shuffled<T>(items: readonly T[], random: () => number): T[] {
 }
 
 async function accuracyOn(spec: JobSpec, profile: Profile, options: AccuracyOptions): Promise<AccuracyRow> {
-  const { directory, place, plans, repeat, steps, seed, clustersFile, signal } = options;
+  const { directory, place, plans, choose = "sample", repeat, steps, seed, clustersFile, signal } = options;
   const random = generator(seed);
   const dataset = await datasetOf(spec, directory);
   const { runnableCandidates: runnable, warnings } = planJob(spec, profile, { top: MOST_FAMILIES });
+  const others = runnable.slice(CANDIDATES);
   const chosen = [
     ...runnable.slice(0, CANDIDATES),
-    ...shuffled(runnable.slice(CANDIDATES), random).slice(0, Math.max(0, plans - CANDIDATES)),
+    ...(choose === "first" ? others : shuffled(others, random)).slice(0, Math.max(0, plans - CANDIDATES)),
   ];
   const measurements = new Map<Candidate, { readonly measurement: Measurement; readonly at: number }[]>(
     chosen.map((candidate) => [candidate, []]),
@@ -150,7 +154,12 @@ export async function measureAccuracy(
     needed: unionOf(specs.map(requiredMeasurements)),
     directory: join(directory, "profile"),
     // As services measure by default.
-    effort: { minimumSamples: 5, maximumSecondsPerPoint: 0.25, targetRelativeSpread: 0.05 },
+    effort: {
+      minimumSamples: 5,
+      maximumSecondsPerPoint: 0.25,
+      targetRelativeSpread: 0.05,
+      sliceRounds: DEFAULT_SLICE_ROUNDS,
+    },
     ...(clustersFile ? { clustersFile } : {}),
     ...(signal ? { signal } : {}),
   });

@@ -26,7 +26,7 @@ import {
 } from "@internevo/launcher";
 import { buildMesh, clusterRanks } from "@internevo/plan";
 import { measureProfile } from "@internevo/profiling";
-import { DEFAULT_MOST_SPREAD_PERCENT, type ProbeEffort } from "@internevo/profiles";
+import { DEFAULT_MOST_SPREAD_PERCENT, DEFAULT_SLICE_ROUNDS, type MeasuringEffort } from "@internevo/profiles";
 import { parse } from "yaml";
 
 /** What the benchmarks of this folder share: real ranks of this machine, without services. */
@@ -73,7 +73,12 @@ export async function datasetOf(spec: JobSpec, directory: string): Promise<Datas
   });
 }
 
-const EFFORT: ProbeEffort = { minimumSamples: 7, maximumSecondsPerPoint: 0.5, targetRelativeSpread: 0.05 };
+const EFFORT: MeasuringEffort = {
+  minimumSamples: 7,
+  maximumSecondsPerPoint: 0.5,
+  targetRelativeSpread: 0.05,
+  sliceRounds: DEFAULT_SLICE_ROUNDS,
+};
 
 /** What is measured on hosts, and how it is stopped. */
 export interface Place {
@@ -94,7 +99,7 @@ export async function profileOf(
     readonly cluster: Cluster;
     readonly needed: RequiredMeasurements;
     readonly directory: string;
-    readonly effort?: ProbeEffort;
+    readonly effort?: MeasuringEffort;
   },
 ): Promise<Profile> {
   const {

@@ -6,6 +6,7 @@ import { overallOf, writeAccuracyPage } from "./accuracy-page.ts";
 import { statisticsOf, type Compared } from "./accuracy-statistics.ts";
 import { writeMemoryPage } from "./memory-page.ts";
 import { writeOverlapPage } from "./overlap-page.ts";
+import { writeRankingPage } from "./ranking-page.ts";
 import type { Circumstances } from "./report.ts";
 import { writeSystemsPage } from "./systems-page.ts";
 
@@ -69,6 +70,31 @@ it("keeps the page of accuracy in the words of its program", async () => {
     rows,
   });
   await expectSameWords("accuracy-cpu");
+});
+
+it("keeps the page of ranking in the words of its program", async () => {
+  const plans = Array.from({ length: 50 }, (_, index): Compared => ({
+    plan: `b${index}`,
+    rank: index + 1,
+    candidate: index < 10,
+    predictedSeconds: 1 + index,
+    range: null,
+    runs: [1 + index],
+    predictedBytes: 1,
+    measuredBytes: 1,
+  }));
+  await writeRankingPage(directory, {
+    benchmark: "ranking",
+    device: "cpu",
+    settings: { repeat: 3, steps: 5, seed: 1 },
+    circumstances,
+    notes: ["a note"],
+    jobs: [{ job: "a job", runnable: 55, ranks: 2, globalBatchTokens: 2048, plans }],
+  });
+  const page = await readFile(join(directory, "ranking-cpu.md"), "utf8");
+  expect(page).toContain("| a job | 1–10 | 188 (102 – 1024) | 188 (102 – 1024) |");
+  expect(page).toContain("| a job | 50 | 55 | 1.00 | 1 | 4 of 4 |");
+  await expectSameWords("ranking-cpu");
 });
 
 it("keeps the page of memory in the words of its program", async () => {

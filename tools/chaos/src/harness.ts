@@ -24,17 +24,18 @@ export interface TestedStack {
 
 /**
  * A real stack of its own, thrown away afterwards, and a client for it. @param chosen its services; all when
- * left out.
+ * left out. @param settings more of their environment.
  */
 export async function withStack<T>(
   work: (tested: TestedStack) => Promise<T>,
   chosen = productServices(),
+  settings: Readonly<Record<string, string>> = {},
 ): Promise<T> {
   const dataDirectory = await mkdtemp(join(tmpdir(), "internevo-chaos-"));
   // The profile only has to be real, not precise: what is tested is that nothing is lost.
   const services = chosen.map((service) => ({
     ...service,
-    env: { ...service.env, INTERNEVO_PROBE_POINT_SECONDS: "0.05" },
+    env: { ...service.env, INTERNEVO_PROBE_POINT_SECONDS: "0.05", ...settings },
   }));
   const stack = await startLocalStack({
     dataDirectory,

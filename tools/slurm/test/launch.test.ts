@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { SlurmSettings } from "@internevo/launcher";
 import {
+  knownClusters,
   launchRanks,
   readSlurmRecord,
   type LaunchOptions,
@@ -520,6 +521,26 @@ int main(int argc, char** argv) {
       expect(outcome).toMatchObject({ status: "completed" });
       expect((await site.jobs()).map(({ state }) => state)).not.toContain("RUNNING");
     });
+  });
+
+  it("is looked at with the nodes that can take jobs", async () => {
+    const here = {
+      hasProgram: () => true,
+      clustersFile: site.clustersFile,
+      maximumLocalRanks: 1,
+      localMemoryBytes: 1,
+    };
+    const look = async () => {
+      const known = (await knownClusters(here)).find(({ name }) => name === "site");
+      return known?.look(AbortSignal.timeout(60_000));
+    };
+    expect(await look()).toMatchObject({ capacity: { nodes: 3 }, health: { state: "ready" } });
+    await site.slurm.slurm("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=fan");
+    expect((await look())?.health).toEqual({
+      state: "partly",
+      message: expect.stringMatching(/^1 of 3 nodes cannot be used: n2 is .*drain.* \(fan\)$/),
+    });
+    await site.slurm.slurm("scontrol", "update", "NodeName=n2", "State=RESUME");
   });
 
   it("says in words that a site has no accounting, where that is asked", async () => {

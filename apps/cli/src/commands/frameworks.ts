@@ -163,7 +163,7 @@ function addExport(program: Command, context: Context): void {
             output.data(`${exported.files.length > 1 ? `==> ${name} <==\n` : ""}${content.trimEnd()}`);
         for (const path of paths) output.note(`written: ${path}`);
         output.note(`for ${exported.version}`);
-        const estimated = measured === null ? undefined : estimatedProfileWords(measured);
+        const estimated = measured === null ? undefined : estimatedProfileWords(measured, spec.cluster);
         if (estimated !== undefined) output.note(estimated);
         for (const line of [
           ...inexpressibleText(exported.inexpressible),
@@ -224,7 +224,7 @@ function addImport(program: Command, context: Context): void {
       if (output.json) output.document({ imported, job: file, planning: result, families, written });
       else {
         output.data(importText(imported, job, result, families, output.colors));
-        const estimated = estimatedProfileWords(profile);
+        const estimated = estimatedProfileWords(profile, job.cluster);
         if (estimated !== undefined) output.data(estimated);
         showNotes(result.warnings, output, options.notes === true);
         for (const place of written) output.note(`written: ${place}`);

@@ -168,7 +168,7 @@ async function simulate(
   if (output.json) output.document({ ...answer, ...(documents === undefined ? {} : { documents }) });
   else
     output.data(
-      [simulatedText(answer, output.colors), documents, estimatedProfileWords(profile)]
+      [simulatedText(answer, output.colors), documents, estimatedProfileWords(profile, job.cluster)]
         .filter((part) => part !== undefined)
         .join("\n\n"),
     );

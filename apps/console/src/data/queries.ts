@@ -97,6 +97,15 @@ export async function readJobHistory(
   };
 }
 
+export function useClusters() {
+  const { client } = useSession();
+  return useQuery({
+    queryKey: ["clusters"],
+    queryFn: ({ signal }) => client.listClusters({ signal }),
+    refetchInterval: POLL_MILLISECONDS,
+  });
+}
+
 export function useProfiles() {
   const { client } = useSession();
   return useInfiniteQuery({

@@ -2,9 +2,10 @@ import type { ProfileSummary } from "@internevo/contracts";
 import { isGivenKey } from "@internevo/domain";
 import { Button, Text } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
+import { ClusterList } from "../components/cluster-list.tsx";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { Moment, useNow } from "../components/moment.tsx";
-import { Page } from "../components/page.tsx";
+import { Page, Section } from "../components/page.tsx";
 import { Badge } from "../components/state-badge.tsx";
 import { Empty, Listed } from "../components/states.tsx";
 import { useProfiles } from "../data/queries.ts";
@@ -12,11 +13,14 @@ import { useProfiles } from "../data/queries.ts";
 export function ProfilesPage() {
   const query = useProfiles();
   return (
-    <Page
-      title="Clusters"
-      lead="What was measured of each cluster, to predict plans with: how long ranks (the processes of a job, one a GPU or CPU) take to exchange data, how long each part of a layer takes to compute, and how the two slow each other down. While a profile is fresh, new jobs use it. They measure only the shapes it lacks: another sequence length, batch or model has other shapes, and a job says how many points are missing when it begins."
-    >
-      <ProfileList query={query} />
+    <Page title="Clusters" lead="Where jobs of this installation run, and what was measured there.">
+      <ClusterList />
+      <Section
+        title="Profiles"
+        about="What was measured of each cluster, to predict plans with: how long ranks (the processes of a job, one a GPU or CPU) take to exchange data, how long each part of a layer takes to compute, and how the two slow each other down. While a profile is fresh, new jobs use it. They measure only the shapes it lacks: another sequence length, batch or model has other shapes, and a job says how many points are missing when it begins."
+      >
+        <ProfileList query={query} />
+      </Section>
     </Page>
   );
 }
@@ -91,13 +95,14 @@ function ProfileRow({ profile, now }: { profile: ProfileSummary; now: number }) 
         )}
       </Cell>
       <Cell label="Quality">
-        <Quality quality={profile.quality} />
+        <Quality profile={profile} />
       </Cell>
     </Row>
   );
 }
 
-function Quality({ quality }: Pick<ProfileSummary, "quality">) {
+function Quality({ profile: { estimated, quality } }: { profile: ProfileSummary }) {
+  if (estimated) return <Badge tone="warning">Estimated</Badge>;
   if (quality === null) return <>–</>;
   if (quality.verdict !== "noisy") return <Badge tone="good">Quiet</Badge>;
   return (

@@ -7,6 +7,7 @@ import {
   type Cluster,
   type ProblemDetail,
 } from "@internevo/domain";
+import { healthOf } from "../cluster-look.ts";
 import { ownHost } from "../hosts.ts";
 import type { LaunchCapabilities, Launcher } from "../launcher.ts";
 import { runUnderMpirun } from "../mpirun/run.ts";
@@ -92,6 +93,15 @@ export const localLauncher: Launcher<unknown> = {
   description: null,
   faults: (cluster, _settings, here) => machineFaults(cluster, here),
   hosts: () => [ownHost()],
+  look: async (_settings, { maximumLocalRanks, localMemoryBytes, cuda }) => ({
+    capacity: {
+      nodes: 1,
+      ranks: maximumLocalRanks,
+      gpus: cuda?.hasBackend === true ? cuda.gpus : 0,
+      memoryBytes: localMemoryBytes,
+    },
+    health: healthOf(1, []),
+  }),
   usesThisMachine: () => true,
   launch: (options) =>
     runUnderMpirun(options, {

@@ -1,6 +1,7 @@
 import { refuseEntry } from "../clusters-file.ts";
 import type { Launcher } from "../launcher.ts";
 import { cancelSlurmLeftover, launchOnSlurm } from "./launch.ts";
+import { lookAtPartition } from "./look.ts";
 import { readSlurmRecord } from "./record.ts";
 import { SlurmClusterSchema, type SlurmCluster, type SlurmSettings } from "./settings.ts";
 
@@ -43,6 +44,7 @@ export const slurmLauncher: Launcher<SlurmSettings> = {
     words: "is run by Slurm",
     // The schema of the entry has been checked.
     settingsOf: (entry, { name }, clustersFile) => slurmSettings(entry as SlurmCluster, name, clustersFile),
+    wholeOf: (entry, name, clustersFile) => slurmSettings(entry as SlurmCluster, name, clustersFile),
   },
   faults: ({ launcher }, { rest }, here) =>
     rest || CLIENT.every((program) => here.hasProgram(program))
@@ -56,6 +58,7 @@ export const slurmLauncher: Launcher<SlurmSettings> = {
           },
         ],
   hosts: () => [],
+  look: (settings) => lookAtPartition(settings),
   usesThisMachine: () => false,
   launch: launchOnSlurm,
   outliving: { left: readSlurmRecord, endLeft: cancelSlurmLeftover },

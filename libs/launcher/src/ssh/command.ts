@@ -2,6 +2,18 @@ import { yieldsWhenIdle } from "../local/command.ts";
 import { RUN_MARKER } from "../process/processes.ts";
 import type { HostCluster } from "./settings.ts";
 
+/** The command that runs `HOST COMMAND` on a host. */
+const remoteShellOf = ({ remoteShell }: HostCluster): readonly string[] =>
+  remoteShell ?? ["ssh", "-o", "BatchMode=yes"];
+
+/** The command line that does nothing on a host but show that it can be reached. */
+export const reachCommand = (cluster: HostCluster, host: string): string[] => [
+  ...(cluster.enter ?? []),
+  ...remoteShellOf(cluster),
+  host,
+  "true",
+];
+
 export interface HostsCommandOptions {
   readonly program: string;
   readonly configPath: string;
@@ -51,7 +63,7 @@ export function hostsCommand(options: HostsCommandOptions): string[] {
     "rsh",
     "--mca",
     "plm_rsh_agent",
-    (cluster.remoteShell ?? ["ssh", "-o", "BatchMode=yes"]).join(" "),
+    remoteShellOf(cluster).join(" "),
     // From here to each host: hosts need not reach each other by the remote shell.
     "--mca",
     "plm_rsh_no_tree_spawn",

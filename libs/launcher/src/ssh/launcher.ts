@@ -3,6 +3,7 @@ import { hostId, ownHost } from "../hosts.ts";
 import type { DescribedCluster, Launcher } from "../launcher.ts";
 import { runUnderMpirun } from "../mpirun/run.ts";
 import { hostsCommand } from "./command.ts";
+import { lookAtHosts } from "./look.ts";
 import { HostClusterSchema, type HostCluster } from "./settings.ts";
 
 /**
@@ -39,9 +40,11 @@ export const sshLauncher: Launcher<HostCluster> = {
     words: "is described by its hosts",
     // The schema of the entry has been checked.
     settingsOf: (entry, cluster) => hostsFor(entry as HostCluster, cluster),
+    wholeOf: (entry) => entry as HostCluster,
   },
   faults: () => [],
   hosts: ({ hosts }) => [...new Set(hosts.map(({ name }) => hostId(name)))].sort(),
+  look: (cluster, _here, signal) => lookAtHosts(cluster, signal),
   usesThisMachine: (cluster) => cluster.enter !== undefined || sshLauncher.hosts(cluster).includes(ownHost()),
   launch: (options, hosts) =>
     runUnderMpirun(options, {

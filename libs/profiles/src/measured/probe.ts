@@ -21,6 +21,11 @@ export interface ProbeEffort {
   readonly targetRelativeSpread: number;
 }
 
+/** The same, and how often the trainer runs each of its slices. */
+export interface MeasuringEffort extends ProbeEffort {
+  readonly sliceRounds: number;
+}
+
 /**
  * Names, among a profile's versions, of the probe's identity and of the threads that a rank computed with.
  */

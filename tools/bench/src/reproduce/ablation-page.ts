@@ -114,6 +114,7 @@ function rankingPart({ rankings }: Ablations) {
     "![Ranking](images/reproduce-ranking.svg)",
     table(["case", "plans", ...MODELS_OF_TIME.map(([, series]) => series)], rows),
     `Kendall's τ of the formula's order is, for ${taus.join("; for ")}.`,
+    "[The same with plans that ran](ranking-cpu.md), of small models on processor ranks.",
   ];
   const picture = barsChart(
     "The first 50 plans in groups of ten, 65B, predicted",

@@ -1,0 +1,66 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { expect, it } from "vitest";
+import { brokenPromises, type Stored } from "./src/random/judge.ts";
+import { drawKills, TARGETS } from "./src/random/kills.ts";
+
+const COMMAND = new URL("./random.ts", import.meta.url).pathname;
+
+interface Report {
+  readonly killed: Readonly<Record<string, number>>;
+  readonly notThereToBeKilled: number;
+  readonly ranksLeft: number;
+  readonly results: readonly { readonly job: string; readonly broken: readonly string[] }[];
+}
+
+it("deaths are the same for the same seed, of everything, and some come at once", () => {
+  const drawn = drawKills(1000, 5, 4);
+  expect(drawKills(1000, 5, 4)).toEqual(drawn);
+  expect(drawKills(1000, 6, 4)).not.toEqual(drawn);
+  expect(new Set(drawn.map(({ target }) => target))).toEqual(new Set(TARGETS));
+  const mean = drawn.reduce((sum, { afterSeconds }) => sum + afterSeconds, 0) / drawn.length;
+  expect(mean).toBeGreaterThan(3.5);
+  expect(mean).toBeLessThan(4.5);
+  expect(drawn.filter(({ afterSeconds }) => afterSeconds < 0.5).length).toBeGreaterThan(50);
+});
+
+it("every promise that a job breaks is told", () => {
+  const losses = [3, 2, 1];
+  const expected = { trials: 1, steps: 3, losses };
+  const kept: Stored = {
+    state: "succeeded",
+    reason: null,
+    trials: [{ state: "succeeded", measured: true }],
+    steps: losses.map((loss, index) => ({ step: index + 1, loss })),
+    attempts: 2,
+  };
+  expect(brokenPromises(kept, expected)).toEqual([]);
+  const [first, second] = kept.steps as [Stored["steps"][number], Stored["steps"][number]];
+  for (const [over, words] of [
+    [{ state: "failed", reason: "a rank was lost" }, "it ended as failed: a rank was lost"],
+    [{ trials: [...kept.trials, ...kept.trials] }, "it has 2 trials and not 1"],
+    [{ trials: [{ state: "failed", measured: false }] }, "1 of its trials were not measured"],
+    [{ steps: [...kept.steps, ...kept.steps.slice(2)] }, "its 4 steps are not each of 1 to 3 once"],
+    [{ steps: kept.steps.slice(0, 2) }, "its 2 steps are not each of 1 to 3 once"],
+    [
+      { steps: [first, { ...second, loss: 2.000001 }, ...kept.steps.slice(2)] },
+      "the loss of step 2 is not that of a run that nothing disturbed",
+    ],
+  ] as const)
+    expect(brokenPromises({ ...kept, ...over }, expected)).toContain(words);
+});
+
+it("twenty random deaths cost time, and no job", async () => {
+  const command = [COMMAND, "--kills", "20", "--jobs", "3", "--seed", "20", "--mean-seconds", "1"];
+  const { stdout } = await promisify(execFile)(process.execPath, command, {
+    timeout: 590_000,
+    maxBuffer: 2 ** 26,
+  });
+  const { killed, notThereToBeKilled, ranksLeft, results } = JSON.parse(stdout) as Report;
+  const deaths = Object.values(killed).reduce((sum, count) => sum + count, 0);
+  expect(deaths + notThereToBeKilled).toBe(20);
+  expect(deaths).toBeGreaterThan(5);
+  expect(results.length).toBeGreaterThanOrEqual(3);
+  expect(results.flatMap(({ job, broken }) => broken.map((each) => `${job}: ${each}`))).toEqual([]);
+  expect(ranksLeft).toBe(0);
+}, 600_000);

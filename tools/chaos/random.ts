@@ -1,0 +1,194 @@
+// Kills (SIGKILL) processes of the product at random moments: services, broker, database, ranks. Meanwhile
+// several jobs are measured, planned, tried and trained. Then it checks that no job failed, that nothing was
+// counted twice, and that losses are those of runs that nothing disturbed, bit by bit. The same seed kills the
+// same in the same order. usage: npm run chaos -- random [--kills 300] [--jobs 3] [--seed 1] [--mean-seconds 4]
+// prints JSON
+import { setTimeout as sleep } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { constraintsOf, isAtRest, planLabel, type Plan } from "@internevo/domain";
+import { productServices } from "@internevo/local-stack";
+import { chaosJob, insist, rankPids, until, withStack, type TestedStack } from "./src/harness.ts";
+import { brokenPromises, storedOf } from "./src/random/judge.ts";
+import { drawKills, type Kill, type Target } from "./src/random/kills.ts";
+import { wholeNumber } from "./src/whole-number.ts";
+
+const { values } = parseArgs({
+  options: {
+    kills: { type: "string", default: "300" },
+    jobs: { type: "string", default: "3" },
+    seed: { type: "string", default: "1" },
+    "mean-seconds": { type: "string", default: "4" },
+  },
+});
+const kills = wholeNumber("--kills", values.kills, 1);
+const jobsAtOnce = wholeNumber("--jobs", values.jobs, 1);
+const seed = wholeNumber("--seed", values.seed, 0);
+const meanSeconds = Number(values["mean-seconds"]);
+if (!(meanSeconds > 0)) throw new Error(`--mean-seconds ${values["mean-seconds"]}: is not above 0`);
+
+const STEPS = 1000;
+const TRIALS = 2;
+/** Jobs take turns with the names of so many clusters, each of which is measured by itself. */
+const CLUSTERS = 3;
+/** How long jobs may take to their end after the last death, each. */
+const PATIENCE_SECONDS = 300;
+
+const smallJob = async (name: string, cluster: number): Promise<Record<string, unknown>> => {
+  const job = (await chaosJob(name)) as Record<string, Record<string, unknown>>;
+  return {
+    ...job,
+    sequenceLengthTokens: 64,
+    globalBatchTokens: 512,
+    model: { hiddenSize: 64, layers: 2, heads: 4, kvHeads: 2, ffnHiddenSize: 128, vocabularySize: 256 },
+    steps: STEPS,
+    // A step takes a millisecond: deaths come in the middle of them too.
+    checkpointing: { everySteps: 50, keepLast: 2 },
+    trials: { count: TRIALS, warmupSteps: 1, steps: 2, repeats: 0 },
+    cluster: { ...job["cluster"], name: `chaos-${cluster}` },
+    seed: 7,
+  };
+};
+
+/** The figures of a profile are not what is tested. */
+const QUICK = {
+  INTERNEVO_PROBE_SAMPLES: "1",
+  INTERNEVO_PROBE_POINT_SECONDS: "0.002",
+  INTERNEVO_PROBE_SPREAD: "1",
+  INTERNEVO_PROFILE_SLICE_ROUNDS: "1",
+  INTERNEVO_PROFILE_AGAIN_SECONDS: "0",
+};
+
+/** Kills what there is of the target; false where it does not run now. */
+function kill({ stack, dataDirectory }: TestedStack, target: Target): boolean {
+  const pid = target === "rank" ? rankPids(dataDirectory).at(-1) : stack.pidOf(target);
+  if (pid === undefined) return false;
+  try {
+    process.kill(pid, "SIGKILL");
+    return true;
+  } catch (error) {
+    // It has ended since.
+    if ((error as NodeJS.ErrnoException).code === "ESRCH") return false;
+    throw error;
+  }
+}
+
+/** Keeps so many jobs at work or waiting until it is told to end; then waits for them all. */
+class Jobs {
+  readonly #tested: TestedStack;
+  readonly ids: string[] = [];
+  /** How often somebody had to let a held job go on. */
+  resumed = 0;
+
+  constructor(tested: TestedStack) {
+    this.#tested = tested;
+  }
+
+  async #isOver(id: string): Promise<boolean> {
+    const { client } = this.#tested;
+    const { state } = await insist(() => client.getJob(id), PATIENCE_SECONDS);
+    if (state === "held") {
+      this.resumed += 1;
+      await insist(() => client.resumeJob(id), PATIENCE_SECONDS).catch((error: unknown) => {
+        // Somebody's kill came between question and answer: it goes on already.
+        console.error(`  ${id} is not resumed: ${(error as Error).message}`);
+      });
+      return false;
+    }
+    return isAtRest(state);
+  }
+
+  async #atWork(): Promise<number> {
+    let count = 0;
+    for (const id of this.ids) if (!(await this.#isOver(id))) count += 1;
+    return count;
+  }
+
+  async keep(atOnce: number): Promise<void> {
+    const { client } = this.#tested;
+    for (let missing = atOnce - (await this.#atWork()); missing > 0; missing -= 1) {
+      const number = this.ids.length;
+      const job = await smallJob(`chaos-job-${number}`, number % CLUSTERS);
+      // The same key each time: an answer that was lost makes no second job.
+      const options = { idempotencyKey: `chaos-${seed}-${number}` };
+      const { id } = await insist(() => client.submitJob(job, options), PATIENCE_SECONDS);
+      this.ids.push(id);
+    }
+  }
+
+  async untilOver(): Promise<void> {
+    for (const id of this.ids)
+      await until(`the end of job ${id}`, () => this.#isOver(id), PATIENCE_SECONDS).catch((error: unknown) =>
+        console.error(`  ${(error as Error).message}`),
+      );
+  }
+}
+
+/** Losses of a run under a plan that nothing disturbs. */
+async function undisturbedLosses({ client, stack }: TestedStack, plan: Plan): Promise<number[]> {
+  const job = await smallJob(`undisturbed ${planLabel(plan)}`, 0);
+  const { id } = await client.submitJob({ ...job, plan: constraintsOf(plan) });
+  await until("the undisturbed run", async () => isAtRest((await client.getJob(id)).state), PATIENCE_SECONDS);
+  const { state, steps } = await storedOf(stack.info().databaseUrl, id);
+  if (state !== "succeeded") throw new Error(`the undisturbed run ended as ${state}`);
+  return steps.map(({ loss }) => loss);
+}
+
+const drawn = drawKills(kills, seed, meanSeconds);
+const report = await withStack(
+  async (tested) => {
+    const { client, stack, dataDirectory } = tested;
+    const jobs = new Jobs(tested);
+    const begin = performance.now();
+    const seconds = () => (performance.now() - begin) / 1000;
+    const killed: Record<string, number> = {};
+    let missed = 0;
+    let isKilling = true;
+    const feeding = (async () => {
+      while (isKilling) {
+        await jobs.keep(jobsAtOnce);
+        await sleep(200);
+      }
+    })();
+    const died = async ({ afterSeconds, target }: Kill): Promise<void> => {
+      await sleep(afterSeconds * 1000);
+      if (kill(tested, target)) killed[target] = (killed[target] ?? 0) + 1;
+      else missed += 1;
+    };
+    for (const each of drawn) await Promise.race([died(each), feeding]);
+    isKilling = false;
+    await feeding;
+    const secondsOfKills = seconds();
+    console.error(`${kills} kills in ${secondsOfKills.toFixed(0)} s, ${jobs.ids.length} jobs so far`);
+    await jobs.untilOver();
+    const secondsInAll = seconds();
+    const losses = new Map<string, readonly number[]>();
+    const results = [];
+    for (const id of jobs.ids) {
+      const { chosen, name } = await insist(() => client.getJob(id));
+      const label = chosen === null ? "none" : planLabel(chosen.plan);
+      if (chosen !== null && !losses.has(label))
+        losses.set(label, await undisturbedLosses(tested, chosen.plan));
+      const stored = await storedOf(stack.info().databaseUrl, id);
+      const promises = { trials: TRIALS, steps: STEPS, losses: losses.get(label) ?? [] };
+      const broken = brokenPromises(stored, promises);
+      console.error(
+        `  ${broken.length === 0 ? "✓" : "✗"} ${name}, ${label}, ${stored.attempts} attempts${broken.map((each) => `; ${each}`).join("")}`,
+      );
+      results.push({ job: name, plan: label, state: stored.state, attempts: stored.attempts, broken });
+    }
+    return {
+      killed,
+      notThereToBeKilled: missed,
+      secondsOfKills,
+      secondsInAll,
+      resumed: jobs.resumed,
+      ranksLeft: rankPids(dataDirectory).length,
+      results,
+    };
+  },
+  productServices(),
+  QUICK,
+);
+console.log(JSON.stringify({ chaos: "random", kills, jobsAtOnce, seed, meanSeconds, ...report }, null, 2));
+process.exitCode =
+  report.ranksLeft === 0 && report.results.every(({ broken }) => broken.length === 0) ? 0 : 1;
