@@ -34,12 +34,14 @@ const JOB_FILTER: Checks<JobFilter> = {
   state: isOneOf(QUEUED_STATE, ...JOB_STATES),
   name: isText,
   owner: isText,
+  project: isText,
   cluster: isText,
   label: isText,
 };
 const AUDIT_FILTER: Checks<AuditFilter> = {
   actor: isText,
   target: isText,
+  project: isText,
   action: isText,
   outcome: isOneOf("done", "refused"),
   from: isText,

@@ -31,11 +31,24 @@ export const ROLES = ["viewer", "operator", "admin"] as const;
 export const RoleSchema = Type.Enum(ROLES);
 export type Role = Static<typeof RoleSchema>;
 
+/** Whose token it is. */
+export const WhoamiSchema = Type.Object({
+  name: Type.String(),
+  role: RoleSchema,
+  project: Type.Union([ProjectNameSchema, Type.Null()], {
+    description: "where it has its role; null: in the whole installation",
+  }),
+});
+export type Whoami = Static<typeof WhoamiSchema>;
+
 /** A bearer token, as it is listed: without its secret, of which only a digest is stored. */
 export const TokenSchema = Type.Object({
   id: Type.String(),
   name: Type.String(),
   role: RoleSchema,
+  project: Type.Union([ProjectNameSchema, Type.Null()], {
+    description: "where it has its role; null: in the whole installation",
+  }),
   createdAt: Type.String(),
   expiresAt: Type.Union([Type.String(), Type.Null()], { description: "null: valid until it is revoked" }),
   lastUsedAt: Type.Union([Type.String(), Type.Null()], { description: "to the minute; null: never" }),
@@ -46,6 +59,12 @@ export const TokenCreateSchema = Type.Object(
   {
     name: Line(100),
     role: RoleSchema,
+    project: Type.Optional(
+      Type.String({
+        ...ProjectNameSchema,
+        description: "where it has its role; absent: where the token that makes it has its own",
+      }),
+    ),
     validForSeconds: Type.Optional(
       Type.Integer({
         minimum: 1,
@@ -115,6 +134,7 @@ export const AuditRecordSchema = Type.Object({
   action: Type.String({ description: "method and route, for example `POST /api/v1/jobs/:id/cancel`" }),
   target: nullable(Type.String({ description: "the id of what it was about" })),
   status: Type.Integer({ description: "of the answer: 400 and above were refused" }),
+  project: nullable(Type.String({ description: "of what it was about; null: the installation's" })),
   traceId: nullable(Type.String()),
   details: nullable(Type.Record(Type.String(), Type.Unknown())),
 });
@@ -129,6 +149,7 @@ export const AuditFilterSchema = Type.Object({
   outcome: Type.Optional(
     Type.Enum(["done", "refused"], { description: "refused: answered with 400 or above" }),
   ),
+  project: Type.Optional(ProjectNameSchema),
   from: Type.Optional(Type.String({ format: "date-time", description: "at this instant or later" })),
   until: Type.Optional(Type.String({ format: "date-time", description: "before this instant" })),
 });
@@ -174,6 +195,9 @@ const QUEUED = "queued: ";
 
 /** What a stage says while the cluster's devices are another's. */
 export const WAITS_FOR_CLUSTER = `${QUEUED}others have its hosts, or wait for them with an earlier place`;
+
+/** What a stage says while a quota of its project lets it have no hosts. @param limit the quota, in words */
+export const waitsForQuota = (limit: string): string => `${QUEUED}${limit}`;
 
 /**
  * What a stage says while another installation uses the machine that its ranks would run on. @param who with

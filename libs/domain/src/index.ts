@@ -41,3 +41,4 @@ export * from "./figures.ts";
 export * from "./terms.ts";
 export * from "./words.ts";
 export * from "./memory-lines.ts";
+export * from "./quota.ts";

@@ -1,6 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { and, asc, desc, eq, lte, sql } from "drizzle-orm";
-import { DEFAULT_PROJECT, ProblemError, type Candidate, type JobSpec, type Proposal, type Workload } from "@internevo/domain";
+import {
+  DEFAULT_PROJECT,
+  ProblemError,
+  type Candidate,
+  type JobSpec,
+  type Proposal,
+  type Workload,
+} from "@internevo/domain";
 import { sqlStateOf } from "./connection-loss.ts";
 import type { Queryable, Transaction } from "./database.ts";
 import { enqueueMessage } from "./outbox.ts";
@@ -60,16 +67,23 @@ export async function getWorkload(db: Queryable, id: string): Promise<Workload |
   return row && workloadOf(row);
 }
 
-/** Newest first. */
-export async function listWorkloads(db: Queryable, request: PageRequest = {}): Promise<Page<Workload>> {
+/** Newest first. @param only of this project; null: all. */
+export async function listWorkloads(
+  db: Queryable,
+  request: PageRequest = {},
+  only: string | null = null,
+): Promise<Page<Workload>> {
   const limit = pageLimit(request);
   const after = decodeCursor(request.cursor);
   const rows = await db
     .select()
     .from(workloads)
     .where(
-      after &&
-        sql`(${workloads.createdAt}, ${workloads.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
+      and(
+        only === null ? undefined : eq(workloads.project, only),
+        after &&
+          sql`(${workloads.createdAt}, ${workloads.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
+      ),
     )
     .orderBy(desc(workloads.createdAt), desc(workloads.id))
     .limit(limit + 1);
