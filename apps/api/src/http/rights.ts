@@ -146,6 +146,10 @@ function ruleOf({ method, url, config }: RouteOptions): RouteRule | undefined {
     throw new TypeError(
       `route ${String(method)} ${url} has no rule: give its config a role and a scope (${SCOPES.join(", ")}), or the scope open without a role`,
     );
+  if (scope === "visible" && (url.includes("/:id") || !READS.has(String(method))))
+    throw new TypeError(
+      `route ${String(method)} ${url} is about one thing, or changes something: the scope visible is for lists`,
+    );
   return { method: String(method), url, role, scope };
 }
 

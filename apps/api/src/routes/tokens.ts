@@ -45,7 +45,7 @@ export function registerTokenRoutes(app: ApiInstance, options: { readonly databa
   app.get(
     "/tokens",
     {
-      config: { role: "admin", scope: "submission" },
+      config: { role: "admin", scope: "visible" },
       schema: {
         tags,
         summary: "List tokens that were not revoked, newest first, without their secrets",
@@ -58,7 +58,7 @@ export function registerTokenRoutes(app: ApiInstance, options: { readonly databa
   app.delete(
     "/tokens/:id",
     {
-      config: { role: "admin", scope: "visible" },
+      config: { role: "admin", scope: "token" },
       schema: { tags, summary: "Revoke a token", params: IdParams, response: answers({ 204: Type.Null() }) },
     },
     async (request, reply) =>
