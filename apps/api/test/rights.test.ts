@@ -1,6 +1,16 @@
 import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
 import { ROLES, type Problem, type Role } from "@internevo/contracts";
-import { createProject, createToken, createWorkload, storeDeadLetter, submitJob } from "@internevo/store";
+import {
+  claimHosts,
+  jobLease,
+  newTraceparent,
+  createProject,
+  createToken,
+  createWorkload,
+  storeDeadLetter,
+  submitJob,
+} from "@internevo/store";
 import { exampleSpec } from "@internevo/test-kit/fixtures";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import Fastify, { type InjectOptions } from "fastify";
@@ -111,16 +121,14 @@ async function ask(rule: RouteRule, token: string | undefined): Promise<Outcome>
   const made = MADE[scope];
   const named = made ? await made("nlp") : randomUUID();
   const key = `${method} ${url}`;
-  const body =
-    scope === "submission"
-      ? BODIES[key]?.("nlp")
-      : scope === "subject" && QUESTIONS[key]
-        ? { ...QUESTIONS[key], job: undefined, jobId: await MADE["job"]?.("nlp") }
-        : undefined;
+  let body: object | undefined;
+  if (scope === "submission") body = BODIES[key]?.("nlp");
+  if (scope === "subject" && QUESTIONS[key])
+    body = { ...QUESTIONS[key], job: undefined, jobId: await MADE["job"]?.("nlp") };
   if ((scope === "submission" || scope === "subject") && body === undefined)
     throw new Error(`this test needs a body for ${key}`);
   const reply = await api.app.inject({
-    method: method as InjectOptions["method"] & string,
+    method: method,
     url: `${url.replace(":id", named).replace(":name", scope === "project" ? "nlp" : "none")}${url.endsWith("/events") ? "?follow=false" : ""}`,
     ...(token === undefined ? {} : { headers: { authorization: `Bearer ${token}` } }),
     ...(body ? { payload: body } : {}),
@@ -130,7 +138,8 @@ async function ask(rule: RouteRule, token: string | undefined): Promise<Outcome>
   if (code === "forbidden") return 403;
   // There may be no profile or project of that name: what is behind the rights says so.
   const isAbsent = ["installation", "visible", "any"].includes(scope) ? false : reply.statusCode === 404;
-  return isAbsent ? 404 : reply.statusCode === 403 ? 403 : "passes";
+  if (isAbsent) return 404;
+  return reply.statusCode === 403 ? 403 : "passes";
 }
 
 describe("every route", () => {
@@ -287,6 +296,37 @@ describe("a token of a project", () => {
     expect(
       (await as("own admin", "/tokens", { name: "spy", role: "viewer", project: "vision" })).status,
     ).toBe(404);
+  });
+});
+
+describe("who is ahead in the queue, and on a cluster", () => {
+  it("is counted, and named to whoever may see it", async () => {
+    const ids = [await MADE["job"]?.("vision"), await MADE["job"]?.("nlp")] as [string, string];
+    const claim = (id: string, minute: number) =>
+      api.database.transaction((tx) =>
+        claimHosts(tx, {
+          owner: jobLease(id),
+          hosts: [hostname()],
+          place: new Date(Date.UTC(2026, 0, 1, 0, minute)),
+          command: { type: "job.profile", data: { jobId: id }, traceparent: newTraceparent() },
+        }),
+      );
+    expect([await claim(ids[0], 0), await claim(ids[1], 1)]).toEqual([true, false]);
+    const { behind, behindCount } = (await as("own viewer", `/jobs/${ids[1]}`)).body.queue;
+    expect([behind, behindCount]).toEqual([[], 1]);
+    const seen = (await as("installation viewer", `/jobs/${ids[1]}`)).body.queue;
+    expect(seen.behind).toMatchObject([{ id: ids[0], name: "of-vision" }]);
+    const cluster = async (who: string) => (await as(who, `/clusters/${hostname()}`)).body;
+    expect(await cluster("own viewer")).toMatchObject({
+      holders: [],
+      hostsInUse: 1,
+      waiting: [{ id: ids[1] }],
+    });
+    expect(await cluster("foreign viewer")).toMatchObject({ holders: [{ id: ids[0] }], waiting: [] });
+    expect(await cluster("installation viewer")).toMatchObject({
+      holders: [{ id: ids[0] }],
+      waiting: [{ id: ids[1] }],
+    });
   });
 });
 

@@ -42,3 +42,4 @@ export * from "./terms.ts";
 export * from "./words.ts";
 export * from "./memory-lines.ts";
 export * from "./quota.ts";
+export * from "./csv.ts";

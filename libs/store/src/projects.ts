@@ -108,6 +108,15 @@ export const projectOfLetter = sql<string | null>`coalesce(
   (select j.project from ${jobs} j where j.id::text = ${deadLetters.payload} -> 'data' ->> 'jobId'),
   (select w.project from ${workloads} w where w.id::text = ${deadLetters.payload} -> 'data' ->> 'workloadId'))`;
 
+type ProjectRow = Promise<{ readonly project: string | null }[]>;
+const PROJECT_OF: Readonly<Record<OwnedKind, (db: Queryable, id: string) => ProjectRow>> = {
+  job: (db, id) => db.select({ project: jobs.project }).from(jobs).where(eq(jobs.id, id)),
+  workload: (db, id) => db.select({ project: workloads.project }).from(workloads).where(eq(workloads.id, id)),
+  token: (db, id) => db.select({ project: apiTokens.project }).from(apiTokens).where(eq(apiTokens.id, id)),
+  "dead-letter": (db, id) =>
+    db.select({ project: projectOfLetter }).from(deadLetters).where(eq(deadLetters.id, id)),
+};
+
 /**
  * The project that something belongs to; null: to the installation; undefined where there is no such thing.
  */
@@ -117,12 +126,6 @@ export async function projectOf(
   id: string,
 ): Promise<string | null | undefined> {
   if (!isUuid(id)) return undefined;
-  const [row] = await (kind === "job"
-    ? db.select({ project: jobs.project }).from(jobs).where(eq(jobs.id, id))
-    : kind === "workload"
-      ? db.select({ project: workloads.project }).from(workloads).where(eq(workloads.id, id))
-      : kind === "token"
-        ? db.select({ project: apiTokens.project }).from(apiTokens).where(eq(apiTokens.id, id))
-        : db.select({ project: projectOfLetter }).from(deadLetters).where(eq(deadLetters.id, id)));
+  const [row] = await PROJECT_OF[kind](db, id);
   return row && row.project;
 }
