@@ -13,7 +13,7 @@ import {
 } from "@internevo/store";
 import { exampleSpec } from "@internevo/test-kit/fixtures";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import Fastify, { type InjectOptions } from "fastify";
+import Fastify from "fastify";
 import { registerRights, type RouteRule, type Scope } from "../src/http/rights.ts";
 import { EXAMPLES } from "../src/routes/advice-examples.ts";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";

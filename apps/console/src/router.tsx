@@ -1,4 +1,4 @@
-import type { AuditFilter, JobFilter } from "@internevo/contracts";
+import type { AuditFilter, JobFilter, UsageQuery } from "@internevo/contracts";
 import { JOB_STATES, QUEUED_STATE } from "@internevo/domain";
 import {
   createRootRoute,
@@ -46,6 +46,12 @@ const AUDIT_FILTER: Checks<AuditFilter> = {
   outcome: isOneOf("done", "refused"),
   from: isText,
   until: isText,
+};
+const USAGE_QUERY: Checks<UsageQuery> = {
+  by: isOneOf("project", "owner", "cluster", "day"),
+  from: isText,
+  to: isText,
+  project: isText,
 };
 
 /** Those fields of an address that are what the filter may be; others are ignored. */
@@ -109,6 +115,17 @@ const workload = createRoute({
   path: "/workloads/$workloadId",
   component: lazyRouteComponent(() => import("./pages/workload.tsx"), "WorkloadPage"),
 });
+const projects = createRoute({
+  getParentRoute: () => root,
+  path: "/projects",
+  component: lazyRouteComponent(() => import("./pages/projects.tsx"), "ProjectsPage"),
+});
+const usage = createRoute({
+  getParentRoute: () => root,
+  path: "/usage",
+  validateSearch: (search: Record<string, unknown>): UsageQuery => filterOf(search, USAGE_QUERY),
+  component: lazyRouteComponent(() => import("./pages/usage.tsx"), "UsagePage"),
+});
 const tokens = createRoute({
   getParentRoute: () => root,
   path: "/tokens",
@@ -138,6 +155,8 @@ const routeTree = root.addChildren([
   profile,
   workloads,
   workload,
+  projects,
+  usage,
   tokens,
   audit,
   deadLetters,
