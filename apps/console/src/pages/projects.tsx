@@ -44,6 +44,42 @@ function Used({
 type Quota = number | string;
 const quotaOf = (given: Quota): number | null => (given === "" ? null : Number(given));
 
+function QuotaFields({
+  maxGpus,
+  onMaxGpus,
+  hours,
+  onHours,
+}: {
+  maxGpus: Quota;
+  onMaxGpus: (given: Quota) => void;
+  hours: Quota;
+  onHours: (given: Quota) => void;
+}) {
+  return (
+    <>
+      <NumberInput
+        mt="sm"
+        label="GPUs at once"
+        description="What its jobs hold at most; more wait in the queue. Empty: no limit."
+        value={maxGpus}
+        min={0}
+        allowDecimal={false}
+        hideControls
+        onChange={onMaxGpus}
+      />
+      <NumberInput
+        mt="sm"
+        label="GPU-hours a month"
+        description="A calendar month in UTC. When they are used up nothing of it begins. Empty: no limit."
+        value={hours}
+        min={0}
+        hideControls
+        onChange={onHours}
+      />
+    </>
+  );
+}
+
 function ProjectForm({ project, onClose }: { project: ProjectRecord | undefined; onClose: () => void }) {
   const { client } = useSession();
   const queries = useQueryClient();
@@ -93,25 +129,7 @@ function ProjectForm({ project, onClose }: { project: ProjectRecord | undefined;
         onChange={(event) => setDescription(event.currentTarget.value)}
         {...(project === undefined ? {} : { "data-autofocus": true })}
       />
-      <NumberInput
-        mt="sm"
-        label="GPUs at once"
-        description="What its jobs hold at most; more wait in the queue. Empty: no limit."
-        value={maxGpus}
-        min={0}
-        allowDecimal={false}
-        hideControls
-        onChange={setMaxGpus}
-      />
-      <NumberInput
-        mt="sm"
-        label="GPU-hours a month"
-        description="A calendar month in UTC. When they are used up nothing of it begins. Empty: no limit."
-        value={hours}
-        min={0}
-        hideControls
-        onChange={setHours}
-      />
+      <QuotaFields maxGpus={maxGpus} onMaxGpus={setMaxGpus} hours={hours} onHours={setHours} />
       {save.isError && (
         <Alert color="red" mt="sm" role="alert">
           {save.error.message}

@@ -51,11 +51,31 @@ function Secret({ made, onClose }: { made: CreatedToken; onClose: () => void }) 
   );
 }
 
+/** Where a new token has its role; an empty project is the whole installation. */
+function Where({ project, onChange }: { project: string; onChange: (project: string) => void }) {
+  const projects = useProjects();
+  return (
+    <NativeSelect
+      mt="sm"
+      label="Where"
+      description="Of other projects it sees nothing."
+      value={project}
+      onChange={(event) => onChange(event.currentTarget.value)}
+      data={[
+        { value: "", label: "In the whole installation" },
+        ...(projects.data?.items ?? []).map((each) => ({
+          value: each.name,
+          label: `In project ${each.name}`,
+        })),
+      ]}
+    />
+  );
+}
+
 function CreateForm({ onMade, onClose }: { onMade: (made: CreatedToken) => void; onClose: () => void }) {
   const session = useSession();
   const { client } = session;
   const queries = useQueryClient();
-  const projects = useProjects();
   const [name, setName] = useState("");
   const [project, setProject] = useState("");
   const [role, setRole] = useState<Role>("viewer");
@@ -96,22 +116,7 @@ function CreateForm({ onMade, onClose }: { onMade: (made: CreatedToken) => void;
         onChange={(event) => setRole(event.currentTarget.value as Role)}
         data={ROLES.map((each) => ({ value: each, label: ROLE_WORDS[each] }))}
       />
-      {isOfInstallation(session) && (
-        <NativeSelect
-          mt="sm"
-          label="Where"
-          description="Of other projects it sees nothing."
-          value={project}
-          onChange={(event) => setProject(event.currentTarget.value)}
-          data={[
-            { value: "", label: "In the whole installation" },
-            ...(projects.data?.items ?? []).map((each) => ({
-              value: each.name,
-              label: `In project ${each.name}`,
-            })),
-          ]}
-        />
-      )}
+      {isOfInstallation(session) && <Where project={project} onChange={setProject} />}
       <NativeSelect
         mt="sm"
         label="Valid for"
