@@ -330,6 +330,19 @@ describe("who is ahead in the queue, and on a cluster", () => {
   });
 });
 
+describe("usage", () => {
+  it.each([
+    ["from=2026-02-01T00:00:00Z&to=2026-01-01T00:00:00Z", "is not after from"],
+    ["from=0000-01-01T00:00:00Z&to=0000-02-01T00:00:00Z", "is not after from"],
+    ["from=2000-01-01T00:00:00Z", "is more than 3700 days after from"],
+  ])("is not asked with %s", async (query, message) => {
+    expect((await as("installation viewer", `/usage?${query}`)).body).toMatchObject({
+      status: 400,
+      errors: [{ field: "to", message, remedy: expect.stringMatching(/\w/) }],
+    });
+  });
+});
+
 describe("quotas at submission", () => {
   it("refuse what can never begin, and what a month's GPU-hours are used up for", async () => {
     await api.database.transaction((tx) => createProject(tx, { name: "small", maxGpus: 1 }));

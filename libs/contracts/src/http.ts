@@ -372,7 +372,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  * Routes (all below /api/v1, bearer token; role in brackets):
  *   POST   /jobs                       [operator] body: job file; Idempotency-Key; 201 JobDetail, Location
  *   POST   /jobs/check                 [operator] body: job file; 200 JobCheck, or the problems that POST /jobs has; nothing is stored
- *   GET    /jobs?state=&name=&owner=&cluster=&cursor=&limit= [viewer] Page(JobSummary), newest first
+ *   GET    /jobs?state=&name=&owner=&project=&cluster=&cursor=&limit= [viewer] Page(JobSummary), newest first
  *   GET    /jobs/:id                   [viewer]   JobDetail, ETag = version
  *   POST   /jobs/:id/cancel            [operator] 202 JobDetail
  *   POST   /jobs/:id/priority          [operator] {priority}; 200 JobDetail
@@ -391,7 +391,10 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   GET    /workloads/:id/proposals    [viewer]   Page(Proposal)
  *   GET    /dead-letters, POST /dead-letters/:id/replay, POST /dead-letters/:id/discard      [admin]
  *   GET    /audit?actor=&target=&action=&outcome=&from=&until= [admin] Page(AuditRecord), newest first
- *   GET    /whoami                     [viewer]   {name, role}
+ *   GET    /projects, /projects/:name  [viewer]   Page(ProjectRecord) / ProjectRecord
+ *   POST   /projects, PATCH|DELETE /projects/:name [admin of the installation]
+ *   GET    /usage?from=&to=&by=&project= [viewer] Usage
+ *   GET    /whoami                     [viewer]   Whoami
  * Outside: /healthz, /readyz, /metrics, /docs (OpenAPI 3.1), / (the console).
  */
 export const API_PREFIX = "/api/v1";

@@ -268,7 +268,7 @@ const [EARLIEST, LATEST] = ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"].
 ];
 
 /** An instant as Postgres reads it. What lies outside of its years lies before or behind every row all the same. */
-const instantOf = (text: string): Date =>
+export const storableInstant = (text: string): Date =>
   new Date(Math.min(LATEST, Math.max(EARLIEST, instantMilliseconds(text))));
 
 /** The audit log, newest first. @param request.before only rows with a smaller number. */
@@ -289,8 +289,8 @@ export async function listAudit(
         action === undefined ? undefined : sql`strpos(lower(${auditLog.action}), lower(${action})) > 0`,
         outcome === "done" ? lt(auditLog.status, 400) : undefined,
         outcome === "refused" ? gte(auditLog.status, 400) : undefined,
-        from === undefined ? undefined : gte(auditLog.at, instantOf(from)),
-        until === undefined ? undefined : lt(auditLog.at, instantOf(until)),
+        from === undefined ? undefined : gte(auditLog.at, storableInstant(from)),
+        until === undefined ? undefined : lt(auditLog.at, storableInstant(until)),
         before === undefined ? undefined : lt(auditLog.id, before),
       ),
     )

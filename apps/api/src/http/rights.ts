@@ -97,7 +97,6 @@ export async function assertRights(
     // The audit says whose it was; what only reads is not written down.
     if (READS.has(request.method)) return;
     if (isOwned(scope)) request.project = (await projectOf(db, scope, id ?? "")) ?? null;
-    if (scope === "project") request.project = name ?? null;
     return;
   }
   if (scope === "installation") throw forbidden(actor, role, true);

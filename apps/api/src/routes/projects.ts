@@ -5,6 +5,7 @@ import {
   ProjectPageSchema,
   ProjectRecordSchema,
 } from "@internevo/contracts";
+import { Line } from "@internevo/domain";
 import {
   createProject,
   deleteProject,
@@ -20,7 +21,7 @@ import { mutate } from "../http/mutations.ts";
 import { visibleTo } from "../http/rights.ts";
 import { answers, headers } from "./shapes.ts";
 
-const NameParams = Type.Object({ name: Type.String({ maxLength: 100 }) });
+const NameParams = Type.Object({ name: Line(100) });
 const tags = ["projects"];
 
 /** Projects: whose jobs are kept apart, and what they may use. */

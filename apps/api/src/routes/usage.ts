@@ -1,6 +1,6 @@
 import { UsageQuerySchema, UsageSchema } from "@internevo/contracts";
-import { instantMilliseconds, ProblemError } from "@internevo/domain";
-import { monthOf, usageBetween, type Database } from "@internevo/store";
+import { ProblemError } from "@internevo/domain";
+import { monthOf, storableInstant, usageBetween, type Database } from "@internevo/store";
 import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { visibleTo } from "../http/rights.ts";
@@ -30,8 +30,8 @@ export function registerUsageRoutes(
     async (request) => {
       const { by = "project", project, from, to } = request.query;
       const now = options.now();
-      const first = from === undefined ? monthOf(now) : new Date(instantMilliseconds(from));
-      const last = to === undefined ? now : new Date(instantMilliseconds(to));
+      const first = from === undefined ? monthOf(now) : storableInstant(from);
+      const last = to === undefined ? now : storableInstant(to);
       const days = (last.getTime() - first.getTime()) / 86_400_000;
       // At the first instant of a month nothing was used yet.
       if (days < 0 || (days === 0 && from !== undefined) || days > MOST_DAYS)
