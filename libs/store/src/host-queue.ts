@@ -288,6 +288,8 @@ export async function queuePositions(
       const ahead = new Set(hosts.flatMap((host) => waitersOf.get(host) ?? []));
       positions.set(owner, { position: ahead.size + 1, waitingSince: waitingSince.toISOString(), limit });
     }
+    // Who waits for a quota keeps no hosts from others.
+    if (limit !== null) continue;
     for (const host of hosts) {
       const list = waitersOf.get(host);
       if (list) list.push(index);
@@ -308,9 +310,12 @@ export async function queuePlace(
 ): Promise<QueuePlace | undefined> {
   const [waiter] = await db.select().from(hostWaiters).where(eq(hostWaiters.owner, owner));
   if (!waiter) return undefined;
-  const { holders, waiters } = await aheadOf(db, waiter);
+  const limits = new Map((await turns(db)).map((turn) => [turn.waiter.owner, turn.limit]));
+  const limit = limits.get(owner) ?? null;
+  const { holders, waiters: earlier } = await aheadOf(db, waiter);
+  // Who waits for a quota keeps no hosts from others.
+  const waiters = earlier.filter((each) => (limits.get(each) ?? null) === null);
   const owners = [...holders, ...waiters];
-  const limit = await queueLimit(db, owner);
   return {
     position: waiters.length + 1,
     waitingSince: waiter.waitingSince.toISOString(),

@@ -2,7 +2,14 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { exampleSpec } from "@internevo/test-kit/fixtures";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { createToken, revokeToken } from "./access.ts";
-import { claimHosts, queueLimit, queuePlace, releaseAbandonedHosts, releaseHosts } from "./host-queue.ts";
+import {
+  claimHosts,
+  queueLimit,
+  queuePlace,
+  queuePositions,
+  releaseAbandonedHosts,
+  releaseHosts,
+} from "./host-queue.ts";
 import { listJobs } from "./job-reads.ts";
 import { submitJob } from "./jobs.ts";
 import { jobLease } from "./leases.ts";
@@ -73,6 +80,16 @@ describe("a quota of GPUs", () => {
     const listed = (await listJobs(test.database.db, { state: "queued" })).items;
     expect(listed.map(({ queue }) => queue?.limit)).toEqual(["project nlp uses 4 of 4 GPUs"]);
     expect(await ask(other, ["c"], 3), "the host that nlp waits for is free").toBe(true);
+    const last = await job("default");
+    await ask(last, ["c"], 4);
+    expect(await queuePlace(test.database.db, last), "who waits for a quota is not ahead").toMatchObject({
+      position: 1,
+      behindCount: 1,
+      behind: [{ holds: true }],
+    });
+    const positions = await queuePositions(test.database.db, [third, last]);
+    expect([...positions.values()].map(({ position }) => position)).toEqual([1, 1]);
+    await release(last);
     await release(first);
     expect(await limit(third), "now it waits for its host").toBeNull();
     await release(other);
