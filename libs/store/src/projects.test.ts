@@ -43,11 +43,7 @@ const ask = (owner: string, hosts: string[], minute: number): Promise<boolean> =
       owner,
       hosts,
       place: new Date(Date.UTC(2026, 0, 1, 0, minute)),
-      command: {
-        type: "job.profile",
-        data: { jobId: owner.split(":")[1] as string },
-        traceparent: newTraceparent(),
-      },
+      command: { type: "job.profile", data: { jobId: owner.split(":")[1] }, traceparent: newTraceparent() },
     }),
   );
 const release = (owner: string) => tx((t) => releaseHosts(t, owner));
