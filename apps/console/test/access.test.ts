@@ -210,7 +210,7 @@ it("shows a project's people nothing of others, and no way to change quotas", as
   expect(await page.getByRole("button", { name: /Create|Edit/ }).count()).toBe(0);
   await page.getByRole("button", { name: "Signed in as lin, admin in project vision" }).waitFor();
   await page.getByRole("link", { name: "Jobs", exact: true }).click();
-  await rows.first().waitFor();
+  await page.getByRole("table", { name: "Jobs" }).locator("tbody tr").nth(1).waitFor();
   expect(await page.locator('[data-label="Project"]').allTextContents()).toEqual(["vision", "vision"]);
   await page.close();
 });
