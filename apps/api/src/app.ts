@@ -1,10 +1,9 @@
-import { API_PREFIX, RoleSchema } from "@internevo/contracts";
+import { API_PREFIX, WhoamiSchema } from "@internevo/contracts";
 import type { Health } from "@internevo/service-kit";
 import type { Measuring } from "@internevo/stages";
 import { findValidTokens, isConnectionLoss, type Database } from "@internevo/store";
 import Fastify, { LogController, type FastifyBaseLogger } from "fastify";
 import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox";
-import { Type } from "typebox";
 import { ClusterWatch } from "./clusters/cluster-watch.ts";
 import { actorOf, registerAuth } from "./http/auth.ts";
 import { registerBodies } from "./http/bodies.ts";
@@ -18,6 +17,7 @@ import { registerOpenApi } from "./http/openapi.ts";
 import { registerProblems, sendProblem } from "./http/problems.ts";
 import { OpenStreams } from "./http/sse.ts";
 import { DEFAULT_TIMEOUTS, httpTimeouts, registerTimeouts, type Timeouts } from "./http/timeouts.ts";
+import { registerRights, type RouteRule } from "./http/rights.ts";
 import { registerRequestLog, SampledLog } from "./http/request-log.ts";
 import { registerTrace } from "./http/trace.ts";
 import { registerValidation } from "./http/validation.ts";
@@ -30,8 +30,10 @@ import { registerHealthRoutes } from "./routes/health.ts";
 import { registerJobRoutes } from "./routes/jobs.ts";
 import { registerPlanRoutes, type PlanRoutesOptions } from "./routes/plans.ts";
 import { registerProfileRoutes } from "./routes/profiles.ts";
+import { registerProjectRoutes } from "./routes/projects.ts";
 import { answers } from "./routes/shapes.ts";
 import { registerTokenRoutes } from "./routes/tokens.ts";
+import { registerUsageRoutes } from "./routes/usage.ts";
 import { registerWorkloadRoutes } from "./routes/workloads.ts";
 import type { LaunchCapabilities } from "@internevo/launcher";
 import type { Workers } from "./work/workers.ts";
@@ -95,6 +97,7 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
   await registerSecurityHeaders(app);
   await registerOpenApi(app, options.version);
   const limits = await registerLimits(app, bounds);
+  const rules = registerRights(app, database);
   registerAuth(app, { database, limits });
   registerRefusalAudit(app, database);
 
@@ -102,6 +105,7 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
     async (scope) => registerRoutes(scope as ApiInstance, options, { streams, heartbeatMilliseconds }),
     { prefix: API_PREFIX },
   );
+  app.decorate("routeRules", rules);
   await registerConsole(app, options.consoleDirectory, methods);
   return app;
 }
@@ -139,6 +143,13 @@ function createServer(
   }).withTypeProvider<TypeBoxTypeProvider>();
 }
 
+declare module "fastify" {
+  interface FastifyInstance {
+    /** Who may use each route of the API. */
+    routeRules: readonly RouteRule[];
+  }
+}
+
 /** Everything below the prefix of the API. */
 function registerRoutes(
   api: ApiInstance,
@@ -146,14 +157,17 @@ function registerRoutes(
   live: { readonly streams: OpenStreams; readonly heartbeatMilliseconds: number },
 ): void {
   const { database, workers, capabilities, measuring, profileFor } = options;
+  const now = options.now ?? (() => new Date());
   registerJobRoutes(api, { database, workers, capabilities, measuring, ...live });
   const source = { database, workers, profileFor };
   registerPlanRoutes(api, source);
   registerAdviceRoutes(api, source);
   registerFrameworkRoutes(api, source);
   registerProfileRoutes(api, { database });
-  registerWorkloadRoutes(api, { database, capabilities, now: options.now ?? (() => new Date()) });
+  registerWorkloadRoutes(api, { database, capabilities, now });
   registerDeadLetterRoutes(api, { database });
+  registerProjectRoutes(api, { database });
+  registerUsageRoutes(api, { database, now });
   registerTokenRoutes(api, { database });
   registerAuditRoutes(api, { database });
   const clusters = new ClusterWatch(capabilities, (error, cluster) =>
@@ -164,16 +178,12 @@ function registerRoutes(
   api.get(
     "/whoami",
     {
-      config: { role: "viewer" },
-      schema: {
-        tags: ["access"],
-        summary: "Whose token this is",
-        response: answers({ 200: Type.Object({ name: Type.String(), role: RoleSchema }) }),
-      },
+      config: { role: "viewer", scope: "any" },
+      schema: { tags: ["access"], summary: "Whose token this is", response: answers({ 200: WhoamiSchema }) },
     },
     async (request) => {
-      const { name, role } = actorOf(request);
-      return { name, role };
+      const { name, role, project } = actorOf(request);
+      return { name, role, project };
     },
   );
 }

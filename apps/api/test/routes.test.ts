@@ -558,7 +558,11 @@ describe("the door", () => {
     problem(await send("POST", `${V}/jobs`, { role: "viewer", body: jobFile(api) }), 403, "forbidden");
     problem(await send("GET", `${V}/dead-letters`, { role: "operator" }), 403, "forbidden");
     for (const role of ["viewer", "operator", "admin"] as const)
-      expect((await send("GET", `${V}/whoami`, { role })).json()).toEqual({ name: role, role });
+      expect((await send("GET", `${V}/whoami`, { role })).json()).toEqual({
+        name: role,
+        role,
+        project: null,
+      });
     const spec = (await api.app.inject("/docs/json")).json<{
       paths: Record<string, Record<string, unknown>>;
     }>();

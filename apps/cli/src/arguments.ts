@@ -54,3 +54,13 @@ export function durationArgument(text: string): number {
   if (!(seconds > 0)) throw new InvalidArgumentError("give a duration such as 12h or 30d (s, min, h, d).");
   return seconds;
 }
+
+/** An instant: one that is written, or so long ago. */
+export function instantArgument(text: string): string {
+  if (/^\d+(\.\d+)?(s|min|h|d)$/.test(text.trim()))
+    return new Date(Date.now() - 1000 * durationArgument(text)).toISOString();
+  const at = new Date(text);
+  if (Number.isNaN(at.getTime()))
+    throw new InvalidArgumentError("give an instant such as 2026-01-31T12:00Z, or how long ago: 12h, 7d.");
+  return at.toISOString();
+}

@@ -22,9 +22,13 @@ function healthText({ health }: ClusterRecord, colors: Colors): string {
   return health.state === "away" ? colors.red(words) : colors.yellow(words);
 }
 
-const holdersText = ({ holders }: ClusterRecord): string => {
+/** Whether only work that the token may not see uses it. */
+const othersUse = ({ holders, hostsInUse }: ClusterRecord): boolean => holders.length === 0 && hostsInUse > 0;
+
+const holdersText = (cluster: ClusterRecord): string => {
+  const { holders } = cluster;
   const [first] = holders;
-  if (!first) return NONE;
+  if (!first) return othersUse(cluster) ? "other projects" : NONE;
   return holders.length === 1 ? first.name : `${first.name} and ${holders.length - 1} more`;
 };
 
@@ -68,14 +72,14 @@ export function clusterText(cluster: ClusterRecord, colors: Colors): string {
         ({ kind, name: holder, state, hosts }) =>
           `${kind} ${holder}${state === null ? "" : `, ${lowered(JOB_STATE_WORDS[state])}`}${hosts.length === 0 ? "" : `, on ${hosts.join(", ")}`}`,
       ),
-      "nobody",
+      othersUse(cluster) ? "other projects" : "nobody",
       colors,
     ),
     ...part(
       "waiting",
       waiting.map(
-        ({ kind, name: waiter, position, waitingSince }) =>
-          `${kind} ${waiter}, ${positionWords({ position })}, since ${formatMoment(waitingSince)}`,
+        (waiter) =>
+          `${waiter.kind} ${waiter.name}, ${positionWords(waiter)}, since ${formatMoment(waiter.waitingSince)}`,
       ),
       "nobody",
       colors,

@@ -41,6 +41,7 @@ export function exitCodeOfProblem(code: ProblemCode): ExitCode {
       return EXIT.notFound;
     case "unauthorized":
     case "forbidden":
+    case "quota-exceeded":
       return EXIT.notAllowed;
     case "conflict":
     case "precondition-failed":

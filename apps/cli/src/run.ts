@@ -9,6 +9,7 @@ import { addPlan } from "./commands/plan.ts";
 import { addCancel, addLogs, addPriority, addPs, addResume, addShow } from "./commands/jobs.ts";
 import { addCluster } from "./commands/cluster.ts";
 import { addProfile } from "./commands/profile.ts";
+import { addProject } from "./commands/project.ts";
 import { addReplan } from "./commands/replan.ts";
 import { addSimulate } from "./commands/simulate.ts";
 import { addDown, addUp } from "./commands/stack.ts";
@@ -17,6 +18,7 @@ import { addStatus } from "./commands/status.ts";
 import { addSubmit } from "./commands/submit.ts";
 import { addToken } from "./commands/token.ts";
 import { addAudit } from "./commands/audit.ts";
+import { addUsage } from "./commands/usage.ts";
 import { addValidate } from "./commands/validate.ts";
 import { addWhoami } from "./commands/whoami.ts";
 import { connect, type Context, type GlobalOptions } from "./context.ts";
@@ -93,6 +95,8 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addProfile,
     addReplan,
     addCheckpoint,
+    addProject,
+    addUsage,
     addToken,
     addAudit,
     addWhoami,

@@ -101,6 +101,7 @@ function summary(state: JobSummary["state"], said: Partial<StageProgress> | null
     endedAt: null,
     model: "m",
     cluster: "c",
+    project: "default",
     steps: 100,
     lastStep: 7,
     lastLoss: null,
@@ -132,11 +133,13 @@ it.each([
 
 it("shows where a job stands in the queue, and behind whom", () => {
   const waitingSince = "2026-01-31T03:00:00.000Z";
-  const job = { ...summary("profiling", null), queue: { position: 1, waitingSince } };
+  const job = { ...summary("profiling", null), queue: { position: 1, waitingSince, limit: null } };
   expect(jobsTable([job], colors)).toMatch(/queued +next/);
-  expect(jobsTable([{ ...job, queue: { position: 23, waitingSince } }], colors)).toMatch(
+  expect(jobsTable([{ ...job, queue: { position: 23, waitingSince, limit: null } }], colors)).toMatch(
     /queued +23rd in the queue/,
   );
+  const limit = "project nlp uses 8 of 8 GPUs";
+  expect(jobsTable([{ ...job, queue: { position: 2, waitingSince, limit } }], colors)).toContain(limit);
 });
 
 it("tells why a job failed once, in words, and nothing of a progress that it lacks", () => {
@@ -197,6 +200,7 @@ it("bounds long names, and keeps a terminal's width", () => {
     endedAt: null,
     model: `${name}-model`,
     cluster: name,
+    project: "default",
     steps: 100,
     lastStep: 100,
     lastLoss: 1.5,

@@ -130,6 +130,7 @@ export function jobsTable(jobs: readonly JobSummary[], colors: Colors): string {
     },
     { title: "MODEL", spare: 3, most: MOST_OF_NAME, value: (job) => job.model },
     { title: "CLUSTER", spare: 1, most: MOST_OF_NAME, value: (job) => job.cluster },
+    { title: "PROJECT", spare: 5, most: MOST_OF_NAME, value: (job) => job.project },
     { title: "OWNER", spare: 4, most: MOST_OF_NAME, value: (job) => job.owner ?? NONE },
     { title: "CREATED", spare: 2, value: (job) => when(job.createdAt) },
   ];
@@ -318,7 +319,7 @@ export function jobText(job: JobDetail, colors: Colors): string {
     `${colors.bold("state")}         ${[`${jobStateText(job.state, colors)}${isTold(job.reason) ? "" : ` (${job.reason ?? ""})`}`, progressOf(job)].filter((part) => part !== NONE).join(", ")}`,
     `${colors.bold("model")}         ${[job.model, ...modelExtras(job.spec.model)].join(", ")}, ${formatCounted(job.spec.sequenceLengthTokens, "token")} a sequence, ${formatInteger(job.spec.globalBatchTokens)} a step, ${job.spec.precision}`,
     `${colors.bold("cluster")}       ${job.cluster}: ${job.spec.cluster.nodes} × ${job.spec.cluster.gpusPerNode} ${usesGpus(job.spec.cluster) ? "GPUs" : "ranks"} of ${formatBytes(job.spec.cluster.memoryPerGpuBytes)}${job.spec.headroom === undefined ? "" : `, ${job.spec.headroom} of it kept free`}, ${job.spec.cluster.launcher}${job.spec.cluster.minNodes === undefined ? "" : `, with ${job.spec.cluster.minNodes} or more when nodes are lost`}`,
-    `${colors.bold("created")}       ${when(job.createdAt)}${job.owner === null ? "" : ` by ${job.owner}`}${job.endedAt ? `, ended ${when(job.endedAt)}` : ""}, trace ${job.traceId}`,
+    `${colors.bold("created")}       ${when(job.createdAt)}${job.owner === null ? "" : ` by ${job.owner}`} in project ${job.project}${job.endedAt ? `, ended ${when(job.endedAt)}` : ""}, trace ${job.traceId}`,
   ];
   const labels = Object.entries(job.labels ?? {}).map(([name, value]) => `${name}=${value}`);
   if (labels.length > 0) lines.push(`${colors.bold("labels")}        ${labels.join(", ")}`);
@@ -517,6 +518,7 @@ export function tokensTable(tokens: readonly TokenRecord[], colors: Colors): str
       { title: "ID", value: ({ id }) => short(id) },
       { title: "NAME", value: ({ name }) => name },
       { title: "ROLE", value: ({ role }) => role },
+      { title: "PROJECT", value: ({ project }) => project ?? "all" },
       { title: "CREATED", value: ({ createdAt }) => when(createdAt) },
       { title: "EXPIRES", value: ({ expiresAt }) => when(expiresAt) },
       { title: "LAST USED", value: ({ lastUsedAt }) => when(lastUsedAt) },
@@ -538,6 +540,7 @@ export function auditTable(rows: readonly AuditRecord[], colors: Colors): string
       { title: "WHEN", value: ({ at }) => when(at) },
       { title: "WHO", most: MOST_OF_NAME, value: ({ actor }) => actor },
       { title: "ROLE", spare: 2, value: ({ role }) => role },
+      { title: "PROJECT", spare: 3, value: ({ project }) => project ?? NONE },
       { title: "ACTION", value: ({ action }) => action.replace(` ${API_PREFIX}/`, " /") },
       { title: "ABOUT", spare: 1, value: ({ target }) => target ?? NONE },
       { title: "RESULT", value: resultOf },

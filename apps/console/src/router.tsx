@@ -1,4 +1,4 @@
-import type { AuditFilter, JobFilter } from "@internevo/contracts";
+import type { AuditFilter, JobFilter, UsageQuery } from "@internevo/contracts";
 import { JOB_STATES, QUEUED_STATE } from "@internevo/domain";
 import {
   createRootRoute,
@@ -34,16 +34,24 @@ const JOB_FILTER: Checks<JobFilter> = {
   state: isOneOf(QUEUED_STATE, ...JOB_STATES),
   name: isText,
   owner: isText,
+  project: isText,
   cluster: isText,
   label: isText,
 };
 const AUDIT_FILTER: Checks<AuditFilter> = {
   actor: isText,
   target: isText,
+  project: isText,
   action: isText,
   outcome: isOneOf("done", "refused"),
   from: isText,
   until: isText,
+};
+const USAGE_QUERY: Checks<UsageQuery> = {
+  by: isOneOf("project", "owner", "cluster", "day"),
+  from: isText,
+  to: isText,
+  project: isText,
 };
 
 /** Those fields of an address that are what the filter may be; others are ignored. */
@@ -107,6 +115,17 @@ const workload = createRoute({
   path: "/workloads/$workloadId",
   component: lazyRouteComponent(() => import("./pages/workload.tsx"), "WorkloadPage"),
 });
+const projects = createRoute({
+  getParentRoute: () => root,
+  path: "/projects",
+  component: lazyRouteComponent(() => import("./pages/projects.tsx"), "ProjectsPage"),
+});
+const usage = createRoute({
+  getParentRoute: () => root,
+  path: "/usage",
+  validateSearch: (search: Record<string, unknown>): UsageQuery => filterOf(search, USAGE_QUERY),
+  component: lazyRouteComponent(() => import("./pages/usage.tsx"), "UsagePage"),
+});
 const tokens = createRoute({
   getParentRoute: () => root,
   path: "/tokens",
@@ -136,6 +155,8 @@ const routeTree = root.addChildren([
   profile,
   workloads,
   workload,
+  projects,
+  usage,
   tokens,
   audit,
   deadLetters,

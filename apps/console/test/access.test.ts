@@ -1,8 +1,17 @@
+import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { resolveJob } from "@internevo/domain";
-import { claimHosts, jobLease, newTraceparent, recordAudit, submitJob } from "@internevo/store";
+import {
+  claimHosts,
+  jobLease,
+  newToken,
+  newTraceparent,
+  recordAudit,
+  storeToken,
+  submitJob,
+} from "@internevo/store";
 import { readability } from "./readability.ts";
 import { jobFile } from "./seed.ts";
 import { startConsoleStack, type ConsoleStack } from "./stack.ts";
@@ -118,8 +127,96 @@ it("shows who has a cluster's hosts, and who waits for them", async () => {
   await page.close();
 });
 
+/** A job that has held its host for so many hours. */
+async function heldFor(hours: number, project: string, owner: string): Promise<void> {
+  const jobId = await stack.database.transaction((tx) =>
+    submitJob(tx, resolveJob(jobFile(`${project}-${hours}`, { project })), { owner }),
+  );
+  await stack.database.transaction((tx) =>
+    claimHosts(tx, {
+      owner: jobLease(jobId),
+      hosts: [`${project}-${hours}`],
+      place: new Date(),
+      command: { type: "job.profile", data: { jobId }, traceparent: newTraceparent() },
+    }),
+  );
+  await stack.database.db.execute(
+    `update host_holds set began_at = now() - make_interval(hours => ${hours}) where owner = '${jobLease(jobId)}'`,
+  );
+}
+
+it("creates a project by the keyboard, gives it quotas, and shows what is used of them", async () => {
+  const page = await open("/projects");
+  await page.getByRole("button", { name: "Create a project" }).focus();
+  await page.keyboard.press("Enter");
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").waitFor();
+  await page.waitForFunction(() => document.activeElement?.tagName === "INPUT");
+  await page.keyboard.type("vision");
+  await page.keyboard.press("Tab");
+  await page.keyboard.type("Pictures");
+  await page.keyboard.press("Tab");
+  await page.keyboard.type("4");
+  await page.keyboard.press("Enter");
+  await dialog.waitFor({ state: "detached" });
+  const row = page.getByRole("table", { name: "Projects" }).locator('tr[data-row="vision"]');
+  await row.getByText("0 of 4", { exact: true }).waitFor();
+  await heldFor(2, "vision", "grace");
+  await row.getByText("4 of 4", { exact: true }).waitFor();
+  await row.getByRole("button", { name: "Edit vision" }).click();
+  await page.getByLabel("GPUs at once").fill("");
+  await page.getByLabel("GPU-hours a month").fill("100");
+  await page.getByRole("button", { name: "Save" }).click();
+  await row.getByText("of 100").waitFor();
+  await row.getByText("no limit").waitFor();
+  await row.getByRole("link", { name: "vision" }).click();
+  await page.waitForURL(/jobs\?project=vision/);
+  await page.locator("tbody tr").filter({ hasText: "vision-2" }).waitFor();
+  expect(await page.locator("tbody tr").count()).toBe(1);
+  await page.close();
+});
+
+it("sums what was used, as the address says, and hands it over as CSV", async () => {
+  await heldFor(5, "default", "ada");
+  await heldFor(30, "vision", "grace");
+  const from = new Date(Date.now() - 3 * 86_400_000).toISOString();
+  const page = await open(`/usage?from=${from}`);
+  const rows = page.getByRole("table", { name: "Usage" }).locator("tbody tr");
+  await rows.nth(1).waitFor();
+  expect(await rows.allTextContents()).toEqual([
+    expect.stringMatching(/^vision12[89]/),
+    expect.stringMatching(/^default[2-9]\d/),
+  ]);
+  await page.getByLabel("By").selectOption("owner");
+  await page.waitForURL(/by=owner/);
+  await rows.filter({ hasText: "grace" }).waitFor();
+  const [file] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "Download CSV" }).click(),
+  ]);
+  expect(file.suggestedFilename()).toMatch(/^usage-by-owner-\d{4}-\d\d-\d\d-\d{4}-\d\d-\d\d\.csv$/);
+  expect(readFileSync(await file.path(), "utf8")).toMatch(/^owner,gpuHours,jobs\r\ngrace,128\.\d+,2\r\n/);
+  await page.close();
+});
+
+it("shows a project's people nothing of others, and no way to change quotas", async () => {
+  const token = newToken();
+  await storeToken(stack.database.db, "lin", "admin", token, "vision");
+  const page = await stack.browser.newPage();
+  await page.goto(`${stack.url}/projects#token=${token}`);
+  const rows = page.locator("tbody tr");
+  await rows.first().waitFor();
+  expect(await rows.count()).toBe(1);
+  expect(await page.getByRole("button", { name: /Create|Edit/ }).count()).toBe(0);
+  await page.getByRole("button", { name: "Signed in as lin, admin in project vision" }).waitFor();
+  await page.getByRole("link", { name: "Jobs", exact: true }).click();
+  await page.getByRole("table", { name: "Jobs" }).locator("tbody tr").nth(1).waitFor();
+  expect(await page.locator('[data-label="Project"]').allTextContents()).toEqual(["vision", "vision"]);
+  await page.close();
+});
+
 it("can be read at a desk and on a phone, light and dark", async () => {
-  for (const path of ["/tokens", "/audit", "/jobs", "/clusters"]) {
+  for (const path of ["/tokens", "/audit", "/jobs", "/clusters", "/projects", "/usage", "/usage?by=day"]) {
     const page = await open(path);
     await page.locator("tbody tr").first().waitFor();
     expect(await readability(page, path)).toEqual([]);
@@ -127,11 +224,16 @@ it("can be read at a desk and on a phone, light and dark", async () => {
     if (pictures !== undefined)
       for (const [width, colorScheme] of [
         [1440, "light"],
+        [1440, "dark"],
+        [390, "light"],
         [390, "dark"],
       ] as const) {
         await page.setViewportSize({ width, height: 900 });
         await page.emulateMedia({ colorScheme });
-        await page.screenshot({ path: `${pictures}${path}-${width}.png`, fullPage: true });
+        await page.screenshot({
+          path: `${pictures}${path.replace("?", "-")}-${width}-${colorScheme}.png`,
+          fullPage: true,
+        });
       }
     await page.close();
   }

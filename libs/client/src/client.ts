@@ -32,12 +32,17 @@ import type {
   JobSummary,
   PlanRequestSchema,
   ProfileRecord,
+  ProjectChange,
+  ProjectCreate,
+  ProjectRecord,
   ClusterRecord,
   ProfileSummary,
-  Role,
   SubmittedJob,
   TokenCreate,
   TokenRecord,
+  Usage,
+  UsageQuery,
+  Whoami,
   WorkloadCreateSchema,
 } from "@internevo/contracts";
 import type { PlanningResult, Priority, Profile, Proposal, StepMetric, Workload } from "@internevo/domain";
@@ -124,7 +129,7 @@ export class InternEvoClient {
     return request<T>(this.#connection, API_PREFIX + path, send);
   }
 
-  whoami(options: { signal?: AbortSignal } = {}): Promise<{ name: string; role: Role }> {
+  whoami(options: { signal?: AbortSignal } = {}): Promise<Whoami> {
     return this.#get("/whoami", options);
   }
 
@@ -156,6 +161,45 @@ export class InternEvoClient {
   listAudit(options: PageOptions & AuditFilter = {}): Promise<Page<AuditRecord>> {
     const { cursor: _cursor, limit: _limit, signal: _signal, ...filter } = options;
     return this.#page("/audit", options, filter);
+  }
+
+  /** Projects that the token may see, all at once. */
+  listProjects(options: { signal?: AbortSignal } = {}): Promise<Page<ProjectRecord>> {
+    return this.#get("/projects", options);
+  }
+
+  getProject(name: string, options: { signal?: AbortSignal } = {}): Promise<ProjectRecord> {
+    return this.#get(`/projects/${encodeURIComponent(name)}`, options);
+  }
+
+  createProject(project: ProjectCreate, options: MutationOptions = {}): Promise<ProjectRecord> {
+    return this.#post("/projects", project, options);
+  }
+
+  /** Changes what is given; null takes a quota away. */
+  changeProject(
+    name: string,
+    change: ProjectChange,
+    options: { signal?: AbortSignal } = {},
+  ): Promise<ProjectRecord> {
+    return request(this.#connection, `${API_PREFIX}/projects/${encodeURIComponent(name)}`, {
+      method: "PATCH",
+      body: change,
+      signal: options.signal,
+    });
+  }
+
+  /** Deletes a project that nothing belongs to. */
+  deleteProject(name: string, options: { signal?: AbortSignal } = {}): Promise<void> {
+    return request(this.#connection, `${API_PREFIX}/projects/${encodeURIComponent(name)}`, {
+      method: "DELETE",
+      signal: options.signal,
+    });
+  }
+
+  /** GPU-hours by project, owner, cluster or day. */
+  usage(query: UsageQuery = {}, options: { signal?: AbortSignal } = {}): Promise<Usage> {
+    return this.#get("/usage", { query, signal: options.signal });
   }
 
   /** Submits a job. @param job a job file, parsed. */

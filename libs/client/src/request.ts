@@ -10,7 +10,7 @@ export interface Connection {
 export type QueryValue = string | number | undefined;
 
 export interface RequestOptions {
-  readonly method?: "GET" | "POST" | "DELETE";
+  readonly method?: "GET" | "POST" | "PATCH" | "DELETE";
   readonly query?: Readonly<Record<string, QueryValue>>;
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string | undefined>>;

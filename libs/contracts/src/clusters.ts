@@ -35,8 +35,9 @@ export const ClusterRecordSchema = Type.Object({
   health: nullable(
     Type.Object({ ...ClusterHealthSchema.properties, lookedAt: Type.String({ format: "date-time" }) }),
   ),
-  holders: Type.Array(ClusterHolderSchema),
-  waiting: Type.Array(ClusterWaiterSchema, { description: "in their order" }),
+  holders: Type.Array(ClusterHolderSchema, { description: "of what the token may see" }),
+  hostsInUse: Type.Integer({ description: "hosts of it that work holds, of whichever project" }),
+  waiting: Type.Array(ClusterWaiterSchema, { description: "in their order, of what the token may see" }),
   profiles: Type.Array(ProfileSummarySchema, { description: "newest first, ten at most" }),
 });
 export type ClusterRecord = Static<typeof ClusterRecordSchema>;

@@ -14,6 +14,7 @@ import {
   ProfileQualitySchema,
   ProfileSchema,
   PROBLEM_CODES,
+  ProjectNameSchema,
   QUEUED_STATE,
   ProposalSchema,
   QueuePlaceSchema,
@@ -30,11 +31,24 @@ export const ROLES = ["viewer", "operator", "admin"] as const;
 export const RoleSchema = Type.Enum(ROLES);
 export type Role = Static<typeof RoleSchema>;
 
+/** Whose token it is. */
+export const WhoamiSchema = Type.Object({
+  name: Type.String(),
+  role: RoleSchema,
+  project: Type.Union([ProjectNameSchema, Type.Null()], {
+    description: "where it has its role; null: in the whole installation",
+  }),
+});
+export type Whoami = Static<typeof WhoamiSchema>;
+
 /** A bearer token, as it is listed: without its secret, of which only a digest is stored. */
 export const TokenSchema = Type.Object({
   id: Type.String(),
   name: Type.String(),
   role: RoleSchema,
+  project: Type.Union([ProjectNameSchema, Type.Null()], {
+    description: "where it has its role; null: in the whole installation",
+  }),
   createdAt: Type.String(),
   expiresAt: Type.Union([Type.String(), Type.Null()], { description: "null: valid until it is revoked" }),
   lastUsedAt: Type.Union([Type.String(), Type.Null()], { description: "to the minute; null: never" }),
@@ -45,6 +59,12 @@ export const TokenCreateSchema = Type.Object(
   {
     name: Line(100),
     role: RoleSchema,
+    project: Type.Optional(
+      Type.String({
+        ...ProjectNameSchema,
+        description: "where it has its role; absent: where the token that makes it has its own",
+      }),
+    ),
     validForSeconds: Type.Optional(
       Type.Integer({
         minimum: 1,
@@ -99,6 +119,7 @@ export const JobFilterSchema = Type.Object({
   ),
   name: Type.Optional(Line(100, { description: "a part of the name, upper or lower case" })),
   owner: Type.Optional(Line(100, { description: "the token that submitted it" })),
+  project: Type.Optional(ProjectNameSchema),
   cluster: Type.Optional(Line(200, { description: "the name of the cluster" })),
   label: Type.Optional(Line(200, { description: "a label and its value, for example `team=nlp`" })),
 });
@@ -113,6 +134,7 @@ export const AuditRecordSchema = Type.Object({
   action: Type.String({ description: "method and route, for example `POST /api/v1/jobs/:id/cancel`" }),
   target: nullable(Type.String({ description: "the id of what it was about" })),
   status: Type.Integer({ description: "of the answer: 400 and above were refused" }),
+  project: nullable(Type.String({ description: "of what it was about; null: the installation's" })),
   traceId: nullable(Type.String()),
   details: nullable(Type.Record(Type.String(), Type.Unknown())),
 });
@@ -127,6 +149,7 @@ export const AuditFilterSchema = Type.Object({
   outcome: Type.Optional(
     Type.Enum(["done", "refused"], { description: "refused: answered with 400 or above" }),
   ),
+  project: Type.Optional(ProjectNameSchema),
   from: Type.Optional(Type.String({ format: "date-time", description: "at this instant or later" })),
   until: Type.Optional(Type.String({ format: "date-time", description: "before this instant" })),
 });
@@ -148,6 +171,7 @@ export const JobSummarySchema = Type.Object({
   name: Type.String(),
   state: JobStateSchema,
   owner: nullable(Type.String({ description: "the token that submitted it; null where that was not kept" })),
+  project: Type.String(),
   reason: nullable(Type.String()),
   version: Type.Integer(),
   createdAt: Type.String(),
@@ -171,6 +195,9 @@ const QUEUED = "queued: ";
 
 /** What a stage says while the cluster's devices are another's. */
 export const WAITS_FOR_CLUSTER = `${QUEUED}others have its hosts, or wait for them with an earlier place`;
+
+/** What a stage says while a quota of its project lets it have no hosts. @param limit the quota, in words */
+export const waitsForQuota = (limit: string): string => `${QUEUED}${limit}`;
 
 /**
  * What a stage says while another installation uses the machine that its ranks would run on. @param who with
@@ -345,7 +372,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  * Routes (all below /api/v1, bearer token; role in brackets):
  *   POST   /jobs                       [operator] body: job file; Idempotency-Key; 201 JobDetail, Location
  *   POST   /jobs/check                 [operator] body: job file; 200 JobCheck, or the problems that POST /jobs has; nothing is stored
- *   GET    /jobs?state=&name=&owner=&cluster=&cursor=&limit= [viewer] Page(JobSummary), newest first
+ *   GET    /jobs?state=&name=&owner=&project=&cluster=&cursor=&limit= [viewer] Page(JobSummary), newest first
  *   GET    /jobs/:id                   [viewer]   JobDetail, ETag = version
  *   POST   /jobs/:id/cancel            [operator] 202 JobDetail
  *   POST   /jobs/:id/priority          [operator] {priority}; 200 JobDetail
@@ -364,7 +391,10 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   GET    /workloads/:id/proposals    [viewer]   Page(Proposal)
  *   GET    /dead-letters, POST /dead-letters/:id/replay, POST /dead-letters/:id/discard      [admin]
  *   GET    /audit?actor=&target=&action=&outcome=&from=&until= [admin] Page(AuditRecord), newest first
- *   GET    /whoami                     [viewer]   {name, role}
+ *   GET    /projects, /projects/:name  [viewer]   Page(ProjectRecord) / ProjectRecord
+ *   POST   /projects, PATCH|DELETE /projects/:name [admin of the installation]
+ *   GET    /usage?from=&to=&by=&project= [viewer] Usage
+ *   GET    /whoami                     [viewer]   Whoami
  * Outside: /healthz, /readyz, /metrics, /docs (OpenAPI 3.1), / (the console).
  */
 export const API_PREFIX = "/api/v1";

@@ -114,6 +114,7 @@ export function resolveJob(written: unknown): JobSpec {
     ...(file.measureAgain === undefined ? {} : { measureAgain: file.measureAgain }),
     ...(file.until === undefined ? {} : { until: file.until }),
     ...(plan === undefined ? {} : { plan }),
+    ...(file.project === undefined ? {} : { project: file.project }),
     // As without it where it says what is so without it.
     ...(file.priority === undefined || file.priority === "normal" ? {} : { priority: file.priority }),
     ...(file.labels === undefined ? {} : { labels: file.labels }),

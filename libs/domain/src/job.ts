@@ -16,6 +16,7 @@ import { PackedDocumentsSchema } from "./packed-documents.ts";
 import { PlanConstraintsSchema, type PlanConstraints } from "./plan-constraints.ts";
 import { PrecisionSchema } from "./precision.ts";
 import { LabelsSchema, PrioritySchema } from "./priority.ts";
+import { DEFAULT_PROJECT, ProjectNameSchema } from "./project.ts";
 import { Line } from "./text.ts";
 
 const aboutFewerNodes = (): string =>
@@ -298,6 +299,12 @@ export const JobSpecSchema = Type.Object(
       }),
     ),
     plan: Type.Optional(Type.Unsafe<PlanConstraints>(PlanConstraintsSchema)),
+    project: Type.Optional(
+      Type.String({
+        ...ProjectNameSchema,
+        description: `the project that it belongs to, whose quotas it counts for; left out: the project of the token that submits it, ${DEFAULT_PROJECT} for tokens of the whole installation`,
+      }),
+    ),
     priority: Type.Optional(PrioritySchema),
     labels: Type.Optional(LabelsSchema),
   },

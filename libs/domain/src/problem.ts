@@ -18,6 +18,7 @@ export const PROBLEM_CODES = [
   "precondition-failed",
   "payload-too-large",
   "unsupported-media-type",
+  "quota-exceeded",
   "rate-limited",
   "unavailable",
   "internal",

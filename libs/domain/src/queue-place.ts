@@ -7,6 +7,9 @@ export const QUEUED_STATE = "queued";
 export const QueuePositionSchema = Type.Object({
   position: Type.Integer({ minimum: 1, description: "1: the next that gets its hosts" }),
   waitingSince: Type.String({ format: "date-time" }),
+  limit: Type.Union([Type.String(), Type.Null()], {
+    description: "the quota of its project that it waits for, in words; null: it waits for its hosts",
+  }),
 });
 export type QueuePosition = Static<typeof QueuePositionSchema>;
 
@@ -23,7 +26,10 @@ export const QueuePlaceSchema = Type.Object({
         description: "true: it has one of the hosts; false: it waits too, with an earlier place",
       }),
     }),
-    { description: "who goes before: first those that hold a host, then those that wait; ten at most" },
+    {
+      description:
+        "who goes before, of what the token may see: first those that hold a host, then those that wait; ten at most",
+    },
   ),
   behindCount: Type.Integer({ description: "how many go before" }),
   startsAt: Type.Union([Type.String({ format: "date-time" }), Type.Null()], {
@@ -44,12 +50,13 @@ const SUFFIXES: Readonly<Record<Intl.LDMLPluralRule, string>> = {
 };
 const ordinal = (n: number): string => `${n}${SUFFIXES[ordinals.select(n)]}`;
 
-/** `next`, `3rd in the queue`: a position as a list shows it. */
-export const positionWords = ({ position }: Pick<QueuePosition, "position">): string =>
-  position === 1 ? "next" : `${ordinal(position)} in the queue`;
+/** `next`, `3rd in the queue`, or the quota that keeps it waiting: a position as a list shows it. */
+export const positionWords = ({ position, limit }: Pick<QueuePosition, "position" | "limit">): string =>
+  limit ?? (position === 1 ? "next" : `${ordinal(position)} in the queue`);
 
 /** `next for its hosts, behind job a (at work)`: a place in one line. */
 export function queueWords(place: QueuePlace): string {
+  if (place.limit !== null) return place.limit;
   const position = place.position === 1 ? "next" : ordinal(place.position);
   return `${position} for ${place.hosts.join(", ")}${behindWords(place)}`;
 }
@@ -59,10 +66,10 @@ export const startWords = ({ startsAt }: QueuePlace, formatted: (instant: string
   startsAt === null ? "its start is not known yet" : `starts at about ${formatted(startsAt)}`;
 
 function behindWords({ behind, behindCount }: QueuePlace): string {
-  if (behind.length === 0) return "";
   const shown = behind
     .slice(0, 3)
     .map(({ kind, name, holds }) => `${kind} ${name}${holds ? " (has them)" : ""}`);
   const more = behindCount - shown.length;
+  if (shown.length === 0) return more > 0 ? `, behind ${more} of other projects` : "";
   return `, behind ${shown.join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
 }

@@ -1,6 +1,7 @@
 import { Type, type Static } from "typebox";
 import { JobSpecSchema } from "./job.ts";
 import { CandidateSchema } from "./planning.ts";
+import { ProjectNameSchema } from "./project.ts";
 import { Line } from "./text.ts";
 
 /** A workload that is planned again by a schedule. */
@@ -8,6 +9,7 @@ export const WorkloadSchema = Type.Object(
   {
     id: Type.String(),
     name: Line(100),
+    project: ProjectNameSchema,
     spec: JobSpecSchema,
     cron: Line(200, { description: "five fields, for example `0 3 * * *`" }),
     timeZone: Line(100, { description: "IANA name" }),

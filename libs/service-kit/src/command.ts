@@ -11,6 +11,7 @@ import {
   isConnectionLoss,
   jobLease,
   lockJobState,
+  queueLimit,
   recordHandled,
   recordMessageFailure,
   releaseHosts,
@@ -81,11 +82,18 @@ export interface CommandContext<T extends CommandType> {
   claimHosts(hosts: readonly string[]): Promise<void>;
 }
 
-/** Others have the hosts, or wait for them with an earlier place: the work is in the queue now. */
+/**
+ * Others have the hosts, or wait for them with an earlier place, or a quota lets the work have none: it is in the
+ * queue now.
+ */
 export class OthersGoFirstError extends Error {
-  constructor() {
-    super("others go first on these hosts");
+  /** The quota of the work's project that it waits for, in words; null: it waits for hosts alone. */
+  readonly limit: string | null;
+
+  constructor(limit: string | null = null) {
+    super(limit ?? "others go first on these hosts");
     this.name = "OthersGoFirstError";
+    this.limit = limit;
   }
 }
 
@@ -345,15 +353,17 @@ class CommandWorker<T extends CommandType> {
       fenced,
       confirm: () => fenced(async () => {}),
       async claimHosts(hosts) {
-        const claimed = await fenced((tx) =>
-          claimHosts(tx, {
-            owner: resourceOf(data),
+        const owner = resourceOf(data);
+        const waitsFor = await fenced(async (tx) => {
+          const claimed = await claimHosts(tx, {
+            owner,
             hosts,
             place: placeOf(begun.job),
             command: { type, data, traceparent },
-          }),
-        );
-        if (!claimed) throw new OthersGoFirstError();
+          });
+          return claimed ? undefined : { limit: await queueLimit(tx, owner) };
+        });
+        if (waitsFor) throw new OthersGoFirstError(waitsFor.limit);
       },
     };
   }

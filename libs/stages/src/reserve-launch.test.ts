@@ -80,7 +80,10 @@ describe("what a launch reserves", () => {
   it("is no host where Slurm shares out the nodes", async () => {
     expect(await reserved({ name: "queue", launcher: "slurm" }, clusters({}))).toEqual([]);
   });
-  it("says that others go first, and goes on with nothing meanwhile", async () => {
+  it.each([
+    [null, WAITS_FOR_CLUSTER],
+    ["project nlp uses 8 of 8 GPUs", "queued: project nlp uses 8 of 8 GPUs"],
+  ])("says that others go first, or which quota, and goes on with nothing meanwhile", async (limit, said) => {
     const waits: string[] = [];
     const asked = reserveLaunch({
       ...place(),
@@ -88,10 +91,10 @@ describe("what a launch reserves", () => {
       confirm: () => Promise.reject(new Error("went on")),
       ...quiet,
       onWait: (message) => waits.push(message),
-      claimHosts: () => Promise.reject(new OthersGoFirstError()),
+      claimHosts: () => Promise.reject(new OthersGoFirstError(limit)),
     });
     await expect(asked).rejects.toThrow(OthersGoFirstError);
-    expect(waits).toEqual([WAITS_FOR_CLUSTER]);
+    expect(waits).toEqual([said]);
   });
 });
 

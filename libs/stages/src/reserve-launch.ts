@@ -1,4 +1,4 @@
-import { WAITS_FOR_CLUSTER, waitsForMachine } from "@internevo/contracts";
+import { WAITS_FOR_CLUSTER, waitsForMachine, waitsForQuota } from "@internevo/contracts";
 import { schedulerOf, type Cluster } from "@internevo/domain";
 import {
   killLeftoversOn,
@@ -73,7 +73,8 @@ async function claim(options: LaunchReservationOptions, hosts: readonly string[]
   try {
     await options.claimHosts(hosts);
   } catch (error) {
-    if (error instanceof OthersGoFirstError) options.onWait(WAITS_FOR_CLUSTER);
+    if (error instanceof OthersGoFirstError)
+      options.onWait(error.limit === null ? WAITS_FOR_CLUSTER : waitsForQuota(error.limit));
     throw error;
   }
 }

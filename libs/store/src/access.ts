@@ -12,6 +12,8 @@ export interface TokenOwner {
   readonly id: string;
   readonly name: string;
   readonly role: Role;
+  /** Where it has its role; null: in the whole installation. */
+  readonly project: string | null;
 }
 
 /** A new bearer token: 256 random bits. Shown once; only its hash is stored. */
@@ -22,16 +24,25 @@ const isValid = and(
   or(isNull(apiTokens.expiresAt), gt(apiTokens.expiresAt, sql`clock_timestamp()`)),
 );
 
-/** Stores a token under a name, valid until it is revoked; a token of that name is replaced. */
-export async function storeToken(db: Queryable, name: string, role: Role, token: string): Promise<void> {
+/**
+ * Stores a token under a name, valid until it is revoked; a token of that name is replaced. @param project where
+ * it has its role; null: in the whole installation
+ */
+export async function storeToken(
+  db: Queryable,
+  name: string,
+  role: Role,
+  token: string,
+  project: string | null = null,
+): Promise<void> {
   const tokenSha256 = sha256(token);
   await db
     .insert(apiTokens)
-    .values({ id: randomUUID(), name, role, tokenSha256 })
+    .values({ id: randomUUID(), name, role, project, tokenSha256 })
     .onConflictDoUpdate({
       target: apiTokens.name,
       targetWhere: isNull(apiTokens.revokedAt),
-      set: { role, tokenSha256, expiresAt: null, createdAt: sql`clock_timestamp()` },
+      set: { role, project, tokenSha256, expiresAt: null, createdAt: sql`clock_timestamp()` },
     });
 }
 
@@ -39,6 +50,7 @@ const TOKEN_COLUMNS = {
   id: apiTokens.id,
   name: apiTokens.name,
   role: apiTokens.role,
+  project: apiTokens.project,
   createdAt: apiTokens.createdAt,
   expiresAt: apiTokens.expiresAt,
   lastUsedAt: apiTokens.lastUsedAt,
@@ -60,9 +72,9 @@ const recordOfToken = (
  */
 export async function createToken(
   tx: Queryable,
-  made: { readonly name: string; readonly role: Role; readonly validForSeconds: number | null },
+  made: Omit<TokenOwner, "id"> & { readonly validForSeconds: number | null },
 ): Promise<{ readonly token: string; readonly record: TokenRecord }> {
-  const { name, role, validForSeconds } = made;
+  const { name, role, project, validForSeconds } = made;
   // A token that has run out frees its name, as a revoked one does.
   await tx
     .update(apiTokens)
@@ -83,6 +95,7 @@ export async function createToken(
       id: randomUUID(),
       name,
       role,
+      project,
       tokenSha256: sha256(token),
       createdAt: sql`clock_timestamp()`,
       expiresAt,
@@ -101,8 +114,12 @@ export async function createToken(
   return { token, record: recordOfToken(row) };
 }
 
-/** Tokens that were not revoked, newest first. */
-export async function listTokens(db: Queryable, request: PageRequest = {}): Promise<Page<TokenRecord>> {
+/** Tokens that were not revoked, newest first. @param only of this project; null: all. */
+export async function listTokens(
+  db: Queryable,
+  request: PageRequest = {},
+  only: string | null = null,
+): Promise<Page<TokenRecord>> {
   const limit = pageLimit(request);
   const after = decodeCursor(request.cursor);
   const rows = await db
@@ -111,6 +128,7 @@ export async function listTokens(db: Queryable, request: PageRequest = {}): Prom
     .where(
       and(
         isNull(apiTokens.revokedAt),
+        only === null ? undefined : eq(apiTokens.project, only),
         after &&
           sql`(${apiTokens.createdAt}, ${apiTokens.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
       ),
@@ -121,7 +139,12 @@ export async function listTokens(db: Queryable, request: PageRequest = {}): Prom
 }
 
 const isToken = (token: string) => eq(apiTokens.tokenSha256, sha256(token));
-const OWNER_COLUMNS = { id: apiTokens.id, name: apiTokens.name, role: apiTokens.role };
+const OWNER_COLUMNS = {
+  id: apiTokens.id,
+  name: apiTokens.name,
+  role: apiTokens.role,
+  project: apiTokens.project,
+};
 
 /** Who shows a token, if it is one, has not run out and was not revoked. */
 export async function findTokenOwner(db: Queryable, token: string): Promise<TokenOwner | undefined> {
@@ -156,18 +179,21 @@ export async function findValidTokens(db: Queryable, ids: readonly string[]): Pr
   return new Set(rows.map(({ id }) => id));
 }
 
-/** How many admin tokens are valid: none on the first start. */
+/** Those that can make any other token. */
+const isAdmin = and(eq(apiTokens.role, "admin"), isNull(apiTokens.project), isValid);
+
+/** How many admin tokens of the installation are valid: none on the first start. */
 export async function countAdminTokens(db: Queryable): Promise<number> {
   const [row] = await db
     .select({ count: sql<number>`count(*)`.mapWith(Number) })
     .from(apiTokens)
-    .where(and(eq(apiTokens.role, "admin"), isValid));
+    .where(isAdmin);
   return row?.count ?? 0;
 }
 
 /**
  * Revokes a token; its name is free again. Call it inside a transaction.
- * @throws ProblemError `not-found`; `conflict` for the last valid admin token, without which nobody could
+ * @throws ProblemError `not-found`; `conflict` for the last valid admin token of the installation, without which nobody could
  * make another.
  */
 export async function revokeToken(tx: Queryable, id: string): Promise<void> {
@@ -179,7 +205,7 @@ export async function revokeToken(tx: Queryable, id: string): Promise<void> {
   const admins = await tx
     .select({ id: apiTokens.id })
     .from(apiTokens)
-    .where(and(eq(apiTokens.role, "admin"), isValid))
+    .where(isAdmin)
     .orderBy(apiTokens.id)
     .for("update");
   if (admins.length === 1 && admins[0]?.id === id) {
@@ -220,6 +246,8 @@ export interface AuditEntry {
   readonly action: string;
   readonly target: string | null;
   readonly status: number;
+  /** The project of what it was about; absent: the installation's. */
+  readonly project?: string | null;
   readonly traceId?: string;
   readonly details?: Record<string, unknown>;
 }
@@ -240,7 +268,7 @@ const [EARLIEST, LATEST] = ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"].
 ];
 
 /** An instant as Postgres reads it. What lies outside of its years lies before or behind every row all the same. */
-const instantOf = (text: string): Date =>
+export const storableInstant = (text: string): Date =>
   new Date(Math.min(LATEST, Math.max(EARLIEST, instantMilliseconds(text))));
 
 /** The audit log, newest first. @param request.before only rows with a smaller number. */
@@ -249,7 +277,7 @@ export async function listAudit(
   request: AuditFilter & { readonly before?: number; readonly limit?: number } = {},
 ): Promise<Page<AuditRecord>> {
   const limit = pageLimit(request);
-  const { actor, target, action, outcome, from, until, before } = request;
+  const { actor, target, action, outcome, project, from, until, before } = request;
   const rows = await db
     .select()
     .from(auditLog)
@@ -257,11 +285,12 @@ export async function listAudit(
       and(
         actor === undefined ? undefined : eq(auditLog.actor, actor),
         target === undefined ? undefined : eq(auditLog.target, target),
+        project === undefined ? undefined : eq(auditLog.project, project),
         action === undefined ? undefined : sql`strpos(lower(${auditLog.action}), lower(${action})) > 0`,
         outcome === "done" ? lt(auditLog.status, 400) : undefined,
         outcome === "refused" ? gte(auditLog.status, 400) : undefined,
-        from === undefined ? undefined : gte(auditLog.at, instantOf(from)),
-        until === undefined ? undefined : lt(auditLog.at, instantOf(until)),
+        from === undefined ? undefined : gte(auditLog.at, storableInstant(from)),
+        until === undefined ? undefined : lt(auditLog.at, storableInstant(until)),
         before === undefined ? undefined : lt(auditLog.id, before),
       ),
     )

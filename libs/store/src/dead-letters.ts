@@ -6,6 +6,7 @@ import type { Queryable, Transaction } from "./database.ts";
 import { getJob } from "./jobs.ts";
 import { enqueueMessage } from "./outbox.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
+import { projectOfLetter } from "./projects.ts";
 import { deadLetters, messageFailures } from "./schema/index.ts";
 
 /** Counts an unexpected failure of a message. @returns how many there were, this one included. */
@@ -58,10 +59,11 @@ const letterOf = (row: typeof deadLetters.$inferSelect): DeadLetter => ({
   resolution: row.resolution,
 });
 
-/** Newest first; with `openOnly` those that nobody has replayed or discarded. */
+/** Newest first; with `openOnly` those that nobody has replayed or discarded. @param only of this project; null: all. */
 export async function listDeadLetters(
   db: Queryable,
   request: PageRequest & { readonly openOnly?: boolean } = {},
+  only: string | null = null,
 ): Promise<Page<DeadLetter>> {
   const limit = pageLimit(request);
   const after = decodeCursor(request.cursor);
@@ -70,6 +72,7 @@ export async function listDeadLetters(
     .from(deadLetters)
     .where(
       and(
+        only === null ? undefined : eq(projectOfLetter, only),
         request.openOnly ? isNull(deadLetters.resolution) : undefined,
         after &&
           sql`(${deadLetters.createdAt}, ${deadLetters.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
@@ -80,7 +83,8 @@ export async function listDeadLetters(
   return pageOf(rows, limit, (row) => ({ at: row.createdAt, id: row.id }), letterOf);
 }
 
-const noLetter = (id: string): ProblemError =>
+/** No such dead letter, or none that whoever asks may see. */
+export const noDeadLetter = (id: string): ProblemError =>
   new ProblemError("not-found", `there is no dead letter ${id}`, [
     { field: "id", value: id, message: "names no dead letter", remedy: "see the list of dead letters" },
   ]);
@@ -89,7 +93,7 @@ async function lockOpenLetter(tx: Transaction, id: string): Promise<typeof deadL
   const [row] = isUuid(id)
     ? await tx.select().from(deadLetters).where(eq(deadLetters.id, id)).for("update")
     : [];
-  if (!row) throw noLetter(id);
+  if (!row) throw noDeadLetter(id);
   if (row.resolution)
     throw new ProblemError("conflict", `dead letter ${id} was ${row.resolution} already`, [
       { field: "id", value: id, message: `was ${row.resolution} already`, remedy: "nothing is left to do" },
@@ -108,7 +112,7 @@ async function resolve(
     .set({ resolution, resolvedAt: sql`clock_timestamp()`, resolvedBy: by })
     .where(eq(deadLetters.id, id))
     .returning();
-  if (!row) throw noLetter(id);
+  if (!row) throw noDeadLetter(id);
   return letterOf(row);
 }
 

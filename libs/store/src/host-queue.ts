@@ -1,18 +1,21 @@
-import { and, asc, eq, inArray, isNull, ne, sql } from "drizzle-orm";
+import { and, asc, eq, inArray, isNotNull, isNull, ne, or, sql } from "drizzle-orm";
 import type { ClusterHolder, ClusterWaiter, MessageData, MessageType } from "@internevo/contracts";
-import type { JobState, LauncherKind, QueuePlace, QueuePosition } from "@internevo/domain";
+import { gpusFault, hoursFault, sizeFault } from "@internevo/domain";
+import type { JobState, LauncherKind, QueuePlace, QueuePosition, QuotaStanding } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { enqueueMessage } from "./outbox.ts";
 import {
   hostClaims,
   hostWaiters,
   jobs,
+  projects,
   runs,
   stepMetrics,
   workloadFirings,
   workloads,
 } from "./schema/index.ts";
 import type { WaitingCommand } from "./schema/messages.ts";
+import { beginHold, endHold, gpuWorkOf, NO_USE, projectUse, type GpuWork } from "./usage.ts";
 
 /** Work that needs hosts for itself. */
 export interface HostRequest {
@@ -54,7 +57,7 @@ export async function claimHosts(tx: Transaction, request: HostRequest): Promise
   }
   // It runs nothing while it asks. What it had under another description of its cluster is given back: two that
   // kept some hosts and waited for each other's would wait for ever.
-  if (mine.size > 0) await tx.delete(hostClaims).where(eq(hostClaims.owner, owner));
+  if (mine.size > 0) await dropClaims(tx, owner);
   const { place, command } = request;
   await tx
     .insert(hostWaiters)
@@ -94,33 +97,126 @@ export async function releaseHosts(tx: Transaction, owner: string): Promise<void
     .limit(1);
   if (!known) return;
   await lockQueue(tx);
-  await tx.delete(hostClaims).where(eq(hostClaims.owner, owner));
+  await dropClaims(tx, owner);
   await leaveQueue(tx, owner);
   await callWaiting(tx);
 }
 
+async function dropClaims(tx: Transaction, owner: string): Promise<void> {
+  await tx.delete(hostClaims).where(eq(hostClaims.owner, owner));
+  await endHold(tx, owner);
+}
+
+/** Calls whoever may go by now: a quota was changed, or a month has begun. */
+export async function callQueue(tx: Transaction): Promise<void> {
+  await lockQueue(tx);
+  await callWaiting(tx);
+}
+
+/** What a waiter is told: it may go, or what it waits for. */
+interface Turn {
+  readonly waiter: typeof hostWaiters.$inferSelect;
+  /** Undefined for what is neither a job nor a workload: no quota is about it. */
+  readonly work: GpuWork | undefined;
+  readonly goes: boolean;
+  /** The quota that it waits for, in words; null where it waits for hosts alone. */
+  readonly limit: string | null;
+}
+
+/** A project's quotas while turns are given: what is called counts at once. */
+type Standing = Omit<QuotaStanding, "gpusInUse"> & {
+  gpusInUse: number;
+  /** An earlier job of it waits for GPUs of the quota: later ones do not take them away. */
+  isAwaited: boolean;
+};
+
+/** Why a project's quotas do not let the work begin; null where they do. */
+function limitOf(standing: Standing | undefined, gpus: number): string | null {
+  if (!standing) return null;
+  const never = hoursFault(standing) ?? sizeFault(standing, gpus);
+  if (never !== undefined) return never;
+  const now = gpusFault(standing, gpus);
+  if (now === undefined && !standing.isAwaited) return null;
+  const first = standing.isAwaited;
+  standing.isAwaited = true;
+  return now ?? (first ? `earlier work of project ${standing.name} waits for its GPUs` : null);
+}
+
 /**
- * Gives free hosts to those that wait for them, in their order, and publishes their commands. Nobody passes
- * somebody earlier who waits for one of the same hosts, so that a job of many hosts is not passed for ever.
+ * Who may go now, in the order of the queue. Nobody passes somebody earlier who waits for one of the same hosts,
+ * so that a job of many hosts is not passed for ever; and within a project nobody passes who waits for GPUs of
+ * its quota. Who waits for a quota keeps no hosts from other projects meanwhile.
+ */
+async function turns(db: Queryable): Promise<readonly Turn[]> {
+  const waiting = await db.select().from(hostWaiters).orderBy(asc(hostWaiters.place), asc(hostWaiters.owner));
+  if (waiting.length === 0) return [];
+  const claimed = await db.select({ host: hostClaims.host }).from(hostClaims);
+  const taken = new Set(claimed.map(({ host }) => host));
+  const works = await gpuWorkOf(
+    db,
+    waiting.map(({ owner }) => owner),
+  );
+  const standings = await standingsOf(
+    db,
+    [...works.values()].map(({ project }) => project),
+  );
+  return waiting.map((waiter) => {
+    const work = works.get(waiter.owner);
+    const standing = work && standings.get(work.project);
+    const limit = limitOf(standing, work?.gpus ?? 0);
+    if (limit !== null) return { waiter, work, goes: false, limit };
+    const goes = !waiter.hosts.some((host) => taken.has(host));
+    for (const host of waiter.hosts) taken.add(host);
+    if (goes && standing) standing.gpusInUse += work.gpus;
+    return { waiter, work, goes, limit };
+  });
+}
+
+/** Those of the projects that have quotas, with what they use. */
+async function standingsOf(db: Queryable, names: readonly string[]): Promise<ReadonlyMap<string, Standing>> {
+  if (names.length === 0) return new Map();
+  const limited = await db
+    .select()
+    .from(projects)
+    .where(
+      and(
+        inArray(projects.name, [...new Set(names)]),
+        or(isNotNull(projects.maxGpus), isNotNull(projects.gpuHoursPerMonth)),
+      ),
+    );
+  if (limited.length === 0) return new Map();
+  const use = await projectUse(db);
+  return new Map(
+    limited.map((project) => [
+      project.name,
+      { ...project, ...(use.get(project.name) ?? NO_USE), isAwaited: false },
+    ]),
+  );
+}
+
+/**
+ * Gives free hosts to those whose turn it is, and publishes their commands.
  * @param silent whose command is not published.
  * @returns who was called.
  */
 async function callWaiting(tx: Transaction, silent?: string): Promise<readonly string[]> {
-  const waiting = await tx.select().from(hostWaiters).orderBy(asc(hostWaiters.place), asc(hostWaiters.owner));
-  const claimed = await tx.select({ host: hostClaims.host }).from(hostClaims);
-  const taken = new Set(claimed.map(({ host }) => host));
   const called: string[] = [];
-  for (const { owner, hosts, command } of waiting) {
-    const free = !hosts.some((host) => taken.has(host));
-    for (const host of hosts) taken.add(host);
-    if (!free) continue;
+  for (const { waiter, work, goes } of await turns(tx)) {
+    if (!goes) continue;
+    const { owner, hosts, command } = waiter;
     await tx.insert(hostClaims).values(hosts.map((host) => ({ host, owner })));
+    if (work) await beginHold(tx, work);
     await leaveQueue(tx, owner);
     if (owner !== silent)
       await enqueueMessage(tx, { ...command, data: command.data as MessageData<MessageType> });
     called.push(owner);
   }
   return called;
+}
+
+/** The quota that work waits for, in words; null where it waits for hosts alone, or not at all. */
+export async function queueLimit(db: Queryable, owner: string): Promise<string | null> {
+  return (await turns(db)).find(({ waiter }) => waiter.owner === owner)?.limit ?? null;
 }
 
 /**
@@ -137,6 +233,8 @@ export async function releaseAbandonedHosts(tx: Transaction): Promise<number> {
       and not exists (
         select 1 from ${workloadFirings} f where 'workload:' || f.workload_id = o.owner and f.state = 'pending')`);
   for (const { owner } of owners.rows) await releaseHosts(tx, owner);
+  // Also where nobody gave anything back: a month that begins lets projects go on.
+  await callWaiting(tx);
   return owners.rows.length;
 }
 
@@ -181,17 +279,17 @@ export async function queuePositions(
     .where(inArray(hostWaiters.owner, [...asked]))
     .limit(1);
   if (!first) return new Map();
-  const waiting = await db
-    .select({ owner: hostWaiters.owner, hosts: hostWaiters.hosts, waitingSince: hostWaiters.waitingSince })
-    .from(hostWaiters)
-    .orderBy(asc(hostWaiters.place), asc(hostWaiters.owner));
+  const waiting = await turns(db);
   const waitersOf = new Map<string, number[]>();
   const positions = new Map<string, QueuePosition>();
-  for (const [index, { owner, hosts, waitingSince }] of waiting.entries()) {
+  for (const [index, { waiter, limit }] of waiting.entries()) {
+    const { owner, hosts, waitingSince } = waiter;
     if (asked.has(owner)) {
       const ahead = new Set(hosts.flatMap((host) => waitersOf.get(host) ?? []));
-      positions.set(owner, { position: ahead.size + 1, waitingSince: waitingSince.toISOString() });
+      positions.set(owner, { position: ahead.size + 1, waitingSince: waitingSince.toISOString(), limit });
     }
+    // Who waits for a quota keeps no hosts from others.
+    if (limit !== null) continue;
     for (const host of hosts) {
       const list = waitersOf.get(host);
       if (list) list.push(index);
@@ -201,19 +299,31 @@ export async function queuePositions(
   return positions;
 }
 
-/** Where work stands in the queue, and behind whom; undefined when it does not wait. */
-export async function queuePlace(db: Queryable, owner: string): Promise<QueuePlace | undefined> {
+/**
+ * Where work stands in the queue, and behind whom; undefined when it does not wait.
+ * @param only names those of this project only, and counts the others; null: names all.
+ */
+export async function queuePlace(
+  db: Queryable,
+  owner: string,
+  only: string | null = null,
+): Promise<QueuePlace | undefined> {
   const [waiter] = await db.select().from(hostWaiters).where(eq(hostWaiters.owner, owner));
   if (!waiter) return undefined;
-  const { holders, waiters } = await aheadOf(db, waiter);
+  const limits = new Map((await turns(db)).map((turn) => [turn.waiter.owner, turn.limit]));
+  const limit = limits.get(owner) ?? null;
+  const { holders, waiters: earlier } = await aheadOf(db, waiter);
+  // Who waits for a quota keeps no hosts from others.
+  const waiters = earlier.filter((each) => (limits.get(each) ?? null) === null);
   const owners = [...holders, ...waiters];
   return {
     position: waiters.length + 1,
     waitingSince: waiter.waitingSince.toISOString(),
+    limit,
     hosts: waiter.hosts,
-    behind: await named(db, owners.slice(0, NAMED_AHEAD), holders),
+    behind: (await named(db, owners, holders, only)).slice(0, NAMED_AHEAD),
     behindCount: owners.length,
-    startsAt: await startOf(db, holders, waiters),
+    startsAt: limit === null ? await startOf(db, holders, waiters) : null,
   };
 }
 
@@ -260,10 +370,15 @@ const idsOf = (kind: "job" | "workload", owners: readonly string[]): string[] =>
 export interface HostsUse {
   readonly holders: readonly ClusterHolder[];
   readonly waiting: readonly ClusterWaiter[];
+  /** Every host that is held, also by those who are not named. */
+  readonly taken: ReadonlySet<string>;
 }
 
-/** Who holds hosts now, and who waits for them, in the order of the queue. */
-export async function hostsUse(db: Queryable): Promise<HostsUse> {
+/**
+ * Who holds hosts now, and who waits for them, in the order of the queue. @param only of this project; null: of
+ * all
+ */
+export async function hostsUse(db: Queryable, only: string | null = null): Promise<HostsUse> {
   const claims = await db.select().from(hostClaims).orderBy(asc(hostClaims.owner), asc(hostClaims.host));
   const waiters = await db
     .select({ owner: hostWaiters.owner, hosts: hostWaiters.hosts })
@@ -273,13 +388,14 @@ export async function hostsUse(db: Queryable): Promise<HostsUse> {
   const waitingOwners = waiters.map(({ owner }) => owner);
   const positions = await queuePositions(db, waitingOwners);
   const known = new Map(
-    (await named(db, [...hostsOf.keys(), ...waitingOwners], [])).map(({ holds: _, ...work }) => [
+    (await named(db, [...hostsOf.keys(), ...waitingOwners], [], only)).map(({ holds: _, ...work }) => [
       `${work.kind}:${work.id}`,
       work,
     ]),
   );
   const states = await jobStates(db, idsOf("job", [...hostsOf.keys()]));
   return {
+    taken: new Set(claims.map(({ host }) => host)),
     holders: [...hostsOf].flatMap(([owner, claimed]) => {
       const work = known.get(owner);
       const hosts = claimed.map(({ host }) => host);
@@ -305,6 +421,7 @@ async function jobStates(db: Queryable, ids: readonly string[]): Promise<Map<str
 export async function jobsAtWorkOn(
   db: Queryable,
   cluster: { readonly name: string; readonly launcher: LauncherKind },
+  only: string | null = null,
 ): Promise<ClusterHolder[]> {
   const rows = await db
     .select({ id: jobs.id, name: jobs.name, state: jobs.state })
@@ -313,6 +430,7 @@ export async function jobsAtWorkOn(
       and(
         isNull(jobs.endedAt),
         ne(jobs.state, "held"),
+        only === null ? undefined : eq(jobs.project, only),
         sql`${jobs.spec} -> 'cluster' ->> 'name' = ${cluster.name}`,
         sql`${jobs.spec} -> 'cluster' ->> 'launcher' = ${cluster.launcher}`,
       ),
@@ -325,6 +443,7 @@ async function named(
   db: Queryable,
   owners: readonly string[],
   holders: readonly string[],
+  only: string | null,
 ): Promise<QueuePlace["behind"]> {
   const nameOf = new Map<string, string>();
   for (const [kind, table] of [
@@ -336,7 +455,7 @@ async function named(
     const rows = await db
       .select({ id: table.id, name: table.name })
       .from(table)
-      .where(inArray(table.id, ids));
+      .where(and(inArray(table.id, ids), only === null ? undefined : eq(table.project, only)));
     for (const { id, name } of rows) nameOf.set(`${kind}:${id}`, name);
   }
   return owners.flatMap((owner) => {

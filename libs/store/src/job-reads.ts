@@ -46,6 +46,7 @@ const summaryColumns = {
   name: jobs.name,
   state: jobs.state,
   owner: jobs.owner,
+  project: jobs.project,
   reason: jobs.reason,
   version: jobs.version,
   createdAt: jobs.createdAt,
@@ -82,9 +83,12 @@ export interface JobFilter {
   /** A part of the name, upper or lower case. */
   readonly name?: string;
   readonly owner?: string;
+  readonly project?: string;
   readonly cluster?: string;
   /** `name=value`. */
   readonly label?: string;
+  /** Of this project, whatever else is asked; null: of all. */
+  readonly only?: string | null;
 }
 
 /** @throws ProblemError `bad-request` for a text that is no `name=value`. */
@@ -102,12 +106,14 @@ function hasLabel(label: string): SQL {
   return sql`${jobs.spec} -> 'labels' ->> ${name} = ${value}`;
 }
 
-function matching({ state, name, owner, cluster, label }: JobFilter): SQL | undefined {
+function matching({ state, name, owner, project, cluster, label, only = null }: JobFilter): SQL | undefined {
   const waits = sql`exists (select 1 from ${hostWaiters} w where w.owner = 'job:' || ${jobs.id})`;
   return and(
     state === QUEUED_STATE ? waits : state && eq(jobs.state, state),
     name === undefined ? undefined : sql`strpos(lower(${jobs.name}), lower(${name})) > 0`,
     owner === undefined ? undefined : eq(jobs.owner, owner),
+    project === undefined ? undefined : eq(jobs.project, project),
+    only === null ? undefined : eq(jobs.project, only),
     cluster === undefined ? undefined : sql`${jobs.spec} -> 'cluster' ->> 'name' = ${cluster}`,
     label === undefined ? undefined : hasLabel(label),
   );
@@ -144,8 +150,15 @@ export async function listJobs(
   );
 }
 
-/** Everything of one job, at one moment when `db` is a repeatable-read transaction. */
-export async function getJobDetail(db: Queryable, jobId: string): Promise<JobDetail | undefined> {
+/**
+ * Everything of one job, at one moment when `db` is a repeatable-read transaction. @param only the project
+ * whose jobs its queue names; null: names all
+ */
+export async function getJobDetail(
+  db: Queryable,
+  jobId: string,
+  only: string | null = null,
+): Promise<JobDetail | undefined> {
   if (!isUuid(jobId)) return undefined;
   const [row] = await db
     .select({
@@ -170,7 +183,7 @@ export async function getJobDetail(db: Queryable, jobId: string): Promise<JobDet
   const run = await findRun(db, jobId);
   return {
     ...summaryOf(summary),
-    queue: (await queuePlace(db, jobLease(jobId))) ?? null,
+    queue: (await queuePlace(db, jobLease(jobId), only)) ?? null,
     lastEventId: await lastJobEventId(db, jobId),
     spec,
     traceId: traceIdOf(traceparent) ?? "",

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { and, desc, eq, inArray, notInArray, sql } from "drizzle-orm";
 import {
   canTransition,
+  DEFAULT_PROJECT,
   FAILURES_OF_PLANS,
   isAtRest,
   isResumable,
@@ -110,7 +111,15 @@ export async function submitJob(
   const traceparent = options.traceparent ?? newTraceparent();
   await tx
     .insert(jobs)
-    .values({ id, name: spec.name, spec, state: "profiling", owner: options.owner ?? null, traceparent });
+    .values({
+      id,
+      name: spec.name,
+      project: spec.project ?? DEFAULT_PROJECT,
+      spec,
+      state: "profiling",
+      owner: options.owner ?? null,
+      traceparent,
+    });
   await recordTransition(tx, {
     jobId: id,
     version: 1,
@@ -125,6 +134,7 @@ export async function submitJob(
 export interface JobRow {
   readonly id: string;
   readonly name: string;
+  readonly project: string;
   readonly spec: JobSpec;
   readonly state: JobState;
   readonly reason: string | null;

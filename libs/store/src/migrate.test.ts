@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Profile } from "@internevo/domain";
@@ -30,7 +31,7 @@ describe("migrateDatabase", () => {
     );
     await client.end();
     expect(rows[0]).toEqual({ applied: journal.entries.length, different: journal.entries.length });
-    expect(tables.rows[0].tables).toBe(23);
+    expect(tables.rows[0].tables).toBe(25);
   });
 
   it("gives the oldest of equal given profiles the digest that later ones are compared by", async () => {
@@ -56,5 +57,47 @@ describe("migrateDatabase", () => {
     ]);
     const stored = await db.execute("select id from profiles where given_sha256 is not null and name = 'p'");
     expect(await storeGivenProfile(db, { name: "p" } as Profile)).toBe(stored.rows[0]?.["id"]);
+  });
+
+  it("moves what was there before projects into the project default", async () => {
+    const { db } = test.database;
+    await db.execute("drop schema public cascade");
+    await db.execute("create schema public");
+    const apply = async (tag: string): Promise<void> => {
+      const text = readFileSync(join(import.meta.dirname, "..", "drizzle", `${tag}.sql`), "utf8");
+      for (const statement of text.split("--> statement-breakpoint"))
+        if (statement.trim() !== "") await db.execute(statement);
+    };
+    const tags = journal.entries.map(({ tag }) => tag);
+    const at = tags.indexOf("0010_projects");
+    for (const tag of tags.slice(0, at)) await apply(tag);
+    const [job, workload] = [randomUUID(), randomUUID()];
+    const spec = JSON.stringify({ cluster: { name: "c", nodes: 2, gpusPerNode: 4 } });
+    await db.execute(`insert into jobs (id, name, spec, state, owner, traceparent)
+      values ('${job}', 'j', '${spec}', 'running', 'ada', 't')`);
+    await db.execute(`insert into workloads (id, name, spec, cron, time_zone, catch_up_window_seconds, gain_threshold)
+      values ('${workload}', 'w', '${spec}', '* * * * *', 'UTC', 1, 0.1)`);
+    await db.execute(`insert into host_claims (host, owner) values ('a', 'job:${job}'), ('b', 'job:${job}')`);
+    await db.execute(
+      `insert into api_tokens (id, name, token_sha256, role) values ('${job}', 'ada', 'x', 'admin')`,
+    );
+    await db.execute(`insert into audit_log (actor, role, action, status)
+      values ('ada', 'admin', 'POST /api/v1/jobs', 201), ('ada', 'admin', 'POST /api/v1/tokens', 201)`);
+    await apply(tags[at] ?? "");
+    const rowsOf = async (query: string) => (await db.execute(query)).rows;
+    expect(await rowsOf("select project from jobs union all select project from workloads")).toEqual([
+      { project: "default" },
+      { project: "default" },
+    ]);
+    expect(await rowsOf("select project from api_tokens"), "they keep their role everywhere").toEqual([
+      { project: null },
+    ]);
+    expect(await rowsOf("select project from audit_log order by id")).toEqual([
+      { project: "default" },
+      { project: null },
+    ]);
+    expect(await rowsOf("select owner, submitter, cluster, gpus, ended_at from host_holds")).toEqual([
+      { owner: `job:${job}`, submitter: "ada", cluster: "c", gpus: 8, ended_at: null },
+    ]);
   });
 });

@@ -1,6 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { and, asc, desc, eq, lte, sql } from "drizzle-orm";
-import { ProblemError, type Candidate, type JobSpec, type Proposal, type Workload } from "@internevo/domain";
+import {
+  DEFAULT_PROJECT,
+  ProblemError,
+  type Candidate,
+  type JobSpec,
+  type Proposal,
+  type Workload,
+} from "@internevo/domain";
 import { sqlStateOf } from "./connection-loss.ts";
 import type { Queryable, Transaction } from "./database.ts";
 import { enqueueMessage } from "./outbox.ts";
@@ -17,6 +24,7 @@ const workloadOf = (row: typeof workloads.$inferSelect): Workload => ({
 
 export interface NewWorkload {
   readonly name: string;
+  /** `spec.project` says which project it belongs to. */
   readonly spec: JobSpec;
   readonly cron: string;
   readonly timeZone: string;
@@ -26,18 +34,23 @@ export interface NewWorkload {
   readonly nextRunAt: Date | null;
 }
 
-/** @throws ProblemError `conflict` when the name is taken. */
+/** @throws ProblemError `conflict` when the name is taken in its project. */
 export async function createWorkload(tx: Queryable, workload: NewWorkload): Promise<Workload> {
   try {
     const [row] = await tx
       .insert(workloads)
-      .values({ id: randomUUID(), ...workload, createdAt: sql`clock_timestamp()` })
+      .values({
+        id: randomUUID(),
+        ...workload,
+        project: workload.spec.project ?? DEFAULT_PROJECT,
+        createdAt: sql`clock_timestamp()`,
+      })
       .returning();
     if (!row) throw new Error("the workload was not stored");
     return workloadOf(row);
   } catch (error) {
     if (sqlStateOf(error) !== "23505") throw error;
-    throw new ProblemError("conflict", `there is a workload named ${workload.name} already`, [
+    throw new ProblemError("conflict", `there is a workload named ${workload.name} already in its project`, [
       {
         field: "name",
         value: workload.name,
@@ -54,16 +67,23 @@ export async function getWorkload(db: Queryable, id: string): Promise<Workload |
   return row && workloadOf(row);
 }
 
-/** Newest first. */
-export async function listWorkloads(db: Queryable, request: PageRequest = {}): Promise<Page<Workload>> {
+/** Newest first. @param only of this project; null: all. */
+export async function listWorkloads(
+  db: Queryable,
+  request: PageRequest = {},
+  only: string | null = null,
+): Promise<Page<Workload>> {
   const limit = pageLimit(request);
   const after = decodeCursor(request.cursor);
   const rows = await db
     .select()
     .from(workloads)
     .where(
-      after &&
-        sql`(${workloads.createdAt}, ${workloads.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
+      and(
+        only === null ? undefined : eq(workloads.project, only),
+        after &&
+          sql`(${workloads.createdAt}, ${workloads.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
+      ),
     )
     .orderBy(desc(workloads.createdAt), desc(workloads.id))
     .limit(limit + 1);

@@ -1,13 +1,12 @@
-import { API_PREFIX, ROLES, type Role } from "@internevo/contracts";
+import { API_PREFIX, type Role } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import type { Database, TokenOwner } from "@internevo/store";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { inNameOf } from "../work/caller.ts";
 import type { RequestLimits } from "./limits.ts";
+import { assertRights } from "./rights.ts";
 import { TokenLookup } from "./token-lookup.ts";
 import { registerTokenUse } from "./token-use.ts";
-
-const rankOf = (role: Role): number => ROLES.indexOf(role);
 
 /** Tokens come in the header only: in a URL they would end in logs and histories. */
 const bearerOf = (request: FastifyRequest): string | undefined =>
@@ -26,7 +25,8 @@ function missing(request: FastifyRequest): ProblemError {
 }
 
 /**
- * Every route with a `role` in its configuration asks for a token of at least that role. What is asked below
+ * Every route with a `role` in its configuration asks for a token of at least that role, held where its `scope`
+ * says (rights.ts). What is asked below
  * the API's prefix counts for the token, or for the address where there is none, before anything is refused.
  */
 export function registerAuth(
@@ -60,16 +60,7 @@ export function registerAuth(
     // A path that no route answers: whoever may use the API is told so.
     if (role === undefined) return;
     if (owner === undefined) throw missing(request);
-    if (rankOf(owner.role) < rankOf(role)) {
-      throw new ProblemError("forbidden", `this needs the role ${role}, and the token's is ${owner.role}`, [
-        {
-          field: "authorization",
-          value: owner.role,
-          message: `is a token of role ${owner.role}`,
-          remedy: `use a token of role ${ROLES.slice(rankOf(role)).join(" or ")}`,
-        },
-      ]);
-    }
+    await assertRights(request, owner, role, options.database);
   });
 }
 

@@ -119,6 +119,7 @@ async function mutateAs(
         role: actor.role,
         action: actionOf(request),
         target: result.target,
+        project: request.project,
         status: result.status,
         traceId: request.trace.traceId,
       });
@@ -220,6 +221,7 @@ export function registerRefusalAudit(app: FastifyInstance, database: Database): 
         role: entry.role,
         action: entry.action,
         status: entry.status,
+        project: entry.project ?? null,
         target: null,
         details: { ...entry.details, repeated },
       });
@@ -244,6 +246,8 @@ export function registerRefusalAudit(app: FastifyInstance, database: Database): 
       role: actor.role,
       action,
       target,
+      // What a project's token was refused is that project's business.
+      project: request.project ?? actor.project,
       status,
       traceId: request.trace.traceId,
       details: { code: problem.code },

@@ -13,6 +13,7 @@ export function statusOf(code: ProblemCode): number {
     case "unauthorized":
       return 401;
     case "forbidden":
+    case "quota-exceeded":
       return 403;
     case "not-found":
       return 404;
@@ -58,6 +59,7 @@ const TITLES: Readonly<Record<ProblemCode, string>> = {
   "precondition-failed": "It has changed since it was looked at",
   "payload-too-large": "The body is too large",
   "unsupported-media-type": "The body's media type is not understood",
+  "quota-exceeded": "The project's quota does not allow this",
   "rate-limited": "Too many requests",
   unavailable: "The service is not available now",
   internal: "An error inside the service",

@@ -40,7 +40,7 @@ const question = <Body extends TSchema, Answer extends TSchema>(
   example: unknown,
   answer: Answer,
 ) => ({
-  config: { role: "viewer" as const },
+  config: { role: "viewer" as const, scope: "subject" as const },
   schema: { tags: [tag], summary, body: withExample(body, example), response: answers({ 200: answer }) },
 });
 

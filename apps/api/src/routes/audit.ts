@@ -2,8 +2,10 @@ import { AuditFilterSchema, AuditPageSchema } from "@internevo/contracts";
 import { instantMilliseconds, ProblemError } from "@internevo/domain";
 import { listAudit, type Database } from "@internevo/store";
 import { Type } from "typebox";
+import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { numberOfCursor, PageQuery } from "../http/pages.ts";
+import { visibleTo } from "../http/rights.ts";
 import { answers } from "./shapes.ts";
 
 /** Who did what to which object, and what came of it. */
@@ -11,7 +13,7 @@ export function registerAuditRoutes(app: ApiInstance, { database }: { readonly d
   app.get(
     "/audit",
     {
-      config: { role: "admin" },
+      config: { role: "admin", scope: "visible" },
       schema: {
         tags: ["access"],
         summary: "The audit log, newest first",
@@ -41,8 +43,13 @@ export function registerAuditRoutes(app: ApiInstance, { database }: { readonly d
             remedy: "give a later instant",
           },
         ]);
+      const visible = visibleTo(actorOf(request));
+      // Of another project there is nothing to see.
+      if (visible !== null && filter.project !== undefined && filter.project !== visible)
+        return { items: [], nextCursor: null };
       return listAudit(database.db, {
         ...filter,
+        ...(visible === null ? {} : { project: visible }),
         ...(cursor === undefined ? {} : { before: numberOfCursor(cursor, Number.MAX_SAFE_INTEGER) }),
       });
     },

@@ -4,6 +4,7 @@ import type { Database } from "@internevo/store";
 import { Type } from "typebox";
 import { clusterRecord, clusterRecords } from "../clusters/cluster-records.ts";
 import type { ClusterWatch } from "../clusters/cluster-watch.ts";
+import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { answers } from "./shapes.ts";
 
@@ -26,7 +27,7 @@ export function registerClusterRoutes(
   app.get(
     "/clusters",
     {
-      config: { role: "viewer" },
+      config: { role: "viewer", scope: "visible" },
       schema: {
         tags,
         summary: "Clusters of the installation: what they have, how they are, and who uses them",
@@ -36,12 +37,15 @@ export function registerClusterRoutes(
         response: answers({ 200: ClusterPageSchema }),
       },
     },
-    async () => ({ items: await clusterRecords(database.db, await clusters.clusters()), nextCursor: null }),
+    async (request) => ({
+      items: await clusterRecords(database.db, await clusters.clusters(), actorOf(request).project),
+      nextCursor: null,
+    }),
   );
   app.get(
     "/clusters/:name",
     {
-      config: { role: "viewer" },
+      config: { role: "viewer", scope: "visible" },
       schema: {
         tags,
         summary: "One cluster",
@@ -55,7 +59,7 @@ export function registerClusterRoutes(
       // A cluster of the file that is called as this machine is the one that somebody means.
       const found = all.findLast((cluster) => cluster.name === name);
       if (!found) throw noCluster(name, [...new Set(all.map((cluster) => cluster.name))]);
-      return clusterRecord(database.db, found);
+      return clusterRecord(database.db, found, actorOf(request).project);
     },
   );
 }

@@ -5,6 +5,7 @@ import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { mutate } from "../http/mutations.ts";
 import { PageQuery } from "../http/pages.ts";
+import { visibleTo } from "../http/rights.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
 
 export function registerDeadLetterRoutes(app: ApiInstance, options: { readonly database: Database }): void {
@@ -12,7 +13,7 @@ export function registerDeadLetterRoutes(app: ApiInstance, options: { readonly d
   app.get(
     "/dead-letters",
     {
-      config: { role: "admin" },
+      config: { role: "admin", scope: "visible" },
       schema: {
         tags: ["dead letters"],
         summary: "Messages that failed too often, newest first",
@@ -23,7 +24,7 @@ export function registerDeadLetterRoutes(app: ApiInstance, options: { readonly d
         response: answers({ 200: DeadLetterPageSchema }),
       },
     },
-    async (request) => listDeadLetters(database.db, request.query),
+    async (request) => listDeadLetters(database.db, request.query, visibleTo(actorOf(request))),
   );
   for (const [verb, summary, act] of [
     ["replay", "Send a dead letter's message again", replayDeadLetter],
@@ -32,7 +33,7 @@ export function registerDeadLetterRoutes(app: ApiInstance, options: { readonly d
     app.post(
       `/dead-letters/:id/${verb}`,
       {
-        config: { role: "admin" },
+        config: { role: "admin", scope: "dead-letter" },
         schema: {
           tags: ["dead letters"],
           summary,

@@ -36,7 +36,7 @@ function registerExport(app: ApiInstance, source: SubjectSource): void {
   app.post(
     "/plans/export",
     {
-      config: { role: "viewer" },
+      config: { role: "viewer", scope: "subject" },
       schema: {
         tags: ["plans"],
         summary: "A plan as configuration of another framework, with what that cannot express",
@@ -83,7 +83,7 @@ function registerImport(app: ApiInstance, source: SubjectSource): void {
   app.post(
     "/plans/import",
     {
-      config: { role: "viewer" },
+      config: { role: "viewer", scope: "any" },
       schema: {
         tags: ["plans"],
         summary:

@@ -39,12 +39,15 @@ import {
   type Queryable,
   type Transaction,
 } from "@internevo/store";
+import type { FastifyRequest } from "fastify";
 import { Type } from "typebox";
+import { noJob } from "../http/absent.ts";
 import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { etagOf, versionOfIfMatch } from "../http/etag.ts";
 import { mutate, mutateChecked } from "../http/mutations.ts";
 import { numberOfCursor, PageQuery } from "../http/pages.ts";
+import { projectForSubmission, visibleTo, withProjectOf } from "../http/rights.ts";
 import { lastEventIdOf, type OpenStreams } from "../http/sse.ts";
 import { jobStream } from "../jobs-stream.ts";
 import { assertNamedProfile } from "../profile-source.ts";
@@ -52,6 +55,7 @@ import { acceptJob } from "../submission/accept-job.ts";
 import { checkCluster, type LaunchCapabilities } from "@internevo/launcher";
 import { clusterWarnings } from "../submission/cluster-warnings.ts";
 import { assertFits, leastMemoryProfile, runtimeMemory } from "../submission/check-fit.ts";
+import { assertQuota } from "../submission/check-quota.ts";
 import { assertRoom, checkpointRoom, roomWarnings } from "../submission/check-room.ts";
 import type { Workers } from "../work/workers.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
@@ -69,13 +73,14 @@ export interface JobRoutesOptions {
   readonly heartbeatMilliseconds: number;
 }
 
-const noJob = (id: string): ProblemError =>
-  new ProblemError("not-found", `there is no job ${id}`, [
-    { field: "id", value: id, message: "names no job", remedy: "see GET /api/v1/jobs" },
-  ]);
-
-async function detailOf(db: Queryable, id: string, dataDirectory: string | undefined): Promise<JobDetail> {
-  const job = await getJobDetail(db, id);
+/** @param only the project whose jobs its queue names; null: names all */
+async function detailOf(
+  db: Queryable,
+  id: string,
+  dataDirectory: string | undefined,
+  only: string | null,
+): Promise<JobDetail> {
+  const job = await getJobDetail(db, id, only);
   if (!job) throw noJob(id);
   return dataDirectory === undefined
     ? job
@@ -89,8 +94,13 @@ async function detailOf(db: Queryable, id: string, dataDirectory: string | undef
 }
 
 /** Everything of one job at one moment. */
-const readDetail = (database: Database, id: string, dataDirectory: string | undefined): Promise<JobDetail> =>
-  database.db.transaction((tx) => detailOf(tx, id, dataDirectory), {
+const readDetail = (
+  database: Database,
+  id: string,
+  dataDirectory: string | undefined,
+  only: string | null,
+): Promise<JobDetail> =>
+  database.db.transaction((tx) => detailOf(tx, id, dataDirectory, only), {
     isolationLevel: "repeatable read",
     accessMode: "read only",
   });
@@ -118,9 +128,13 @@ class Acceptance {
     this.#options = options;
   }
 
-  accept(written: unknown): Promise<JobSpec> {
+  accept(request: FastifyRequest): Promise<JobSpec> {
     const { database, workers, capabilities } = this.#options;
-    return acceptJob(written, {
+    return acceptJob(withProjectOf(actorOf(request), request.body), {
+      project: async (job) => {
+        const project = await projectForSubmission(database.db, request, job.project, "project");
+        await assertQuota(database.db, job, project);
+      },
       cluster: (job) => checkCluster(job.cluster, capabilities),
       profile: (job) => assertNamedProfile(database.db, job, "cluster.profile"),
       data: (task) => workers.checkData(task),
@@ -181,7 +195,7 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
   app.post(
     "/jobs/check",
     {
-      config: { role: "operator" },
+      config: { role: "operator", scope: "submission" },
       validatorCompiler,
       schema: {
         tags: ["jobs"],
@@ -192,7 +206,7 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
       },
     },
     async (request) => {
-      const spec = await acceptance.accept(request.body);
+      const spec = await acceptance.accept(request);
       return {
         job: writtenJob(spec),
         warnings: await acceptance.warnings(spec),
@@ -204,7 +218,7 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
   app.post(
     "/jobs",
     {
-      config: { role: "operator" },
+      config: { role: "operator", scope: "submission" },
       validatorCompiler,
       schema: {
         tags: ["jobs"],
@@ -220,7 +234,7 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
         request,
         reply,
         async () => {
-          const spec = await acceptance.accept(request.body);
+          const spec = await acceptance.accept(request);
           return { spec, measured: await acceptance.measuredBy(spec) };
         },
         async (tx, { spec, measured }) => {
@@ -228,7 +242,7 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
             traceparent: request.trace.traceparent,
             owner: actorOf(request).name,
           });
-          const job = await detailOf(tx, id, capabilities.dataDirectory);
+          const job = await detailOf(tx, id, capabilities.dataDirectory, visibleTo(actorOf(request)));
           return {
             status: 201,
             body: { ...job, ...measured },
@@ -246,7 +260,7 @@ function registerJobReads(app: ApiInstance, { database, capabilities }: JobRoute
   app.get(
     "/jobs",
     {
-      config: { role: "viewer" },
+      config: { role: "viewer", scope: "visible" },
       schema: {
         tags: ["jobs"],
         summary: "List jobs, newest first",
@@ -257,13 +271,13 @@ function registerJobReads(app: ApiInstance, { database, capabilities }: JobRoute
         response: answers({ 200: JobPageSchema }),
       },
     },
-    async (request) => listJobs(database.db, request.query),
+    async (request) => listJobs(database.db, { ...request.query, only: visibleTo(actorOf(request)) }),
   );
 
   app.get(
     "/jobs/:id",
     {
-      config: { role: "viewer" },
+      config: { role: "viewer", scope: "job" },
       schema: {
         tags: ["jobs"],
         summary: "Everything of one job; its ETag is its version",
@@ -272,7 +286,12 @@ function registerJobReads(app: ApiInstance, { database, capabilities }: JobRoute
       },
     },
     async (request, reply) => {
-      const job = await readDetail(database, request.params.id, capabilities.dataDirectory);
+      const job = await readDetail(
+        database,
+        request.params.id,
+        capabilities.dataDirectory,
+        visibleTo(actorOf(request)),
+      );
       reply.header("etag", etagOf(job.version));
       return job;
     },
@@ -291,7 +310,7 @@ function registerCancel(app: ApiInstance, { database, capabilities }: JobRoutesO
   app.post(
     "/jobs/:id/cancel",
     {
-      config: { role: "operator" },
+      config: { role: "operator", scope: "job" },
       schema: {
         tags: ["jobs"],
         summary: "Cancel a job, in whatever state it is",
@@ -306,7 +325,7 @@ function registerCancel(app: ApiInstance, { database, capabilities }: JobRoutesO
         const { id } = request.params;
         await assertVersion(tx, id, versionOfIfMatch(request.headers["if-match"]));
         const outcome = await requestCancel(tx, id, request.body?.reason);
-        const job = await detailOf(tx, id, capabilities.dataDirectory);
+        const job = await detailOf(tx, id, capabilities.dataDirectory, visibleTo(actorOf(request)));
         if (outcome === "already-ended")
           throw new ProblemError("conflict", `job ${id} has ${job.state} already`, [
             {
@@ -325,7 +344,7 @@ function registerPriority(app: ApiInstance, { database, capabilities }: JobRoute
   app.post(
     "/jobs/:id/priority",
     {
-      config: { role: "operator" },
+      config: { role: "operator", scope: "job" },
       schema: {
         tags: ["jobs"],
         summary: "Give a job another priority, and another place in the queue where it waits",
@@ -352,7 +371,7 @@ function registerPriority(app: ApiInstance, { database, capabilities }: JobRoute
             },
           ]);
         await setPriority(tx, job, priority, actorOf(request).name);
-        const body = await detailOf(tx, id, capabilities.dataDirectory);
+        const body = await detailOf(tx, id, capabilities.dataDirectory, visibleTo(actorOf(request)));
         return { status: 200, body, target: id, etag: etagOf(body.version) };
       }),
   );
@@ -368,7 +387,7 @@ function registerResume(app: ApiInstance, { database, capabilities }: JobRoutesO
   app.post(
     "/jobs/:id/resume",
     {
-      config: { role: "operator" },
+      config: { role: "operator", scope: "job" },
       schema: {
         tags: ["jobs"],
         summary: "Let a job go on that is held, failed or was cancelled",
@@ -395,7 +414,7 @@ function registerResume(app: ApiInstance, { database, capabilities }: JobRoutesO
               remedy: resumeRemedy(resumed.state),
             },
           ]);
-        const job = await detailOf(tx, id, capabilities.dataDirectory);
+        const job = await detailOf(tx, id, capabilities.dataDirectory, visibleTo(actorOf(request)));
         return { status: 202, body: job, target: id, etag: etagOf(job.version) };
       }),
   );
@@ -406,7 +425,7 @@ function registerJobHistory(app: ApiInstance, { database }: JobRoutesOptions): v
   app.get(
     "/jobs/:id/metrics",
     {
-      config: { role: "viewer" },
+      config: { role: "viewer", scope: "job" },
       schema: {
         tags: ["jobs"],
         summary: "The training's steps, oldest first",
@@ -442,7 +461,7 @@ function registerJobHistory(app: ApiInstance, { database }: JobRoutesOptions): v
   app.get(
     "/jobs/:id/log",
     {
-      config: { role: "viewer" },
+      config: { role: "viewer", scope: "job" },
       schema: {
         tags: ["jobs"],
         summary: "A job's log lines, newest first",
@@ -468,7 +487,7 @@ function registerJobEvents(app: ApiInstance, options: JobRoutesOptions): void {
   app.get(
     "/jobs/:id/events",
     {
-      config: { role: "viewer" },
+      config: { role: "viewer", scope: "job" },
       schema: {
         tags: ["jobs"],
         summary: "A job's events as they happen (server-sent events); `Last-Event-ID` resumes",

@@ -25,7 +25,7 @@ export function registerPlanRoutes(app: ApiInstance, options: PlanRoutesOptions)
   app.post(
     "/plans",
     {
-      config: { role: "viewer" },
+      config: { role: "viewer", scope: "any" },
       schema: {
         tags: ["plans"],
         summary: "Search the plans of a job; nothing is stored",

@@ -46,7 +46,7 @@ function registerProfileLists(app: ApiInstance, database: Database): void {
   app.get(
     "/profiles",
     {
-      config: { role: "viewer" },
+      config: { role: "viewer", scope: "any" },
       schema: {
         tags: ["profiles"],
         summary: "List profiles, newest first, without their curves",
@@ -59,7 +59,7 @@ function registerProfileLists(app: ApiInstance, database: Database): void {
   app.get(
     "/profiles/:id",
     {
-      config: { role: "viewer" },
+      config: { role: "viewer", scope: "any" },
       schema: {
         tags: ["profiles"],
         summary: "One profile, with everything that was measured",
@@ -75,7 +75,7 @@ function registerProfileChanges(app: ApiInstance, database: Database): void {
   app.post(
     "/profiles",
     {
-      config: { role: "operator" },
+      config: { role: "operator", scope: "any" },
       validatorCompiler: () => (data: unknown) => ({ value: data }),
       schema: {
         tags: ["profiles"],
@@ -102,7 +102,7 @@ function registerProfileChanges(app: ApiInstance, database: Database): void {
   app.delete(
     "/profiles/:id",
     {
-      config: { role: "operator" },
+      config: { role: "operator", scope: "installation" },
       schema: {
         tags: ["profiles"],
         summary: "Discard a profile",
@@ -125,7 +125,7 @@ function registerMeasureAgain(app: ApiInstance, database: Database): void {
   app.post(
     "/profiles/:id/measure",
     {
-      config: { role: "operator" },
+      config: { role: "operator", scope: "installation" },
       schema: {
         tags: ["profiles"],
         summary: "Measure again what a profile was measured for",
@@ -150,9 +150,11 @@ function registerMeasureAgain(app: ApiInstance, database: Database): void {
               remedy: "submit a job with measureAgain: true and until: profiling",
             },
           ]);
+        // It is the installation's, whosever job it was measured for.
+        const { project: _, ...measured } = spec;
         const job = await submitJob(
           tx,
-          { ...spec, name: `measure ${spec.cluster.name}`, measureAgain: true, until: "profiling" },
+          { ...measured, name: `measure ${spec.cluster.name}`, measureAgain: true, until: "profiling" },
           { traceparent: request.trace.traceparent, owner: actorOf(request).name },
         );
         const body = await getJobDetail(tx, job);

@@ -16,6 +16,7 @@ import {
 } from "@internevo/domain";
 import { planOfJob, type PlanOfJob } from "@internevo/plan";
 import { getJob, type Database } from "@internevo/store";
+import { noJobOfBody } from "../http/absent.ts";
 import type { Workers } from "../work/workers.ts";
 import { storedProfile } from "../profile-source.ts";
 import { innerJob } from "./inner-job.ts";
@@ -55,10 +56,7 @@ export async function specOf(
   }
   if (jobId === undefined) return { spec: innerJob(() => resolveJob(job)), profileId: null };
   const row = await getJob(database.db, jobId);
-  if (!row)
-    throw new ProblemError("not-found", `there is no job ${jobId}`, [
-      { field: "jobId", value: jobId, message: "names no job", remedy: "see GET /api/v1/jobs" },
-    ]);
+  if (!row) throw noJobOfBody(jobId);
   return { spec: row.spec, profileId: row.profileId };
 }
 

@@ -1,8 +1,10 @@
 import { API_PREFIX, CreatedTokenSchema, TokenCreateSchema, TokenPageSchema } from "@internevo/contracts";
 import { createToken, listTokens, revokeToken, type Database } from "@internevo/store";
 import { Type } from "typebox";
+import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { mutate, mutateUnkeyed } from "../http/mutations.ts";
+import { visibleTo, projectForSubmission } from "../http/rights.ts";
 import { PageQuery } from "../http/pages.ts";
 import { answers, IdParams } from "./shapes.ts";
 
@@ -12,7 +14,7 @@ export function registerTokenRoutes(app: ApiInstance, options: { readonly databa
   app.post(
     "/tokens",
     {
-      config: { role: "admin" },
+      config: { role: "admin", scope: "submission" },
       schema: {
         tags,
         summary: "Create a token",
@@ -24,10 +26,13 @@ export function registerTokenRoutes(app: ApiInstance, options: { readonly databa
       },
     },
     async (request, reply) => {
-      const { name, role, validForSeconds = null } = request.body;
+      const { name, role, project: named, validForSeconds = null } = request.body;
+      const place = named ?? visibleTo(actorOf(request));
+      const project =
+        place === null ? null : await projectForSubmission(database.db, request, place, "project");
       // An answer to a key is stored as it is, and this one is a secret.
       return mutateUnkeyed(database, request, reply, async (tx) => {
-        const { token, record } = await createToken(tx, { name, role, validForSeconds });
+        const { token, record } = await createToken(tx, { name, role, project, validForSeconds });
         return {
           status: 201,
           body: { ...record, token },
@@ -40,7 +45,7 @@ export function registerTokenRoutes(app: ApiInstance, options: { readonly databa
   app.get(
     "/tokens",
     {
-      config: { role: "admin" },
+      config: { role: "admin", scope: "visible" },
       schema: {
         tags,
         summary: "List tokens that were not revoked, newest first, without their secrets",
@@ -48,12 +53,12 @@ export function registerTokenRoutes(app: ApiInstance, options: { readonly databa
         response: answers({ 200: TokenPageSchema }),
       },
     },
-    async (request) => listTokens(database.db, request.query),
+    async (request) => listTokens(database.db, request.query, visibleTo(actorOf(request))),
   );
   app.delete(
     "/tokens/:id",
     {
-      config: { role: "admin" },
+      config: { role: "admin", scope: "token" },
       schema: { tags, summary: "Revoke a token", params: IdParams, response: answers({ 204: Type.Null() }) },
     },
     async (request, reply) =>

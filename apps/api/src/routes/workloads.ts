@@ -4,7 +4,7 @@ import {
   WorkloadCreateSchema,
   WorkloadPageSchema,
 } from "@internevo/contracts";
-import { ProblemError, resolveJob, WorkloadSchema, type Workload } from "@internevo/domain";
+import { resolveJob, WorkloadSchema, type Workload } from "@internevo/domain";
 import { checkCluster, type LaunchCapabilities } from "@internevo/launcher";
 import { assertTrainerRuns } from "@internevo/plan";
 import {
@@ -18,20 +18,18 @@ import {
   type Queryable,
 } from "@internevo/store";
 import { Type } from "typebox";
+import { noWorkload } from "../http/absent.ts";
+import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { mutate, mutateChecked } from "../http/mutations.ts";
 import { PageQuery } from "../http/pages.ts";
+import { projectForSubmission, visibleTo, withProjectOf } from "../http/rights.ts";
 import { assertNamedProfile } from "../profile-source.ts";
 import { firstRunAt } from "../schedule.ts";
 import { innerCheck, innerJob } from "./inner-job.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
 
 const DEFAULTS = { timeZone: "UTC", catchUpWindowSeconds: 6 * 3600, gainThreshold: 0.05 };
-
-const noWorkload = (id: string): ProblemError =>
-  new ProblemError("not-found", `there is no workload ${id}`, [
-    { field: "id", value: id, message: "names no workload", remedy: "see GET /api/v1/workloads" },
-  ]);
 
 async function workloadOf(db: Queryable, id: string): Promise<Workload> {
   const workload = await getWorkload(db, id);
@@ -58,7 +56,7 @@ function registerCreation(app: ApiInstance, options: WorkloadRoutesOptions): voi
   app.post(
     "/workloads",
     {
-      config: { role: "operator" },
+      config: { role: "operator", scope: "submission" },
       schema: {
         tags,
         summary: "Plan a workload again by a schedule",
@@ -72,10 +70,11 @@ function registerCreation(app: ApiInstance, options: WorkloadRoutesOptions): voi
       const settings = { ...DEFAULTS, ...given };
       const accept = async () => {
         const spec = innerJob(() => {
-          const resolved = resolveJob(job);
+          const resolved = resolveJob(withProjectOf(actorOf(request), job));
           assertTrainerRuns(resolved);
           return resolved;
         });
+        await projectForSubmission(database.db, request, spec.project, "job.project");
         await assertNamedProfile(database.db, spec, "job.cluster.profile");
         // Without a profile its cluster is measured: ranks are started as for a job.
         if (spec.cluster.profile === null) await innerCheck(() => checkCluster(spec.cluster, capabilities));
@@ -98,7 +97,7 @@ function registerWorkloadReads(app: ApiInstance, database: Database): void {
   app.get(
     "/workloads",
     {
-      config: { role: "viewer" },
+      config: { role: "viewer", scope: "visible" },
       schema: {
         tags,
         summary: "List workloads, newest first",
@@ -106,13 +105,13 @@ function registerWorkloadReads(app: ApiInstance, database: Database): void {
         response: answers({ 200: WorkloadPageSchema }),
       },
     },
-    async (request) => listWorkloads(database.db, request.query),
+    async (request) => listWorkloads(database.db, request.query, visibleTo(actorOf(request))),
   );
 
   app.get(
     "/workloads/:id",
     {
-      config: { role: "viewer" },
+      config: { role: "viewer", scope: "workload" },
       schema: {
         tags,
         summary: "One workload, with its next and last run",
@@ -128,7 +127,7 @@ function registerWorkloadChanges(app: ApiInstance, database: Database): void {
   app.delete(
     "/workloads/:id",
     {
-      config: { role: "operator" },
+      config: { role: "operator", scope: "workload" },
       schema: {
         tags,
         summary: "Forget a workload, its runs and its proposals",
@@ -147,7 +146,7 @@ function registerWorkloadChanges(app: ApiInstance, database: Database): void {
   app.post(
     "/workloads/:id/run",
     {
-      config: { role: "operator" },
+      config: { role: "operator", scope: "workload" },
       schema: {
         tags,
         summary: "Plan a workload again now",
@@ -169,7 +168,7 @@ function registerProposals(app: ApiInstance, database: Database): void {
   app.get(
     "/workloads/:id/proposals",
     {
-      config: { role: "viewer" },
+      config: { role: "viewer", scope: "workload" },
       schema: {
         tags,
         summary: "Better plans that were found, newest first",

@@ -14,6 +14,7 @@ beforeEach(async () => {
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
 const checks: JobChecks = {
+  project: async () => {},
   cluster: () => Promise.resolve(),
   profile: () => Promise.resolve(),
   fit: () => Promise.resolve(),

@@ -13,6 +13,8 @@ import type { WeightsTask } from "./check-weights.ts";
 
 /** What is checked of a job beyond its own text; each throws ProblemError. */
 export interface JobChecks {
+  /** Whether it may be submitted into its project, and fits the project's quotas. */
+  readonly project: (spec: JobSpec) => Promise<void>;
   readonly cluster: (spec: JobSpec) => Promise<void>;
   readonly profile: (spec: JobSpec) => Promise<void>;
   /** Whether any plan can fit; asked of jobs that have no other fault. */
@@ -67,6 +69,7 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Jo
   let documents: PackedDocuments | null | undefined;
   const spec = await noting(() => resolveJob(written));
   if (spec) {
+    await noting(() => checks.project(spec));
     await noting(() => assertTrainerRuns(spec));
     await noting(() => checks.cluster(spec));
     await noting(() => checks.profile(spec));

@@ -1,34 +1,26 @@
 import { allPages } from "@internevo/client";
 import type { AuditFilter, AuditRecord } from "@internevo/contracts";
-import { InvalidArgumentError, Option, type Command } from "commander";
-import { durationArgument, integerArgument } from "../arguments.ts";
+import { Option, type Command } from "commander";
+import { instantArgument, integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { auditTable } from "../views.ts";
-
-/** An instant: one that is written, or so long ago. */
-function instantArgument(text: string): string {
-  if (/^\d+(\.\d+)?(s|min|h|d)$/.test(text.trim()))
-    return new Date(Date.now() - 1000 * durationArgument(text)).toISOString();
-  const at = new Date(text);
-  if (Number.isNaN(at.getTime()))
-    throw new InvalidArgumentError("give an instant such as 2026-01-31T12:00Z, or how long ago: 12h, 7d.");
-  return at.toISOString();
-}
 
 interface AuditOptions {
   readonly actor?: string;
   readonly target?: string;
   readonly action?: string;
+  readonly project?: string;
   readonly refused?: boolean;
   readonly since?: string;
   readonly until?: string;
   readonly limit: number;
 }
 
-const filterOf = ({ actor, target, action, refused, since, until }: AuditOptions): AuditFilter => ({
+const filterOf = ({ actor, target, action, project, refused, since, until }: AuditOptions): AuditFilter => ({
   ...(actor === undefined ? {} : { actor }),
   ...(target === undefined ? {} : { target }),
   ...(action === undefined ? {} : { action }),
+  ...(project === undefined ? {} : { project }),
   ...(refused === true ? { outcome: "refused" as const } : {}),
   ...(since === undefined ? {} : { from: since }),
   ...(until === undefined ? {} : { until }),
@@ -41,6 +33,7 @@ export function addAudit(program: Command, context: Context): void {
     .option("--actor <name>", "only what this token did")
     .option("--target <id>", "only what was done to this job, token, profile or workload")
     .option("--action <text>", "only actions with this text in them, e.g. cancel")
+    .option("--project <name>", "only what was about this project")
     .option("--refused", "only what was refused")
     .addOption(
       new Option("--since <instant>", "only since then, e.g. 7d or 2026-01-31T12:00Z").argParser(

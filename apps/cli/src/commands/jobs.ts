@@ -51,6 +51,7 @@ export function addPs(program: Command, context: Context): void {
     )
     .option("--name <text>", "only jobs with this text in their name")
     .option("--owner <name>", "only jobs that this token submitted")
+    .option("--project <name>", "only jobs of this project")
     .option("--cluster <name>", "only jobs of this cluster")
     .option("--label <name=value>", "only jobs with this label, e.g. team=nlp")
     .option("-n, --limit <count>", "at most so many", integerArgument(1, 100_000), 50)

@@ -10,6 +10,7 @@ interface Options {
   readonly follow?: boolean;
   readonly idempotencyKey?: string;
   readonly measureAgain?: boolean;
+  readonly project?: string;
 }
 
 export function addSubmit(program: Command, context: Context): void {
@@ -18,6 +19,7 @@ export function addSubmit(program: Command, context: Context): void {
     .description("submit a job: it is profiled, planned, tried and trained")
     .argument("<job>", "job file (YAML or JSON); - reads standard input")
     .option("-f, --follow", "follow it to its end; the exit status is the job's")
+    .option("--project <name>", "the project that it belongs to, whatever the job file says")
     .option("--measure-again", "measure the cluster, though a fresh profile is there")
     .option("--idempotency-key <key>", "submitting again with the same key makes no second job")
     .action(async (path: string, options: Options) => {
@@ -25,9 +27,12 @@ export function addSubmit(program: Command, context: Context): void {
       const file = await readJobFile(path);
       const client = await context.client();
       const stored = await withStoredProfile(client, file, context.signal);
-      const body = options.measureAgain
-        ? { ...(stored as Record<string, unknown>), measureAgain: true }
-        : stored;
+      const over = {
+        ...(options.measureAgain ? { measureAgain: true } : {}),
+        ...(options.project === undefined ? {} : { project: options.project }),
+      };
+      const body =
+        Object.keys(over).length === 0 ? stored : { ...(stored as Record<string, unknown>), ...over };
       const job = await client.submitJob(body, {
         signal: context.signal,
         ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }),

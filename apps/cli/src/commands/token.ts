@@ -7,6 +7,12 @@ import { addList } from "../lists.ts";
 import { tokenId } from "../resolve.ts";
 import { tokensTable } from "../views.ts";
 
+interface CreateOptions {
+  readonly role: Role;
+  readonly project?: string;
+  readonly validFor?: number;
+}
+
 export function addToken(program: Command, context: Context): void {
   const token = program.command("token").description("who may use the API; needs a token of role admin");
   token
@@ -14,15 +20,21 @@ export function addToken(program: Command, context: Context): void {
     .description("create a token; standard output shows it this once")
     .argument("<name>", "who or what uses it: the audit log shows this name")
     .addOption(new Option("--role <role>", "what it may do").choices(ROLES).makeOptionMandatory())
+    .option("--project <name>", "where it has its role; default: in the whole installation")
     .option(
       "--valid-for <duration>",
       "when it runs out, e.g. 12h or 30d; default: when it is revoked",
       durationArgument,
     )
-    .action(async (name: string, { role, validFor }: { role: Role; validFor?: number }) => {
+    .action(async (name: string, { role, project, validFor }: CreateOptions) => {
       const client = await context.client();
       const made = await client.createToken(
-        { name, role, ...(validFor === undefined ? {} : { validForSeconds: Math.ceil(validFor) }) },
+        {
+          name,
+          role,
+          ...(project === undefined ? {} : { project }),
+          ...(validFor === undefined ? {} : { validForSeconds: Math.ceil(validFor) }),
+        },
         { signal: context.signal },
       );
       const output = context.output();
@@ -30,7 +42,7 @@ export function addToken(program: Command, context: Context): void {
       else {
         output.data(made.token);
         output.note(
-          `${made.name} may use it as ${made.role}${made.expiresAt === null ? "" : ` until ${formatMoment(made.expiresAt)}`}. It is not stored and cannot be shown again: pass it as --token or INTERNEVO_TOKEN.`,
+          `${made.name} may use it as ${made.role}${made.project === null ? "" : ` in project ${made.project}`}${made.expiresAt === null ? "" : ` until ${formatMoment(made.expiresAt)}`}. It is not stored and cannot be shown again: pass it as --token or INTERNEVO_TOKEN.`,
         );
       }
     });

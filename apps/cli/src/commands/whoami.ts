@@ -9,6 +9,9 @@ export function addWhoami(program: Command, context: Context): void {
       const output = context.output();
       const owner = await (await context.client()).whoami({ signal: context.signal });
       if (output.json) output.document(owner);
-      else output.data(`${owner.name} ${owner.role}`);
+      else
+        output.data(
+          `${owner.name} ${owner.role}${owner.project === null ? "" : ` in project ${owner.project}`}`,
+        );
     });
 }

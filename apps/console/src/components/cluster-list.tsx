@@ -50,7 +50,7 @@ const ClusterRow = ({ cluster }: { cluster: ClusterRecord }) => (
     <Cell label="Capacity">{cluster.capacity === null ? "–" : capacityWords(cluster.capacity)}</Cell>
     <Cell label="Used by">
       <Lines
-        none="nobody"
+        none={cluster.hostsInUse > 0 ? "other projects" : "nobody"}
         lines={cluster.holders.map((holder) => (
           <>
             <Work {...holder} /> {holder.state !== null && <JobStateBadge state={holder.state} />}

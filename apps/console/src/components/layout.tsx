@@ -20,6 +20,8 @@ const PAGES = [
   { to: "/import", name: "Import" },
   { to: "/workloads", name: "Workloads" },
   { to: "/clusters", name: "Clusters" },
+  { to: "/projects", name: "Projects" },
+  { to: "/usage", name: "Usage" },
   { to: "/tokens", name: "Tokens", role: "admin" },
   { to: "/audit", name: "Audit", role: "admin" },
   { to: "/dead-letters", name: "Dead letters", role: "admin" },
@@ -62,14 +64,15 @@ function SunAndMoon() {
 
 /** Opened, closed and left by the browser itself. */
 function Account() {
-  const { name, role, signOut } = useSession();
+  const { name, role, project, signOut } = useSession();
+  const held = project === null ? role : `${role} in project ${project}`;
   return (
     <>
       <button
         type="button"
         className="account"
         popoverTarget="account"
-        aria-label={`Signed in as ${name}, ${role}`}
+        aria-label={`Signed in as ${name}, ${held}`}
       >
         <span className="account-initial" aria-hidden="true">
           {name.charAt(0).toUpperCase()}
@@ -77,7 +80,7 @@ function Account() {
       </button>
       <div id="account" popover="auto" className="account-card" role="group" aria-label="Account">
         <p>
-          {name} · {role}
+          {name} · {held}
         </p>
         <a href="/docs">API documentation</a>
         <button type="button" onClick={() => signOut()}>
@@ -114,7 +117,7 @@ export function Layout() {
         <div className="header-inner">
           <Group gap="md" wrap="nowrap">
             <Burger
-              hiddenFrom="sm"
+              hiddenFrom="lg"
               size="sm"
               opened={opened}
               onClick={toggle}

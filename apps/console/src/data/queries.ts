@@ -1,5 +1,5 @@
 import { allPages, ApiConnectionError, ApiProblemError, type InternEvoClient } from "@internevo/client";
-import type { AuditFilter, JobDetail, JobFilter } from "@internevo/contracts";
+import type { AuditFilter, JobDetail, JobFilter, UsageQuery } from "@internevo/contracts";
 import { keepPreviousData, QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { isAtRest, isTerminal, type JobState, type StepMetric, type Workload } from "@internevo/domain";
 import { useSession } from "../session/session.tsx";
@@ -103,6 +103,25 @@ export function useClusters() {
     queryKey: ["clusters"],
     queryFn: ({ signal }) => client.listClusters({ signal }),
     refetchInterval: POLL_MILLISECONDS,
+  });
+}
+
+export function useProjects() {
+  const { client } = useSession();
+  return useQuery({
+    queryKey: ["projects"],
+    queryFn: ({ signal }) => client.listProjects({ signal }),
+    refetchInterval: 2 * POLL_MILLISECONDS,
+  });
+}
+
+export function useUsage(asked: UsageQuery) {
+  const { client } = useSession();
+  return useQuery({
+    queryKey: ["usage", asked],
+    placeholderData: keepPreviousData,
+    queryFn: ({ signal }) => client.usage(asked, { signal }),
+    refetchInterval: 5 * POLL_MILLISECONDS,
   });
 }
 

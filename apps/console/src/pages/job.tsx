@@ -321,7 +321,7 @@ function JobView({ jobId }: { jobId: string }) {
           </span>
           <span>
             submitted <Moment at={job.createdAt} both />
-            {job.owner !== null && ` by ${job.owner}`}
+            {job.owner !== null && ` by ${job.owner}`} in project {job.project}
           </span>
           {Object.entries(job.labels).map(([name, value]) => (
             <Link

@@ -10,7 +10,7 @@ import { Page } from "../components/page.tsx";
 import { JobStateBadge } from "../components/state-badge.tsx";
 import { Empty, Listed } from "../components/states.tsx";
 import { isActive, useJobs } from "../data/queries.ts";
-import { mayActAs, useSession } from "../session/session.tsx";
+import { isOfInstallation, mayActAs, useSession } from "../session/session.tsx";
 import { formatCounted, formatInteger, formatLoss, formatMoment } from "../text/format.ts";
 import { JOB_STATE_WORDS, positionWords, QUEUED_WORD } from "../text/words.ts";
 
@@ -123,6 +123,7 @@ function JobTable({ jobs }: { jobs: readonly JobSummary[] }) {
           <Column>State</Column>
           <Column>Model</Column>
           <Column>Cluster</Column>
+          <Column>Project</Column>
           <Column>Owner</Column>
           <Column>Progress</Column>
           <Column numeric>Last loss</Column>
@@ -150,6 +151,7 @@ function JobTable({ jobs }: { jobs: readonly JobSummary[] }) {
             </Cell>
             <Cell label="Model">{job.model}</Cell>
             <Cell label="Cluster">{job.cluster}</Cell>
+            <Cell label="Project">{job.project}</Cell>
             <Cell label="Owner">{job.owner ?? undefined}</Cell>
             <Cell label="Progress">{Advance({ job })}</Cell>
             <Cell label="Last loss" numeric>
@@ -214,6 +216,9 @@ export function JobsPage() {
             if (label === "" || /^[^=]+=./.test(label)) set({ label });
           }}
         />
+        {isOfInstallation(session) && (
+          <FilterText label="Project" value={filter.project ?? ""} onChange={(project) => set({ project })} />
+        )}
         <FilterText label="Owner" value={filter.owner ?? ""} onChange={(owner) => set({ owner })} />
       </Filters>
       <Listed query={query} what="jobs" isEmpty={jobs.length === 0} empty={<NoJobs filter={filter} />}>

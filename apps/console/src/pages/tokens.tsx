@@ -7,8 +7,8 @@ import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/da
 import { Moment } from "../components/moment.tsx";
 import { Page } from "../components/page.tsx";
 import { Empty, Listed } from "../components/states.tsx";
-import { useTokens } from "../data/queries.ts";
-import { useSession } from "../session/session.tsx";
+import { useProjects, useTokens } from "../data/queries.ts";
+import { isOfInstallation, useSession } from "../session/session.tsx";
 
 const DAY_SECONDS = 86_400;
 const VALIDITIES = [
@@ -18,7 +18,7 @@ const VALIDITIES = [
   { value: "", label: "Until it is revoked" },
 ];
 const ROLE_WORDS: Readonly<Record<Role, string>> = {
-  viewer: "Viewer: sees everything, changes nothing",
+  viewer: "Viewer: sees all jobs there, changes nothing",
   operator: "Operator: submits and cancels jobs too",
   admin: "Admin: gives access too",
 };
@@ -26,7 +26,11 @@ const ROLE_WORDS: Readonly<Record<Role, string>> = {
 /** The secret of a new token, which is shown this once. */
 function Secret({ made, onClose }: { made: CreatedToken; onClose: () => void }) {
   return (
-    <Alert color="teal" title={`${made.name} may use the API as ${made.role}`} role="status">
+    <Alert
+      color="teal"
+      title={`${made.name} may use the API as ${made.role}${made.project === null ? "" : ` in project ${made.project}`}`}
+      role="status"
+    >
       <Text size="sm">Copy the token now. It is not stored, and cannot be shown again.</Text>
       <Code block className="wrapped">
         {made.token}
@@ -47,10 +51,33 @@ function Secret({ made, onClose }: { made: CreatedToken; onClose: () => void }) 
   );
 }
 
+/** Where a new token has its role; an empty project is the whole installation. */
+function Where({ project, onChange }: { project: string; onChange: (project: string) => void }) {
+  const projects = useProjects();
+  return (
+    <NativeSelect
+      mt="sm"
+      label="Where"
+      description="Of other projects it sees nothing."
+      value={project}
+      onChange={(event) => onChange(event.currentTarget.value)}
+      data={[
+        { value: "", label: "In the whole installation" },
+        ...(projects.data?.items ?? []).map((each) => ({
+          value: each.name,
+          label: `In project ${each.name}`,
+        })),
+      ]}
+    />
+  );
+}
+
 function CreateForm({ onMade, onClose }: { onMade: (made: CreatedToken) => void; onClose: () => void }) {
-  const { client } = useSession();
+  const session = useSession();
+  const { client } = session;
   const queries = useQueryClient();
   const [name, setName] = useState("");
+  const [project, setProject] = useState("");
   const [role, setRole] = useState<Role>("viewer");
   const [validity, setValidity] = useState(VALIDITIES[1]?.value ?? "");
   const create = useMutation({
@@ -58,6 +85,7 @@ function CreateForm({ onMade, onClose }: { onMade: (made: CreatedToken) => void;
       client.createToken({
         name: name.trim(),
         role,
+        ...(project === "" ? {} : { project }),
         ...(validity === "" ? {} : { validForSeconds: Number(validity) }),
       }),
     onSuccess: async (made) => {
@@ -88,6 +116,7 @@ function CreateForm({ onMade, onClose }: { onMade: (made: CreatedToken) => void;
         onChange={(event) => setRole(event.currentTarget.value as Role)}
         data={ROLES.map((each) => ({ value: each, label: ROLE_WORDS[each] }))}
       />
+      {isOfInstallation(session) && <Where project={project} onChange={setProject} />}
       <NativeSelect
         mt="sm"
         label="Valid for"
@@ -165,6 +194,7 @@ function TokenRow({ token }: { token: TokenRecord }) {
     <Row name={token.id}>
       <RowTitle>{token.name}</RowTitle>
       <Cell label="Role">{token.role}</Cell>
+      <Cell label="Project">{token.project ?? <span className="nothing">all</span>}</Cell>
       <Cell label="Created">
         <Moment at={token.createdAt} />
       </Cell>
@@ -227,6 +257,7 @@ export function TokensPage() {
             <Row>
               <Column>Name</Column>
               <Column>Role</Column>
+              <Column>Project</Column>
               <Column>Created</Column>
               <Column>Last used</Column>
               <Column>Expires</Column>

@@ -17,6 +17,8 @@ export interface Session {
   readonly client: InternEvoClient;
   readonly name: string;
   readonly role: Role;
+  /** Where the role is held; null: in the whole installation. */
+  readonly project: string | null;
   readonly signOut: (because?: string) => void;
 }
 
@@ -31,13 +33,13 @@ export function useSession(): Session {
 const RANK: Readonly<Record<Role, number>> = { viewer: 0, operator: 1, admin: 2 };
 export const mayActAs = (session: Session, role: Role): boolean => RANK[session.role] >= RANK[role];
 
+/** Whether the role is held in the whole installation, and not in one project. */
+export const isOfInstallation = ({ project }: Session): boolean => project === null;
+
 const clientFor = (token: string): InternEvoClient =>
   new InternEvoClient({ baseUrl: location.origin, token, fetch: watchedFetch });
 
-interface Who {
-  readonly name: string;
-  readonly role: Role;
-}
+type Who = Pick<Session, "name" | "role" | "project">;
 
 /** Asks the API whose token this is, until it answers. */
 function useWhoami({
@@ -153,7 +155,8 @@ export function SessionProvider({
   useWhoami({ client, token, onAnswer, onRefused: leave, onAway: setRefusal });
 
   const session = useMemo(
-    () => (client && who ? { client, name: who.name, role: who.role, signOut } : undefined),
+    () =>
+      client && who ? { client, name: who.name, role: who.role, project: who.project, signOut } : undefined,
     [client, who, signOut],
   );
   if (!session) {

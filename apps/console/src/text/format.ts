@@ -10,6 +10,7 @@ export {
   formatCount,
   formatCounted,
   formatFlops,
+  formatGpuHours,
   formatInteger,
   formatMoment,
   formatPercent,

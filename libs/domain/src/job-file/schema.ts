@@ -88,6 +88,7 @@ export const JobFileSchema = Type.Object(
     timeModel: JobSpecSchema.properties.timeModel,
     measureAgain: JobSpecSchema.properties.measureAgain,
     until: JobSpecSchema.properties.until,
+    project: JobSpecSchema.properties.project,
     priority: JobSpecSchema.properties.priority,
     labels: JobSpecSchema.properties.labels,
     plan: Type.Optional(

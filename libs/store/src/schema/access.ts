@@ -13,6 +13,7 @@ import {
 } from "drizzle-orm/pg-core";
 import type { Role } from "@internevo/contracts";
 import { instant } from "./columns.ts";
+import { projects } from "./projects.ts";
 
 /** Bearer tokens; only their SHA-256 is kept. */
 export const apiTokens = pgTable(
@@ -22,6 +23,8 @@ export const apiTokens = pgTable(
     name: text("name").notNull(),
     tokenSha256: text("token_sha256").notNull(),
     role: text("role").$type<Role>().notNull(),
+    /** Where it has its role; null: in the whole installation. */
+    project: text("project").references(() => projects.name),
     createdAt: instant("created_at").notNull().defaultNow(),
     /** Null: it is valid until somebody revokes it. */
     expiresAt: instant("expires_at"),
@@ -51,12 +54,15 @@ export const auditLog = pgTable(
     action: text("action").notNull(),
     target: text("target"),
     status: integer("status").notNull(),
+    /** What it was about belongs to; null: to the installation. */
+    project: text("project"),
     traceId: text("trace_id"),
     details: jsonb("details").$type<Record<string, unknown>>(),
   },
   (table) => [
     index("audit_log_at").on(table.at),
     index("audit_log_actor").on(table.actor, table.id.desc()),
+    index("audit_log_project").on(table.project, table.id.desc()),
     index("audit_log_target").on(table.target, table.id.desc()),
   ],
 );

@@ -1,3 +1,4 @@
+export * from "./projects.ts";
 export * from "./jobs.ts";
 export * from "./messages.ts";
 export * from "./workloads.ts";

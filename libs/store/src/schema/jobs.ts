@@ -15,6 +15,7 @@ import {
   uuid,
 } from "drizzle-orm/pg-core";
 import {
+  DEFAULT_PROJECT,
   JOB_STATES,
   TRIAL_STATES,
   ATTEMPT_STATES,
@@ -32,6 +33,7 @@ import {
 } from "@internevo/domain";
 import { JOB_STREAM_EVENTS, type JobStreamEvent } from "@internevo/contracts";
 import { instant } from "./columns.ts";
+import { projects } from "./projects.ts";
 
 const oneOf = (column: string, values: readonly string[]) =>
   sql.raw(`${column} in (${values.map((value) => `'${value}'`).join(", ")})`);
@@ -111,6 +113,10 @@ export const jobs = pgTable(
     reason: text("reason"),
     /** Who submitted it, as the token's name; null for jobs of before owners were kept. */
     owner: text("owner"),
+    project: text("project")
+      .notNull()
+      .default(DEFAULT_PROJECT)
+      .references(() => projects.name),
     /** Counts transitions: the ETag. */
     version: integer("version").notNull().default(1),
     /** W3C trace context, the same through all of the job's messages and logs. */
@@ -127,6 +133,7 @@ export const jobs = pgTable(
   (table) => [
     index("jobs_page").on(table.createdAt.desc(), table.id.desc()),
     index("jobs_state_page").on(table.state, table.createdAt.desc(), table.id.desc()),
+    index("jobs_project_page").on(table.project, table.createdAt.desc(), table.id.desc()),
     index("jobs_owner_page").on(table.owner, table.createdAt.desc(), table.id.desc()),
     check("jobs_state_known", oneOf("state", JOB_STATES)),
   ],

@@ -10,15 +10,20 @@ import {
   unique,
   uuid,
 } from "drizzle-orm/pg-core";
-import type { Candidate, JobSpec, Proposal } from "@internevo/domain";
+import { DEFAULT_PROJECT, type Candidate, type JobSpec, type Proposal } from "@internevo/domain";
 import { instant } from "./columns.ts";
 import { plannings } from "./jobs.ts";
+import { projects } from "./projects.ts";
 
 export const workloads = pgTable(
   "workloads",
   {
     id: uuid("id").primaryKey(),
-    name: text("name").notNull().unique(),
+    name: text("name").notNull(),
+    project: text("project")
+      .notNull()
+      .default(DEFAULT_PROJECT)
+      .references(() => projects.name),
     spec: jsonb("spec").$type<JobSpec>().notNull(),
     cron: text("cron").notNull(),
     timeZone: text("time_zone").notNull(),
@@ -31,6 +36,8 @@ export const workloads = pgTable(
     createdAt: instant("created_at").notNull().defaultNow(),
   },
   (table) => [
+    // A name of its project: whether another project has it is nobody's business.
+    unique("workloads_project_name").on(table.project, table.name),
     index("workloads_due")
       .on(table.nextRunAt)
       .where(sql`enabled`),

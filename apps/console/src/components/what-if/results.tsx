@@ -3,7 +3,7 @@ import { frontSample, planLabel, type Candidate } from "@internevo/domain";
 import { Alert, Button, Group, Text } from "@mantine/core";
 import { useMemo, useRef, useState, type ReactNode } from "react";
 import { downloadText, fileName } from "../../data/download.ts";
-import { csvText } from "../../text/csv.ts";
+import { csvText } from "@internevo/domain";
 import {
   formatBytes,
   formatCount,

@@ -1,0 +1,26 @@
+import { ProblemError } from "@internevo/domain";
+import { noDeadLetter, type OwnedKind } from "@internevo/store";
+
+const absent =
+  (what: string, list: string) =>
+  (id: string): ProblemError =>
+    new ProblemError("not-found", `there is no ${what} ${id}`, [
+      { field: "id", value: id, message: `names no ${what}`, remedy: `see GET /api/v1/${list}` },
+    ]);
+
+export const noJob = absent("job", "jobs");
+export const noWorkload = absent("workload", "workloads");
+
+/** The job that a question in a body is about. */
+export const noJobOfBody = (id: string): ProblemError =>
+  new ProblemError("not-found", `there is no job ${id}`, [
+    { field: "jobId", value: id, message: "names no job", remedy: "see GET /api/v1/jobs" },
+  ]);
+
+/** What is answered for what is not there, and for what whoever asks may not see. */
+export const noneOf: Readonly<Record<OwnedKind, (id: string) => ProblemError>> = {
+  job: noJob,
+  workload: noWorkload,
+  token: absent("token", "tokens"),
+  "dead-letter": noDeadLetter,
+};

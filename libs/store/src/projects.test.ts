@@ -1,0 +1,257 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { exampleSpec } from "@internevo/test-kit/fixtures";
+import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
+import { createToken, revokeToken } from "./access.ts";
+import {
+  claimHosts,
+  queueLimit,
+  queuePlace,
+  queuePositions,
+  releaseAbandonedHosts,
+  releaseHosts,
+} from "./host-queue.ts";
+import { listJobs } from "./job-reads.ts";
+import { submitJob } from "./jobs.ts";
+import { jobLease } from "./leases.ts";
+import { createProject, deleteProject, getProject, listProjects, updateProject } from "./projects.ts";
+import { newTraceparent } from "./trace.ts";
+import { usageBetween } from "./usage.ts";
+import { createWorkload } from "./workloads.ts";
+
+let test: TestDatabase;
+beforeAll(async () => void (test = await createTestDatabase()));
+afterAll(() => test.drop());
+beforeEach(async () => {
+  await test.database.db.execute(
+    "truncate host_claims, host_waiters, host_holds, outbox, workloads, jobs cascade",
+  );
+  await test.database.db.execute("delete from api_tokens");
+  await test.database.db.execute("delete from projects where name <> 'default'");
+});
+
+const tx: TestDatabase["database"]["transaction"] = (work) => test.database.transaction(work);
+/** A job of two GPUs on a host unless it says otherwise. @returns its resource */
+async function job(project: string, gpus = 2, owner = "ada"): Promise<string> {
+  const spec = exampleSpec();
+  const cluster = { ...spec.cluster, nodes: 1, gpusPerNode: gpus };
+  return jobLease(await tx((t) => submitJob(t, { ...spec, project, cluster }, { owner })));
+}
+/** Asks with the place of the n-th minute. */
+const ask = (owner: string, hosts: string[], minute: number): Promise<boolean> =>
+  tx((t) =>
+    claimHosts(t, {
+      owner,
+      hosts,
+      place: new Date(Date.UTC(2026, 0, 1, 0, minute)),
+      command: { type: "job.profile", data: { jobId: owner.split(":")[1] }, traceparent: newTraceparent() },
+    }),
+  );
+const release = (owner: string) => tx((t) => releaseHosts(t, owner));
+const limit = (owner: string) => queueLimit(test.database.db, owner);
+const project = (name: string, quotas: { maxGpus?: number; gpuHoursPerMonth?: number } = {}) =>
+  tx((t) => createProject(t, { name, ...quotas }));
+/** Says that work has held its hosts for so many hours longer. */
+const longer = (owner: string, hours: number) =>
+  test.database.db.execute(
+    `update host_holds set began_at = began_at - make_interval(hours => ${hours}) where owner = '${owner}'`,
+  );
+
+describe("a quota of GPUs", () => {
+  it("keeps a job waiting with its reason, and nobody of another project behind it", async () => {
+    await project("nlp", { maxGpus: 4 });
+    const [first, second, third, other] = [
+      await job("nlp"),
+      await job("nlp"),
+      await job("nlp"),
+      await job("default"),
+    ];
+    expect([await ask(first, ["a"], 0), await ask(second, ["b"], 1)]).toEqual([true, true]);
+    expect(await ask(third, ["c"], 2)).toBe(false);
+    expect(await limit(third)).toBe("project nlp uses 4 of 4 GPUs");
+    expect(await queuePlace(test.database.db, third)).toMatchObject({
+      limit: "project nlp uses 4 of 4 GPUs",
+      hosts: ["c"],
+      startsAt: null,
+    });
+    const listed = (await listJobs(test.database.db, { state: "queued" })).items;
+    expect(listed.map(({ queue }) => queue?.limit)).toEqual(["project nlp uses 4 of 4 GPUs"]);
+    expect(await ask(other, ["c"], 3), "the host that nlp waits for is free").toBe(true);
+    const last = await job("default");
+    await ask(last, ["c"], 4);
+    expect(await queuePlace(test.database.db, last), "who waits for a quota is not ahead").toMatchObject({
+      position: 1,
+      behindCount: 1,
+      behind: [{ holds: true }],
+    });
+    const positions = await queuePositions(test.database.db, [third, last]);
+    expect([...positions.values()].map(({ position }) => position)).toEqual([1, 1]);
+    await release(last);
+    await release(first);
+    expect(await limit(third), "now it waits for its host").toBeNull();
+    await release(other);
+    expect(await queuePlace(test.database.db, third)).toBeUndefined();
+  });
+
+  it("is not passed within a project, so that a job of many GPUs starts some time", async () => {
+    await project("nlp", { maxGpus: 4 });
+    const [small, wide, later] = [await job("nlp"), await job("nlp", 4), await job("nlp")];
+    await ask(small, ["a"], 0);
+    expect(await ask(wide, ["b"], 1)).toBe(false);
+    expect(await limit(wide)).toBe("project nlp uses 2 of 4 GPUs, and this needs 4");
+    expect(await ask(later, ["c"], 2)).toBe(false);
+    expect(await limit(later)).toBe("earlier work of project nlp waits for its GPUs");
+    await release(small);
+    expect(await queuePlace(test.database.db, wide)).toBeUndefined();
+    await release(wide);
+    expect(await queuePlace(test.database.db, later)).toBeUndefined();
+  });
+
+  it("that a job can never meet keeps no other one waiting, and lets it go when it is raised", async () => {
+    await project("nlp", { maxGpus: 2 });
+    const [wide, small] = [await job("nlp", 4), await job("nlp")];
+    await ask(wide, ["a"], 0);
+    expect(await limit(wide)).toBe("project nlp may use 2 GPUs, and this needs 4");
+    expect(await ask(small, ["b"], 1)).toBe(true);
+    await tx((t) => updateProject(t, "nlp", { maxGpus: null }));
+    expect(await queuePlace(test.database.db, wide)).toBeUndefined();
+    expect((await getProject(test.database.db, "nlp")).gpusInUse).toBe(6);
+  });
+});
+
+describe("a quota of GPU-hours", () => {
+  it("lets what runs go on, and nothing begin before the next month", async () => {
+    await project("nlp", { gpuHoursPerMonth: 3 });
+    const now = new Date();
+    const [runs, waits] = [await job("nlp"), await job("nlp")];
+    expect(await ask(runs, ["a"], 0)).toBe(true);
+    await test.database.db.execute(
+      `update host_holds set began_at = date_trunc('month', now() at time zone 'UTC') at time zone 'UTC'`,
+    );
+    // So long since the month began that two GPUs have used the quota up, whatever the day is.
+    await tx((t) =>
+      updateProject(t, "nlp", {
+        gpuHoursPerMonth: (now.getTime() - Date.UTC(now.getUTCFullYear(), now.getUTCMonth())) / 3.6e6,
+      }),
+    );
+    expect(await ask(waits, ["b"], 1)).toBe(false);
+    expect(await limit(waits)).toMatch(/^project nlp has used [\d.,]+ of [\d.,]+ GPU-hours of this month$/);
+    expect((await getProject(test.database.db, "nlp")).gpusInUse).toBe(2);
+    // The month is over: what was used is of the month before.
+    await test.database.db.execute(
+      "update host_holds set began_at = began_at - interval '40 days', ended_at = began_at - interval '30 days'",
+    );
+    await tx(releaseAbandonedHosts);
+    expect(await queuePlace(test.database.db, waits)).toBeUndefined();
+  });
+});
+
+describe("usage", () => {
+  it("is GPUs times hours that hosts were held, by project, owner, cluster and day", async () => {
+    await project("nlp");
+    const [of, also] = [await job("nlp", 4, "grace"), await job("default", 2)];
+    await ask(of, ["a"], 0);
+    await ask(also, ["b"], 1);
+    await release(of);
+    await release(also);
+    const day = (n: number, hour = 0) => new Date(Date.UTC(2026, 0, n, hour));
+    await test.database.db.execute(
+      `update host_holds set began_at = '2026-01-10T22:00Z', ended_at = '2026-01-11T03:00Z' where owner = '${of}'`,
+    );
+    await test.database.db.execute(
+      `update host_holds set began_at = '2026-01-11T12:00Z', ended_at = '2026-01-11T13:00Z' where owner = '${also}'`,
+    );
+    const usage = (by: "project" | "owner" | "cluster" | "day", from = day(1), to = day(31)) =>
+      usageBetween(test.database.db, { from, to, by });
+    expect(await usage("project")).toEqual({
+      from: day(1).toISOString(),
+      to: day(31).toISOString(),
+      by: "project",
+      gpuHours: 22,
+      rows: [
+        { key: "nlp", gpuHours: 20, jobs: 1 },
+        { key: "default", gpuHours: 2, jobs: 1 },
+      ],
+    });
+    expect((await usage("owner")).rows.map(({ key, gpuHours }) => [key, gpuHours])).toEqual([
+      ["grace", 20],
+      ["ada", 2],
+    ]);
+    expect((await usage("cluster")).rows).toMatchObject([{ gpuHours: 22, jobs: 2 }]);
+    expect((await usage("day")).rows).toEqual([
+      { key: "2026-01-10", gpuHours: 8, jobs: 1 },
+      { key: "2026-01-11", gpuHours: 14, jobs: 2 },
+    ]);
+    expect((await usage("day", day(10, 23), day(11, 1))).rows).toEqual([
+      { key: "2026-01-10", gpuHours: 4, jobs: 1 },
+      { key: "2026-01-11", gpuHours: 4, jobs: 1 },
+    ]);
+    expect((await usage("project", day(12), day(13))).rows).toEqual([]);
+    const only = await usageBetween(test.database.db, {
+      from: day(1),
+      to: day(31),
+      by: "owner",
+      project: "nlp",
+    });
+    expect(only.rows).toEqual([{ key: "grace", gpuHours: 20, jobs: 1 }]);
+  });
+
+  it("counts what holds its hosts still until now, and a job that asks again once", async () => {
+    const one = await job("default", 2);
+    await ask(one, ["a"], 0);
+    await longer(one, 3);
+    expect(await ask(one, ["a"], 0)).toBe(true);
+    const from = new Date(Date.now() - 48 * 3.6e6);
+    const { rows } = await usageBetween(test.database.db, {
+      from,
+      to: new Date(Date.now() + 3.6e6),
+      by: "project",
+    });
+    expect(rows).toHaveLength(1);
+    expect(rows[0]?.gpuHours).toBeCloseTo(6, 1);
+  });
+});
+
+describe("projects", () => {
+  it("have names of their own, keep what is not changed, and are deleted when nothing belongs to them", async () => {
+    const { db } = test.database;
+    await project("nlp", { maxGpus: 8 });
+    await expect(project("nlp")).rejects.toMatchObject({ code: "conflict" });
+    expect(await tx((t) => updateProject(t, "nlp", { description: "Texts" }))).toMatchObject({
+      description: "Texts",
+      maxGpus: 8,
+      gpuHoursPerMonth: null,
+    });
+    await expect(tx((t) => updateProject(t, "none", { maxGpus: 1 }))).rejects.toMatchObject({
+      code: "not-found",
+    });
+    expect((await listProjects(db)).map(({ name }) => name)).toEqual(["default", "nlp"]);
+    const made = await tx((t) =>
+      createToken(t, { name: "ci", role: "viewer", project: "nlp", validForSeconds: null }),
+    );
+    await expect(tx((t) => deleteProject(t, "nlp"))).rejects.toMatchObject({
+      code: "conflict",
+      message: "project nlp has 0 jobs, 0 workloads and 1 valid tokens",
+    });
+    await tx((t) => revokeToken(t, made.record.id));
+    await tx((t) => deleteProject(t, "nlp"));
+    await expect(tx((t) => deleteProject(t, "nlp"))).rejects.toMatchObject({ code: "not-found" });
+    await expect(tx((t) => deleteProject(t, "default"))).rejects.toMatchObject({ code: "conflict" });
+  });
+
+  it("may have workloads of the same name", async () => {
+    await project("nlp");
+    const nightly = (name: string) =>
+      createWorkload(test.database.db, {
+        name: "nightly",
+        spec: { ...exampleSpec(), project: name },
+        cron: "0 3 * * *",
+        timeZone: "UTC",
+        catchUpWindowSeconds: 60,
+        gainThreshold: 0.1,
+        nextRunAt: null,
+      });
+    expect((await nightly("nlp")).project).toBe("nlp");
+    expect((await nightly("default")).project).toBe("default");
+    await expect(nightly("nlp")).rejects.toMatchObject({ code: "conflict" });
+  });
+});

@@ -1,0 +1,131 @@
+import { and, asc, eq, gt, isNull, or, sql } from "drizzle-orm";
+import type { ProjectChange, ProjectCreate, ProjectRecord } from "@internevo/contracts";
+import { DEFAULT_PROJECT, ProblemError } from "@internevo/domain";
+import type { Queryable, Transaction } from "./database.ts";
+import { callQueue } from "./host-queue.ts";
+import { isUuid } from "./pages.ts";
+import { apiTokens, deadLetters, jobs, projects, workloads } from "./schema/index.ts";
+import { NO_USE, projectUse, type ProjectUse } from "./usage.ts";
+
+const recordOf = (row: typeof projects.$inferSelect, use: ProjectUse | undefined): ProjectRecord => ({
+  ...row,
+  createdAt: row.createdAt.toISOString(),
+  ...(use ?? NO_USE),
+});
+
+/** All projects by name, or the one that is asked for. */
+export async function listProjects(db: Queryable, only?: string): Promise<ProjectRecord[]> {
+  const rows = await db
+    .select()
+    .from(projects)
+    .where(only === undefined ? undefined : eq(projects.name, only))
+    .orderBy(asc(projects.name));
+  const use = await projectUse(db, only === undefined ? {} : { project: only });
+  return rows.map((row) => recordOf(row, use.get(row.name)));
+}
+
+/** A name that no project has, or that whoever asks may not see: the two are answered alike. */
+export const noProject = (name: string, field: string): ProblemError =>
+  new ProblemError("not-found", `there is no project ${name}`, [
+    { field, value: name, message: "names no project", remedy: "see GET /api/v1/projects" },
+  ]);
+
+/** @throws ProblemError `not-found` */
+export async function getProject(db: Queryable, name: string, field = "name"): Promise<ProjectRecord> {
+  const [project] = await listProjects(db, name);
+  if (!project) throw noProject(name, field);
+  return project;
+}
+
+/** @throws ProblemError `conflict` when the name is taken. */
+export async function createProject(tx: Transaction, project: ProjectCreate): Promise<ProjectRecord> {
+  const [row] = await tx
+    .insert(projects)
+    .values({ ...project, createdAt: sql`clock_timestamp()` })
+    .onConflictDoNothing()
+    .returning();
+  if (row) return recordOf(row, (await projectUse(tx, { project: row.name })).get(row.name));
+  throw new ProblemError("conflict", `there is a project ${project.name} already`, [
+    {
+      field: "name",
+      value: project.name,
+      message: "is taken",
+      remedy: "choose another name, or change that project",
+    },
+  ]);
+}
+
+/**
+ * Changes a project; what waited for its quotas goes on where they allow it now. @throws ProblemError
+ * `not-found`
+ */
+export async function updateProject(
+  tx: Transaction,
+  name: string,
+  change: ProjectChange,
+): Promise<ProjectRecord> {
+  if (Object.keys(change).length > 0) {
+    await tx.update(projects).set(change).where(eq(projects.name, name));
+    await callQueue(tx);
+  }
+  return getProject(tx, name);
+}
+
+/**
+ * Deletes a project that nothing belongs to. @throws ProblemError `not-found`; `conflict` for the default
+ * project, and where jobs, workloads or valid tokens belong to it.
+ */
+export async function deleteProject(tx: Transaction, name: string): Promise<void> {
+  const [row] = await tx.select().from(projects).where(eq(projects.name, name)).for("update");
+  if (!row) throw noProject(name, "name");
+  const refuse = (message: string, remedy: string): ProblemError =>
+    new ProblemError("conflict", `project ${name} ${message}`, [
+      { field: "name", value: name, message, remedy },
+    ]);
+  if (name === DEFAULT_PROJECT) throw refuse("is where everything is that names no project", "keep it");
+  const isInForce = and(
+    isNull(apiTokens.revokedAt),
+    or(isNull(apiTokens.expiresAt), gt(apiTokens.expiresAt, sql`clock_timestamp()`)),
+  );
+  const jobCount = await tx.$count(jobs, eq(jobs.project, name));
+  const workloadCount = await tx.$count(workloads, eq(workloads.project, name));
+  const tokenCount = await tx.$count(apiTokens, and(eq(apiTokens.project, name), isInForce));
+  if (jobCount || workloadCount || tokenCount)
+    throw refuse(
+      `has ${jobCount} jobs, ${workloadCount} workloads and ${tokenCount} valid tokens`,
+      "a project with jobs is kept, as its jobs are; else delete its workloads and revoke its tokens first",
+    );
+  // Those that nobody can use any more.
+  await tx.delete(apiTokens).where(eq(apiTokens.project, name));
+  await tx.delete(projects).where(eq(projects.name, name));
+}
+
+/** What belongs to a project and is named by an id. */
+export type OwnedKind = "job" | "workload" | "dead-letter" | "token";
+
+/** The project of the job or workload that a dead letter's message is about; null: of neither. */
+export const projectOfLetter = sql<string | null>`coalesce(
+  (select j.project from ${jobs} j where j.id::text = ${deadLetters.payload} -> 'data' ->> 'jobId'),
+  (select w.project from ${workloads} w where w.id::text = ${deadLetters.payload} -> 'data' ->> 'workloadId'))`;
+
+type ProjectRow = Promise<{ readonly project: string | null }[]>;
+const PROJECT_OF: Readonly<Record<OwnedKind, (db: Queryable, id: string) => ProjectRow>> = {
+  job: (db, id) => db.select({ project: jobs.project }).from(jobs).where(eq(jobs.id, id)),
+  workload: (db, id) => db.select({ project: workloads.project }).from(workloads).where(eq(workloads.id, id)),
+  token: (db, id) => db.select({ project: apiTokens.project }).from(apiTokens).where(eq(apiTokens.id, id)),
+  "dead-letter": (db, id) =>
+    db.select({ project: projectOfLetter }).from(deadLetters).where(eq(deadLetters.id, id)),
+};
+
+/**
+ * The project that something belongs to; null: to the installation; undefined where there is no such thing.
+ */
+export async function projectOf(
+  db: Queryable,
+  kind: OwnedKind,
+  id: string,
+): Promise<string | null | undefined> {
+  if (!isUuid(id)) return undefined;
+  const [row] = await PROJECT_OF[kind](db, id);
+  return row && row.project;
+}

@@ -1,0 +1,42 @@
+import { sql } from "drizzle-orm";
+import { bigserial, doublePrecision, index, integer, pgTable, text, uniqueIndex } from "drizzle-orm/pg-core";
+import { instant } from "./columns.ts";
+
+/** Whose jobs and workloads are kept apart from those of others, and share quotas. */
+export const projects = pgTable("projects", {
+  name: text("name").primaryKey(),
+  description: text("description").notNull().default(""),
+  /** GPUs that its jobs hold at once at most; null: no limit. */
+  maxGpus: integer("max_gpus"),
+  /** GPU-hours that its jobs may use in a calendar month, UTC; null: no limit. */
+  gpuHoursPerMonth: doublePrecision("gpu_hours_per_month"),
+  createdAt: instant("created_at").notNull().defaultNow(),
+});
+
+/**
+ * The times in which work held its hosts: what is used, and what counts for quotas. It says of itself whose it
+ * was, so that it outlives jobs, workloads and projects.
+ */
+export const hostHolds = pgTable(
+  "host_holds",
+  {
+    id: bigserial("id", { mode: "number" }).primaryKey(),
+    /** The resource of the work, as of `host_claims`. */
+    owner: text("owner").notNull(),
+    project: text("project").notNull(),
+    /** Who submitted the job; null for scheduled work. */
+    submitter: text("submitter"),
+    cluster: text("cluster").notNull(),
+    gpus: integer("gpus").notNull(),
+    beganAt: instant("began_at").notNull(),
+    /** Null: it holds them now. */
+    endedAt: instant("ended_at"),
+  },
+  (table) => [
+    uniqueIndex("host_holds_open")
+      .on(table.owner)
+      .where(sql`ended_at is null`),
+    index("host_holds_project").on(table.project, table.beganAt),
+    index("host_holds_began").on(table.beganAt),
+  ],
+);

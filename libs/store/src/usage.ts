@@ -1,0 +1,140 @@
+import { and, eq, gt, isNull, lt, or, sql, type SQL } from "drizzle-orm";
+import type { Usage, UsageGroup } from "@internevo/contracts";
+import type { Queryable, Transaction } from "./database.ts";
+import { hostHolds, jobs, workloads } from "./schema/index.ts";
+
+/** Work that holds hosts, or asks for them, as quotas see it. */
+export interface GpuWork {
+  readonly owner: string;
+  readonly project: string;
+  readonly submitter: string | null;
+  readonly cluster: string;
+  readonly gpus: number;
+}
+
+/** The jobs and workloads behind these owners; what is gone is left out. */
+export async function gpuWorkOf(
+  db: Queryable,
+  owners: readonly string[],
+): Promise<ReadonlyMap<string, GpuWork>> {
+  if (owners.length === 0) return new Map();
+  const asked = sql`${sql.param([...owners])}::text[]`;
+  const idsOf = (kind: string) =>
+    sql`(select substring(o from ${kind.length + 2}::int)::uuid from unnest(${asked}) o where o like ${`${kind}:%`})`;
+  const gpus = sql`(spec #>> '{cluster,nodes}')::int * (spec #>> '{cluster,gpusPerNode}')::int`;
+  const { rows } = await db.execute<{ [K in keyof GpuWork]: GpuWork[K] }>(sql`
+    select 'job:' || id as owner, project, owner as submitter, spec #>> '{cluster,name}' as cluster, ${gpus} as gpus
+    from ${jobs} where id in ${idsOf("job")}
+    union all
+    select 'workload:' || id, project, null, spec #>> '{cluster,name}', ${gpus}
+    from ${workloads} where id in ${idsOf("workload")}`);
+  return new Map(rows.map((row) => [row.owner, row]));
+}
+
+/** From now on the work is counted. */
+export async function beginHold(tx: Transaction, work: GpuWork): Promise<void> {
+  await tx
+    .insert(hostHolds)
+    .values({ ...work, beganAt: sql`clock_timestamp()` })
+    .onConflictDoNothing();
+}
+
+/** From now on it is not. */
+export async function endHold(tx: Transaction, owner: string): Promise<void> {
+  await tx
+    .update(hostHolds)
+    .set({ endedAt: sql`clock_timestamp()` })
+    .where(and(eq(hostHolds.owner, owner), isNull(hostHolds.endedAt)));
+}
+
+/** The first instant of a month in UTC. */
+export const monthOf = (at: Date): Date => new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth(), 1));
+/** The first instant of the month behind that of `at`, in UTC: quotas of a month begin anew. */
+export const nextMonth = (at: Date): Date => new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + 1, 1));
+
+const overlaps = (from: Date, to: Date): SQL | undefined =>
+  and(lt(hostHolds.beganAt, to), or(isNull(hostHolds.endedAt), gt(hostHolds.endedAt, from)));
+
+/** GPU-hours of a hold between two instants; one that has not ended counts until now. */
+const hoursWithin = (from: SQL, to: SQL): SQL =>
+  sql`${hostHolds.gpus} * greatest(0, extract(epoch from least(coalesce(${hostHolds.endedAt}, clock_timestamp()), ${to}) - greatest(${hostHolds.beganAt}, ${from}))::float8) / 3600`;
+const instantOf = (at: Date): SQL => sql`${at.toISOString()}::timestamptz`;
+
+/** What projects use: GPUs that their work holds now, and GPU-hours of the month of `now`. */
+export interface ProjectUse {
+  readonly gpusInUse: number;
+  readonly gpuHoursThisMonth: number;
+}
+export const NO_USE: ProjectUse = { gpusInUse: 0, gpuHoursThisMonth: 0 };
+
+/** What each project uses; those that use nothing are left out. @param project of this one only. */
+export async function projectUse(
+  db: Queryable,
+  options: { readonly project?: string; readonly now?: Date } = {},
+): Promise<ReadonlyMap<string, ProjectUse>> {
+  const { project, now = new Date() } = options;
+  const [from, to] = [monthOf(now), nextMonth(now)];
+  const rows = await db
+    .select({
+      project: hostHolds.project,
+      gpusInUse:
+        sql<number>`coalesce(sum(${hostHolds.gpus}) filter (where ${hostHolds.endedAt} is null), 0)`.mapWith(
+          Number,
+        ),
+      gpuHoursThisMonth: sql<number>`sum(${hoursWithin(instantOf(from), instantOf(to))})`.mapWith(Number),
+    })
+    .from(hostHolds)
+    .where(and(overlaps(from, to), project === undefined ? undefined : eq(hostHolds.project, project)))
+    .groupBy(hostHolds.project);
+  return new Map(rows.map(({ project: name, ...use }) => [name, use]));
+}
+
+const KEYS: Readonly<Record<Exclude<UsageGroup, "day">, SQL>> = {
+  project: sql`${hostHolds.project}`,
+  owner: sql`${hostHolds.submitter}`,
+  cluster: sql`${hostHolds.cluster}`,
+};
+
+export interface UsageRequest {
+  readonly from: Date;
+  /** Not included. */
+  readonly to: Date;
+  readonly by: UsageGroup;
+  /** Of this project only. */
+  readonly project?: string | undefined;
+}
+
+/** GPU-hours between two instants. Work that has not ended counts until now. */
+export async function usageBetween(db: Queryable, request: UsageRequest): Promise<Usage> {
+  const { from, to, by, project } = request;
+  const [first, last] = [instantOf(from), instantOf(to)];
+  const which = and(overlaps(from, to), project === undefined ? undefined : eq(hostHolds.project, project));
+  const { rows } = await db.execute<Usage["rows"][number]>(
+    by === "day"
+      ? usageByDay(which, first, last)
+      : sql`select ${KEYS[by]} as key, sum(${hoursWithin(first, last)}) as "gpuHours",
+          count(distinct ${hostHolds.owner})::int as jobs
+        from ${hostHolds} where ${which} group by 1 order by 2 desc, 1`,
+  );
+  return {
+    from: from.toISOString(),
+    to: to.toISOString(),
+    by,
+    gpuHours: rows.reduce((sum, { gpuHours }) => sum + gpuHours, 0),
+    rows: rows.map(({ key, gpuHours, jobs: count }) => ({ key, gpuHours, jobs: count })),
+  };
+}
+
+/** A hold counts on each day that it lasted; days without any are left out. */
+function usageByDay(which: SQL | undefined, from: SQL, to: SQL): SQL {
+  const until = sql`least(coalesce(${hostHolds.endedAt}, clock_timestamp()), ${to})`;
+  const day = sql`d.day at time zone 'UTC'`;
+  return sql`select to_char(d.day, 'YYYY-MM-DD') as key,
+      sum(${hoursWithin(sql`greatest(${from}, ${day})`, sql`least(${to}, (d.day + interval '1 day') at time zone 'UTC')`)}) as "gpuHours",
+      count(distinct ${hostHolds.owner})::int as jobs
+    from ${hostHolds}
+      cross join lateral generate_series(
+        date_trunc('day', greatest(${hostHolds.beganAt}, ${from}) at time zone 'UTC'),
+        date_trunc('day', ${until} at time zone 'UTC'), interval '1 day') as d(day)
+    where ${which} and ${day} < ${until} group by d.day order by d.day`;
+}
