@@ -240,9 +240,17 @@ describe("questions about plans", () => {
     await script.fill(`${inserted}# mine`);
     expect(await again.isDisabled()).toBe(true);
     await script.fill("");
+    // The answer waits until somebody has written, which the browser does in two steps.
+    const written = Promise.withResolvers<undefined>();
+    await page.route("**/api/v1/plans/export", async (route) => {
+      await written.promise;
+      await route.continue();
+    });
     await again.click();
     await script.fill("# mine");
+    written.resolve(undefined);
     await again.and(page.locator(":not([data-loading])")).waitFor();
+    await page.unroute("**/api/v1/plans/export");
     expect(await script.inputValue()).toBe("# mine");
     await script.fill(inserted);
     const files = [
