@@ -20,5 +20,6 @@ export * from "./runs.ts";
 export * from "./workloads.ts";
 export * from "./plan-in-use.ts";
 export * from "./access.ts";
+export * from "./users.ts";
 export * from "./reconcile.ts";
 export type { FiringState } from "./schema/index.ts";
