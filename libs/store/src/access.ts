@@ -52,7 +52,7 @@ export async function storeToken(
     .values({ id: randomUUID(), name, role, project, tokenSha256 })
     .onConflictDoUpdate({
       target: apiTokens.name,
-      targetWhere: and(isNull(apiTokens.revokedAt), isNull(apiTokens.userId)),
+      targetWhere: sql`${isNull(apiTokens.revokedAt)} and ${isNull(apiTokens.userId)}`,
       set: { role, project, tokenSha256, expiresAt: null, createdAt: sql`clock_timestamp()` },
     });
 }

@@ -1,4 +1,4 @@
-import { and, asc, eq, gt, isNull, or, sql } from "drizzle-orm";
+import { and, asc, eq, sql } from "drizzle-orm";
 import type { ProjectChange, ProjectCreate, ProjectRecord } from "@internevo/contracts";
 import { DEFAULT_PROJECT, ProblemError } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";

@@ -28,8 +28,10 @@ export interface NewSession {
 }
 
 /** The whole installation before projects, and projects by name: the first is where a session begins. */
-const byPlace = (a: Place, b: Place): number =>
-  a.project === b.project ? 0 : a.project === null || (b.project !== null && a.project < b.project) ? -1 : 1;
+function byPlace({ project: a }: Place, { project: b }: Place): number {
+  if (a === b) return 0;
+  return a === null || (b !== null && a < b) ? -1 : 1;
+}
 
 /** Those places whose projects are there, in the order in which they are offered. */
 async function existing(tx: Queryable, places: readonly Place[]): Promise<readonly Place[]> {

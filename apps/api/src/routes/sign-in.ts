@@ -31,7 +31,7 @@ interface Begun extends Expected {
 
 /** A path of the console itself: what looks like one and leads elsewhere, such as `//host`, is the first page. */
 export function pathWithin(publicUrl: URL, path: string | undefined): string {
-  if (path === undefined || !URL.canParse(path, publicUrl)) return "/";
+  if (path === undefined || !URL.canParse(path, publicUrl.href)) return "/";
   const url = new URL(path, publicUrl);
   // A path that begins with two slashes would be read as a host.
   if (url.origin !== publicUrl.origin || url.pathname.startsWith("//")) return "/";
@@ -95,32 +95,34 @@ export function registerSignInRoutes(app: ApiInstance, options: SessionRoutesOpt
   registerDeviceRoutes(app, options, tags);
 }
 
+/** Signs in whom the provider has sent back. @returns where in the console the browser goes on */
+async function comeBack(
+  options: SessionRoutesOptions,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<string> {
+  const { settings, provider } = needed(options);
+  const { publicUrl, sessionSeconds, idleSeconds } = settings;
+  const url = new URL(request.url, publicUrl);
+  const name = begunCookie(url.searchParams.get("state") ?? "");
+  const begun = begunOf(readCookie(request, name, publicUrl));
+  clearCookie(reply, name, publicUrl);
+  if (begun === undefined) throw notBegun();
+  const person = personOf(await provider.claimsOfCallback(url.search, begun), settings);
+  const { secret } = await options.database.transaction((tx) =>
+    storeSignIn(tx, person, {
+      kind: "session",
+      validForSeconds: sessionSeconds,
+      idleSeconds,
+      action: `GET ${request.routeOptions.url ?? url.pathname}`,
+      traceId: request.trace.traceId,
+    }),
+  );
+  setSessionCookie(reply, secret, { publicUrl, seconds: sessionSeconds });
+  return pathWithin(publicUrl, begun.returnTo);
+}
+
 function registerBrowserRoutes(app: ApiInstance, options: SessionRoutesOptions, tags: string[]): void {
-  const { database } = options;
-
-  /** Signs in whom the provider has sent back. @returns where in the console the browser goes on */
-  async function comeBack(request: FastifyRequest, reply: FastifyReply): Promise<string> {
-    const { settings, provider } = needed(options);
-    const { publicUrl, sessionSeconds, idleSeconds } = settings;
-    const url = new URL(request.url, publicUrl);
-    const name = begunCookie(url.searchParams.get("state") ?? "");
-    const begun = begunOf(readCookie(request, name, publicUrl));
-    clearCookie(reply, name, publicUrl);
-    if (begun === undefined) throw notBegun();
-    const person = personOf(await provider.claimsOfCallback(url.search, begun), settings);
-    const { secret } = await database.transaction((tx) =>
-      storeSignIn(tx, person, {
-        kind: "session",
-        validForSeconds: sessionSeconds,
-        idleSeconds,
-        action: `GET ${request.routeOptions.url ?? url.pathname}`,
-        traceId: request.trace.traceId,
-      }),
-    );
-    setSessionCookie(reply, secret, { publicUrl, seconds: sessionSeconds });
-    return pathWithin(publicUrl, begun.returnTo);
-  }
-
   app.get(
     "/sign-in/begin",
     {
@@ -168,7 +170,7 @@ function registerBrowserRoutes(app: ApiInstance, options: SessionRoutesOptions, 
     },
     async (request, reply) => {
       try {
-        return await reply.redirect(await comeBack(request, reply));
+        return await reply.redirect(await comeBack(options, request, reply));
       } catch (error) {
         const { publicUrl } = needed(options).settings;
         if (!(error instanceof ProblemError)) throw error;

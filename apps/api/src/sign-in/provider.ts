@@ -25,6 +25,13 @@ const DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code";
 const isRefusal = (error: unknown): error is oidc.ResponseBodyError | oidc.AuthorizationResponseError =>
   error instanceof oidc.ResponseBodyError || error instanceof oidc.AuthorizationResponseError;
 
+function clientAuthentication({ clientSecret, clientAuthentication: how }: SignInSettings): oidc.ClientAuth {
+  if (clientSecret === undefined) return oidc.None();
+  return how === "client_secret_post"
+    ? oidc.ClientSecretPost(clientSecret)
+    : oidc.ClientSecretBasic(clientSecret);
+}
+
 /** The provider of identities, by OpenID Connect. */
 export class Provider {
   readonly #settings: SignInSettings;
@@ -135,7 +142,7 @@ export class Provider {
 
   async #wholeClaims(
     configuration: oidc.Configuration,
-    tokens: Awaited<ReturnType<typeof oidc.genericGrantRequest>>,
+    tokens: oidc.TokenEndpointResponse & oidc.TokenEndpointResponseHelpers,
   ): Promise<Claims> {
     const claims = tokens.claims();
     if (claims === undefined)
@@ -155,17 +162,11 @@ export class Provider {
   }
 
   #configuration(): Promise<oidc.Configuration> {
-    const { issuer, clientId, clientSecret, clientAuthentication } = this.#settings;
+    const { issuer, clientId } = this.#settings;
     if (this.#found && Date.now() - this.#found.at < DISCOVERED_MILLISECONDS)
       return this.#found.configuration;
-    const authentication =
-      clientSecret === undefined
-        ? oidc.None()
-        : clientAuthentication === "client_secret_post"
-          ? oidc.ClientSecretPost(clientSecret)
-          : oidc.ClientSecretBasic(clientSecret);
     const configuration = this.#asking(() =>
-      oidc.discovery(issuer, clientId, undefined, authentication, {
+      oidc.discovery(issuer, clientId, undefined, clientAuthentication(this.#settings), {
         timeout: TIMEOUT_SECONDS,
         // Settings without TLS are for this machine alone.
         ...(issuer.protocol === "http:" ? { execute: [oidc.allowInsecureRequests] } : {}),

@@ -2,7 +2,7 @@ import { ROLES, type Place, type Role } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
-import { Type, type Static } from "typebox";
+import { Type, type Static, type TObject } from "typebox";
 
 /** Settings of sign-in by OpenID Connect; see docs/how-to/sign-in.md. */
 export const signInConfig = {
@@ -76,8 +76,7 @@ export const signInConfig = {
     description: "after which a command line's login ends",
   }),
 };
-const Config = Type.Object(signInConfig);
-export type SignInConfig = Static<typeof Config>;
+export type SignInConfig = Static<TObject<typeof signInConfig>>;
 
 /** What is needed to sign people in. */
 export interface SignInSettings {
