@@ -4,6 +4,7 @@ import { Command, CommanderError } from "commander";
 import { addAdvice } from "./commands/advice.ts";
 import { addCheckpoint } from "./commands/checkpoint.ts";
 import { addFrameworks } from "./commands/frameworks.ts";
+import { addLogin, addLogout } from "./commands/login.ts";
 import { addMemory } from "./commands/memory.ts";
 import { addPlan } from "./commands/plan.ts";
 import { addCancel, addLogs, addPriority, addPs, addResume, addShow } from "./commands/jobs.ts";
@@ -97,6 +98,8 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addCheckpoint,
     addProject,
     addUsage,
+    addLogin,
+    addLogout,
     addToken,
     addAudit,
     addWhoami,

@@ -183,3 +183,21 @@ export async function startIdentityProvider(
   });
   return made;
 }
+
+/**
+ * What the API is set to, so that people sign in there. @param roles what groups give, as
+ * `INTERNEVO_API_OIDC_ROLES`
+ */
+export const signInSettingsOf = (
+  provider: IdentityProvider,
+  publicUrl: string,
+  roles: string,
+): Record<string, string> => ({
+  INTERNEVO_API_PORT: new URL(publicUrl).port,
+  INTERNEVO_API_PUBLIC_URL: publicUrl,
+  INTERNEVO_API_OIDC_ISSUER: provider.issuer,
+  INTERNEVO_API_OIDC_NAME: "Example",
+  INTERNEVO_API_OIDC_CLIENT_ID: provider.clientId,
+  INTERNEVO_API_OIDC_CLIENT_SECRET: provider.clientSecret,
+  INTERNEVO_API_OIDC_ROLES: roles,
+});
