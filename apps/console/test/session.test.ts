@@ -81,7 +81,7 @@ describe("a person's session", () => {
   }, 60_000);
 
   it("changes things, and acts in another of the person's places", async () => {
-    const page = await open("/tokens");
+    const page = await open("/jobs");
     await account(page).waitFor();
     // An operator of nlp makes no tokens.
     expect(await page.getByRole("link", { name: "Tokens" }).count()).toBe(0);
