@@ -219,7 +219,34 @@ describe("a browser", () => {
     const later = await signIn("s-grace");
     expect((await whoami(browser)).status).toBe(401);
     expect((await whoami(later.browser)).body).toMatchObject({ role: "admin", project: "vision" });
+    // Without any group, a refused sign-in ends what was open.
+    provider.people.set("s-grace", { email: "grace@example.org", groups: [] });
+    const none = await signIn("s-grace");
+    expect(await problemOf(none.browser)).toBe("grace@example.org has signed in, and has no role here");
+    expect((await whoami(later.browser)).status).toBe(401);
+    const { items } = await listAudit(api.database.db, { actor: "grace@example.org", outcome: "refused" });
+    expect(items[0]).toMatchObject({
+      action: `GET ${CALLBACK}`,
+      status: 403,
+      details: { code: "forbidden" },
+    });
     provider.people.set("s-grace", { email: "grace@example.org", groups: ["ml", "leads"] });
+  });
+
+  it("has no name that a token has, and no token gets a person's", async () => {
+    const headers = { authorization: api.bearer.admin };
+    const create = (name: string) =>
+      api.app.inject({ method: "POST", url: "/api/v1/tokens", headers, payload: { name, role: "viewer" } });
+    expect((await create("robot")).statusCode).toBe(201);
+    provider.people.set("s-robot", { preferredUsername: "robot", groups: ["admins"] });
+    const { browser } = await signIn("s-robot");
+    expect((await whoami(browser)).body.name).toMatch(/^robot \([0-9a-f]{8}\)$/);
+    await signIn("s-ada");
+    const taken = await create("ada@example.org");
+    expect(taken.statusCode).toBe(409);
+    expect(taken.json<Problem>().errors).toMatchObject([
+      { field: "name", message: "is the name of somebody who signs in" },
+    ]);
   });
 });
 
@@ -229,8 +256,9 @@ describe("another site", () => {
     const token = await csrf(browser);
     const other = (await csrf((await signIn("s-ada")).browser))[CSRF_HEADER]!;
     const refusals: [Record<string, string>, string][] = [
-      [{}, CSRF_HEADER],
+      [{}, "origin"],
       [{ origin: url }, CSRF_HEADER],
+      [{ [CSRF_HEADER]: token[CSRF_HEADER]! }, "origin"],
       [{ origin: url, [CSRF_HEADER]: other }, CSRF_HEADER],
       [{ origin: url, [CSRF_HEADER]: "x" }, CSRF_HEADER],
       [{ ...token, origin: "https://evil.example" }, "origin"],

@@ -4,7 +4,7 @@ import type { AuditFilter, AuditRecord, Role, TokenKind, TokenRecord } from "@in
 import { instantMilliseconds, ProblemError } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
-import { apiTokens, auditLog, idempotencyKeys } from "./schema/index.ts";
+import { apiTokens, auditLog, idempotencyKeys, users } from "./schema/index.ts";
 
 export const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");
 
@@ -77,16 +77,37 @@ const recordOfToken = (
   lastUsedAt: row.lastUsedAt?.toISOString() ?? null,
 });
 
+/** Held while a name is given: names tell apart who did something. Any number that no other lock has. */
+export const NAMES_LOCK = 3_918_427_650_118_273n;
+
+/** Whether a token that an admin made has the name. */
+export async function isNameOfToken(db: Queryable, name: string): Promise<boolean> {
+  const isOfToken = and(eq(apiTokens.name, name), isNull(apiTokens.userId), isNull(apiTokens.revokedAt));
+  return (await db.$count(apiTokens, isOfToken)) > 0;
+}
+
+const nameTaken = (name: string, whose: string): ProblemError =>
+  new ProblemError("conflict", `there is ${whose} ${name} already`, [
+    {
+      field: "name",
+      value: name,
+      message: `is the name of ${whose === "a token" ? "a valid token" : "somebody who signs in"}`,
+      remedy: whose === "a token" ? "use another name, or revoke that token first" : "use another name",
+    },
+  ]);
+
 /**
  * Makes a token. @param made.validForSeconds null: until it is revoked. @returns the token, which is stored
  * nowhere, and what is stored of it.
- * @throws ProblemError `conflict` when a token of that name is valid.
+ * @throws ProblemError `conflict` when a token of that name is valid, or a person has it.
  */
 export async function createToken(
   tx: Queryable,
   made: Pick<TokenOwner, "name" | "role" | "project"> & { readonly validForSeconds: number | null },
 ): Promise<{ readonly token: string; readonly record: TokenRecord }> {
   const { name, role, project, validForSeconds } = made;
+  await tx.execute(sql`select pg_advisory_xact_lock(${NAMES_LOCK})`);
+  if ((await tx.$count(users, eq(users.name, name))) > 0) throw nameTaken(name, "a user");
   // A token that has run out frees its name, as a revoked one does.
   await tx
     .update(apiTokens)
@@ -115,15 +136,7 @@ export async function createToken(
     })
     .onConflictDoNothing()
     .returning(TOKEN_COLUMNS);
-  if (!row)
-    throw new ProblemError("conflict", `there is a token ${name} already`, [
-      {
-        field: "name",
-        value: name,
-        message: "is the name of a valid token",
-        remedy: "use another name, or revoke that token first",
-      },
-    ]);
+  if (!row) throw nameTaken(name, "a token");
   return { token, record: recordOfToken(row) };
 }
 

@@ -1,8 +1,16 @@
 import { randomUUID } from "node:crypto";
-import { and, eq, inArray, isNull, sql } from "drizzle-orm";
+import { and, eq, inArray, isNull, ne, sql } from "drizzle-orm";
 import type { Place, TokenKind } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
-import { isValidToken, newToken, recordAudit, sha256, type TokenOwner } from "./access.ts";
+import {
+  isNameOfToken,
+  isValidToken,
+  NAMES_LOCK,
+  newToken,
+  recordAudit,
+  sha256,
+  type TokenOwner,
+} from "./access.ts";
 import type { Queryable, Transaction } from "./database.ts";
 import { apiTokens, projects, users } from "./schema/index.ts";
 
@@ -27,6 +35,13 @@ export interface NewSession {
   readonly traceId?: string;
 }
 
+export interface SignedIn {
+  /** Of the session; stored nowhere. */
+  readonly secret: string;
+  readonly expiresAt: Date;
+  readonly owner: TokenOwner;
+}
+
 /** The whole installation before projects, and projects by name: the first is where a session begins. */
 function byPlace({ project: a }: Place, { project: b }: Place): number {
   if (a === b) return 0;
@@ -44,21 +59,24 @@ async function existing(tx: Queryable, places: readonly Place[]): Promise<readon
   return places.filter(({ project }) => project === null || there.has(project)).toSorted(byPlace);
 }
 
-const noPlace = (name: string, places: readonly Place[]): ProblemError =>
-  new ProblemError("forbidden", `${name} has signed in, and has no role here`, [
+/** Why somebody who has signed in at the provider may do nothing here. */
+function noPlace(name: string, places: readonly Place[]): ProblemError {
+  const ghosts = places.map(({ project }) => project).join(", ");
+  return new ProblemError("forbidden", `${name} has signed in, and has no role here`, [
     {
       field: "groups",
       message:
         places.length === 0
           ? "give no role in this installation"
-          : `give roles only in projects that are not there: ${places.map(({ project }) => project).join(", ")}`,
+          : `give roles only in projects that are not there: ${ghosts}`,
       remedy: "ask an admin for a group that has a role, or for a token",
     },
   ]);
+}
 
 /**
- * The person's row, made or brought up to date. A name that another person has is made unlike it: jobs and the
- * audit log tell people apart by their names.
+ * The person's row, made or brought up to date. A name that another person or a token has is made unlike it: jobs
+ * and the audit log tell who did something by the name.
  */
 async function storePerson(
   tx: Queryable,
@@ -67,8 +85,8 @@ async function storePerson(
   const { issuer, subject, email, places } = person;
   const isPerson = and(eq(users.issuer, issuer), eq(users.subject, subject));
   const [known] = await tx.select().from(users).where(isPerson).for("update");
-  const taken = await tx.select({ id: users.id }).from(users).where(eq(users.name, person.name));
-  const isTaken = taken.some(({ id }) => id !== known?.id);
+  const others = and(eq(users.name, person.name), known && ne(users.id, known.id));
+  const isTaken = (await tx.$count(users, others)) > 0 || (await isNameOfToken(tx, person.name));
   const name = isTaken ? `${person.name} (${sha256(`${issuer} ${subject}`).slice(0, 8)})` : person.name;
   const now = { name, email, places, lastSignInAt: sql`clock_timestamp()` };
   if (known) {
@@ -101,30 +119,50 @@ async function bringSessionsUpToDate(
 }
 
 /**
- * Signs a person in: a session that begins in the first of the person's places. Call it inside a transaction.
- * @returns its secret, which is stored nowhere, when it ends, and whose it is
- * @throws ProblemError `forbidden` for somebody whose groups give no role
+ * Signs a person in: a session that begins in the first of the person's places. Somebody whose groups give no role
+ * is refused, and loses the sessions of before. Call it inside a transaction, and let the transaction stand when it
+ * refuses: its audit row, and the end of those sessions, are part of it.
+ * @returns the session's secret, which is stored nowhere, when it ends, and whose it is; or why there is none
  */
 export async function signIn(
   tx: Transaction,
   person: SignedInPerson,
   session: NewSession,
-): Promise<{ readonly secret: string; readonly expiresAt: Date; readonly owner: TokenOwner }> {
+): Promise<SignedIn | ProblemError> {
+  await tx.execute(sql`select pg_advisory_xact_lock(${NAMES_LOCK})`);
   const places = await existing(tx, person.places);
-  const [first] = places;
-  if (!first) throw noPlace(person.name, person.places);
   const { id: userId, name } = await storePerson(tx, { ...person, places });
   await bringSessionsUpToDate(tx, userId, name, places);
-  const { kind, validForSeconds, idleSeconds, action, traceId } = session;
+  const [first] = places;
+  const audit = {
+    actor: name,
+    role: first?.role ?? "none",
+    action: session.action,
+    project: first?.project ?? null,
+    ...(session.traceId === undefined ? {} : { traceId: session.traceId }),
+  };
+  if (!first) {
+    const refusal = noPlace(name, person.places);
+    await recordAudit(tx, { ...audit, target: userId, status: 403, details: { code: refusal.code } });
+    return refusal;
+  }
+  const made = await storeSession(tx, { name, userId, ...first }, session);
+  await recordAudit(tx, { ...audit, target: made.owner.id, status: 200 });
+  return made;
+}
+
+async function storeSession(
+  tx: Transaction,
+  owner: Pick<TokenOwner, "name" | "role" | "project"> & { readonly userId: string },
+  { kind, validForSeconds, idleSeconds }: NewSession,
+): Promise<SignedIn> {
   const [id, secret] = [randomUUID(), newToken()];
   const [row] = await tx
     .insert(apiTokens)
     .values({
       id,
-      name,
       kind,
-      userId,
-      ...first,
+      ...owner,
       tokenSha256: sha256(secret),
       createdAt: sql`clock_timestamp()`,
       expiresAt: sql`clock_timestamp() + make_interval(secs => ${validForSeconds})`,
@@ -132,16 +170,7 @@ export async function signIn(
     })
     .returning({ expiresAt: apiTokens.expiresAt });
   if (!row?.expiresAt) throw new Error(`session ${id} was not stored`);
-  await recordAudit(tx, {
-    actor: name,
-    role: first.role,
-    action,
-    target: id,
-    project: first.project,
-    status: 200,
-    ...(traceId === undefined ? {} : { traceId }),
-  });
-  return { secret, expiresAt: row.expiresAt, owner: { id, name, kind, userId, ...first } };
+  return { secret, expiresAt: row.expiresAt, owner: { id, kind, ...owner } };
 }
 
 /** Where a person may act; empty for nobody's. */

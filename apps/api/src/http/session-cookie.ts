@@ -77,8 +77,8 @@ const refused = (field: string, value: unknown, message: string): ProblemError =
 export function assertFromConsole(request: FastifyRequest, secret: string, publicUrl: URL | undefined): void {
   if (READS.has(request.method)) return;
   const { origin } = request.headers;
-  if (origin !== undefined && origin !== publicUrl?.origin)
-    throw refused("origin", origin, `is not ${publicUrl?.origin ?? "known"}`);
+  // Browsers send it with everything that is no GET or HEAD (Fetch, section 3.2).
+  if (origin !== publicUrl?.origin) throw refused("origin", origin, `is not ${publicUrl?.origin ?? "known"}`);
   const shown = request.headers[CSRF_HEADER];
   if (typeof shown !== "string") throw refused(CSRF_HEADER, undefined, "is missing");
   if (!isSame(shown, csrfTokenOf(secret))) throw refused(CSRF_HEADER, undefined, "is not this session's");

@@ -93,12 +93,13 @@ export function registerSessionRoutes(app: ApiInstance, options: SessionRoutesOp
     async (request, reply) => {
       assertOfPerson(request);
       const { id, kind } = actorOf(request);
-      const providerUrl = kind === "session" ? ((await provider?.signOutUrl()) ?? null) : null;
       if (signIn && kind === "session") clearSessionCookie(reply, signIn.publicUrl);
-      return mutateUnkeyed(database, request, reply, async (tx) => {
+      await mutateUnkeyed(database, request, reply, async (tx) => {
         await endSession(tx, id);
-        return { status: 200, body: { providerUrl }, target: id };
+        return { status: 200, body: null, target: id };
       });
+      // The session has ended whether or not the provider answers.
+      return { providerUrl: kind === "session" ? ((await provider?.signOutUrl()) ?? null) : null };
     },
   );
 }

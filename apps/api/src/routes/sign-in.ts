@@ -6,7 +6,7 @@ import {
   type DeviceToken,
 } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
-import { signIn as storeSignIn } from "@internevo/store";
+import { signIn as storeSignIn, type NewSession, type SignedIn, type SignedInPerson } from "@internevo/store";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { randomNonce, randomPKCECodeVerifier, randomState } from "openid-client";
 import { Type } from "typebox";
@@ -62,6 +62,17 @@ function needed({ signIn, provider }: SessionRoutesOptions): {
   ]);
 }
 
+/** @throws ProblemError `forbidden` for somebody whose groups give no role */
+async function admit(
+  { database }: SessionRoutesOptions,
+  person: SignedInPerson,
+  session: NewSession,
+): Promise<SignedIn> {
+  const outcome = await database.transaction((tx) => storeSignIn(tx, person, session));
+  if (outcome instanceof ProblemError) throw outcome;
+  return outcome;
+}
+
 const notBegun = (): ProblemError =>
   new ProblemError("unauthorized", "this sign-in was not begun in this browser, or a while ago", [
     {
@@ -109,15 +120,13 @@ async function comeBack(
   clearCookie(reply, name, publicUrl);
   if (begun === undefined) throw notBegun();
   const person = personOf(await provider.claimsOfCallback(url.search, begun), settings);
-  const { secret } = await options.database.transaction((tx) =>
-    storeSignIn(tx, person, {
-      kind: "session",
-      validForSeconds: sessionSeconds,
-      idleSeconds,
-      action: `GET ${request.routeOptions.url ?? url.pathname}`,
-      traceId: request.trace.traceId,
-    }),
-  );
+  const { secret } = await admit(options, person, {
+    kind: "session",
+    validForSeconds: sessionSeconds,
+    idleSeconds,
+    action: `GET ${request.routeOptions.url ?? url.pathname}`,
+    traceId: request.trace.traceId,
+  });
   setSessionCookie(reply, secret, { publicUrl, seconds: sessionSeconds });
   return pathWithin(publicUrl, begun.returnTo);
 }
@@ -184,7 +193,6 @@ function registerBrowserRoutes(app: ApiInstance, options: SessionRoutesOptions, 
 }
 
 function registerDeviceRoutes(app: ApiInstance, options: SessionRoutesOptions, tags: string[]): void {
-  const { database } = options;
   app.post(
     "/sign-in/device",
     {
@@ -216,15 +224,13 @@ function registerDeviceRoutes(app: ApiInstance, options: SessionRoutesOptions, t
       const { settings, provider } = needed(options);
       const outcome = await provider.deviceOutcome(request.body.deviceCode);
       if (outcome.state !== "signed-in") return { state: outcome.state, token: null, expiresAt: null };
-      const { secret, expiresAt } = await database.transaction((tx) =>
-        storeSignIn(tx, personOf(outcome.claims, settings), {
-          kind: "login",
-          validForSeconds: settings.loginSeconds,
-          idleSeconds: null,
-          action: `POST ${request.routeOptions.url ?? ""}`,
-          traceId: request.trace.traceId,
-        }),
-      );
+      const { secret, expiresAt } = await admit(options, personOf(outcome.claims, settings), {
+        kind: "login",
+        validForSeconds: settings.loginSeconds,
+        idleSeconds: null,
+        action: `POST ${request.routeOptions.url ?? ""}`,
+        traceId: request.trace.traceId,
+      });
       return { state: "signed-in", token: secret, expiresAt: expiresAt.toISOString() };
     },
   );
