@@ -33,6 +33,7 @@ import { registerProfileRoutes } from "./routes/profiles.ts";
 import { registerProjectRoutes } from "./routes/projects.ts";
 import { answers } from "./routes/shapes.ts";
 import { registerTokenRoutes } from "./routes/tokens.ts";
+import { registerQueueRoutes } from "./routes/queue.ts";
 import { registerUsageRoutes } from "./routes/usage.ts";
 import { registerWorkloadRoutes } from "./routes/workloads.ts";
 import type { LaunchCapabilities } from "@internevo/launcher";
@@ -167,6 +168,7 @@ function registerRoutes(
   registerWorkloadRoutes(api, { database, capabilities, now });
   registerDeadLetterRoutes(api, { database });
   registerProjectRoutes(api, { database });
+  registerQueueRoutes(api, { database });
   registerUsageRoutes(api, { database, now });
   registerTokenRoutes(api, { database });
   registerAuditRoutes(api, { database });

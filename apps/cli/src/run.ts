@@ -18,6 +18,7 @@ import { addStatus } from "./commands/status.ts";
 import { addSubmit } from "./commands/submit.ts";
 import { addToken } from "./commands/token.ts";
 import { addAudit } from "./commands/audit.ts";
+import { addQueue } from "./commands/queue.ts";
 import { addUsage } from "./commands/usage.ts";
 import { addValidate } from "./commands/validate.ts";
 import { addWhoami } from "./commands/whoami.ts";
@@ -96,6 +97,7 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addReplan,
     addCheckpoint,
     addProject,
+    addQueue,
     addUsage,
     addToken,
     addAudit,
