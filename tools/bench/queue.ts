@@ -5,7 +5,7 @@ import { cpus, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { startLocalStack } from "@internevo/local-stack";
-import { placeInQueue, PRIORITIES, resolveJob } from "@internevo/domain";
+import { PRIORITIES, resolveJob } from "@internevo/domain";
 import {
   claimHosts,
   getJobDetail,
@@ -108,7 +108,8 @@ try {
     const request = {
       owner: jobLease(id),
       hosts: hosts(),
-      place: placeInQueue(new Date(), drawn(PRIORITIES)),
+      priority: drawn(PRIORITIES),
+      submittedAt: new Date(),
       command: { type: "job.profile" as const, data: { jobId: id }, traceparent: newTraceparent() },
     };
     await timed("claim", () => database.transaction((tx) => claimHosts(tx, request)));

@@ -35,6 +35,7 @@ import { registerProjectRoutes } from "./routes/projects.ts";
 import { registerSessionRoutes } from "./routes/session.ts";
 import { registerSignInRoutes } from "./routes/sign-in.ts";
 import { registerTokenRoutes } from "./routes/tokens.ts";
+import { registerQueueRoutes } from "./routes/queue.ts";
 import { registerUsageRoutes } from "./routes/usage.ts";
 import { registerWorkloadRoutes } from "./routes/workloads.ts";
 import type { LaunchCapabilities } from "@internevo/launcher";
@@ -174,6 +175,7 @@ function registerRoutes(
   registerWorkloadRoutes(api, { database, capabilities, now });
   registerDeadLetterRoutes(api, { database });
   registerProjectRoutes(api, { database });
+  registerQueueRoutes(api, { database });
   registerUsageRoutes(api, { database, now });
   registerTokenRoutes(api, { database });
   registerAuditRoutes(api, { database });

@@ -307,7 +307,7 @@ describe("who is ahead in the queue, and on a cluster", () => {
         claimHosts(tx, {
           owner: jobLease(id),
           hosts: [hostname()],
-          place: new Date(Date.UTC(2026, 0, 1, 0, minute)),
+          submittedAt: new Date(Date.UTC(2026, 0, 1, 0, minute)),
           command: { type: "job.profile", data: { jobId: id }, traceparent: newTraceparent() },
         }),
       );

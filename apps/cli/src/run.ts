@@ -19,6 +19,7 @@ import { addStatus } from "./commands/status.ts";
 import { addSubmit } from "./commands/submit.ts";
 import { addToken } from "./commands/token.ts";
 import { addAudit } from "./commands/audit.ts";
+import { addQueue } from "./commands/queue.ts";
 import { addUsage } from "./commands/usage.ts";
 import { addValidate } from "./commands/validate.ts";
 import { addWhoami } from "./commands/whoami.ts";
@@ -97,6 +98,7 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addReplan,
     addCheckpoint,
     addProject,
+    addQueue,
     addUsage,
     addLogin,
     addLogout,

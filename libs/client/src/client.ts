@@ -37,6 +37,7 @@ import type {
   ProjectChange,
   ProjectCreate,
   ProjectRecord,
+  QueueSettingsChange,
   ClusterRecord,
   ProfileSummary,
   SignedOut,
@@ -49,7 +50,15 @@ import type {
   Whoami,
   WorkloadCreateSchema,
 } from "@internevo/contracts";
-import type { PlanningResult, Priority, Profile, Proposal, StepMetric, Workload } from "@internevo/domain";
+import type {
+  PlanningResult,
+  Priority,
+  Profile,
+  Proposal,
+  QueueSettings,
+  StepMetric,
+  Workload,
+} from "@internevo/domain";
 import type { Static } from "typebox";
 import { jobEvents, type JobEventsOptions } from "./event-stream.ts";
 import { open, request, type Connection, type QueryValue, type RequestOptions } from "./request.ts";
@@ -239,6 +248,19 @@ export class InternEvoClient {
       method: "DELETE",
       signal: options.signal,
     });
+  }
+
+  /** How the queue for hosts shares them out among projects. */
+  queueSettings(options: { signal?: AbortSignal } = {}): Promise<QueueSettings> {
+    return this.#get("/queue", options);
+  }
+
+  /** Changes what is given. */
+  changeQueueSettings(
+    change: QueueSettingsChange,
+    { signal }: { signal?: AbortSignal } = {},
+  ): Promise<QueueSettings> {
+    return request(this.#connection, `${API_PREFIX}/queue`, { method: "PATCH", body: change, signal });
   }
 
   /** GPU-hours by project, owner, cluster or day. */

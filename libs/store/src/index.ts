@@ -6,6 +6,8 @@ export * from "./pages.ts";
 export * from "./trace.ts";
 export * from "./leases.ts";
 export * from "./host-queue.ts";
+export * from "./queue-reads.ts";
+export { getQueueSettings } from "./queue-standing.ts";
 export * from "./projects.ts";
 export * from "./usage.ts";
 export * from "./outbox.ts";
