@@ -49,10 +49,10 @@ it("creates a project with quotas, changes and deletes it", async () => {
 
 it("shows the settings of the queue, and changes them", async () => {
   expect((await internevo("queue")).stdout).toBe(
-    "usage counts half for the fair share after 168 hours; who has waited for 168 hours goes first\n",
+    "usage counts half for the fair share after 168 hours; who has waited for 336 hours goes first\n",
   );
   expect((await internevo("queue", "set", "--half-life", "2d")).stdout).toMatch(
-    /after 48 hours; .* 168 hours/,
+    /after 48 hours; .* 336 hours/,
   );
   expect(JSON.parse((await internevo("queue", "set", "--patience", "12h", "--json")).stdout)).toMatchObject({
     halfLifeHours: 48,

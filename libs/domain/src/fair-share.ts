@@ -31,8 +31,8 @@ export const QueueSettingsSchema = Type.Object(
 );
 export type QueueSettings = Static<typeof QueueSettingsSchema>;
 
-/** A week each: usage of half a year ago counts nothing, and a week is the longest that others go first. */
-export const DEFAULT_QUEUE_SETTINGS: QueueSettings = { halfLifeHours: 168, patienceHours: 168 };
+/** A week, so that usage of half a year ago counts nothing; and two weeks, the longest that others go first. */
+export const DEFAULT_QUEUE_SETTINGS: QueueSettings = { halfLifeHours: 168, patienceHours: 336 };
 
 const HOUR_MS = 3_600_000;
 export const hoursBetween = (fromMs: number, toMs: number): number => (toMs - fromMs) / HOUR_MS;

@@ -41,7 +41,7 @@ export function addQueue(program: Command, context: Context): void {
     )
     .option(
       "--patience <duration>",
-      "who has waited for so long goes first, whatever its priority and project, e.g. 7d",
+      "who has waited for so long goes first, whatever its priority and project, e.g. 14d",
       durationArgument,
     )
     .action(async (options: Change) => {
