@@ -5,7 +5,7 @@ import { cpus, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { startLocalStack } from "@internevo/local-stack";
-import { placeInQueue, PRIORITIES, resolveJob } from "@internevo/domain";
+import { PRIORITIES, resolveJob } from "@internevo/domain";
 import {
   claimHosts,
   getJobDetail,
@@ -19,6 +19,7 @@ import {
   submitJob,
   type Database,
 } from "@internevo/store";
+import { drawnHosts, drawnOf, randomBy } from "./src/drawn.ts";
 import { observeStolen } from "./src/report.ts";
 
 const { values } = parseArgs({
@@ -42,18 +43,8 @@ const [stored, waiting, operations, seed] = [
   positive("seed"),
 ];
 
-/** Mulberry32: the same numbers for the same seed. */
-function randomBy(state: number): () => number {
-  let now = state;
-  return () => {
-    now = (now + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(now ^ (now >>> 15), 1 | now);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 const random = randomBy(seed);
-const drawn = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)] as T;
+const drawn = <T>(list: readonly T[]): T => drawnOf(list, random);
 
 const CLUSTERS = 20;
 const HOSTS_A_CLUSTER = 16;
@@ -64,13 +55,8 @@ const spec = resolveJob({
   globalBatchTokens: 4096 * 1024,
   cluster: { name: "site", nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB" },
 });
-/** One to sixteen neighbours of one cluster, more often few. */
-function hosts(): string[] {
-  const cluster = Math.floor(random() * CLUSTERS);
-  const count = drawn([1, 1, 1, 2, 2, 4, 8, 16]);
-  const first = Math.floor((random() * HOSTS_A_CLUSTER) / count) * count;
-  return Array.from({ length: count }, (_, index) => `c${cluster}-n${first + index}`);
-}
+/** A job of one to sixteen hosts of one cluster, more often few. */
+const hosts = (): string[] => drawnHosts(CLUSTERS, HOSTS_A_CLUSTER, [16, 16, 16, 8, 8, 4, 2, 1], random);
 
 async function storeEnded(database: Database): Promise<void> {
   const id = await database.transaction((tx) => submitJob(tx, spec, { owner: "ada" }));
@@ -108,7 +94,8 @@ try {
     const request = {
       owner: jobLease(id),
       hosts: hosts(),
-      place: placeInQueue(new Date(), drawn(PRIORITIES)),
+      priority: drawn(PRIORITIES),
+      submittedAt: new Date(),
       command: { type: "job.profile" as const, data: { jobId: id }, traceparent: newTraceparent() },
     };
     await timed("claim", () => database.transaction((tx) => claimHosts(tx, request)));

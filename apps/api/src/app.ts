@@ -1,11 +1,12 @@
-import { API_PREFIX, WhoamiSchema } from "@internevo/contracts";
+import cookies from "@fastify/cookie";
+import { API_PREFIX } from "@internevo/contracts";
 import type { Health } from "@internevo/service-kit";
 import type { Measuring } from "@internevo/stages";
 import { findValidTokens, isConnectionLoss, type Database } from "@internevo/store";
 import Fastify, { LogController, type FastifyBaseLogger } from "fastify";
 import type { TypeBoxTypeProvider } from "@fastify/type-provider-typebox";
 import { ClusterWatch } from "./clusters/cluster-watch.ts";
-import { actorOf, registerAuth } from "./http/auth.ts";
+import { registerAuth } from "./http/auth.ts";
 import { registerBodies } from "./http/bodies.ts";
 import { answerClientError, registerOddRequests } from "./http/client-errors.ts";
 import { registerConsole } from "./http/console.ts";
@@ -31,11 +32,15 @@ import { registerJobRoutes } from "./routes/jobs.ts";
 import { registerPlanRoutes, type PlanRoutesOptions } from "./routes/plans.ts";
 import { registerProfileRoutes } from "./routes/profiles.ts";
 import { registerProjectRoutes } from "./routes/projects.ts";
-import { answers } from "./routes/shapes.ts";
+import { registerSessionRoutes } from "./routes/session.ts";
+import { registerSignInRoutes } from "./routes/sign-in.ts";
 import { registerTokenRoutes } from "./routes/tokens.ts";
+import { registerQueueRoutes } from "./routes/queue.ts";
 import { registerUsageRoutes } from "./routes/usage.ts";
 import { registerWorkloadRoutes } from "./routes/workloads.ts";
 import type { LaunchCapabilities } from "@internevo/launcher";
+import { Provider } from "./sign-in/provider.ts";
+import type { SignInSettings } from "./sign-in/settings.ts";
 import type { Workers } from "./work/workers.ts";
 
 export const MAXIMUM_BODY_BYTES = 1 << 20;
@@ -60,6 +65,8 @@ export interface ApiOptions {
    */
   readonly heartbeatMilliseconds?: number;
   readonly trustProxy?: boolean;
+  /** How people sign in; absent: by tokens alone. */
+  readonly signIn?: SignInSettings | undefined;
   readonly now?: () => Date;
 }
 
@@ -97,8 +104,9 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
   await registerSecurityHeaders(app);
   await registerOpenApi(app, options.version);
   const limits = await registerLimits(app, bounds);
+  await app.register(cookies);
   const rules = registerRights(app, database);
-  registerAuth(app, { database, limits });
+  registerAuth(app, { database, limits, publicUrl: options.signIn?.publicUrl });
   registerRefusalAudit(app, database);
 
   await app.register(
@@ -167,6 +175,7 @@ function registerRoutes(
   registerWorkloadRoutes(api, { database, capabilities, now });
   registerDeadLetterRoutes(api, { database });
   registerProjectRoutes(api, { database });
+  registerQueueRoutes(api, { database });
   registerUsageRoutes(api, { database, now });
   registerTokenRoutes(api, { database });
   registerAuditRoutes(api, { database });
@@ -175,15 +184,8 @@ function registerRoutes(
   );
   api.addHook("onClose", () => clusters.close());
   registerClusterRoutes(api, { database, clusters });
-  api.get(
-    "/whoami",
-    {
-      config: { role: "viewer", scope: "any" },
-      schema: { tags: ["access"], summary: "Whose token this is", response: answers({ 200: WhoamiSchema }) },
-    },
-    async (request) => {
-      const { name, role, project } = actorOf(request);
-      return { name, role, project };
-    },
-  );
+  const { signIn } = options;
+  const provider = signIn && new Provider(signIn, (error, message) => api.log.warn({ err: error }, message));
+  registerSignInRoutes(api, { database, signIn, provider });
+  registerSessionRoutes(api, { database, signIn, provider });
 }

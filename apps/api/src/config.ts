@@ -1,6 +1,7 @@
 import { nativeConfig } from "@internevo/stages";
 import { Type } from "typebox";
 import { DEFAULT_LIMITS } from "./http/limits.ts";
+import { signInConfig } from "./sign-in/settings.ts";
 
 /** Beyond what every service reads; see docs/reference/api.md. */
 export const ApiConfigSchema = Type.Object({
@@ -73,6 +74,7 @@ export const ApiConfigSchema = Type.Object({
     maximum: 1_000_000_000,
     description: "rows of the audit log beyond which the oldest are deleted",
   }),
+  ...signInConfig,
   INTERNEVO_CLUSTERS: nativeConfig.INTERNEVO_CLUSTERS,
   INTERNEVO_DATA_DIRECTORY: Type.Optional(
     Type.String({

@@ -11,6 +11,7 @@ import { pruneAuditLog } from "@internevo/store";
 import { buildApi } from "./app.ts";
 import { ApiConfigSchema } from "./config.ts";
 import { ensureToken } from "./first-token.ts";
+import { signInSettings } from "./sign-in/settings.ts";
 import { createProfileSource } from "./profile-source.ts";
 import { createWorkers } from "./work/workers.ts";
 
@@ -46,6 +47,7 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
   configSchema: ApiConfigSchema,
   async start(service) {
     const { config, database } = service;
+    const signIn = signInSettings(config);
     const able = capabilities(config);
     const dataRoots = dataRootsOf(config.INTERNEVO_DATA_ROOTS);
     const workers = createWorkers({
@@ -76,6 +78,7 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
         streams: config.INTERNEVO_API_STREAMS,
       },
       trustProxy: config.INTERNEVO_API_TRUST_PROXY,
+      signIn,
     });
     service.onShutdown(() => app.close());
     service.every(AUDIT_PRUNE_SECONDS, "prune-audit-log", () =>

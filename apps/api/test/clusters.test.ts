@@ -78,7 +78,7 @@ async function jobOn(name: string, hosts: string[], minute: number): Promise<str
     await claimHosts(tx, {
       owner: jobLease(id),
       hosts,
-      place: new Date(Date.UTC(2026, 0, 1, 0, minute)),
+      submittedAt: new Date(Date.UTC(2026, 0, 1, 0, minute)),
       command: { type: "job.profile", data: { jobId: id }, traceparent: newTraceparent() },
     });
     return id;

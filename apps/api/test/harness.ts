@@ -10,6 +10,7 @@ import { newToken, storeToken, type Database } from "@internevo/store";
 import { buildApi, type ApiOptions } from "../src/app.ts";
 import type { ApiInstance } from "../src/http/instance.ts";
 import { createProfileSource } from "../src/profile-source.ts";
+import type { SignInSettings } from "../src/sign-in/settings.ts";
 import { createWorkers, type Workers, type WorkersOptions } from "../src/work/workers.ts";
 
 export interface TestApi {
@@ -39,6 +40,7 @@ export async function startTestApi(
       | "now"
       | "logger"
       | "profileFor"
+      | "signIn"
     >
   > &
     Pick<WorkersOptions, "roots"> = {},
@@ -93,6 +95,27 @@ export async function startTestApi(
     },
   };
 }
+
+/** Nothing listens there. */
+const AWAY = new URL("http://127.0.0.1:9");
+
+/** Settings of sign-in; without others the provider is away, and everybody would be a viewer. */
+export const signInBy = (over: Partial<SignInSettings> = {}): SignInSettings => ({
+  publicUrl: AWAY,
+  issuer: AWAY,
+  providerName: "Example",
+  clientId: "internevo",
+  clientSecret: undefined,
+  clientAuthentication: "client_secret_basic",
+  scopes: "openid profile email",
+  groupsClaim: "groups",
+  placesOfGroup: new Map(),
+  placeOfEverybody: { role: "viewer", project: null },
+  sessionSeconds: 3600,
+  idleSeconds: 1800,
+  loginSeconds: 86_400,
+  ...over,
+});
 
 /** A job file that the API accepts. */
 export const jobFile = (

@@ -16,7 +16,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import Fastify from "fastify";
 import { registerRights, type RouteRule, type Scope } from "../src/http/rights.ts";
 import { EXAMPLES } from "../src/routes/advice-examples.ts";
-import { jobFile, startTestApi, type TestApi } from "./harness.ts";
+import { jobFile, signInBy, startTestApi, type TestApi } from "./harness.ts";
 
 /** Whose token asks; what is asked for belongs to the project nlp. */
 const PLACES = { installation: null, own: "nlp", foreign: "vision" } as const;
@@ -25,7 +25,7 @@ type Place = keyof typeof PLACES;
 let api: TestApi;
 const tokens = new Map<string, string>();
 beforeAll(async () => {
-  api = await startTestApi({ limits: { requestsPerMinute: 1e6 } });
+  api = await startTestApi({ limits: { requestsPerMinute: 1e6 }, signIn: signInBy() });
   await api.database.transaction(async (tx) => {
     for (const name of ["nlp", "vision"]) await createProject(tx, { name });
     for (const [place, project] of Object.entries(PLACES))
@@ -307,7 +307,7 @@ describe("who is ahead in the queue, and on a cluster", () => {
         claimHosts(tx, {
           owner: jobLease(id),
           hosts: [hostname()],
-          place: new Date(Date.UTC(2026, 0, 1, 0, minute)),
+          submittedAt: new Date(Date.UTC(2026, 0, 1, 0, minute)),
           command: { type: "job.profile", data: { jobId: id }, traceparent: newTraceparent() },
         }),
       );

@@ -562,6 +562,9 @@ describe("the door", () => {
         name: role,
         role,
         project: null,
+        kind: "token",
+        places: [],
+        csrfToken: null,
       });
     const spec = (await api.app.inject("/docs/json")).json<{
       paths: Record<string, Record<string, unknown>>;

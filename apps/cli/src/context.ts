@@ -1,5 +1,6 @@
 import { InternEvoClient } from "@internevo/client";
 import { ProblemError } from "@internevo/domain";
+import { addressOf, readLogins } from "./logins.ts";
 import { findStack } from "./local-stack-address.ts";
 import type { ExitCode } from "./exit-codes.ts";
 import type { Output } from "./output.ts";
@@ -38,7 +39,8 @@ export const DEFAULT_DATA_DIRECTORY = ".internevo";
 export const dataDirectoryOf = (context: Pick<Context, "options" | "env">): string =>
   context.options().dataDirectory ?? context.env["INTERNEVO_DATA_DIRECTORY"] ?? DEFAULT_DATA_DIRECTORY;
 
-const assertUrl = (url: string): void => {
+/** @throws ProblemError `bad-request` for what is no http address */
+export const assertUrl = (url: string): void => {
   if (URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)) return;
   throw new ProblemError("bad-request", `${url} is not the URL of an API`, [
     {
@@ -62,7 +64,7 @@ const assertToken = (token: string | undefined): void => {
   ]);
 };
 
-/** Where the API is: options first, then the environment, then the local stack. */
+/** Where the API is: options first, then the environment, then the local stack, then where somebody logged in. */
 export async function connect(context: Pick<Context, "options" | "env">): Promise<InternEvoClient> {
   const url = context.options().url ?? context.env["INTERNEVO_URL"];
   if (url !== undefined) assertUrl(url);
@@ -73,16 +75,25 @@ export async function connect(context: Pick<Context, "options" | "env">): Promis
   const stack = await findStack(directory);
   if (stack !== undefined && (url === undefined || url.replace(/\/+$/, "") === stack.apiUrl))
     return new InternEvoClient({ baseUrl: stack.apiUrl, token: token ?? stack.token });
+  const { current, logins } = readLogins(context.env);
+  const at = url === undefined ? current : addressOf(url);
+  const login = at === null ? undefined : logins[at];
+  if (at !== null && login !== undefined)
+    return new InternEvoClient({ baseUrl: at, token: token ?? login.token });
   if (url !== undefined)
     throw new ProblemError("unauthorized", "no token is given", [
-      { field: "--token", message: "is missing", remedy: "give --token, or set INTERNEVO_TOKEN" },
+      {
+        field: "--token",
+        message: "is missing",
+        remedy: "log in with `internevo login`, give --token, or set INTERNEVO_TOKEN",
+      },
     ]);
   throw new ProblemError("unavailable", `no API is given, and no local stack runs in ${directory}`, [
     {
       field: "--url",
       message: "is missing",
       remedy:
-        "start a local stack with `internevo up`, or give --url and --token, or set INTERNEVO_URL and INTERNEVO_TOKEN",
+        "start a local stack with `internevo up`, log in with `internevo login`, or give --url and --token",
     },
   ]);
 }

@@ -1,5 +1,5 @@
 import type { ProjectRecord, Usage, UsageGroup } from "@internevo/contracts";
-import { formatGpuHours, formatInteger } from "@internevo/domain";
+import { formatGpuHours, formatInteger, formatWeight } from "@internevo/domain";
 import { table, type Colors } from "./output.ts";
 
 const NONE = "–";
@@ -27,6 +27,7 @@ export const projectsTable = (projects: readonly ProjectRecord[], colors: Colors
             gpuHoursPerMonth === null ? undefined : formatGpuHours(gpuHoursPerMonth),
           ),
       },
+      { title: "WEIGHT", align: "right", value: ({ weight }) => formatWeight(weight) },
       { title: "DESCRIPTION", spare: 1, value: ({ description }) => description || NONE },
     ],
     projects,

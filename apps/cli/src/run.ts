@@ -4,6 +4,7 @@ import { Command, CommanderError } from "commander";
 import { addAdvice } from "./commands/advice.ts";
 import { addCheckpoint } from "./commands/checkpoint.ts";
 import { addFrameworks } from "./commands/frameworks.ts";
+import { addLogin, addLogout } from "./commands/login.ts";
 import { addMemory } from "./commands/memory.ts";
 import { addPlan } from "./commands/plan.ts";
 import { addCancel, addLogs, addPriority, addPs, addResume, addShow } from "./commands/jobs.ts";
@@ -18,6 +19,7 @@ import { addStatus } from "./commands/status.ts";
 import { addSubmit } from "./commands/submit.ts";
 import { addToken } from "./commands/token.ts";
 import { addAudit } from "./commands/audit.ts";
+import { addQueue } from "./commands/queue.ts";
 import { addUsage } from "./commands/usage.ts";
 import { addValidate } from "./commands/validate.ts";
 import { addWhoami } from "./commands/whoami.ts";
@@ -96,7 +98,10 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addReplan,
     addCheckpoint,
     addProject,
+    addQueue,
     addUsage,
+    addLogin,
+    addLogout,
     addToken,
     addAudit,
     addWhoami,

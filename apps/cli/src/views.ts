@@ -517,6 +517,7 @@ export function tokensTable(tokens: readonly TokenRecord[], colors: Colors): str
     [
       { title: "ID", value: ({ id }) => short(id) },
       { title: "NAME", value: ({ name }) => name },
+      { title: "KIND", value: ({ kind }) => kind },
       { title: "ROLE", value: ({ role }) => role },
       { title: "PROJECT", value: ({ project }) => project ?? "all" },
       { title: "CREATED", value: ({ createdAt }) => when(createdAt) },

@@ -77,7 +77,7 @@ const submit = async (): Promise<JobDetail> =>
 describe("token", () => {
   it("creates one that works by its role, lists it without its secret, and revokes it", async () => {
     const made = await internevo("token", "create", "ci", "--role", "viewer", "--valid-for", "30d");
-    expect([made.status, made.stdout]).toEqual([0, expect.stringMatching(/^ievo_[\w-]{43}\n$/)]);
+    expect([made.status, made.stdout]).toEqual([0, expect.stringMatching(/^ivo_[\w-]{43}\n$/)]);
     expect(made.stderr).toMatch(
       /ci may use it as viewer until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+\. .* cannot be shown again/,
     );
@@ -90,7 +90,7 @@ describe("token", () => {
     ]);
     const listed = await internevo("token", "list");
     expect(listed.stdout).toMatch(/ID +NAME +ROLE +PROJECT +CREATED +EXPIRES[\s\S]*ci +viewer +all/);
-    expect(listed.stdout).not.toContain("ievo_");
+    expect(listed.stdout).not.toContain("ivo_");
     expect((await internevo("token", "create", "ci", "--role", "operator")).stderr).toContain(
       "there is a token ci already",
     );
@@ -565,7 +565,7 @@ describe("what is wrong", { timeout: 120_000 }, () => {
         2,
         /small names \d+ jobs.*\n +job: may be small of .*\n +→ give [0-9a-f]{8}/,
       ],
-      [["ps"], { ...env, INTERNEVO_TOKEN: "ievo_wrong" }, 6, /token is not valid/],
+      [["ps"], { ...env, INTERNEVO_TOKEN: "ivo_wrong" }, 6, /token is not valid/],
       [["ps", "--token", "a\nb"], env, 6, /the token is not one\n +--token: is empty, or has characters/],
       [["ps"], { ...env, INTERNEVO_URL: "http://127.0.0.1:1" }, 5, /cannot reach http:\/\/127\.0\.0\.1:1/],
       [["ps"], { ...env, INTERNEVO_URL: "ftp://x" }, 2, /--url/],

@@ -30,7 +30,7 @@ async function jobsOfThisMachine(...names: string[]): Promise<string[]> {
       await claimHosts(tx, {
         owner: jobLease(jobId),
         hosts: [hostname()],
-        place: new Date(Date.UTC(2026, 0, 1, 0, minute)),
+        submittedAt: new Date(Date.UTC(2026, 0, 1, 0, minute)),
         command: { type: "job.profile", data: { jobId }, traceparent: newTraceparent() },
       });
     });

@@ -2,6 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { MemoryMap } from "@internevo/contracts";
+import { planLabel, type Plan } from "@internevo/domain";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { linesOf } from "../src/memory/regions.ts";
 import { StepClock } from "@internevo/simulator";
@@ -156,6 +157,33 @@ describe("memory", () => {
     const large = await cli("memory", paper, "--plan", "b32 n1 a0 pp1 dp4 tp1 sp32 ps1 gs1 oss1");
     expect([large.status, large.stderr]).toEqual([3, expect.stringMatching(/no plan fits|does not fit/)]);
   });
+
+  it("decides what fits as the planner does, with the program itself, by the same bytes", async () => {
+    const paper = new URL("../../../examples/paper/13b-16k.yaml", import.meta.url).pathname;
+    const { candidates } = JSON.parse((await cli("--json", "plan", paper)).stdout) as {
+      candidates: { plan: Plan }[];
+    };
+    const label = planLabel(candidates[0]!.plan);
+    const fits = await cli("memory", paper, "--plan", label);
+    expect([fits.status, fits.stderr]).toEqual([0, ""]);
+    // It fits by a hair, and so without what would be convenient.
+    expect(fits.stdout).toMatch(/counts the same; without room for their staging, checkpoints are written/);
+    const over = "b1 n2 a0 pp1 dp128 tp1 sp1 ps32 gs4 oss4 ovblock/block k4";
+    const whyNot = JSON.parse((await cli("--json", "why-not", paper, over)).stdout) as {
+      predicted: { peakMemoryBytes: number };
+    };
+    const large = await cli("--json", "memory", paper, "--plan", over);
+    expect(large.status).toBe(3);
+    // What it needs is shown all the same, and is what the planner says.
+    const { totals } = JSON.parse(large.stdout) as Document;
+    expect(totals.totalAsPlannedBytes).toBe(whyNot.predicted.peakMemoryBytes);
+    expect(large.stderr).toMatch(/does not fit: it needs 76\.1 GiB a rank, 1\.60 GiB more than a GPU has/);
+    const kept = await cli("memory", paper, "--plan", label, "--headroom", "5%");
+    expect([kept.status, kept.stderr]).toEqual([
+      3,
+      expect.stringMatching(/more than the 70\.8 GiB that its headroom leaves of a GPU/),
+    ]);
+  }, 60_000);
 
   it("says that nothing fits a job without plans: status 3, and what binds", async () => {
     const { status, stderr } = await cli("memory", JOB, "--profile", "a800-128");

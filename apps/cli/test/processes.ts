@@ -87,7 +87,10 @@ export interface ApiProcess {
 }
 
 /** The API service as a process of its own, over a test's database. */
-export async function startApiProcess(database: TestDatabase): Promise<ApiProcess> {
+export async function startApiProcess(
+  database: TestDatabase,
+  settings: NodeJS.ProcessEnv = {},
+): Promise<ApiProcess> {
   const token = newToken();
   const env = {
     ...process.env,
@@ -96,6 +99,7 @@ export async function startApiProcess(database: TestDatabase): Promise<ApiProces
     INTERNEVO_NAMESPACE: `cli-${token.slice(5, 13)}`,
     INTERNEVO_API_PORT: "0",
     INTERNEVO_API_TOKEN: token,
+    ...settings,
   };
   const child = spawn(process.execPath, [API], { env, stdio: ["ignore", "pipe", "inherit"] });
   const ended = new Promise<void>((resolve) => child.once("close", () => resolve()));

@@ -21,19 +21,45 @@ const as = (token: string, ...args: string[]): Promise<Ended> =>
 
 it("creates a project with quotas, changes and deletes it", async () => {
   const made = await internevo("project", "create", "nlp", "--max-gpus", "8", "--description", "Texts");
-  expect(made.stdout).toBe("project nlp: 8 GPUs at once, any number of GPU-hours\n");
-  const set = await internevo("project", "set", "nlp", "--max-gpus", "none", "--gpu-hours-per-month", "1500");
+  expect(made.stdout).toBe("project nlp: 8 GPUs at once, any number of GPU-hours, weight 1\n");
+  const set = await internevo(
+    "project",
+    "set",
+    "nlp",
+    "--max-gpus",
+    "none",
+    "--gpu-hours-per-month",
+    "1500",
+    "--weight",
+    "2.5",
+  );
   expect(set.stderr).toBe("");
-  expect(set.stdout).toBe("project nlp: any number of GPUs, 1,500 GPU-hours a month\n");
+  expect(set.stdout).toBe("project nlp: any number of GPUs, 1,500 GPU-hours a month, weight 2.5\n");
   const list = await internevo("project");
-  expect(list.stdout).toMatch(/^NAME +GPUS IN USE +GPU-HOURS THIS MONTH +DESCRIPTION\n/);
-  expect(list.stdout).toMatch(/\nnlp +0 +0 of 1,500 +Texts\n/);
+  expect(list.stdout).toMatch(/^NAME +GPUS IN USE +GPU-HOURS THIS MONTH +WEIGHT +DESCRIPTION\n/);
+  expect(list.stdout).toMatch(/\nnlp +0 +0 of 1,500 +2.5 +Texts\n/);
   expect((await internevo("project", "set", "nlp", "--max-gpus", "many")).stderr).toMatch(/integer from 0/);
+  expect((await internevo("project", "set", "nlp", "--weight", "0")).stderr).toMatch(/from 0.01/);
   await internevo("project", "create", "vision");
   expect((await internevo("project", "delete", "vision")).stdout).toBe("project vision is deleted\n");
   const unknown = await internevo("project", "set", "vision", "--max-gpus", "1");
   expect(unknown.status).toBe(4);
   expect(unknown.stderr).toContain("there is no project vision");
+});
+
+it("shows the settings of the queue, and changes them", async () => {
+  expect((await internevo("queue")).stdout).toBe(
+    "usage counts half for the fair share after 168 hours; who has waited for 336 hours goes first\n",
+  );
+  expect((await internevo("queue", "set", "--half-life", "2d")).stdout).toMatch(
+    /after 48 hours; .* 336 hours/,
+  );
+  expect(JSON.parse((await internevo("queue", "set", "--patience", "12h", "--json")).stdout)).toMatchObject({
+    halfLifeHours: 48,
+    patienceHours: 12,
+  });
+  const refused = await internevo("queue", "set", "--patience", "1s");
+  expect(refused.stderr).toContain("patienceHours");
 });
 
 it("makes tokens of a project, which see its jobs only, and sums what they used", async () => {
@@ -49,7 +75,7 @@ it("makes tokens of a project, which see its jobs only, and sums what they used"
       await claimHosts(tx, {
         owner: jobLease(jobId),
         hosts: [project],
-        place: new Date(Date.UTC(2026, 0, 1, 0, minute)),
+        submittedAt: new Date(Date.UTC(2026, 0, 1, 0, minute)),
         command: { type: "job.profile", data: { jobId }, traceparent: newTraceparent() },
       });
     }

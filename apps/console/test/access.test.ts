@@ -84,7 +84,7 @@ it("lists queued jobs as such, and narrows the list by name and owner", async ()
       claimHosts(tx, {
         owner: jobLease(jobId),
         hosts: ["node-1"],
-        place: new Date(),
+        submittedAt: new Date(),
         command: { type: "job.profile", data: { jobId }, traceparent: newTraceparent() },
       }),
     );
@@ -111,7 +111,7 @@ it("shows who has a cluster's hosts, and who waits for them", async () => {
       claimHosts(tx, {
         owner: jobLease(jobId),
         hosts: [hostname()],
-        place: new Date(Date.UTC(2026, 0, 1, 0, minute)),
+        submittedAt: new Date(Date.UTC(2026, 0, 1, 0, minute)),
         command: { type: "job.profile", data: { jobId }, traceparent: newTraceparent() },
       }),
     );
@@ -136,7 +136,7 @@ async function heldFor(hours: number, project: string, owner: string): Promise<v
     claimHosts(tx, {
       owner: jobLease(jobId),
       hosts: [`${project}-${hours}`],
-      place: new Date(),
+      submittedAt: new Date(),
       command: { type: "job.profile", data: { jobId }, traceparent: newTraceparent() },
     }),
   );

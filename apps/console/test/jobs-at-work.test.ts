@@ -72,7 +72,7 @@ it("shows where a job stands in the queue, and behind whom", async () => {
       claimHosts(tx, {
         owner: jobLease(jobId),
         hosts: ["node-7"],
-        place: new Date(),
+        submittedAt: new Date(),
         command: { type: "job.profile", data: { jobId }, traceparent: newTraceparent() },
       }),
     );

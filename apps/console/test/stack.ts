@@ -55,6 +55,7 @@ async function startApi(
   consoleDirectory: string,
   dataDirectory: string,
   port: number,
+  settings: Readonly<Record<string, string>>,
 ): Promise<RunningApi> {
   const child = spawn(process.execPath, [API], {
     stdio: ["ignore", "pipe", "inherit"],
@@ -69,6 +70,7 @@ async function startApi(
       INTERNEVO_API_CONSOLE_DIRECTORY: consoleDirectory,
       INTERNEVO_DATA_DIRECTORY: dataDirectory,
       INTERNEVO_API_REQUESTS_PER_MINUTE: "100000",
+      ...settings,
       INTERNEVO_API_MAXIMUM_EVENT_LOOP_DELAY_MS: "0", // a machine that gives its processor to others is not what these tests are about
     },
   });
@@ -102,8 +104,13 @@ export interface ConsoleStack {
   close(): Promise<void>;
 }
 
-/** The built console, served by a real API over a real database, and a real browser. */
-export async function startConsoleStack(): Promise<ConsoleStack> {
+/**
+ * The built console, served by a real API over a real database, and a real browser. @param settings of the API,
+ * beyond those that every test has
+ */
+export async function startConsoleStack(
+  settings: Readonly<Record<string, string>> = {},
+): Promise<ConsoleStack> {
   if (!existsSync(CHROMIUM)) throw new Error(`${CHROMIUM} is missing: apt-get install chromium`);
   const directory = mkdtempSync(join(tmpdir(), "internevo-console-"));
   const dataDirectory = mkdtempSync(join(tmpdir(), "internevo-console-data-"));
@@ -111,7 +118,7 @@ export async function startConsoleStack(): Promise<ConsoleStack> {
   const tokens = { admin: newToken(), viewer: newToken() };
   await storeToken(database.database.db, "ada", "admin", tokens.admin);
   await storeToken(database.database.db, "vic", "viewer", tokens.viewer);
-  let api = await startApi(database, directory, dataDirectory, 0);
+  let api = await startApi(database, directory, dataDirectory, 0, settings);
   const { url } = api;
   const browser = await chromium.launch({ executablePath: CHROMIUM, args: CHROMIUM_FLAGS });
   return {
@@ -122,7 +129,7 @@ export async function startConsoleStack(): Promise<ConsoleStack> {
     tokens,
     killApi: () => api.stop("SIGKILL"),
     async restartApi() {
-      api = await startApi(database, directory, dataDirectory, Number(new URL(url).port));
+      api = await startApi(database, directory, dataDirectory, Number(new URL(url).port), settings);
     },
     async close() {
       await browser.close();

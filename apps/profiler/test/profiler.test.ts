@@ -260,7 +260,7 @@ describe("jobs that wait for their host", () => {
   it("hold no place of a service, stop no job that needs none, and get it in the order of their submission", async () => {
     const other = jobLease(await world.submit(smallJob({ cluster: cluster({ profile: "a800-128" }) })));
     const command = { type: "job.profile" as const, data: {}, traceparent: newTraceparent() };
-    const request = { owner: other, hosts: [ownHost()], place: new Date(), command };
+    const request = { owner: other, hosts: [ownHost()], submittedAt: new Date(), command };
     expect(await world.database.transaction((tx) => claimHosts(tx, request))).toBe(true);
     const ids: string[] = [];
     // One more than a service works on at a time.

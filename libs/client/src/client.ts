@@ -22,6 +22,8 @@ import {
 import type {
   CreatedToken,
   DeadLetter,
+  DeviceSignIn,
+  DeviceToken,
   JobCheck,
   AuditFilter,
   AuditRecord,
@@ -35,8 +37,11 @@ import type {
   ProjectChange,
   ProjectCreate,
   ProjectRecord,
+  QueueSettingsChange,
   ClusterRecord,
   ProfileSummary,
+  SignedOut,
+  SignIn,
   SubmittedJob,
   TokenCreate,
   TokenRecord,
@@ -45,7 +50,15 @@ import type {
   Whoami,
   WorkloadCreateSchema,
 } from "@internevo/contracts";
-import type { PlanningResult, Priority, Profile, Proposal, StepMetric, Workload } from "@internevo/domain";
+import type {
+  PlanningResult,
+  Priority,
+  Profile,
+  Proposal,
+  QueueSettings,
+  StepMetric,
+  Workload,
+} from "@internevo/domain";
 import type { Static } from "typebox";
 import { jobEvents, type JobEventsOptions } from "./event-stream.ts";
 import { open, request, type Connection, type QueryValue, type RequestOptions } from "./request.ts";
@@ -53,7 +66,10 @@ import { open, request, type Connection, type QueryValue, type RequestOptions } 
 export interface ClientOptions {
   /** Where the API is, without `/api/v1`, for example `http://127.0.0.1:8080`. */
   readonly baseUrl: string;
-  readonly token: string;
+  /** Absent: a browser's session, whose cookie the browser sends, or nobody, as before a sign-in. */
+  readonly token?: string | undefined;
+  /** `csrfToken` of {@link InternEvoClient.whoami}, for a browser's session. */
+  readonly csrfToken?: () => string | undefined;
   readonly fetch?: typeof fetch;
 }
 
@@ -97,6 +113,7 @@ export class InternEvoClient {
     this.#connection = {
       baseUrl: options.baseUrl,
       token: options.token,
+      csrfToken: options.csrfToken,
       fetch: options.fetch ?? globalThis.fetch.bind(globalThis),
     };
   }
@@ -131,6 +148,42 @@ export class InternEvoClient {
 
   whoami(options: { signal?: AbortSignal } = {}): Promise<Whoami> {
     return this.#get("/whoami", options);
+  }
+
+  /** How people sign in; asked without a token. */
+  signIn(options: { signal?: AbortSignal } = {}): Promise<SignIn> {
+    return this.#get("/sign-in", options);
+  }
+
+  /** Begins the sign-in of a device without a browser of its own (RFC 8628). */
+  beginDeviceSignIn(options: { signal?: AbortSignal } = {}): Promise<DeviceSignIn> {
+    return request(this.#connection, `${API_PREFIX}/sign-in/device`, {
+      method: "POST",
+      signal: options.signal,
+    });
+  }
+
+  /** Asks once whether the person has entered the device's code. The token comes once. */
+  deviceToken(deviceCode: string, options: { signal?: AbortSignal } = {}): Promise<DeviceToken> {
+    return request(this.#connection, `${API_PREFIX}/sign-in/device/token`, {
+      method: "POST",
+      body: { deviceCode },
+      signal: options.signal,
+    });
+  }
+
+  /** Acts in another of the person's places from now on; null: in the whole installation. */
+  moveSession(project: string | null, options: { signal?: AbortSignal } = {}): Promise<Whoami> {
+    return request(this.#connection, `${API_PREFIX}/session`, {
+      method: "PATCH",
+      body: { project },
+      signal: options.signal,
+    });
+  }
+
+  /** Ends the session, or the login. */
+  signOut(options: { signal?: AbortSignal } = {}): Promise<SignedOut> {
+    return request(this.#connection, `${API_PREFIX}/session`, { method: "DELETE", signal: options.signal });
   }
 
   /**
@@ -195,6 +248,19 @@ export class InternEvoClient {
       method: "DELETE",
       signal: options.signal,
     });
+  }
+
+  /** How the queue for hosts shares them out among projects. */
+  queueSettings(options: { signal?: AbortSignal } = {}): Promise<QueueSettings> {
+    return this.#get("/queue", options);
+  }
+
+  /** Changes what is given. */
+  changeQueueSettings(
+    change: QueueSettingsChange,
+    { signal }: { signal?: AbortSignal } = {},
+  ): Promise<QueueSettings> {
+    return request(this.#connection, `${API_PREFIX}/queue`, { method: "PATCH", body: change, signal });
   }
 
   /** GPU-hours by project, owner, cluster or day. */

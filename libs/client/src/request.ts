@@ -1,9 +1,12 @@
-import type { Problem } from "@internevo/contracts";
+import { CSRF_HEADER, type Problem } from "@internevo/contracts";
 import { ApiConnectionError, ApiProblemError, UnexpectedAnswerError } from "./errors.ts";
 
 export interface Connection {
   readonly baseUrl: string;
-  readonly token: string;
+  /** Undefined: a browser's session, whose cookie the browser sends, or nobody. */
+  readonly token: string | undefined;
+  /** What a session's requests that change something show. */
+  readonly csrfToken: (() => string | undefined) | undefined;
   readonly fetch: typeof fetch;
 }
 
@@ -50,10 +53,10 @@ export async function open(
   options: RequestOptions = {},
 ): Promise<Response> {
   const url = urlOf(connection, path, options.query);
-  const headers = new Headers({
-    accept: "application/json, application/problem+json",
-    authorization: `Bearer ${connection.token}`,
-  });
+  const headers = new Headers({ accept: "application/json, application/problem+json" });
+  if (connection.token !== undefined) headers.set("authorization", `Bearer ${connection.token}`);
+  const csrfToken = connection.csrfToken?.();
+  if (csrfToken !== undefined) headers.set(CSRF_HEADER, csrfToken);
   for (const [name, value] of Object.entries(options.headers ?? {}))
     if (value !== undefined) headers.set(name, value);
   if (options.body !== undefined) headers.set("content-type", "application/json");

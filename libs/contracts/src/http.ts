@@ -31,12 +31,89 @@ export const ROLES = ["viewer", "operator", "admin"] as const;
 export const RoleSchema = Type.Enum(ROLES);
 export type Role = Static<typeof RoleSchema>;
 
+/** In what a request that changes something says that it comes from the console, and not from another site. */
+export const CSRF_HEADER = "x-csrf-token";
+
+/** Where a role is held. */
+const HeldInSchema = Type.Union([ProjectNameSchema, Type.Null()], {
+  description: "where it has its role; null: in the whole installation",
+});
+
+/** A role, and where it is held. */
+export const PlaceSchema = Type.Object({ role: RoleSchema, project: HeldInSchema });
+export type Place = Static<typeof PlaceSchema>;
+
+/**
+ * What a token is: one that an admin made, a browser's session, or one that `internevo login` keeps. The last
+ * two belong to a person who signed in.
+ */
+export const TOKEN_KINDS = ["token", "session", "login"] as const;
+export type TokenKind = (typeof TOKEN_KINDS)[number];
+const TokenKindSchema = Type.Enum(TOKEN_KINDS);
+
+/** How people sign in. */
+export const SignInSchema = Type.Object({
+  provider: Type.Union([Type.Object({ name: Type.String() }), Type.Null()], {
+    description: "of identities; null: none is set, and tokens are the only way in",
+  }),
+  isSignedIn: Type.Boolean({ description: "whether the request has the cookie of a valid session" }),
+  problem: Type.Union([Type.String(), Type.Null()], {
+    description: "why this browser's last sign-in failed; said once",
+  }),
+});
+export type SignIn = Static<typeof SignInSchema>;
+
+/** A sign-in of a device, as RFC 8628 has it. */
+export const DeviceSignInSchema = Type.Object({
+  deviceCode: Type.String({ description: "for `POST /sign-in/device/token`" }),
+  userCode: Type.String({ description: "what the person types" }),
+  verificationUri: Type.String({ description: "where" }),
+  verificationUriComplete: Type.Union([Type.String(), Type.Null()], {
+    description: "the same with the code in it; null: the provider has none",
+  }),
+  expiresInSeconds: Type.Integer(),
+  intervalSeconds: Type.Integer({ description: "between two questions for the token" }),
+});
+export type DeviceSignIn = Static<typeof DeviceSignInSchema>;
+
+export const DeviceTokenRequestSchema = Type.Object(
+  { deviceCode: Type.String({ minLength: 1, maxLength: 4096 }) },
+  { additionalProperties: false },
+);
+
+/** What became of a device's sign-in. */
+export const DeviceTokenSchema = Type.Object({
+  state: Type.Enum(["pending", "slow-down", "signed-in"]),
+  token: Type.Union([Type.String(), Type.Null()], { description: "null until the person has signed in" }),
+  expiresAt: Type.Union([Type.String(), Type.Null()]),
+});
+export type DeviceToken = Static<typeof DeviceTokenSchema>;
+
+export const SessionChangeSchema = Type.Object(
+  { project: Type.Union([ProjectNameSchema, Type.Null()]) },
+  { additionalProperties: false },
+);
+
+/** What is left to do after a session has ended. */
+export const SignedOutSchema = Type.Object({
+  providerUrl: Type.Union([Type.String(), Type.Null()], {
+    description: "where a browser goes to sign out of the provider too; null: nowhere",
+  }),
+});
+export type SignedOut = Static<typeof SignedOutSchema>;
+
 /** Whose token it is. */
 export const WhoamiSchema = Type.Object({
   name: Type.String(),
   role: RoleSchema,
-  project: Type.Union([ProjectNameSchema, Type.Null()], {
-    description: "where it has its role; null: in the whole installation",
+  project: HeldInSchema,
+  kind: TokenKindSchema,
+  places: Type.Array(PlaceSchema, {
+    description:
+      "where the person may act, by `PATCH /session`; empty for a token that no person signed in for",
+  }),
+  csrfToken: Type.Union([Type.String(), Type.Null()], {
+    description: `for a browser's session: what a request that changes something has in ${"`"}${CSRF_HEADER}${"`"}`,
   }),
 });
 export type Whoami = Static<typeof WhoamiSchema>;
@@ -45,10 +122,9 @@ export type Whoami = Static<typeof WhoamiSchema>;
 export const TokenSchema = Type.Object({
   id: Type.String(),
   name: Type.String(),
+  kind: TokenKindSchema,
   role: RoleSchema,
-  project: Type.Union([ProjectNameSchema, Type.Null()], {
-    description: "where it has its role; null: in the whole installation",
-  }),
+  project: HeldInSchema,
   createdAt: Type.String(),
   expiresAt: Type.Union([Type.String(), Type.Null()], { description: "null: valid until it is revoked" }),
   lastUsedAt: Type.Union([Type.String(), Type.Null()], { description: "to the minute; null: never" }),
@@ -395,6 +471,9 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   POST   /projects, PATCH|DELETE /projects/:name [admin of the installation]
  *   GET    /usage?from=&to=&by=&project= [viewer] Usage
  *   GET    /whoami                     [viewer]   Whoami
+ *   GET    /sign-in [open] SignIn; /sign-in/begin, /sign-in/callback [open] redirects of a browser
+ *   POST   /sign-in/device, /sign-in/device/token [open] DeviceSignIn, DeviceToken
+ *   PATCH|DELETE /session              [viewer]
  * Outside: /healthz, /readyz, /metrics, /docs (OpenAPI 3.1), / (the console).
  */
 export const API_PREFIX = "/api/v1";

@@ -1,4 +1,4 @@
-import { Line, ProjectNameSchema } from "@internevo/domain";
+import { Line, ProjectNameSchema, QueueSettingsSchema, WeightSchema } from "@internevo/domain";
 import { Type, type Static, type TSchema } from "typebox";
 import { PageSchema } from "./http.ts";
 
@@ -26,6 +26,7 @@ export const ProjectRecordSchema = Type.Object({
   name: ProjectNameSchema,
   description: Type.String(),
   ...quotas,
+  weight: WeightSchema,
   createdAt: Type.String(),
   gpusInUse: Type.Integer({ description: "GPUs of the hosts that its jobs hold now" }),
   gpuHoursThisMonth: Type.Number({ description: "since the first of the month (UTC), until now" }),
@@ -41,6 +42,7 @@ export const ProjectChangeSchema = Type.Object(
     ),
     maxGpus: Type.Optional(quotas.maxGpus),
     gpuHoursPerMonth: Type.Optional(quotas.gpuHoursPerMonth),
+    weight: Type.Optional(WeightSchema),
   },
   { additionalProperties: false },
 );
@@ -51,6 +53,10 @@ export const ProjectCreateSchema = Type.Object(
   { additionalProperties: false },
 );
 export type ProjectCreate = Static<typeof ProjectCreateSchema>;
+
+/** Of the queue's settings what somebody may change. */
+export const QueueSettingsChangeSchema = Type.Partial(QueueSettingsSchema, { additionalProperties: false });
+export type QueueSettingsChange = Static<typeof QueueSettingsChangeSchema>;
 
 /** What usage can be summed by. */
 export const USAGE_GROUPS = ["project", "owner", "cluster", "day"] as const;

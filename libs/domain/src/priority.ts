@@ -1,23 +1,17 @@
 import { Type, type Static } from "typebox";
 import { Line } from "./text.ts";
 
-/** How urgent a job is among those that wait for the same hosts. */
+/** How urgent a job is among those that wait for the same hosts, the least first. */
 export const PRIORITIES = ["low", "normal", "high"] as const;
 export type Priority = (typeof PRIORITIES)[number];
+export const DEFAULT_PRIORITY: Priority = "normal";
 
-/**
- * A priority is a head start in the queue, in hours. A job of high priority passes those that were submitted up
- * to a day before it; nobody is passed for longer, so that nothing starves.
- */
-export const HEAD_START_HOURS: Readonly<Record<Priority, number>> = { low: -24, normal: 0, high: 24 };
+/** Waiting so many hours counts as the next priority: low as normal, normal as high. */
+export const HOURS_TO_NEXT_PRIORITY = 24;
 
 export const PrioritySchema = Type.Enum(PRIORITIES, {
-  description: `where hosts are waited for: high goes before what was submitted up to ${HEAD_START_HOURS.high} hours earlier, low behind what is submitted up to ${-HEAD_START_HOURS.low} hours later; default normal`,
+  description: `where hosts are waited for: high goes first, low last; who has waited for ${HOURS_TO_NEXT_PRIORITY} hours counts as of the next priority; default ${DEFAULT_PRIORITY}`,
 });
-
-/** A job's place among those that wait for the same hosts: the earlier goes first. */
-export const placeInQueue = (submittedAt: Date, priority: Priority = "normal"): Date =>
-  new Date(submittedAt.getTime() - HEAD_START_HOURS[priority] * 3_600_000);
 
 const MOST_LABELS = 16;
 /** Of a label's key, and of its value. */

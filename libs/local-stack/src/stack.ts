@@ -85,6 +85,25 @@ function baseEnvironment(dataDirectory: string): Record<string, string> {
   return { ...env, [STACK_MARKER]: dataDirectory };
 }
 
+/**
+ * The port of the API: the one that is asked for, else that of the last start while it is free, else any.
+ * @param asked `INTERNEVO_API_PORT`; absent, empty or 0: any
+ * @throws ProblemError for one that is not free; one that is none is the API's to refuse
+ */
+async function apiPort(asked: string | undefined, last: number | undefined): Promise<number> {
+  const port = Number(asked || 0);
+  if (!Number.isInteger(port) || port < 1 || port > 65_535) return freePort(last);
+  if ((await freePort(port)) === port) return port;
+  throw new ProblemError("unavailable", `port ${port} is in use`, [
+    {
+      field: "INTERNEVO_API_PORT",
+      value: port,
+      message: "is the port of another program",
+      remedy: "end that program, or choose another port",
+    },
+  ]);
+}
+
 /** What a service's start waits for. */
 interface Readiness {
   readonly resolve: () => void;
@@ -295,7 +314,7 @@ class StackProcesses implements LocalStack {
   async #startServices(): Promise<void> {
     const { services } = this.#options;
     if (services.length === 0) return;
-    this.#secrets.apiPort = await freePort(this.#secrets.apiPort);
+    this.#secrets.apiPort = await apiPort(this.#env["INTERNEVO_API_PORT"], this.#secrets.apiPort);
     writeSecrets(this.#dataDirectory, this.#secrets);
     const ready = services.map(
       (service) =>

@@ -1,4 +1,4 @@
-import { placeInQueue, ProblemError, type Failure } from "@internevo/domain";
+import { DEFAULT_PRIORITY, ProblemError, type Failure } from "@internevo/domain";
 import { CATALOG, type Envelope, type MessageData, type MessageType } from "@internevo/contracts";
 import type { Bus, Consumption, Delivery } from "@internevo/bus";
 import {
@@ -26,6 +26,7 @@ import {
   wasHandled,
   type Database,
   type Fence,
+  type HostRequest,
   type JobRow,
   type StageCommand,
   type Transaction,
@@ -146,16 +147,11 @@ const resourceOf = (data: unknown): string => {
   const { jobId, workloadId } = data as { jobId?: string; workloadId?: string };
   return jobId === undefined ? `workload:${workloadId}` : jobLease(jobId);
 };
-/** What is scheduled waits for jobs that people submit within so many seconds. */
-const SCHEDULED_LATER_SECONDS = 3600;
-/**
- * Jobs get hosts by priority and in the order of their submission; scheduled work comes behind the jobs of an
- * hour.
- */
-const placeOf = (job: JobRow | undefined): Date =>
+/** Jobs get hosts by their priority and submission; scheduled work lets the jobs of an hour go first. */
+const placeOf = (job: JobRow | undefined): Pick<HostRequest, "priority" | "submittedAt"> =>
   job
-    ? placeInQueue(job.createdAt, job.spec.priority)
-    : new Date(Date.now() + SCHEDULED_LATER_SECONDS * 1000);
+    ? { priority: job.spec.priority ?? DEFAULT_PRIORITY, submittedAt: job.createdAt }
+    : { priority: "scheduled", submittedAt: new Date() };
 const textOf = (error: unknown): string =>
   (error instanceof Error ? (error.stack ?? error.message) : String(error)).slice(0, 10_000);
 const defaultBackoffSeconds = (failures: number): number => Math.min(2 ** (failures - 1), 30);
@@ -358,7 +354,7 @@ class CommandWorker<T extends CommandType> {
           const claimed = await claimHosts(tx, {
             owner,
             hosts,
-            place: placeOf(begun.job),
+            ...placeOf(begun.job),
             command: { type, data, traceparent },
           });
           return claimed ? undefined : { limit: await queueLimit(tx, owner) };

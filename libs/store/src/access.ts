@@ -1,27 +1,38 @@
 import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { and, desc, eq, gt, gte, inArray, isNotNull, isNull, lt, lte, or, sql } from "drizzle-orm";
-import type { AuditFilter, AuditRecord, Role, TokenRecord } from "@internevo/contracts";
+import type { AuditFilter, AuditRecord, Role, TokenKind, TokenRecord } from "@internevo/contracts";
 import { instantMilliseconds, ProblemError } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
-import { apiTokens, auditLog, idempotencyKeys } from "./schema/index.ts";
+import { apiTokens, auditLog, idempotencyKeys, users } from "./schema/index.ts";
 
-const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");
+export const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");
 
 export interface TokenOwner {
   readonly id: string;
   readonly name: string;
+  readonly kind: TokenKind;
+  /** Who signed in; null for a token that an admin made. */
+  readonly userId: string | null;
   readonly role: Role;
   /** Where it has its role; null: in the whole installation. */
   readonly project: string | null;
 }
 
-/** A new bearer token: 256 random bits. Shown once; only its hash is stored. */
-export const newToken = (): string => `ievo_${randomBytes(32).toString("base64url")}`;
+/** What tokens begin with, so that scanners find those that leaked. Tokens from before begin with `ievo_`. */
+export const TOKEN_PREFIX = "ivo_";
 
-const isValid = and(
+/** A new bearer token: 256 random bits. Shown once; only its hash is stored. */
+export const newToken = (): string => `${TOKEN_PREFIX}${randomBytes(32).toString("base64url")}`;
+
+/** Not revoked, not run out, and used lately enough. */
+export const isValidToken = and(
   isNull(apiTokens.revokedAt),
   or(isNull(apiTokens.expiresAt), gt(apiTokens.expiresAt, sql`clock_timestamp()`)),
+  or(
+    isNull(apiTokens.idleSeconds),
+    sql`coalesce(${apiTokens.lastUsedAt}, ${apiTokens.createdAt}) > clock_timestamp() - make_interval(secs => ${apiTokens.idleSeconds})`,
+  ),
 );
 
 /**
@@ -41,7 +52,7 @@ export async function storeToken(
     .values({ id: randomUUID(), name, role, project, tokenSha256 })
     .onConflictDoUpdate({
       target: apiTokens.name,
-      targetWhere: isNull(apiTokens.revokedAt),
+      targetWhere: sql`${isNull(apiTokens.revokedAt)} and ${isNull(apiTokens.userId)}`,
       set: { role, project, tokenSha256, expiresAt: null, createdAt: sql`clock_timestamp()` },
     });
 }
@@ -49,6 +60,7 @@ export async function storeToken(
 const TOKEN_COLUMNS = {
   id: apiTokens.id,
   name: apiTokens.name,
+  kind: apiTokens.kind,
   role: apiTokens.role,
   project: apiTokens.project,
   createdAt: apiTokens.createdAt,
@@ -65,16 +77,37 @@ const recordOfToken = (
   lastUsedAt: row.lastUsedAt?.toISOString() ?? null,
 });
 
+/** Held while a name is given: names tell apart who did something. Any number that no other lock has. */
+export const NAMES_LOCK = 3_918_427_650_118_273n;
+
+/** Whether a token that an admin made has the name. */
+export async function isNameOfToken(db: Queryable, name: string): Promise<boolean> {
+  const isOfToken = and(eq(apiTokens.name, name), isNull(apiTokens.userId), isNull(apiTokens.revokedAt));
+  return (await db.$count(apiTokens, isOfToken)) > 0;
+}
+
+const nameTaken = (name: string, whose: string): ProblemError =>
+  new ProblemError("conflict", `there is ${whose} ${name} already`, [
+    {
+      field: "name",
+      value: name,
+      message: `is the name of ${whose === "a token" ? "a valid token" : "somebody who signs in"}`,
+      remedy: whose === "a token" ? "use another name, or revoke that token first" : "use another name",
+    },
+  ]);
+
 /**
  * Makes a token. @param made.validForSeconds null: until it is revoked. @returns the token, which is stored
  * nowhere, and what is stored of it.
- * @throws ProblemError `conflict` when a token of that name is valid.
+ * @throws ProblemError `conflict` when a token of that name is valid, or a person has it.
  */
 export async function createToken(
   tx: Queryable,
-  made: Omit<TokenOwner, "id"> & { readonly validForSeconds: number | null },
+  made: Pick<TokenOwner, "name" | "role" | "project"> & { readonly validForSeconds: number | null },
 ): Promise<{ readonly token: string; readonly record: TokenRecord }> {
   const { name, role, project, validForSeconds } = made;
+  await tx.execute(sql`select pg_advisory_xact_lock(${NAMES_LOCK})`);
+  if ((await tx.$count(users, eq(users.name, name))) > 0) throw nameTaken(name, "a user");
   // A token that has run out frees its name, as a revoked one does.
   await tx
     .update(apiTokens)
@@ -82,6 +115,7 @@ export async function createToken(
     .where(
       and(
         eq(apiTokens.name, name),
+        isNull(apiTokens.userId),
         isNull(apiTokens.revokedAt),
         lte(apiTokens.expiresAt, sql`clock_timestamp()`),
       ),
@@ -102,19 +136,11 @@ export async function createToken(
     })
     .onConflictDoNothing()
     .returning(TOKEN_COLUMNS);
-  if (!row)
-    throw new ProblemError("conflict", `there is a token ${name} already`, [
-      {
-        field: "name",
-        value: name,
-        message: "is the name of a valid token",
-        remedy: "use another name, or revoke that token first",
-      },
-    ]);
+  if (!row) throw nameTaken(name, "a token");
   return { token, record: recordOfToken(row) };
 }
 
-/** Tokens that were not revoked, newest first. @param only of this project; null: all. */
+/** Tokens that were not revoked, and sessions that have not ended, newest first. @param only of this project; null: all. */
 export async function listTokens(
   db: Queryable,
   request: PageRequest = {},
@@ -128,6 +154,8 @@ export async function listTokens(
     .where(
       and(
         isNull(apiTokens.revokedAt),
+        // A token that has run out is listed, so that whoever looks for it sees why it is refused.
+        or(isNull(apiTokens.userId), isValidToken),
         only === null ? undefined : eq(apiTokens.project, only),
         after &&
           sql`(${apiTokens.createdAt}, ${apiTokens.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
@@ -142,6 +170,8 @@ const isToken = (token: string) => eq(apiTokens.tokenSha256, sha256(token));
 const OWNER_COLUMNS = {
   id: apiTokens.id,
   name: apiTokens.name,
+  kind: apiTokens.kind,
+  userId: apiTokens.userId,
   role: apiTokens.role,
   project: apiTokens.project,
 };
@@ -151,7 +181,7 @@ export async function findTokenOwner(db: Queryable, token: string): Promise<Toke
   const [row] = await db
     .select(OWNER_COLUMNS)
     .from(apiTokens)
-    .where(and(isToken(token), isValid));
+    .where(and(isToken(token), isValidToken));
   return row;
 }
 
@@ -166,7 +196,7 @@ export async function findTokenOwners(
   const rows = await db
     .select({ ...OWNER_COLUMNS, tokenSha256: apiTokens.tokenSha256 })
     .from(apiTokens)
-    .where(and(inArray(apiTokens.tokenSha256, [...byHash.keys()]), isValid));
+    .where(and(inArray(apiTokens.tokenSha256, [...byHash.keys()]), isValidToken));
   return new Map(rows.map(({ tokenSha256, ...owner }) => [byHash.get(tokenSha256) as string, owner]));
 }
 
@@ -175,12 +205,17 @@ export async function findValidTokens(db: Queryable, ids: readonly string[]): Pr
   const rows = await db
     .select({ id: apiTokens.id })
     .from(apiTokens)
-    .where(and(inArray(apiTokens.id, [...ids]), isValid));
+    .where(and(inArray(apiTokens.id, [...ids]), isValidToken));
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Those that can make any other token. */
-const isAdmin = and(eq(apiTokens.role, "admin"), isNull(apiTokens.project), isValid);
+/** Those that can make any other token, whether or not the provider of identities is there. */
+const isAdmin = and(
+  eq(apiTokens.role, "admin"),
+  eq(apiTokens.kind, "token"),
+  isNull(apiTokens.project),
+  isValidToken,
+);
 
 /** How many admin tokens of the installation are valid: none on the first start. */
 export async function countAdminTokens(db: Queryable): Promise<number> {

@@ -1,13 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { exampleCandidate, exampleSpec, exampleStep } from "@internevo/test-kit/fixtures";
-import {
-  claimHosts,
-  queuePlace,
-  releaseAbandonedHosts,
-  releaseHosts,
-  type HostRequest,
-} from "./host-queue.ts";
+import { claimHosts, releaseAbandonedHosts, releaseHosts, type HostRequest } from "./host-queue.ts";
+import { queuePlace } from "./queue-reads.ts";
 import { getJobDetail, listJobs } from "./job-reads.ts";
 import { getJob, requestCancel, setPriority, submitJob, transitionJob } from "./jobs.ts";
 import { jobLease } from "./leases.ts";
@@ -18,7 +13,7 @@ let test: TestDatabase;
 beforeAll(async () => void (test = await createTestDatabase()));
 afterAll(() => test.drop());
 beforeEach(async () => {
-  await test.database.db.execute("truncate host_claims, host_waiters, outbox");
+  await test.database.db.execute("truncate host_claims, host_waiters, host_holds, project_usage, outbox");
 });
 
 /** Asks with the place of the n-th minute. */
@@ -26,7 +21,7 @@ const ask = (owner: string, hosts: string[], minute: number): Promise<boolean> =
   const request: HostRequest = {
     owner,
     hosts,
-    place: new Date(Date.UTC(2026, 0, 1, 0, minute)),
+    submittedAt: new Date(Date.UTC(2026, 0, 1, 0, minute)),
     command: { type: "job.profile", data: { jobId: idOf(owner) }, traceparent: newTraceparent() },
   };
   return test.database.transaction((tx) => claimHosts(tx, request));
@@ -98,7 +93,7 @@ describe("the queue for hosts", () => {
     await test.database.transaction(async (tx) => {
       const job = await getJob(tx, idOf(urgent));
       if (!job) throw new Error("no job");
-      await setPriority(tx, { ...job, createdAt: new Date(Date.UTC(2026, 0, 1, 0, 2)) }, "high", "ada");
+      await setPriority(tx, job, "high", "ada");
     });
     expect((await queuePlace(test.database.db, first))?.position).toBe(2);
     await release(holder);

@@ -2,7 +2,7 @@ import { and, asc, desc, eq, sql, type SQL } from "drizzle-orm";
 import { ProblemError, QUEUED_STATE, type JobState, type Labels, type Priority } from "@internevo/domain";
 import type { JobDetail, JobSummary, StageProgress } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
-import { queuePlace, queuePositions } from "./host-queue.ts";
+import { queuePlace, queuePositions } from "./queue-reads.ts";
 import { lastJobEventId } from "./job-events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { getPlanning } from "./plannings.ts";

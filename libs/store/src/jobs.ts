@@ -7,7 +7,6 @@ import {
   isAtRest,
   isResumable,
   isTerminal,
-  placeInQueue,
   type Candidate,
   type Failure,
   type JobSpec,
@@ -279,16 +278,16 @@ export async function requestCancel(
  */
 export async function setPriority(
   tx: Transaction,
-  job: Pick<JobRow, "id" | "spec" | "createdAt">,
+  job: Pick<JobRow, "id" | "spec">,
   priority: Priority,
   by: string,
 ): Promise<void> {
-  const { id, spec, createdAt } = job;
+  const { id, spec } = job;
   await tx
     .update(jobs)
     .set({ spec: { ...spec, priority }, updatedAt: sql`clock_timestamp()` })
     .where(eq(jobs.id, id));
-  await moveInQueue(tx, jobLease(id), placeInQueue(createdAt, priority));
+  await moveInQueue(tx, jobLease(id), priority);
   await appendJobEvent(tx, id, "log", {
     level: "info",
     source: "api",

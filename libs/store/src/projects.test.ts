@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { exampleSpec } from "@internevo/test-kit/fixtures";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
@@ -5,11 +6,11 @@ import { createToken, revokeToken } from "./access.ts";
 import {
   claimHosts,
   queueLimit,
-  queuePlace,
-  queuePositions,
   releaseAbandonedHosts,
   releaseHosts,
+  setQueueSettings,
 } from "./host-queue.ts";
+import { queuePlace, queuePositions } from "./queue-reads.ts";
 import { listJobs } from "./job-reads.ts";
 import { submitJob } from "./jobs.ts";
 import { jobLease } from "./leases.ts";
@@ -23,7 +24,7 @@ beforeAll(async () => void (test = await createTestDatabase()));
 afterAll(() => test.drop());
 beforeEach(async () => {
   await test.database.db.execute(
-    "truncate host_claims, host_waiters, host_holds, outbox, workloads, jobs cascade",
+    "truncate host_claims, host_waiters, host_holds, project_usage, queue_settings, outbox, workloads, jobs cascade",
   );
   await test.database.db.execute("delete from api_tokens");
   await test.database.db.execute("delete from projects where name <> 'default'");
@@ -42,7 +43,7 @@ const ask = (owner: string, hosts: string[], minute: number): Promise<boolean> =
     claimHosts(t, {
       owner,
       hosts,
-      place: new Date(Date.UTC(2026, 0, 1, 0, minute)),
+      submittedAt: new Date(Date.UTC(2026, 0, 1, 0, minute)),
       command: { type: "job.profile", data: { jobId: owner.split(":")[1] }, traceparent: newTraceparent() },
     }),
   );
@@ -84,7 +85,8 @@ describe("a quota of GPUs", () => {
       behind: [{ holds: true }],
     });
     const positions = await queuePositions(test.database.db, [third, last]);
-    expect([...positions.values()].map(({ position }) => position)).toEqual([1, 1]);
+    expect(positions.get(last), "nlp has used more").toMatchObject({ position: 1, limit: null });
+    expect(positions.get(third)?.position).toBe(2);
     await release(last);
     await release(first);
     expect(await limit(third), "now it waits for its host").toBeNull();
@@ -115,6 +117,77 @@ describe("a quota of GPUs", () => {
     await tx((t) => updateProject(t, "nlp", { maxGpus: null }));
     expect(await queuePlace(test.database.db, wide)).toBeUndefined();
     expect((await getProject(test.database.db, "nlp")).gpusInUse).toBe(6);
+  });
+});
+
+describe("fair share", () => {
+  /** A host that is held by nobody's project, so that all wait for it. */
+  const hold = async (): Promise<string> => {
+    const holder = `job:${randomUUID()}`;
+    expect(await ask(holder, ["x"], 0)).toBe(true);
+    return holder;
+  };
+  const inOrder = async (...asked: string[]): Promise<string[]> => [
+    ...(await queuePositions(test.database.db, asked)).keys(),
+  ];
+
+  it("lets the project go first that has used less for its weight", async () => {
+    await project("nlp");
+    await project("vision");
+    const used = [await job("nlp"), await job("vision")] as const;
+    await ask(used[0], ["a"], 0);
+    await ask(used[1], ["b"], 0);
+    await longer(used[0], 20);
+    await longer(used[1], 10);
+    const holder = await hold();
+    const [ofNlp, ofVision, ofDefault] = [await job("nlp"), await job("vision"), await job("default")];
+    await ask(ofNlp, ["x"], 1);
+    await ask(ofVision, ["x"], 2);
+    await ask(ofDefault, ["x"], 3);
+    const all = [ofNlp, ofVision, ofDefault] as const;
+    expect(await inOrder(...all)).toEqual([ofDefault, ofVision, ofNlp]);
+    expect(await queuePlace(test.database.db, ofVision)).toMatchObject({
+      position: 2,
+      behind: [{ id: ofDefault.split(":")[1], holds: false }],
+    });
+    await release(used[0]);
+    await release(used[1]);
+    expect(await inOrder(...all), "what has ended counts as what runs").toEqual([ofDefault, ofVision, ofNlp]);
+    await tx((t) => updateProject(t, "nlp", { weight: 4 }));
+    expect(await inOrder(...all)).toEqual([ofDefault, ofNlp, ofVision]);
+    expect(await getProject(test.database.db, "nlp")).toMatchObject({ weight: 4 });
+    await release(holder);
+    expect(await queuePlace(test.database.db, ofDefault), "it was called").toBeUndefined();
+  });
+
+  it("forgets usage by the half-life that is set, and lets who waited long go first", async () => {
+    await project("nlp");
+    await project("vision");
+    const used = [await job("nlp"), await job("vision")] as const;
+    await ask(used[0], ["a"], 0);
+    await ask(used[1], ["b"], 0);
+    await longer(used[0], 2);
+    await longer(used[1], 1);
+    for (const owner of used) await release(owner);
+    // nlp used twice as much, a hundred hours earlier.
+    await test.database.db.execute(
+      `update host_holds set began_at = began_at - interval '100 hours', ended_at = ended_at - interval '100 hours' where owner = '${used[0]}'`,
+    );
+    await hold();
+    const [ofNlp, ofVision] = [await job("nlp"), await job("vision")];
+    await ask(ofNlp, ["x"], 1);
+    await ask(ofVision, ["x"], 0);
+    expect(await inOrder(ofNlp, ofVision)).toEqual([ofVision, ofNlp]);
+    const set = (change: object) => tx((t) => setQueueSettings(t, change));
+    expect(await set({ halfLifeHours: 10 })).toEqual({ halfLifeHours: 10, patienceHours: 336 });
+    expect(await inOrder(ofNlp, ofVision)).toEqual([ofNlp, ofVision]);
+    await set({ halfLifeHours: 1000 });
+    expect(await inOrder(ofNlp, ofVision)).toEqual([ofVision, ofNlp]);
+    await test.database.db.execute(
+      `update host_waiters set waiting_since = waiting_since - interval '7 hours' where owner = '${ofNlp}'`,
+    );
+    await set({ patienceHours: 6 });
+    expect(await inOrder(ofNlp, ofVision)).toEqual([ofNlp, ofVision]);
   });
 });
 

@@ -1,9 +1,10 @@
-import { and, asc, eq, gt, isNull, or, sql } from "drizzle-orm";
+import { and, asc, eq, sql } from "drizzle-orm";
 import type { ProjectChange, ProjectCreate, ProjectRecord } from "@internevo/contracts";
 import { DEFAULT_PROJECT, ProblemError } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { callQueue } from "./host-queue.ts";
 import { isUuid } from "./pages.ts";
+import { isValidToken } from "./access.ts";
 import { apiTokens, deadLetters, jobs, projects, workloads } from "./schema/index.ts";
 import { NO_USE, projectUse, type ProjectUse } from "./usage.ts";
 
@@ -83,13 +84,9 @@ export async function deleteProject(tx: Transaction, name: string): Promise<void
       { field: "name", value: name, message, remedy },
     ]);
   if (name === DEFAULT_PROJECT) throw refuse("is where everything is that names no project", "keep it");
-  const isInForce = and(
-    isNull(apiTokens.revokedAt),
-    or(isNull(apiTokens.expiresAt), gt(apiTokens.expiresAt, sql`clock_timestamp()`)),
-  );
   const jobCount = await tx.$count(jobs, eq(jobs.project, name));
   const workloadCount = await tx.$count(workloads, eq(workloads.project, name));
-  const tokenCount = await tx.$count(apiTokens, and(eq(apiTokens.project, name), isInForce));
+  const tokenCount = await tx.$count(apiTokens, and(eq(apiTokens.project, name), isValidToken));
   if (jobCount || workloadCount || tokenCount)
     throw refuse(
       `has ${jobCount} jobs, ${workloadCount} workloads and ${tokenCount} valid tokens`,

@@ -39,12 +39,17 @@ export async function beginHold(tx: Transaction, work: GpuWork): Promise<void> {
     .onConflictDoNothing();
 }
 
-/** From now on it is not. */
-export async function endHold(tx: Transaction, owner: string): Promise<void> {
-  await tx
+/** From now on it is not. @returns the hold that has ended; undefined where there was none. */
+export async function endHold(
+  tx: Transaction,
+  owner: string,
+): Promise<typeof hostHolds.$inferSelect | undefined> {
+  const [row] = await tx
     .update(hostHolds)
     .set({ endedAt: sql`clock_timestamp()` })
-    .where(and(eq(hostHolds.owner, owner), isNull(hostHolds.endedAt)));
+    .where(and(eq(hostHolds.owner, owner), isNull(hostHolds.endedAt)))
+    .returning();
+  return row;
 }
 
 /** The first instant of a month in UTC. */

@@ -15,6 +15,7 @@ import { planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import { DEFAULT_SLICE_ROUNDS } from "@internevo/profiles";
 import { statisticsOf, type Compared, type Statistics } from "./accuracy-statistics.ts";
+import { randomBy } from "./drawn.ts";
 import { datasetOf, profileOf, runPlan, type Place } from "./measure.ts";
 
 export interface AccuracyOptions extends Place {
@@ -50,17 +51,6 @@ const CANDIDATES = 10;
 const WARM_UP_STEPS = 1;
 const MOST_FAMILIES = 1000;
 
-/** A small generator with a seed (mulberry32), so that a run can be repeated in the same order. */
-export function generator(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 export function shuffled<T>(items: readonly T[], random: () => number): T[] {
   const list = [...items];
   for (let last = list.length - 1; last > 0; last -= 1) {
@@ -72,7 +62,7 @@ export function shuffled<T>(items: readonly T[], random: () => number): T[] {
 
 async function accuracyOn(spec: JobSpec, profile: Profile, options: AccuracyOptions): Promise<AccuracyRow> {
   const { directory, place, plans, choose = "sample", repeat, steps, seed, clustersFile, signal } = options;
-  const random = generator(seed);
+  const random = randomBy(seed);
   const dataset = await datasetOf(spec, directory);
   const { runnableCandidates: runnable, warnings } = planJob(spec, profile, { top: MOST_FAMILIES });
   const others = runnable.slice(CANDIDATES);

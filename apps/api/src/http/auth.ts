@@ -4,6 +4,7 @@ import type { Database, TokenOwner } from "@internevo/store";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { inNameOf } from "../work/caller.ts";
 import type { RequestLimits } from "./limits.ts";
+import { assertFromConsole, sessionCookieOf } from "./session-cookie.ts";
 import { assertRights } from "./rights.ts";
 import { TokenLookup } from "./token-lookup.ts";
 import { registerTokenUse } from "./token-use.ts";
@@ -26,12 +27,16 @@ function missing(request: FastifyRequest): ProblemError {
 
 /**
  * Every route with a `role` in its configuration asks for a token of at least that role, held where its `scope`
- * says (rights.ts). What is asked below
- * the API's prefix counts for the token, or for the address where there is none, before anything is refused.
+ * says (rights.ts). A browser's session has its token in a cookie. What is asked below the API's prefix counts for the token, or for the address where there is none, before anything is refused.
  */
 export function registerAuth(
   app: FastifyInstance,
-  options: { readonly database: Database; readonly limits: RequestLimits },
+  options: {
+    readonly database: Database;
+    readonly limits: RequestLimits;
+    /** Where the console is, for those who sign in; undefined: nobody does. */
+    readonly publicUrl: URL | undefined;
+  },
 ): void {
   const { limits } = options;
   const lookup = new TokenLookup(options.database);
@@ -43,12 +48,25 @@ export function registerAuth(
     if (role === undefined && !request.url.startsWith(`${API_PREFIX}/`)) return;
     // What is behind a token is for whoever has it: no browser or proxy should keep it.
     reply.header("cache-control", "no-store");
-    const token = bearerOf(request);
-    const owner =
+    const cookie = request.headers.authorization === undefined ? sessionCookieOf(request) : undefined;
+    const token = bearerOf(request) ?? cookie;
+    const found =
       token === undefined ? undefined : await lookup.ownerOf(token, await limits.isGuessing(request));
+    // A cookie comes by itself, and another site can have it sent: no other token may come so.
+    const owner = cookie !== undefined && found?.kind !== "session" ? undefined : found;
     request.actor = owner ?? null;
     if (owner) noteUse(owner.id);
     await limits.count(request, reply);
+    if (cookie !== undefined && owner === undefined) {
+      // Pages and ways to sign in are there for those whose session has ended, too.
+      if (role === undefined) return;
+      await limits.countGuess(request, reply);
+      throw refused(
+        "the session has ended",
+        "is not needed with a session, which has ended",
+        "sign in again",
+      );
+    }
     if (token !== undefined && owner === undefined) {
       await limits.countGuess(request, reply);
       throw refused(
@@ -60,6 +78,7 @@ export function registerAuth(
     // A path that no route answers: whoever may use the API is told so.
     if (role === undefined) return;
     if (owner === undefined) throw missing(request);
+    if (cookie !== undefined) assertFromConsole(request, cookie, options.publicUrl);
     await assertRights(request, owner, role, options.database);
   });
 }

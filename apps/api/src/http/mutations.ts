@@ -231,6 +231,8 @@ export function registerRefusalAudit(app: FastifyInstance, database: Database): 
     // What no route answers has changed nothing, and may be any text.
     if (request.problem === null || request.actor === null || request.is404 || !MUTATING.has(request.method))
       return;
+    // What every viewer may POST is a question: it would have changed nothing.
+    if (request.method === "POST" && request.routeOptions.config.role === "viewer") return;
     const { actor, problem } = request;
     const action = actionOf(request);
     const status = statusOf(problem.code);

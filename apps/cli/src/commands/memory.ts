@@ -6,6 +6,7 @@ import {
   looksLikePlanLabel,
   parsePlanLabel,
   planLabel,
+  plannedMemoryBytes,
   ProblemError,
   worldSize,
   type JobSpec,
@@ -20,7 +21,13 @@ import { integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { assertWritable, writeWhole } from "../files.ts";
 import { memoryPicture } from "../memory/picture.ts";
-import { planMemory, trainerProgram } from "../memory/plan-memory.ts";
+import {
+  planMemory,
+  trainerProgram,
+  type PlanMemoryOptions,
+  type PlannedMemory,
+} from "../memory/plan-memory.ts";
+import { tooLittleMemory } from "../memory/does-not-fit.ts";
 import { linesOf } from "../memory/regions.ts";
 import { memoryTable } from "../memory/table.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
@@ -190,14 +197,50 @@ function withProgram(
   };
 }
 
+/** The memory of one rank, and what it comes to. */
+interface Accounted {
+  readonly planned: PlannedMemory;
+  readonly stageLayers: number | undefined;
+  readonly memory: MemoryLines;
+  readonly totals: Totals;
+}
+
+function accountOf(planned: PlannedMemory, profile: Profile | null): Accounted {
+  const { memoryMap: map, stages } = planned;
+  const stage = stages[map.stage];
+  const lines = stage?.memory ?? planned.memory;
+  return { planned, stageLayers: stage?.layers, ...withProgram(map.arenaBytes, lines, profile) };
+}
+
+/**
+ * Asks the trainer. What a program takes that runs is the profile's to say, and not the trainer's that only plans: so
+ * where a profile is known, what fits is decided here, as the planner does. Checkpoints have their staging where
+ * there is room for it.
+ */
+async function accountFor(
+  asked: Omit<PlanMemoryOptions, "memoryLimitBytes" | "hasCheckpointStaging">,
+  profile: Profile | null,
+  limitBytes: number,
+): Promise<Accounted & { readonly lacksStaging: boolean }> {
+  if (profile === null) return { ...accountOf(await planMemory(asked), null), lacksStaging: false };
+  const unbound = { ...asked, memoryLimitBytes: null };
+  const whole = accountOf(await planMemory(unbound), profile);
+  const { totalBytes, checkpointStagingBytes } = whole.totals;
+  const lacksStaging = totalBytes > limitBytes && checkpointStagingBytes > 0;
+  if (!lacksStaging) return { ...whole, lacksStaging };
+  const without = await planMemory({ ...unbound, hasCheckpointStaging: false });
+  return { ...accountOf(without, profile), lacksStaging };
+}
+
 function totalsText(
   { programBytes, checkpointStagingBytes: staging, totalBytes, totalAsPlannedBytes }: Totals,
   profile: Profile | null,
+  lacksStaging: boolean,
 ): string {
   const planned =
     staging > 0
       ? `\`internevo plan\` counts ${formatBytes(totalAsPlannedBytes)}, without the ${formatBytes(staging)} of checkpoint staging`
-      : "`internevo plan` counts the same";
+      : `\`internevo plan\` counts the same${lacksStaging ? "; without room for their staging, checkpoints are written in the step loop" : ""}`;
   if (profile === null || programBytes === null)
     return `a rank needs more than these ${formatBytes(totalBytes)}: the program itself is not counted, because no profile says what it takes (--profile)`;
   return `with ${formatBytes(programBytes)} of the program itself, as the profile ${profile.name} has it, ${formatBytes(totalBytes)}; ${planned}`;
@@ -206,21 +249,24 @@ function totalsText(
 async function showMemory(text: string, options: MemoryOptions, context: Context): Promise<void> {
   if (options.svg !== undefined) await assertWritable(options.svg, "--svg");
   const { spec, plan, profile } = await findPlan(text, options, context);
-  const planned = await planMemory({
-    spec,
-    plan,
-    stage: stageOf(plan, options.rank),
-    program: trainerProgram(context.env),
-    signal: context.signal,
-  });
-  const { memoryMap: map, stages } = planned;
+  const limitBytes = plannedMemoryBytes(searchedJob(spec, options));
+  const known = await profileOf(spec, profile, context);
+  const { planned, stageLayers, memory, totals, lacksStaging } = await accountFor(
+    {
+      spec,
+      plan,
+      stage: stageOf(plan, options.rank),
+      program: trainerProgram(context.env),
+      signal: context.signal,
+    },
+    known,
+    limitBytes,
+  );
+  const { memoryMap: map } = planned;
   const output = context.output();
   const clock = new StepClock(map);
   const lines = linesOf(map, clock);
-  const stage = stages[map.stage];
-  const known = await profileOf(spec, profile, context);
-  const { memory, totals } = withProgram(map.arenaBytes, stage?.memory ?? planned.memory, known);
-  const who = `${whoseMemory(plan.pipelineParallel, options.rank, map.stage)}${stage ? `: ${formatCounted(stage.layers, "layer")}` : ""}`;
+  const who = `${whoseMemory(plan.pipelineParallel, options.rank, map.stage)}${stageLayers === undefined ? "" : `: ${formatCounted(stageLayers, "layer")}`}`;
   const summary =
     `${formatBytes(map.arenaBytes)} planned by offset in ` +
     `${formatCounted(map.pieces.length, "piece")}; ${who}`;
@@ -244,8 +290,13 @@ async function showMemory(text: string, options: MemoryOptions, context: Context
     });
   else {
     output.data(
-      `${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${summary}\n${totalsText(totals, known)}\n\n${memoryTable(lines, { all: options.all === true, colors: output.colors })}`,
+      `${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${summary}\n${totalsText(totals, known, lacksStaging)}\n\n${memoryTable(lines, { all: options.all === true, colors: output.colors })}`,
     );
   }
   if (options.svg !== undefined) output.note(`the picture is in ${resolve(options.svg)}`);
+  // What it needs is shown first: that is how one finds what to change.
+  if (known !== null && totals.totalAsPlannedBytes > limitBytes) {
+    const needed = Object.entries(memory).map(([name, bytes]) => ({ name, bytes }));
+    throw tooLittleMemory(totals.totalAsPlannedBytes, limitBytes, needed, spec);
+  }
 }

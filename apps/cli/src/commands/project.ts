@@ -1,5 +1,5 @@
 import type { ProjectChange, ProjectRecord } from "@internevo/contracts";
-import { formatGpuHours, formatInteger } from "@internevo/domain";
+import { formatGpuHours, formatInteger, formatWeight, WEIGHT_BOUNDS } from "@internevo/domain";
 import { InvalidArgumentError, type Command } from "commander";
 import { integerArgument, numberArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
@@ -18,15 +18,17 @@ interface Change {
   readonly description?: string;
   readonly maxGpus?: Quota;
   readonly gpuHoursPerMonth?: Quota;
+  readonly weight?: number;
 }
 
 /** What the options change. */
-function changeOf({ description, maxGpus, gpuHoursPerMonth }: Change): ProjectChange {
+function changeOf({ description, maxGpus, gpuHoursPerMonth, weight }: Change): ProjectChange {
   const limitOf = (given: Quota): number | null => (given === NO_LIMIT ? null : given);
   return {
     ...(description === undefined ? {} : { description }),
     ...(maxGpus === undefined ? {} : { maxGpus: limitOf(maxGpus) }),
     ...(gpuHoursPerMonth === undefined ? {} : { gpuHoursPerMonth: limitOf(gpuHoursPerMonth) }),
+    ...(weight === undefined ? {} : { weight }),
   };
 }
 
@@ -51,10 +53,15 @@ const withChange = (command: Command): Command =>
       "--gpu-hours-per-month <hours>",
       `GPU-hours that its jobs may use in a calendar month (UTC), or ${NO_LIMIT}`,
       quota(hoursArgument),
+    )
+    .option(
+      "--weight <weight>",
+      "its share of GPU time beside other projects that wait: twice the weight, twice the time",
+      numberArgument(WEIGHT_BOUNDS.minimum, WEIGHT_BOUNDS.maximum),
     );
 
-const quotaWords = ({ maxGpus, gpuHoursPerMonth }: ProjectRecord): string =>
-  `${maxGpus === null ? "any number of GPUs" : `${formatInteger(maxGpus)} GPUs at once`}, ${gpuHoursPerMonth === null ? "any number of GPU-hours" : `${formatGpuHours(gpuHoursPerMonth)} GPU-hours a month`}`;
+const quotaWords = ({ maxGpus, gpuHoursPerMonth, weight }: ProjectRecord): string =>
+  `${maxGpus === null ? "any number of GPUs" : `${formatInteger(maxGpus)} GPUs at once`}, ${gpuHoursPerMonth === null ? "any number of GPU-hours" : `${formatGpuHours(gpuHoursPerMonth)} GPU-hours a month`}, weight ${formatWeight(weight)}`;
 
 export function addProject(program: Command, context: Context): void {
   const group = program
@@ -83,7 +90,7 @@ export function addProject(program: Command, context: Context): void {
   withChange(
     group
       .command("set")
-      .description("change a project's description and quotas; what is left out stays as it is")
+      .description("change a project's description, quotas and weight; what is left out stays as it is")
       .argument("<name>", "name of the project"),
   ).action(async (name: string, options: Change) => {
     const client = await context.client();

@@ -5,14 +5,21 @@ const TOO_MUCH = /^the plan needs (\d+) bytes a rank; memoryLimitBytes is (\d+):
 /** Lines that are named; the rest are summed. */
 const NAMED = 4;
 
-/** The largest lines of "parameters 5, runtime 4". */
-function linesText(list: string): string {
-  const lines = list
+interface Line {
+  readonly name: string;
+  readonly bytes: number;
+}
+
+/** Of "parameters 5, runtime 4". */
+const linesIn = (list: string): readonly Line[] =>
+  list
     .split(", ")
     .map((each) => each.split(" "))
-    .map(([name = "", bytes]) => ({ name, bytes: Number(bytes) }))
-    .filter(({ bytes }) => bytes > 0)
-    .sort((a, b) => b.bytes - a.bytes);
+    .map(([name = "", bytes]) => ({ name, bytes: Number(bytes) }));
+
+/** The largest lines, and the rest as one. */
+function linesText(all: readonly Line[]): string {
+  const lines = all.filter(({ bytes }) => bytes > 0).sort((a, b) => b.bytes - a.bytes);
   const rest = lines.slice(NAMED).reduce((sum, { bytes }) => sum + bytes, 0);
   return [
     ...lines.slice(0, NAMED).map(({ name, bytes }) => `${termWords(name)} ${formatBytes(bytes)}`),
@@ -27,10 +34,24 @@ function linesText(list: string): string {
 export function doesNotFit(message: string, { cluster }: Pick<JobSpec, "cluster">): ProblemError | undefined {
   const [, needed, limit, lines] = TOO_MUCH.exec(message) ?? [];
   if (needed === undefined || limit === undefined || lines === undefined) return undefined;
-  const over = Number(needed) - Number(limit);
+  return tooLittleMemory(Number(needed), Number(limit), linesIn(lines), { cluster });
+}
+
+/**
+ * That a plan needs more than a job's GPUs have for it. @param lines of what it needs, in any order @param
+ * limitBytes less than a GPU's memory where some is kept free
+ */
+export function tooLittleMemory(
+  neededBytes: number,
+  limitBytes: number,
+  lines: readonly Line[],
+  { cluster }: Pick<JobSpec, "cluster">,
+): ProblemError {
+  const over = neededBytes - limitBytes;
+  const isLess = limitBytes < cluster.memoryPerGpuBytes;
   return new ProblemError(
     "no-feasible-plan",
-    `the plan does not fit: it needs ${formatBytes(Number(needed))} a rank, ${formatBytes(over)} more than a GPU has`,
+    `the plan does not fit: it needs ${formatBytes(neededBytes)} a rank, ${formatBytes(over)} more than ${isLess ? `the ${formatBytes(limitBytes)} that its headroom leaves of a GPU` : "a GPU has"}`,
     [
       {
         field: "cluster.memoryPerGpu",

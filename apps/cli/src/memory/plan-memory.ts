@@ -24,6 +24,10 @@ export interface PlanMemoryOptions {
   readonly plan: PlanOfJob;
   /** Null: the fullest stage. */
   readonly stage: number | null;
+  /** What the trainer must do with, bytes; null: it says what it needs, however much. Default: a GPU's memory. */
+  readonly memoryLimitBytes?: number | null;
+  /** false: checkpoints are written in the step loop, from where the state lies. Default: from their staging. */
+  readonly hasCheckpointStaging?: boolean;
   readonly program: string;
   readonly signal: AbortSignal;
 }
@@ -37,6 +41,8 @@ export async function planMemory({
   spec,
   plan,
   stage,
+  memoryLimitBytes = spec.cluster.memoryPerGpuBytes,
+  hasCheckpointStaging = true,
   program,
   signal,
 }: PlanMemoryOptions): Promise<PlannedMemory> {
@@ -62,12 +68,17 @@ export async function planMemory({
     checkpoint:
       spec.checkpointing === null
         ? null
-        : { directory: "(not written)", ...spec.checkpointing, resume: "latest" },
+        : {
+            directory: "(not written)",
+            ...spec.checkpointing,
+            ...(hasCheckpointStaging ? {} : { writing: "synchronous" as const }),
+            resume: "latest",
+          },
   });
   const directory = await mkdtemp(join(tmpdir(), "internevo-memory-"));
   try {
     const path = join(directory, "config.json");
-    await writeFile(path, JSON.stringify(config));
+    await writeFile(path, JSON.stringify({ ...config, memoryLimitBytes }));
     const output = await run(
       program,
       [
@@ -81,34 +92,30 @@ export async function planMemory({
       signal,
     );
     const event = JSON.parse(output.trim().split("\n").at(-1) ?? "") as TrainerEvent;
-    if (event.event === "error") {
-      const tooMuch = event.code === "out_of_memory" ? doesNotFit(event.message, spec) : undefined;
-      if (tooMuch !== undefined) throw tooMuch;
-      const { message, field, value, remedy } = event;
-      const isOfPlan = event.code === "plan_unsupported" || field?.startsWith("plan.") === true;
-      const other = isOfPlan ? "plan-invalid" : "internal";
-      const code = event.code === "out_of_memory" ? "no-feasible-plan" : other;
-      throw new ProblemError(
-        code,
-        message,
-        field === undefined
-          ? []
-          : [
-              {
-                field,
-                ...(value === undefined ? {} : { value }),
-                message,
-                remedy: remedy ?? "see the message",
-              },
-            ],
-      );
-    }
+    if (event.event === "error") throw refusalOf(event, spec);
     if (event.event !== "plan" || event.memoryMap === undefined)
       throw new ProblemError("internal", `${program} wrote no memory map`);
     return { ...event, memoryMap: event.memoryMap };
   } finally {
     await rm(directory, { recursive: true });
   }
+}
+
+/** What the trainer refuses, in the words of jobs. */
+function refusalOf(event: Extract<TrainerEvent, { event: "error" }>, spec: JobSpec): ProblemError {
+  const tooMuch = event.code === "out_of_memory" ? doesNotFit(event.message, spec) : undefined;
+  if (tooMuch !== undefined) return tooMuch;
+  const { message, field, value, remedy } = event;
+  const isOfPlan = event.code === "plan_unsupported" || field?.startsWith("plan.") === true;
+  const other = isOfPlan ? "plan-invalid" : "internal";
+  const code = event.code === "out_of_memory" ? "no-feasible-plan" : other;
+  return new ProblemError(
+    code,
+    message,
+    field === undefined
+      ? []
+      : [{ field, ...(value === undefined ? {} : { value }), message, remedy: remedy ?? "see the message" }],
+  );
 }
 
 /** What a program writes, whatever its status: an error is an event too. */

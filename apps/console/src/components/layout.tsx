@@ -8,7 +8,7 @@ import {
 } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { Link, Outlet, useLocation } from "@tanstack/react-router";
-import { useEffect, useRef } from "react";
+import { useEffect, useRef, useState } from "react";
 import { mayActAs, useSession } from "../session/session.tsx";
 import { Brand } from "./brand.tsx";
 import { ConnectionBanner } from "./connection-banner.tsx";
@@ -62,9 +62,35 @@ function SunAndMoon() {
   );
 }
 
+/** Where else the person may act. */
+function OtherPlaces() {
+  const { client, project, places } = useSession();
+  const [refusal, setRefusal] = useState<string>();
+  const move = (to: string | null): void => {
+    client
+      .moveSession(to)
+      // What was on the page may not be there.
+      .then(() => window.location.assign("/"))
+      .catch((error: unknown) => setRefusal(error instanceof Error ? error.message : String(error)));
+  };
+  return (
+    <>
+      {places
+        .filter((place) => place.project !== project)
+        .map((place) => (
+          <button key={place.project ?? ""} type="button" onClick={() => move(place.project)}>
+            Act as {place.role}{" "}
+            {place.project === null ? "in the whole installation" : `in project ${place.project}`}
+          </button>
+        ))}
+      {refusal !== undefined && <p role="alert">{refusal}</p>}
+    </>
+  );
+}
+
 /** Opened, closed and left by the browser itself. */
 function Account() {
-  const { name, role, project, signOut } = useSession();
+  const { name, role, project, kind, signOut } = useSession();
   const held = project === null ? role : `${role} in project ${project}`;
   return (
     <>
@@ -82,6 +108,7 @@ function Account() {
         <p>
           {name} · {held}
         </p>
+        {kind === "session" && <OtherPlaces />}
         <a href="/docs">API documentation</a>
         <button type="button" onClick={() => signOut()}>
           Sign out

@@ -1,4 +1,5 @@
 import type { ProjectChange, ProjectRecord } from "@internevo/contracts";
+import { DEFAULT_WEIGHT, formatWeight, WEIGHT_BOUNDS } from "@internevo/domain";
 import { Alert, Button, Group, Modal, NumberInput, Progress, TextInput } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
@@ -49,11 +50,15 @@ function QuotaFields({
   onMaxGpus,
   hours,
   onHours,
+  weight,
+  onWeight,
 }: {
   maxGpus: Quota;
   onMaxGpus: (given: Quota) => void;
   hours: Quota;
   onHours: (given: Quota) => void;
+  weight: Quota;
+  onWeight: (given: Quota) => void;
 }) {
   return (
     <>
@@ -76,6 +81,16 @@ function QuotaFields({
         hideControls
         onChange={onHours}
       />
+      <NumberInput
+        mt="sm"
+        label="Weight"
+        description="Its share of GPU time beside other projects that wait: twice the weight, twice the time."
+        value={weight}
+        min={WEIGHT_BOUNDS.minimum}
+        max={WEIGHT_BOUNDS.maximum}
+        hideControls
+        onChange={onWeight}
+      />
     </>
   );
 }
@@ -87,12 +102,14 @@ function ProjectForm({ project, onClose }: { project: ProjectRecord | undefined;
   const [description, setDescription] = useState(project?.description ?? "");
   const [maxGpus, setMaxGpus] = useState<Quota>(project?.maxGpus ?? "");
   const [hours, setHours] = useState<Quota>(project?.gpuHoursPerMonth ?? "");
+  const [weight, setWeight] = useState<Quota>(project?.weight ?? DEFAULT_WEIGHT);
   const save = useMutation({
     mutationFn: () => {
       const change: ProjectChange = {
         description: description.trim(),
         maxGpus: quotaOf(maxGpus),
         gpuHoursPerMonth: quotaOf(hours),
+        weight: weight === "" ? DEFAULT_WEIGHT : Number(weight),
       };
       return project === undefined
         ? client.createProject({ name: name.trim(), ...change })
@@ -129,7 +146,14 @@ function ProjectForm({ project, onClose }: { project: ProjectRecord | undefined;
         onChange={(event) => setDescription(event.currentTarget.value)}
         {...(project === undefined ? {} : { "data-autofocus": true })}
       />
-      <QuotaFields maxGpus={maxGpus} onMaxGpus={setMaxGpus} hours={hours} onHours={setHours} />
+      <QuotaFields
+        maxGpus={maxGpus}
+        onMaxGpus={setMaxGpus}
+        hours={hours}
+        onHours={setHours}
+        weight={weight}
+        onWeight={setWeight}
+      />
       {save.isError && (
         <Alert color="red" mt="sm" role="alert">
           {save.error.message}
@@ -172,7 +196,8 @@ function ProjectDialog({ project, label }: { project?: ProjectRecord; label: str
 }
 
 function ProjectRow({ project, mayEdit }: { project: ProjectRecord; mayEdit: boolean }) {
-  const { name, description, maxGpus, gpusInUse, gpuHoursPerMonth, gpuHoursThisMonth, createdAt } = project;
+  const { name, description, maxGpus, gpusInUse, gpuHoursPerMonth, gpuHoursThisMonth, weight, createdAt } =
+    project;
   return (
     <Row name={name}>
       <RowTitle>
@@ -186,6 +211,9 @@ function ProjectRow({ project, mayEdit }: { project: ProjectRecord; mayEdit: boo
       </Cell>
       <Cell label="GPU-hours this month">
         <Used used={gpuHoursThisMonth} limit={gpuHoursPerMonth} format={formatGpuHours} what="GPU-hours" />
+      </Cell>
+      <Cell label="Weight">
+        <span className="figures">{formatWeight(weight)}</span>
       </Cell>
       <Cell label="Created">
         <Moment at={createdAt} />
@@ -223,6 +251,7 @@ export function ProjectsPage() {
               <Column>Description</Column>
               <Column>GPUs in use</Column>
               <Column>GPU-hours this month</Column>
+              <Column>Weight</Column>
               <Column>Created</Column>
               {mayEdit && (
                 <Column>

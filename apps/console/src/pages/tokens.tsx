@@ -1,4 +1,4 @@
-import { ROLES, type CreatedToken, type Role, type TokenRecord } from "@internevo/contracts";
+import { ROLES, type CreatedToken, type Role, type TokenKind, type TokenRecord } from "@internevo/contracts";
 import { Alert, Button, Code, CopyButton, Group, Modal, NativeSelect, Text, TextInput } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
@@ -21,6 +21,12 @@ const ROLE_WORDS: Readonly<Record<Role, string>> = {
   viewer: "Viewer: sees all jobs there, changes nothing",
   operator: "Operator: submits and cancels jobs too",
   admin: "Admin: gives access too",
+};
+
+const KIND_WORDS: Readonly<Record<TokenKind, string>> = {
+  token: "Token",
+  session: "Browser",
+  login: "Command line",
 };
 
 /** The secret of a new token, which is shown this once. */
@@ -193,6 +199,7 @@ function TokenRow({ token }: { token: TokenRecord }) {
   return (
     <Row name={token.id}>
       <RowTitle>{token.name}</RowTitle>
+      <Cell label="Kind">{KIND_WORDS[token.kind]}</Cell>
       <Cell label="Role">{token.role}</Cell>
       <Cell label="Project">{token.project ?? <span className="nothing">all</span>}</Cell>
       <Cell label="Created">
@@ -256,6 +263,7 @@ export function TokensPage() {
           <Head>
             <Row>
               <Column>Name</Column>
+              <Column>Kind</Column>
               <Column>Role</Column>
               <Column>Project</Column>
               <Column>Created</Column>

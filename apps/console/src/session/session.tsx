@@ -1,17 +1,11 @@
-import { ApiProblemError, InternEvoClient } from "@internevo/client";
-import type { Role } from "@internevo/contracts";
+import type { InternEvoClient } from "@internevo/client";
+import type { Role, SignIn as SignInOffer, TokenKind, Whoami } from "@internevo/contracts";
 import { useQueryClient } from "@tanstack/react-query";
 import { createContext, useCallback, useContext, useEffect, useMemo, useState, type ReactNode } from "react";
-import { reportReachable, watchedFetch } from "../data/connection.ts";
-import {
-  forgetToken,
-  onTokenElsewhere,
-  onTokenInFragment,
-  storedToken,
-  storeToken,
-  willingly,
-} from "./token.ts";
 import { SignIn } from "../pages/sign-in.tsx";
+import { useSignInOffer, useWhoami } from "./asking.ts";
+import { connect, COOKIE, ofToken, tokenOf, type Credential } from "./credential.ts";
+import { forgetToken, onTokenElsewhere, onTokenInFragment, storedToken, willingly } from "./token.ts";
 
 export interface Session {
   readonly client: InternEvoClient;
@@ -19,7 +13,10 @@ export interface Session {
   readonly role: Role;
   /** Where the role is held; null: in the whole installation. */
   readonly project: string | null;
-  readonly signOut: (because?: string) => void;
+  readonly kind: TokenKind;
+  /** Where the person may act; empty where a token is used. */
+  readonly places: Whoami["places"];
+  readonly signOut: () => void;
 }
 
 const SessionContext = createContext<Session | undefined>(undefined);
@@ -36,60 +33,74 @@ export const mayActAs = (session: Session, role: Role): boolean => RANK[session.
 /** Whether the role is held in the whole installation, and not in one project. */
 export const isOfInstallation = ({ project }: Session): boolean => project === null;
 
-const clientFor = (token: string): InternEvoClient =>
-  new InternEvoClient({ baseUrl: location.origin, token, fetch: watchedFetch });
+/** Tells of tokens that another tab signs in with, or that a link brings. */
+function useOtherTokens(onToken: (token: string) => void, onSignedOut: () => void): void {
+  useEffect(
+    () => onTokenElsewhere((given) => (given === undefined ? onSignedOut() : onToken(given))),
+    [onSignedOut, onToken],
+  );
+  useEffect(
+    () =>
+      onTokenInFragment((given) => {
+        const wanted = willingly(given, (question) => window.confirm(question));
+        if (wanted !== undefined) onToken(wanted);
+      }),
+    [onToken],
+  );
+}
 
-type Who = Pick<Session, "name" | "role" | "project">;
-
-/** Asks the API whose token this is, until it answers. */
-function useWhoami({
-  client,
-  token,
-  onAnswer,
-  onRefused,
-  onAway,
-}: {
-  client: InternEvoClient | undefined;
-  token: string | undefined;
-  onAnswer: (answer: Who) => void;
-  onRefused: (because: string) => void;
-  onAway: (because: string) => void;
-}): void {
-  useEffect(() => {
-    if (!client || token === undefined) return;
-    const abort = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const ask = async (): Promise<void> => {
-      try {
-        const answer = await client.whoami({ signal: abort.signal });
-        storeToken(token);
-        reportReachable();
-        onAnswer(answer);
-      } catch (error) {
-        if (abort.signal.aborted) return;
-        if (error instanceof ApiProblemError && error.status < 500 && error.status !== 429) {
-          forgetToken(token);
-          onRefused(
-            error.status === 401
-              ? "This token is not accepted. Check that it was copied whole, or ask for a new one."
-              : error.message,
-          );
-          return;
-        }
-        onAway("The API cannot be reached. Trying again every two seconds.");
-        timer = setTimeout(() => void ask(), 2000);
-      }
-    };
-    void ask();
-    return () => {
-      abort.abort();
-      clearTimeout(timer);
-    };
-  }, [client, token, onAnswer, onRefused, onAway]);
+/** What the page signs in with, whose it is, and what the sign-in page says meanwhile. */
+function useSigningIn(handedOver: string | undefined) {
+  const queries = useQueryClient();
+  const [credential, setCredential] = useState<Credential | undefined>(() => {
+    const token = handedOver ?? storedToken();
+    return token === undefined ? undefined : ofToken(token);
+  });
+  const [who, setWho] = useState<Whoami>();
+  const [refusal, setRefusal] = useState<string>();
+  const [offer, setOffer] = useState<SignInOffer>();
+  const leave = useCallback(
+    (because?: string) => {
+      queries.clear();
+      setWho(undefined);
+      setCredential(undefined);
+      setRefusal(because);
+    },
+    [queries],
+  );
+  /** Goes on with another token than that of this page. */
+  const change = useCallback(
+    (given: string) => {
+      setRefusal(undefined);
+      setCredential((at) => {
+        // What was read with another token may be another person's.
+        if (tokenOf(at) !== given) queries.clear();
+        return ofToken(given);
+      });
+    },
+    [queries],
+  );
+  const connected = useMemo(
+    () => connect(credential, () => leave("Your session has ended. Sign in again.")),
+    [credential, leave],
+  );
+  const onAnswer = useCallback((answer: Whoami) => {
+    setRefusal(undefined);
+    setWho(answer);
+  }, []);
+  const onOffer = useCallback((given: SignInOffer) => {
+    setOffer(given);
+    if (given.isSignedIn) setCredential(COOKIE);
+    else if (given.problem !== null) setRefusal(given.problem);
+  }, []);
+  useOtherTokens(change, leave);
+  useWhoami({ connected, credential, onAnswer, onRefused: leave, onAway: setRefusal });
+  useSignInOffer({ connected, credential, onOffer, onAway: setRefusal });
+  return { client: connected.client, credential, who, refusal, offer, leave, change };
 }
 
 /**
- * Shows the pages to whoever has a token that the API accepts, and asks everybody else for one.
+ * Shows the pages to whoever has a session, or a token that the API accepts, and asks everybody else to sign in.
  * @param handedOver a token that the address brought; it is stored, which other tabs follow, once the API has
  * accepted it
  */
@@ -100,73 +111,39 @@ export function SessionProvider({
   handedOver: string | undefined;
   children: ReactNode;
 }) {
-  const queries = useQueryClient();
-  const [token, setToken] = useState(() => handedOver ?? storedToken());
-  const [who, setWho] = useState<Who>();
-  const [refusal, setRefusal] = useState<string>();
-  const client = useMemo(() => (token === undefined ? undefined : clientFor(token)), [token]);
-
-  const leave = useCallback(
-    (because?: string) => {
-      queries.clear();
-      setWho(undefined);
-      setToken(undefined);
-      setRefusal(because);
-    },
-    [queries],
+  const { client, credential, who, refusal, offer, leave, change } = useSigningIn(handedOver);
+  const [providerUrl, setProviderUrl] = useState<string>();
+  const forget = useCallback(() => {
+    forgetToken();
+    leave();
+  }, [leave]);
+  const signOut = useCallback(() => {
+    if (credential?.kind !== "cookie") return forget();
+    client
+      .signOut()
+      .then((ended) => {
+        setProviderUrl(ended.providerUrl ?? undefined);
+        leave();
+      })
+      .catch((error: unknown) => leave(error instanceof Error ? error.message : String(error)));
+  }, [client, credential, forget, leave]);
+  const session = useMemo(() => {
+    if (credential === undefined || !who) return undefined;
+    const { name, role, project, kind, places } = who;
+    return { client, name, role, project, kind, places, signOut };
+  }, [client, credential, who, signOut]);
+  if (session) return <SessionContext value={session}>{children}</SessionContext>;
+  // Whoever has a session sees no sign-in page on the way to it.
+  const isOnTheWay = credential === undefined ? offer === undefined : credential.kind === "cookie";
+  if (isOnTheWay && refusal === undefined) return null;
+  return (
+    <SignIn
+      checking={credential !== undefined}
+      refusal={refusal}
+      provider={offer?.provider?.name}
+      providerUrl={providerUrl}
+      onToken={change}
+      onStop={forget}
+    />
   );
-  const signOut = useCallback(
-    (because?: string) => {
-      forgetToken();
-      leave(because);
-    },
-    [leave],
-  );
-
-  /** Goes on with another token than that of this page. */
-  const change = useCallback(
-    (given: string) => {
-      setRefusal(undefined);
-      setToken((at) => {
-        // What was read with another token may be another person's.
-        if (at !== given) queries.clear();
-        return given;
-      });
-    },
-    [queries],
-  );
-  useEffect(
-    () => onTokenElsewhere((given) => (given === undefined ? leave() : change(given))),
-    [leave, change],
-  );
-  useEffect(
-    () =>
-      onTokenInFragment((given) => {
-        const wanted = willingly(given, (question) => window.confirm(question));
-        if (wanted !== undefined) change(wanted);
-      }),
-    [change],
-  );
-
-  const onAnswer = useCallback((answer: Who) => {
-    setRefusal(undefined);
-    setWho(answer);
-  }, []);
-  useWhoami({ client, token, onAnswer, onRefused: leave, onAway: setRefusal });
-
-  const session = useMemo(
-    () =>
-      client && who ? { client, name: who.name, role: who.role, project: who.project, signOut } : undefined,
-    [client, who, signOut],
-  );
-  if (!session) {
-    const offer = (given: string): void => {
-      setRefusal(undefined);
-      setToken(given);
-    };
-    return (
-      <SignIn checking={token !== undefined} refusal={refusal} onToken={offer} onStop={() => signOut()} />
-    );
-  }
-  return <SessionContext value={session}>{children}</SessionContext>;
 }

@@ -11,6 +11,7 @@ import {
   uuid,
 } from "drizzle-orm/pg-core";
 import type { MessageType } from "@internevo/contracts";
+import type { QueuePriority } from "@internevo/domain";
 import { instant } from "./columns.ts";
 
 /** Who may work on what. A row stays when it is released, so that its fencing token only ever grows. */
@@ -35,18 +36,17 @@ export const hostClaims = pgTable(
 );
 
 /** The queue: work that waits for hosts of others, and the command that makes it go on. */
-export const hostWaiters = pgTable(
-  "host_waiters",
-  {
-    owner: text("owner").primaryKey(),
-    hosts: text("hosts").array().notNull(),
-    /** Its place among those that wait for one of these hosts: the earlier goes first. */
-    place: instant("place").notNull(),
-    waitingSince: instant("waiting_since").notNull().defaultNow(),
-    command: jsonb("command").$type<WaitingCommand>().notNull(),
-  },
-  (table) => [index("host_waiters_order").on(table.place, table.owner)],
-);
+export const hostWaiters = pgTable("host_waiters", {
+  owner: text("owner").primaryKey(),
+  hosts: text("hosts").array().notNull(),
+  /** Null: of work that is neither a job nor a workload. */
+  project: text("project"),
+  gpus: integer("gpus").notNull(),
+  priority: text("priority").$type<QueuePriority>().notNull(),
+  submittedAt: instant("submitted_at").notNull(),
+  waitingSince: instant("waiting_since").notNull().defaultNow(),
+  command: jsonb("command").$type<WaitingCommand>().notNull(),
+});
 
 /** What is published when the turn of who waits has come. */
 export interface WaitingCommand {

@@ -1,5 +1,16 @@
 import { sql } from "drizzle-orm";
-import { bigserial, doublePrecision, index, integer, pgTable, text, uniqueIndex } from "drizzle-orm/pg-core";
+import {
+  bigserial,
+  boolean,
+  check,
+  doublePrecision,
+  index,
+  integer,
+  pgTable,
+  text,
+  uniqueIndex,
+} from "drizzle-orm/pg-core";
+import { DEFAULT_WEIGHT } from "@internevo/domain";
 import { instant } from "./columns.ts";
 
 /** Whose jobs and workloads are kept apart from those of others, and share quotas. */
@@ -10,8 +21,32 @@ export const projects = pgTable("projects", {
   maxGpus: integer("max_gpus"),
   /** GPU-hours that its jobs may use in a calendar month, UTC; null: no limit. */
   gpuHoursPerMonth: doublePrecision("gpu_hours_per_month"),
+  /** Its share of GPU time beside other projects that wait. */
+  weight: doublePrecision("weight").notNull().default(DEFAULT_WEIGHT),
   createdAt: instant("created_at").notNull().defaultNow(),
 });
+
+/**
+ * What counts for a project's fair share of holds that have ended: it decays, so that one number stands for all
+ * of them. Written under the lock of the queue only, hence apart from the projects.
+ */
+export const projectUsage = pgTable("project_usage", {
+  project: text("project").primaryKey(),
+  /** GPU-hours as they count at `at`. */
+  gpuHours: doublePrecision("gpu_hours").notNull(),
+  at: instant("at").notNull(),
+});
+
+/** How the queue forgets usage, and how long it lets others go first: one row, none while it has its defaults. */
+export const queueSettings = pgTable(
+  "queue_settings",
+  {
+    isTheOne: boolean("is_the_one").primaryKey().default(true),
+    halfLifeHours: doublePrecision("half_life_hours").notNull(),
+    patienceHours: doublePrecision("patience_hours").notNull(),
+  },
+  () => [check("queue_settings_one", sql`is_the_one`)],
+);
 
 /**
  * The times in which work held its hosts: what is used, and what counts for quotas. It says of itself whose it

@@ -1,0 +1,237 @@
+import {
+  DeviceSignInSchema,
+  DeviceTokenRequestSchema,
+  DeviceTokenSchema,
+  SignInSchema,
+  type DeviceToken,
+} from "@internevo/contracts";
+import { ProblemError } from "@internevo/domain";
+import { signIn as storeSignIn, type NewSession, type SignedIn, type SignedInPerson } from "@internevo/store";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { randomNonce, randomPKCECodeVerifier, randomState } from "openid-client";
+import { Type } from "typebox";
+import type { ApiInstance } from "../http/instance.ts";
+import { clearCookie, readCookie, setCookie, setSessionCookie } from "../http/session-cookie.ts";
+import { personOf } from "../sign-in/person.ts";
+import type { Expected, Provider } from "../sign-in/provider.ts";
+import type { SignInSettings } from "../sign-in/settings.ts";
+import type { SessionRoutesOptions } from "./session.ts";
+import { answers } from "./shapes.ts";
+
+/** How long somebody may take at the provider. */
+const SIGN_IN_SECONDS = 900;
+const PROBLEM_COOKIE = "internevo-sign-in-problem";
+/** Each sign-in that a browser has begun has its own: two tabs do not get into each other's way. */
+const begunCookie = (state: string): string => `internevo-sign-in-${state.slice(0, 12)}`;
+
+interface Begun extends Expected {
+  /** A path of the console. */
+  readonly returnTo: string;
+}
+
+/** A path of the console itself: what looks like one and leads elsewhere, such as `//host`, is the first page. */
+export function pathWithin(publicUrl: URL, path: string | undefined): string {
+  if (path === undefined || !URL.canParse(path, publicUrl.href)) return "/";
+  const url = new URL(path, publicUrl);
+  // A path that begins with two slashes would be read as a host.
+  if (url.origin !== publicUrl.origin || url.pathname.startsWith("//")) return "/";
+  return url.pathname + url.search + url.hash;
+}
+
+const begunOf = (cookie: string | undefined): Begun | undefined => {
+  try {
+    return cookie === undefined
+      ? undefined
+      : (JSON.parse(Buffer.from(cookie, "base64url").toString()) as Begun);
+  } catch {
+    return undefined;
+  }
+};
+
+function needed({ signIn, provider }: SessionRoutesOptions): {
+  settings: SignInSettings;
+  provider: Provider;
+} {
+  if (signIn && provider) return { settings: signIn, provider };
+  throw new ProblemError("not-found", "this installation has no provider of identities", [
+    {
+      field: "INTERNEVO_API_OIDC_ISSUER",
+      message: "is not set",
+      remedy: "use a token; an admin who wants sign-in sets the provider",
+    },
+  ]);
+}
+
+/** @throws ProblemError `forbidden` for somebody whose groups give no role */
+async function admit(
+  { database }: SessionRoutesOptions,
+  person: SignedInPerson,
+  session: NewSession,
+): Promise<SignedIn> {
+  const outcome = await database.transaction((tx) => storeSignIn(tx, person, session));
+  if (outcome instanceof ProblemError) throw outcome;
+  return outcome;
+}
+
+const notBegun = (): ProblemError =>
+  new ProblemError("unauthorized", "this sign-in was not begun in this browser, or a while ago", [
+    {
+      field: "state",
+      message: "is of no sign-in that waits here",
+      remedy: "begin again on the sign-in page",
+    },
+  ]);
+
+/** People sign in at the provider of identities: browsers by its pages, devices by a code. */
+export function registerSignInRoutes(app: ApiInstance, options: SessionRoutesOptions): void {
+  const tags = ["access"];
+  app.get(
+    "/sign-in",
+    {
+      config: { scope: "open" },
+      schema: { tags, summary: "How people sign in", response: answers({ 200: SignInSchema }) },
+    },
+    async (request, reply) => {
+      const { signIn } = options;
+      const problem = signIn ? readCookie(request, PROBLEM_COOKIE, signIn.publicUrl) : undefined;
+      if (signIn && problem !== undefined) clearCookie(reply, PROBLEM_COOKIE, signIn.publicUrl);
+      return {
+        provider: signIn ? { name: signIn.providerName } : null,
+        isSignedIn: request.actor?.kind === "session",
+        problem: problem ?? null,
+      };
+    },
+  );
+  registerBrowserRoutes(app, options, tags);
+  registerDeviceRoutes(app, options, tags);
+}
+
+/** Signs in whom the provider has sent back. @returns where in the console the browser goes on */
+async function comeBack(
+  options: SessionRoutesOptions,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<string> {
+  const { settings, provider } = needed(options);
+  const { publicUrl, sessionSeconds, idleSeconds } = settings;
+  const url = new URL(request.url, publicUrl);
+  const name = begunCookie(url.searchParams.get("state") ?? "");
+  const begun = begunOf(readCookie(request, name, publicUrl));
+  clearCookie(reply, name, publicUrl);
+  if (begun === undefined) throw notBegun();
+  const person = personOf(await provider.claimsOfCallback(url.search, begun), settings);
+  const { secret } = await admit(options, person, {
+    kind: "session",
+    validForSeconds: sessionSeconds,
+    idleSeconds,
+    action: `GET ${request.routeOptions.url ?? url.pathname}`,
+    traceId: request.trace.traceId,
+  });
+  setSessionCookie(reply, secret, { publicUrl, seconds: sessionSeconds });
+  return pathWithin(publicUrl, begun.returnTo);
+}
+
+function registerBrowserRoutes(app: ApiInstance, options: SessionRoutesOptions, tags: string[]): void {
+  app.get(
+    "/sign-in/begin",
+    {
+      config: { scope: "open" },
+      schema: {
+        tags,
+        summary: "Send a browser to the provider of identities",
+        querystring: Type.Object(
+          {
+            returnTo: Type.Optional(
+              Type.String({ maxLength: 2000, description: "a path of the console to come back to" }),
+            ),
+          },
+          { additionalProperties: false },
+        ),
+        response: answers({ 302: Type.Null() }),
+      },
+    },
+    async (request, reply) => {
+      const { settings, provider } = needed(options);
+      const { publicUrl } = settings;
+      const begun: Begun = {
+        state: randomState(),
+        nonce: randomNonce(),
+        codeVerifier: randomPKCECodeVerifier(),
+        returnTo: pathWithin(publicUrl, request.query.returnTo),
+      };
+      const url = await provider.signInUrl(begun);
+      setCookie(reply, begunCookie(begun.state), Buffer.from(JSON.stringify(begun)).toString("base64url"), {
+        publicUrl,
+        seconds: SIGN_IN_SECONDS,
+      });
+      return reply.redirect(url.href);
+    },
+  );
+  app.get(
+    "/sign-in/callback",
+    {
+      config: { scope: "open" },
+      schema: {
+        tags,
+        summary: "Where the provider of identities sends browsers back to",
+        response: answers({ 302: Type.Null() }),
+      },
+    },
+    async (request, reply) => {
+      try {
+        return await reply.redirect(await comeBack(options, request, reply));
+      } catch (error) {
+        const { publicUrl } = needed(options).settings;
+        if (!(error instanceof ProblemError)) throw error;
+        // A person looks at this, not a program: the sign-in page says what went wrong.
+        setCookie(reply, PROBLEM_COOKIE, error.message, { publicUrl, seconds: 60 });
+        request.log.warn({ code: error.code, detail: error.message }, "a sign-in was refused");
+        return reply.redirect("/");
+      }
+    },
+  );
+}
+
+function registerDeviceRoutes(app: ApiInstance, options: SessionRoutesOptions, tags: string[]): void {
+  app.post(
+    "/sign-in/device",
+    {
+      config: { scope: "open" },
+      schema: {
+        tags,
+        summary: "Begin the sign-in of a command line",
+        description:
+          "The person opens `verificationUri` in any browser and types `userCode` (RFC 8628). " +
+          "Meanwhile ask `POST /sign-in/device/token` every `intervalSeconds`.",
+        response: answers({ 200: DeviceSignInSchema }),
+      },
+    },
+    async () => needed(options).provider.beginDevice(),
+  );
+  app.post(
+    "/sign-in/device/token",
+    {
+      config: { scope: "open" },
+      schema: {
+        tags,
+        summary: "Ask whether the person has signed in",
+        description: "`token` comes once, and is stored nowhere. `slow-down`: wait 5 s longer from now on.",
+        body: DeviceTokenRequestSchema,
+        response: answers({ 200: DeviceTokenSchema }),
+      },
+    },
+    async (request): Promise<DeviceToken> => {
+      const { settings, provider } = needed(options);
+      const outcome = await provider.deviceOutcome(request.body.deviceCode);
+      if (outcome.state !== "signed-in") return { state: outcome.state, token: null, expiresAt: null };
+      const { secret, expiresAt } = await admit(options, personOf(outcome.claims, settings), {
+        kind: "login",
+        validForSeconds: settings.loginSeconds,
+        idleSeconds: null,
+        action: `POST ${request.routeOptions.url ?? ""}`,
+        traceId: request.trace.traceId,
+      });
+      return { state: "signed-in", token: secret, expiresAt: expiresAt.toISOString() };
+    },
+  );
+}

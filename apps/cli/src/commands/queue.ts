@@ -1,0 +1,51 @@
+import type { QueueSettingsChange } from "@internevo/contracts";
+import { formatCounted, type QueueSettings } from "@internevo/domain";
+import type { Command } from "commander";
+import { durationArgument } from "../arguments.ts";
+import type { Context } from "../context.ts";
+
+interface Change {
+  readonly halfLife?: number;
+  readonly patience?: number;
+}
+
+const hoursOf = (seconds: number): number => seconds / 3600;
+const changeOf = ({ halfLife, patience }: Change): QueueSettingsChange => ({
+  ...(halfLife === undefined ? {} : { halfLifeHours: hoursOf(halfLife) }),
+  ...(patience === undefined ? {} : { patienceHours: hoursOf(patience) }),
+});
+
+const settingsWords = ({ halfLifeHours, patienceHours }: QueueSettings): string =>
+  `usage counts half for the fair share after ${formatCounted(halfLifeHours, "hour")}; who has waited for ${formatCounted(patienceHours, "hour")} goes first`;
+
+export function addQueue(program: Command, context: Context): void {
+  const group = program
+    .command("queue")
+    .description("how the queue for hosts shares them out among projects; internevo cluster shows who waits");
+  const show = (settings: QueueSettings): void => {
+    const output = context.output();
+    if (output.json) output.document(settings);
+    else output.data(settingsWords(settings));
+  };
+  group
+    .command("show", { isDefault: true })
+    .description("show the settings")
+    .action(async () => show(await (await context.client()).queueSettings({ signal: context.signal })));
+  group
+    .command("set")
+    .description("change the settings; needs an admin of the installation")
+    .option(
+      "--half-life <duration>",
+      "after it GPU time that a project used counts half, e.g. 7d",
+      durationArgument,
+    )
+    .option(
+      "--patience <duration>",
+      "who has waited for so long goes first, whatever its priority and project, e.g. 14d",
+      durationArgument,
+    )
+    .action(async (options: Change) => {
+      const client = await context.client();
+      show(await client.changeQueueSettings(changeOf(options), { signal: context.signal }));
+    });
+}

@@ -1,0 +1,147 @@
+import { and, eq, gt, inArray, isNotNull, isNull, or, sql } from "drizzle-orm";
+import {
+  DEFAULT_QUEUE_SETTINGS,
+  NO_USAGE,
+  usageAt,
+  usageWith,
+  type DecayedUsage,
+  type QueueSettings,
+  type QueueStanding,
+  type QuotaStanding,
+} from "@internevo/domain";
+import type { Queryable, Transaction } from "./database.ts";
+import { hostHolds, projects, projectUsage, queueSettings } from "./schema/index.ts";
+import { NO_USE, projectUse } from "./usage.ts";
+
+/** How the queue forgets usage, and how long it lets others go first. */
+export async function getQueueSettings(db: Queryable): Promise<QueueSettings> {
+  const [row] = await db
+    .select({ halfLifeHours: queueSettings.halfLifeHours, patienceHours: queueSettings.patienceHours })
+    .from(queueSettings);
+  return row ?? DEFAULT_QUEUE_SETTINGS;
+}
+
+/** The instant by Postgres's clock, which all services share. */
+async function clockMs(db: Queryable): Promise<number> {
+  const { rows } = await db.execute<{ ms: number }>(
+    sql`select extract(epoch from clock_timestamp())::float8 * 1000 as ms`,
+  );
+  return rows[0]?.ms ?? Date.now();
+}
+
+/** What the order of the queue follows from, beside who waits. */
+export async function queueStanding(db: Queryable): Promise<QueueStanding> {
+  const settings = await getQueueSettings(db);
+  const nowMs = await clockMs(db);
+  const rows = await db
+    .select({
+      name: projects.name,
+      weight: projects.weight,
+      gpuHours: projectUsage.gpuHours,
+      at: projectUsage.at,
+    })
+    .from(projects)
+    .leftJoin(projectUsage, eq(projectUsage.project, projects.name));
+  const usages = new Map<string, DecayedUsage>();
+  for (const { name, gpuHours, at } of rows)
+    if (gpuHours !== null && at !== null)
+      usages.set(name, usageAt({ gpuHours, atMs: at.getTime() }, nowMs, settings.halfLifeHours));
+  const open = await db
+    .select({ project: hostHolds.project, gpus: hostHolds.gpus, beganAt: hostHolds.beganAt })
+    .from(hostHolds)
+    .where(isNull(hostHolds.endedAt));
+  for (const { project, gpus, beganAt } of open) {
+    const hold = { gpus, beganAtMs: beganAt.getTime(), endedAtMs: null };
+    usages.set(project, usageWith(usages.get(project) ?? NO_USAGE, hold, nowMs, settings.halfLifeHours));
+  }
+  return {
+    usages: new Map([...usages].map(([name, { gpuHours }]) => [name, gpuHours])),
+    weights: new Map(rows.map(({ name, weight }) => [name, weight])),
+    nowMs,
+    settings,
+  };
+}
+
+/** Those of the projects that have quotas, with what they use. */
+export async function quotasOf(
+  db: Queryable,
+  names: ReadonlySet<string | null>,
+): Promise<ReadonlyMap<string, QuotaStanding>> {
+  const asked = [...names].filter((name) => name !== null);
+  if (asked.length === 0) return new Map();
+  const { name, maxGpus, gpuHoursPerMonth } = projects;
+  const limited = await db
+    .select({ name, maxGpus, gpuHoursPerMonth })
+    .from(projects)
+    .where(and(inArray(name, asked), or(isNotNull(maxGpus), isNotNull(gpuHoursPerMonth))));
+  if (limited.length === 0) return new Map();
+  const use = await projectUse(db);
+  return new Map(
+    limited.map((project) => [project.name, { ...project, ...(use.get(project.name) ?? NO_USE) }]),
+  );
+}
+
+/** Usage of so many half-lives ago counts less than a billionth. */
+const HALF_LIVES_THAT_COUNT = 30;
+
+/**
+ * Another half-life or patience: what every project used is counted anew, from the holds that are stored. The
+ * queue must be locked.
+ */
+export async function storeQueueSettings(
+  tx: Transaction,
+  change: Partial<QueueSettings>,
+): Promise<QueueSettings> {
+  const before = await getQueueSettings(tx);
+  const settings = { ...before, ...change };
+  await tx
+    .insert(queueSettings)
+    .values(settings)
+    .onConflictDoUpdate({ target: queueSettings.isTheOne, set: settings });
+  if (settings.halfLifeHours !== before.halfLifeHours) await countUsageAnew(tx, settings.halfLifeHours);
+  return settings;
+}
+
+async function countUsageAnew(tx: Transaction, halfLifeHours: number): Promise<void> {
+  const nowMs = await clockMs(tx);
+  const since = new Date(nowMs - HALF_LIVES_THAT_COUNT * halfLifeHours * 3_600_000);
+  const ended = await tx
+    .select({
+      project: hostHolds.project,
+      gpus: hostHolds.gpus,
+      beganAt: hostHolds.beganAt,
+      endedAt: hostHolds.endedAt,
+    })
+    .from(hostHolds)
+    .where(gt(hostHolds.endedAt, since));
+  const usages = new Map<string, DecayedUsage>();
+  for (const { project, gpus, beganAt, endedAt } of ended) {
+    const hold = { gpus, beganAtMs: beganAt.getTime(), endedAtMs: endedAt?.getTime() ?? null };
+    usages.set(project, usageWith(usages.get(project) ?? NO_USAGE, hold, nowMs, halfLifeHours));
+  }
+  await tx.delete(projectUsage);
+  if (usages.size > 0)
+    await tx
+      .insert(projectUsage)
+      .values(
+        [...usages].map(([project, { gpuHours, atMs }]) => ({ project, gpuHours, at: new Date(atMs) })),
+      );
+}
+
+/** Counts a hold that has ended for its project's fair share. The queue must be locked. */
+export async function countEndedHold(
+  tx: Transaction,
+  { project, gpus, beganAt, endedAt }: typeof hostHolds.$inferSelect,
+): Promise<void> {
+  const { halfLifeHours } = await getQueueSettings(tx);
+  const [row] = await tx.select().from(projectUsage).where(eq(projectUsage.project, project));
+  const hold = { gpus, beganAtMs: beganAt.getTime(), endedAtMs: endedAt?.getTime() ?? null };
+  const before: DecayedUsage = row ? { gpuHours: row.gpuHours, atMs: row.at.getTime() } : NO_USAGE;
+  const endMs = Math.max(before.atMs, hold.endedAtMs ?? (await clockMs(tx)));
+  const { gpuHours, atMs } = usageWith(before, hold, endMs, halfLifeHours);
+  const counted = { gpuHours, at: new Date(atMs) };
+  await tx
+    .insert(projectUsage)
+    .values({ project, ...counted })
+    .onConflictDoUpdate({ target: projectUsage.project, set: counted });
+}

@@ -1,0 +1,219 @@
+import { randomUUID } from "node:crypto";
+import { and, eq, inArray, isNull, ne, sql } from "drizzle-orm";
+import type { Place, TokenKind } from "@internevo/contracts";
+import { ProblemError } from "@internevo/domain";
+import {
+  isNameOfToken,
+  isValidToken,
+  NAMES_LOCK,
+  newToken,
+  recordAudit,
+  sha256,
+  type TokenOwner,
+} from "./access.ts";
+import type { Queryable, Transaction } from "./database.ts";
+import { apiTokens, projects, users } from "./schema/index.ts";
+
+/** A person, as the provider of identities says it at a sign-in. */
+export interface SignedInPerson {
+  readonly issuer: string;
+  readonly subject: string;
+  /** What the person would like to be called. */
+  readonly name: string;
+  readonly email: string | null;
+  /** What the person's groups give, without doubles. */
+  readonly places: readonly Place[];
+}
+
+export interface NewSession {
+  readonly kind: Exclude<TokenKind, "token">;
+  readonly validForSeconds: number;
+  /** It ends when it was not used for so long; null: it does not. */
+  readonly idleSeconds: number | null;
+  /** For the audit: the route that the sign-in came by. */
+  readonly action: string;
+  readonly traceId?: string;
+}
+
+export interface SignedIn {
+  /** Of the session; stored nowhere. */
+  readonly secret: string;
+  readonly expiresAt: Date;
+  readonly owner: TokenOwner;
+}
+
+/** The whole installation before projects, and projects by name: the first is where a session begins. */
+function byPlace({ project: a }: Place, { project: b }: Place): number {
+  if (a === b) return 0;
+  return a === null || (b !== null && a < b) ? -1 : 1;
+}
+
+/** Those places whose projects are there, in the order in which they are offered. */
+async function existing(tx: Queryable, places: readonly Place[]): Promise<readonly Place[]> {
+  const named = places.flatMap(({ project }) => project ?? []);
+  const rows =
+    named.length === 0
+      ? []
+      : await tx.select({ name: projects.name }).from(projects).where(inArray(projects.name, named));
+  const there = new Set(rows.map(({ name }) => name));
+  return places.filter(({ project }) => project === null || there.has(project)).toSorted(byPlace);
+}
+
+/** Why somebody who has signed in at the provider may do nothing here. */
+function noPlace(name: string, places: readonly Place[]): ProblemError {
+  const ghosts = places.map(({ project }) => project).join(", ");
+  return new ProblemError("forbidden", `${name} has signed in, and has no role here`, [
+    {
+      field: "groups",
+      message:
+        places.length === 0
+          ? "give no role in this installation"
+          : `give roles only in projects that are not there: ${ghosts}`,
+      remedy: "ask an admin for a group that has a role, or for a token",
+    },
+  ]);
+}
+
+/**
+ * The person's row, made or brought up to date. A name that another person or a token has is made unlike it: jobs
+ * and the audit log tell who did something by the name.
+ */
+async function storePerson(
+  tx: Queryable,
+  person: SignedInPerson,
+): Promise<{ readonly id: string; readonly name: string }> {
+  const { issuer, subject, email, places } = person;
+  const isPerson = and(eq(users.issuer, issuer), eq(users.subject, subject));
+  const [known] = await tx.select().from(users).where(isPerson).for("update");
+  const others = and(eq(users.name, person.name), known && ne(users.id, known.id));
+  const isTaken = (await tx.$count(users, others)) > 0 || (await isNameOfToken(tx, person.name));
+  const name = isTaken ? `${person.name} (${sha256(`${issuer} ${subject}`).slice(0, 8)})` : person.name;
+  const now = { name, email, places, lastSignInAt: sql`clock_timestamp()` };
+  if (known) {
+    await tx.update(users).set(now).where(eq(users.id, known.id));
+    return { id: known.id, name };
+  }
+  const id = randomUUID();
+  await tx.insert(users).values({ id, issuer, subject, ...now, createdAt: sql`clock_timestamp()` });
+  return { id, name };
+}
+
+/** What the person's other sessions may do follows what the groups give now. */
+async function bringSessionsUpToDate(
+  tx: Queryable,
+  userId: string,
+  name: string,
+  places: readonly Place[],
+): Promise<void> {
+  const open = await tx
+    .select({ id: apiTokens.id, project: apiTokens.project })
+    .from(apiTokens)
+    .where(and(eq(apiTokens.userId, userId), isNull(apiTokens.revokedAt)));
+  for (const { id, project } of open) {
+    const place = places.find((each) => each.project === project);
+    await tx
+      .update(apiTokens)
+      .set(place ? { role: place.role, name } : { revokedAt: sql`clock_timestamp()` })
+      .where(eq(apiTokens.id, id));
+  }
+}
+
+/**
+ * Signs a person in: a session that begins in the first of the person's places. Somebody whose groups give no role
+ * is refused, and loses the sessions of before. Call it inside a transaction, and let the transaction stand when it
+ * refuses: its audit row, and the end of those sessions, are part of it.
+ * @returns the session's secret, which is stored nowhere, when it ends, and whose it is; or why there is none
+ */
+export async function signIn(
+  tx: Transaction,
+  person: SignedInPerson,
+  session: NewSession,
+): Promise<SignedIn | ProblemError> {
+  await tx.execute(sql`select pg_advisory_xact_lock(${NAMES_LOCK})`);
+  const places = await existing(tx, person.places);
+  const { id: userId, name } = await storePerson(tx, { ...person, places });
+  await bringSessionsUpToDate(tx, userId, name, places);
+  const [first] = places;
+  const audit = {
+    actor: name,
+    role: first?.role ?? "none",
+    action: session.action,
+    project: first?.project ?? null,
+    ...(session.traceId === undefined ? {} : { traceId: session.traceId }),
+  };
+  if (!first) {
+    const refusal = noPlace(name, person.places);
+    await recordAudit(tx, { ...audit, target: userId, status: 403, details: { code: refusal.code } });
+    return refusal;
+  }
+  const made = await storeSession(tx, { name, userId, ...first }, session);
+  await recordAudit(tx, { ...audit, target: made.owner.id, status: 200 });
+  return made;
+}
+
+async function storeSession(
+  tx: Transaction,
+  owner: Pick<TokenOwner, "name" | "role" | "project"> & { readonly userId: string },
+  { kind, validForSeconds, idleSeconds }: NewSession,
+): Promise<SignedIn> {
+  const [id, secret] = [randomUUID(), newToken()];
+  const [row] = await tx
+    .insert(apiTokens)
+    .values({
+      id,
+      kind,
+      ...owner,
+      tokenSha256: sha256(secret),
+      createdAt: sql`clock_timestamp()`,
+      expiresAt: sql`clock_timestamp() + make_interval(secs => ${validForSeconds})`,
+      idleSeconds,
+    })
+    .returning({ expiresAt: apiTokens.expiresAt });
+  if (!row?.expiresAt) throw new Error(`session ${id} was not stored`);
+  return { secret, expiresAt: row.expiresAt, owner: { id, kind, ...owner } };
+}
+
+/** Where a person may act; empty for nobody's. */
+export async function placesOf(db: Queryable, userId: string | null): Promise<readonly Place[]> {
+  if (userId === null) return [];
+  const [row] = await db.select({ places: users.places }).from(users).where(eq(users.id, userId));
+  return row?.places ?? [];
+}
+
+/**
+ * A session acts in another of its person's places from now on. @throws ProblemError `not-found` for a project
+ * where the person has no role
+ */
+export async function moveSession(
+  tx: Queryable,
+  { id, userId }: Pick<TokenOwner, "id" | "userId">,
+  project: string | null,
+): Promise<Place> {
+  const place = (await existing(tx, await placesOf(tx, userId))).find((each) => each.project === project);
+  if (!place)
+    throw new ProblemError(
+      "not-found",
+      project === null ? "you have no role in the whole installation" : `there is no project ${project}`,
+      [
+        {
+          field: "project",
+          value: project,
+          message: "is none of your places",
+          remedy: "choose one of `places` of GET /api/v1/whoami",
+        },
+      ],
+    );
+  await tx
+    .update(apiTokens)
+    .set(place)
+    .where(and(eq(apiTokens.id, id), isValidToken));
+  return place;
+}
+
+/** A session ends. */
+export async function endSession(tx: Queryable, id: string): Promise<void> {
+  await tx
+    .update(apiTokens)
+    .set({ revokedAt: sql`clock_timestamp()` })
+    .where(and(eq(apiTokens.id, id), isNull(apiTokens.revokedAt)));
+}
