@@ -89,7 +89,9 @@ describe("token", () => {
       expect.stringContaining("needs the role operator"),
     ]);
     const listed = await internevo("token", "list");
-    expect(listed.stdout).toMatch(/ID +NAME +ROLE +PROJECT +CREATED +EXPIRES[\s\S]*ci +viewer +all/);
+    expect(listed.stdout).toMatch(
+      /ID +NAME +KIND +ROLE +PROJECT +CREATED +EXPIRES[\s\S]*ci +token +viewer +all/,
+    );
     expect(listed.stdout).not.toContain("ivo_");
     expect((await internevo("token", "create", "ci", "--role", "operator")).stderr).toContain(
       "there is a token ci already",
