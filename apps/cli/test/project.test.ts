@@ -67,7 +67,7 @@ it("makes tokens of a project, which see its jobs only, and sums what they used"
     await internevo("token", "create", "grace", "--role", "operator", "--project", "nlp")
   ).stdout.trim();
   expect((await as(token, "whoami")).stdout).toBe("grace operator in project nlp\n");
-  expect((await internevo("token")).stdout).toMatch(/grace +operator +nlp /);
+  expect((await internevo("token")).stdout).toMatch(/grace +token +operator +nlp /);
   await database.database.transaction(async (tx) => {
     for (const [minute, project] of ["default", "nlp"].entries()) {
       const spec = { ...exampleSpec(`of-${project}`), project };
