@@ -26,6 +26,13 @@ it.each([
   ["cluster:\n  nodes: 1\n gpus: 2\n", 3, "is indented one column too little", " gpus: 2\n ^", "column 3"],
   ["name: x: y\n", 1, "has a second colon in its value", "name: x: y\n      ^", "quotes"],
   ["name: x\nmodel: { a: 1\nsteps: 5\n", 2, "lacks a closing }", "model: { a: 1\n             ^", "close it"],
+  [
+    "name: x\nmodel: [ a: 1 }\nsteps: 5\n",
+    2,
+    "lacks a closing ]",
+    "model: [ a: 1 }\n              ^",
+    "close it",
+  ],
   ["cluster:\n\tnodes: 1\n", 2, "is indented by a tab", " nodes: 1\n^", "spaces"],
   ["name: x\nname: y\n", 2, "gives a field a second time", "name: y\n^", "keep one"],
   ["name: 'x\nsteps: 4\n", 1, "has a quote that is not closed", "name: 'x\n      ^", "close it"],

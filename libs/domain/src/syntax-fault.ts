@@ -83,8 +83,13 @@ class FaultyText {
 
   badIndent(message: string): SyntaxFault {
     if (/^Flow/.test(message)) {
-      const open = Math.max(0, this.#before);
       const bracket = /a ([\]}])/.exec(message)?.[1] ?? "bracket";
+      // It is missed where something else stands in its place, or at the next line.
+      const isHere = this.#line(this.#at)
+        .slice(0, this.#column)
+        .includes(bracket === "]" ? "[" : "{");
+      if (isHere) return this.here(`lacks a closing ${bracket}`, "close it");
+      const open = Math.max(0, this.#before);
       return this.#fault(open, this.#line(open).length, `lacks a closing ${bracket}`, "close it");
     }
     return this.#before < 0

@@ -44,6 +44,11 @@ describe("the failure of ranks that ended", () => {
       rank: 1,
       message: `${message}; by which signal was not reported`,
     });
+    const frozen =
+      "rank 0 on vm (stage 0) is frozen: its process answers no more; it was last seen in all-gather";
+    expect(
+      failureOfEnd({ ...end, exitCode: 6, stderrTail: "" }, communication({ message: frozen, rank: 0 })),
+    ).toMatchObject({ code: "rank-lost", rank: 0, message: `${frozen}; it was ended` });
     expect(
       failureOfEnd(
         { ...end, stderrTail: "", kernelKilledForMemory: true },

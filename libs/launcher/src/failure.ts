@@ -64,15 +64,17 @@ export function lostRankOf(stderrTail: string): { rank: number; how: string } | 
   return srun ? { rank: Number(srun[1]), how: srun[2] ?? "a signal" } : undefined;
 }
 
-const DIED = /^rank (\d+) on \S+ \(stage \d+\) died; /;
+const GONE = /^rank (\d+) on \S+ \(stage \d+\) (died; |is frozen: )/;
 
 /**
- * What the trainer's watchdog says of a rank whose process is gone; mpirun leaves its own word out in about
- * one of twenty such ends.
+ * What the trainer's watchdog says of a rank whose process is gone, or answers no more: a machine that hangs, or
+ * somebody who stopped it. mpirun leaves its own word out in about one of twenty ends by a signal.
  */
-export function diedOf(error: NativeError | undefined): { rank: number; how: string } | undefined {
-  const died = error?.code === "communication_error" ? DIED.exec(error.message) : null;
-  return died ? { rank: Number(died[1]), how: "by which signal was not reported" } : undefined;
+export function goneOf(error: NativeError | undefined): { rank: number; how: string } | undefined {
+  const gone = error?.code === "communication_error" ? GONE.exec(error.message) : null;
+  if (!gone) return undefined;
+  const how = gone[2] === "died; " ? "by which signal was not reported" : "it was ended";
+  return { rank: Number(gone[1]), how };
 }
 
 const lastLine = (text: string): string => {
@@ -86,7 +88,7 @@ const lastLine = (text: string): string => {
  * after it.
  */
 export function failureOfEnd(end: ProcessEnd, error: NativeError | undefined): Failure {
-  const lost = lostRankOf(end.stderrTail) ?? diedOf(error);
+  const lost = lostRankOf(end.stderrTail) ?? goneOf(error);
   // The ranks that are left can only say that communication failed.
   if (error && !(lost && error.code === "communication_error")) return failureOfError(error);
   if (lost || end.signal !== null || (end.exitCode ?? 0) > 128) {

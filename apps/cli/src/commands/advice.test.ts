@@ -118,6 +118,8 @@ describe("advice", () => {
     predictions.mockClear();
     searches.mockClear();
     expect((await cli("explain", JOB, "2", "60")).status).toBe(0);
+    // One plan is explained beside the best.
+    expect((await cli("explain", JOB, "3")).stdout).toBe((await cli("explain", JOB, "3", "1")).stdout);
     expect(predictions.mock.calls.length).toBeLessThanOrEqual(4);
     expect(searches.mock.calls.length).toBeLessThan(1.5 * once);
     vi.restoreAllMocks();

@@ -543,15 +543,16 @@ function addExplain(program: Command, context: Context): void {
     .command("explain")
     .description("how one plan wins over another, term by term. Offline for a job file")
     .argument("<job>", JOB_HELP)
-    .argument("[a]", PLAN_HELP, "1")
-    .argument("[b]", PLAN_HELP, "2")
+    .argument("[a]", `${PLAN_HELP}; default: the best`)
+    .argument("[b]", `${PLAN_HELP}; default: the best, or the second best beside it`)
     .addOption(profileOption());
-  addPlanningOptions(command).action(async (path: string, a: string, b: string, options: AdviceOptions) => {
+  type Given = [path: string, a: string | undefined, b: string | undefined, options: AdviceOptions];
+  addPlanningOptions(command).action(async (...[path, a = "1", b, options]: Given) => {
     const { job, profile, trials } = await loadJob(path, options.profile, options, context);
     const [first, second] = (await choosePlans(
       [
         { text: a, field: "A" },
-        { text: b, field: "B" },
+        { text: b ?? (a === "1" ? "2" : "1"), field: "B" },
       ],
       job,
       profile,

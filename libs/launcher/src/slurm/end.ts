@@ -1,6 +1,6 @@
 import { TRAINER_EXIT } from "@internevo/contracts";
 import type { Failure } from "@internevo/domain";
-import { diedOf, failureOfEnd, type NativeError } from "../failure.ts";
+import { goneOf, failureOfEnd, type NativeError } from "../failure.ts";
 import type { SlurmJob, SlurmNode, SlurmRefusalError } from "./control.ts";
 import type { JobEnd } from "./files.ts";
 import type { GivenUp } from "./queue.ts";
@@ -181,7 +181,7 @@ export function outcomeOf(ended: Ended): Outcome {
         `${name} is gone: Slurm does not know it any more, and it left no word${ended.unaccounted === undefined ? "" : ` (its accounting: ${ended.unaccounted})`}`,
     });
   // srun kills the others over the one that died, and tells of each of them.
-  const tail = diedOf(firstError)
+  const tail = goneOf(firstError)
     ? stderrTail
         .split("\n")
         .filter((line) => !/^srun: error: .*tasks? [\d,-]+: /.test(line))
