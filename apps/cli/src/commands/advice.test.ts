@@ -77,6 +77,10 @@ describe("advice", () => {
     );
   });
 
+  it("explains one plan beside the best", async () => {
+    expect((await cli("explain", JOB, "3")).stdout).toBe((await cli("explain", JOB, "3", "1")).stdout);
+  });
+
   it("says of what-if which figures are estimates, as of a plan", async () => {
     const job = join(mkdtempSync(join(tmpdir(), "estimates-")), "quickstart.yaml");
     writeFileSync(job, readFileSync(QUICKSTART, "utf8").replace("1GiB", "80GB"));
@@ -118,8 +122,6 @@ describe("advice", () => {
     predictions.mockClear();
     searches.mockClear();
     expect((await cli("explain", JOB, "2", "60")).status).toBe(0);
-    // One plan is explained beside the best.
-    expect((await cli("explain", JOB, "3")).stdout).toBe((await cli("explain", JOB, "3", "1")).stdout);
     expect(predictions.mock.calls.length).toBeLessThanOrEqual(4);
     expect(searches.mock.calls.length).toBeLessThan(1.5 * once);
     vi.restoreAllMocks();
