@@ -28,7 +28,7 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster that loses n
     site.slowed.open("first", "second");
     await world.untilState(id, "succeeded", 200);
     const { steps, attempts } = await jobs.runOf(id);
-    expect(attempts).toMatchObject([
+    expect(attempts, attempts[0]?.failure?.message).toMatchObject([
       { state: "failed", failure: { code: "rank-lost" } },
       { state: "succeeded" },
     ]);

@@ -196,9 +196,10 @@ export function outcomeOf(ended: Ended): Outcome {
     },
     firstError,
   );
-  // The ranks that are left can only say that they cannot reach the others.
+  // The ranks that are left can only say that they cannot reach the others, or srun ends them without a word.
+  const isOfNodes = told.code === "communication" || (told.code === "internal" && firstError === undefined);
   const failure: Failure =
-    told.code === "communication" && ended.nodesOut.length > 0
+    isOfNodes && ended.nodesOut.length > 0
       ? {
           ...told,
           code: "rank-lost",

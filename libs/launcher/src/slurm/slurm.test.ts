@@ -493,6 +493,24 @@ describe("an end", () => {
       },
     ],
     [
+      "a lost node, of which no rank that is left has said a word",
+      {
+        done: false,
+        end: { jobId: 7, exitCode: 1, told: "" },
+        stderrTail: "srun: error: Node failure on n2",
+        nodesOut: [{ name: "n2", usable: false, state: "down+not_responding", reason: "", partitions: [] }],
+      },
+      {
+        status: "failed",
+        failure: { code: "rank-lost", message: expect.stringMatching(/^n2 is down\+not_responding; /) },
+      },
+    ],
+    [
+      "ranks that end without a word, with all nodes there",
+      { done: false, end: { jobId: 7, exitCode: 1, told: "" } },
+      { status: "failed", failure: { code: "internal" } },
+    ],
+    [
       "communication, with all nodes there",
       { done: false, end: { jobId: 7, exitCode: 16, told: "" }, firstError: unreachable },
       { status: "failed", failure: { code: "communication" } },
