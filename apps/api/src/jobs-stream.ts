@@ -1,3 +1,4 @@
+import type { JobStreamEvent } from "@internevo/contracts";
 import { isAtRest } from "@internevo/domain";
 import { getJob, listJobEvents, subscribeJobEvents, type Database } from "@internevo/store";
 import { HEARTBEAT, type SseMessage } from "./http/sse.ts";
@@ -34,7 +35,7 @@ export async function* jobStream(
     while (!signal.aborted) {
       const events = await listJobEvents(database.db, jobId, seen);
       for (const event of events) {
-        yield { id: event.id, event: event.type, data: event };
+        yield messageOf(event);
         seen = event.id;
       }
       if (events.length === 0) return yield END;
@@ -42,12 +43,19 @@ export async function* jobStream(
     return;
   }
   const events = subscribeJobEvents(database, jobId, options.afterId, { signal });
-  yield* withHeartbeats(events, options.heartbeatMilliseconds, (event) => ({
-    id: event.id,
-    event: event.type,
-    data: event,
-  }));
+  yield* withHeartbeats(events, options.heartbeatMilliseconds, messageOf);
   if (!signal.aborted) yield END;
+}
+
+const messages = new WeakMap<JobStreamEvent, SseMessage>();
+
+/** All followers of a job get the same events, and so the same message. */
+function messageOf(event: JobStreamEvent): SseMessage {
+  const known = messages.get(event);
+  if (known) return known;
+  const message = { id: event.id, event: event.type, data: event };
+  messages.set(event, message);
+  return message;
 }
 
 async function* withHeartbeats<T>(

@@ -14,6 +14,7 @@ export * from "./outbox.ts";
 export * from "./dead-letters.ts";
 export * from "./jobs.ts";
 export * from "./job-events.ts";
+export { subscribeJobEvents, type SubscriptionOptions } from "./job-feed.ts";
 export * from "./job-reads.ts";
 export * from "./profiles.ts";
 export * from "./plannings.ts";

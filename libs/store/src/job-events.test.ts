@@ -1,7 +1,7 @@
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { exampleSpec } from "@internevo/test-kit/fixtures";
-import { subscribeJobEvents } from "./job-events.ts";
+import { subscribeJobEvents } from "./job-feed.ts";
 import { appendJobEvent, submitJob, transitionJob } from "./jobs.ts";
 
 let test: TestDatabase;
@@ -69,4 +69,30 @@ it("goes on after every connection to Postgres was cut", async () => {
   await reading;
   gone.abort();
   expect(seen).toEqual(["state", "log", "log"]);
+});
+
+it("reads the table once for all followers of a job", async () => {
+  const jobId = await test.database.transaction((tx) => submitJob(tx, exampleSpec()));
+  const followers = 100;
+  const messages = Array.from({ length: 20 }, (_, index) => `line ${index}`);
+  let following = 0;
+  const began = Promise.withResolvers<void>();
+  const read = async (): Promise<string[]> => {
+    const seen: string[] = [];
+    for await (const event of subscribeJobEvents(test.database, jobId, 0, { pollSeconds: 30 })) {
+      if (event.type === "log") seen.push(String(event.data["message"]));
+      else if (event.data["to"] === "profiling" && ++following === followers) began.resolve();
+    }
+    return seen;
+  };
+  const reading = Promise.all(Array.from({ length: followers }, read));
+  await began.promise;
+  const queries = vi.spyOn(test.database.db, "select");
+  for (const message of messages) await log(jobId, message);
+  const behind = read();
+  await test.database.transaction((tx) => transitionJob(tx, { jobId, from: "profiling", to: "failed" }));
+  for (const seen of [...(await reading), await behind]) expect(seen).toEqual(messages);
+  // Each event in one or two looks of the feed; each follower asks once more at the end.
+  expect(queries.mock.calls.length).toBeLessThan(followers + 3 * messages.length + 20);
+  queries.mockRestore();
 });

@@ -1,12 +1,8 @@
 import { and, asc, desc, eq, gt, lt, max } from "drizzle-orm";
-import { isAtRest, type JobState } from "@internevo/domain";
 import type { JobLogLine, JobStreamEvent } from "@internevo/contracts";
-import { isConnectionLoss, pause } from "./connection-loss.ts";
-import type { Database, Queryable } from "./database.ts";
+import type { Queryable } from "./database.ts";
 import { pageLimit, type Page } from "./pages.ts";
 import { jobEvents } from "./schema/index.ts";
-
-export const JOB_EVENTS_CHANNEL = "internevo_job_events";
 
 /** Events of a job after one that was seen, oldest first. */
 export async function listJobEvents(
@@ -65,60 +61,4 @@ export async function listJobLog(
       message: text(data["message"], JSON.stringify(data)),
     }));
   return { items, nextCursor: rows.length > limit ? String(items.at(-1)?.id) : null };
-}
-
-export interface SubscriptionOptions {
-  readonly signal?: AbortSignal;
-  /** Ends by itself after the event of a state in which nobody works on the job. Default true. */
-  readonly endWithJob?: boolean;
-  /** Looks without a notification every so often, seconds. Default 5. */
-  readonly pollSeconds?: number;
-}
-
-/**
- * Follows a job's events from the table: never loses one, never gives one twice, and goes on after Postgres
- * was away.
- * @param afterId the last event that was seen (`Last-Event-ID`); 0 for all.
- */
-export async function* subscribeJobEvents(
-  database: Database,
-  jobId: string,
-  afterId = 0,
-  options: SubscriptionOptions = {},
-): AsyncGenerator<JobStreamEvent, void, void> {
-  const { signal, endWithJob = true, pollSeconds = 5 } = options;
-  let seen = afterId;
-  let ended = false;
-  let news = new AbortController();
-  const unlisten = database.notifications.listen(JOB_EVENTS_CHANNEL, (payload) => {
-    if (payload === null || payload === jobId) news.abort();
-  });
-  const onAbort = () => news.abort();
-  signal?.addEventListener("abort", onAbort, { once: true });
-  try {
-    while (!signal?.aborted) {
-      // Replaced before reading: what arrives while it is read wakes the next wait.
-      news = new AbortController();
-      let events: JobStreamEvent[] = [];
-      try {
-        events = await listJobEvents(database.db, jobId, seen);
-      } catch (error) {
-        if (!isConnectionLoss(error)) throw error;
-        await pause(250, signal);
-        continue;
-      }
-      for (const event of events) {
-        if (signal?.aborted) return;
-        seen = event.id;
-        yield event;
-        if (event.type === "state") ended = isAtRest(event.data["to"] as JobState);
-      }
-      if (events.length > 0) continue;
-      if (ended && endWithJob) return;
-      if (!signal?.aborted) await pause(pollSeconds * 1000, news.signal);
-    }
-  } finally {
-    unlisten();
-    signal?.removeEventListener("abort", onAbort);
-  }
 }

@@ -12,8 +12,9 @@ import { jobLease } from "./leases.ts";
 import { listTrials } from "./trials.ts";
 import { traceIdOf } from "./trace.ts";
 
+/** One look into the index: with a join Postgres reads all steps of the run and sorts them. */
 const lastMetric = (column: "step" | "loss") =>
-  sql`(select ${sql.raw(`m.${column}`)} from ${stepMetrics} m join ${runs} r on r.id = m.run_id where r.job_id = ${jobs.id} order by m.step desc limit 1)`;
+  sql`(select ${sql.raw(`m.${column}`)} from ${stepMetrics} m where m.run_id = (select r.id from ${runs} r where r.job_id = ${jobs.id}) order by m.step desc limit 1)`;
 const countTrials = (ended: boolean) =>
   sql`(select count(*) from ${trials} t where t.job_id = ${jobs.id} ${sql.raw(ended ? "and t.state in ('succeeded', 'failed')" : "")})`;
 // One level down, as above: at the top of a selection drizzle drops the table from `jobs.id`, which would
@@ -103,11 +104,12 @@ function hasLabel(label: string): SQL {
         remedy: "give for example team=nlp",
       },
     ]);
-  return sql`${jobs.spec} -> 'labels' ->> ${name} = ${value}`;
+  return sql`${jobs.spec} -> 'labels' @> ${JSON.stringify({ [name]: value })}::jsonb`;
 }
 
 function matching({ state, name, owner, project, cluster, label, only = null }: JobFilter): SQL | undefined {
-  const waits = sql`exists (select 1 from ${hostWaiters} w where w.owner = 'job:' || ${jobs.id})`;
+  // From the waiters, who are few, to their jobs.
+  const waits = sql`${jobs.id} in (select substr(w.owner, 5)::uuid from ${hostWaiters} w where w.owner like 'job:%')`;
   return and(
     state === QUEUED_STATE ? waits : state && eq(jobs.state, state),
     name === undefined ? undefined : sql`strpos(lower(${jobs.name}), lower(${name})) > 0`,

@@ -127,8 +127,9 @@ async function remainingSeconds(db: Queryable, owners: readonly string[]): Promi
       select max(latest.step) as last_step,
         percentile_cont(0.5) within group (order by latest.step_time_seconds) as step_seconds
       from (
-        select m.step, m.step_time_seconds from ${stepMetrics} m join ${runs} r on r.id = m.run_id
-        where r.job_id = j.id order by m.step desc limit ${LATEST_STEPS}) latest) done on true
+        select m.step, m.step_time_seconds from ${stepMetrics} m
+        where m.run_id = (select r.id from ${runs} r where r.job_id = j.id)
+        order by m.step desc limit ${LATEST_STEPS}) latest) done on true
     where j.id = any(${sql.param(jobIds)}::uuid[]) and j.chosen is not null`);
   return new Map(rows.map(({ owner, seconds }) => [owner, seconds]));
 }

@@ -12,10 +12,18 @@ export interface SseMessage {
 /** A comment: it keeps proxies and clients from taking silence for death. */
 export const HEARTBEAT = Symbol("heartbeat");
 
-const frame = (message: SseMessage | typeof HEARTBEAT): string =>
-  message === HEARTBEAT
-    ? ": heartbeat\n\n"
-    : `${message.id === undefined ? "" : `id: ${message.id}\n`}event: ${message.event}\ndata: ${JSON.stringify(message.data)}\n\n`;
+/** Texts of messages, which many followers of one job share. */
+const texts = new WeakMap<SseMessage, string>();
+
+function frame(message: SseMessage | typeof HEARTBEAT): string {
+  if (message === HEARTBEAT) return ": heartbeat\n\n";
+  const known = texts.get(message);
+  if (known !== undefined) return known;
+  const id = message.id === undefined ? "" : `id: ${message.id}\n`;
+  const text = `${id}event: ${message.event}\ndata: ${JSON.stringify(message.data)}\n\n`;
+  texts.set(message, text);
+  return text;
+}
 
 export interface StreamOptions {
   /** Streams of one token that are open at once; more are refused. */

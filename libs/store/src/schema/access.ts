@@ -67,7 +67,7 @@ export const apiTokens = pgTable(
     uniqueIndex("api_tokens_sha256")
       .on(table.tokenSha256)
       .where(sql`revoked_at is null`),
-    index("api_tokens_page").on(table.createdAt.desc(), table.id.desc()),
+    index("api_tokens_page").on(table.createdAt, table.id),
   ],
 );
 
@@ -88,9 +88,9 @@ export const auditLog = pgTable(
   },
   (table) => [
     index("audit_log_at").on(table.at),
-    index("audit_log_actor").on(table.actor, table.id.desc()),
-    index("audit_log_project").on(table.project, table.id.desc()),
-    index("audit_log_target").on(table.target, table.id.desc()),
+    index("audit_log_actor").on(table.actor, table.id),
+    index("audit_log_project").on(table.project, table.id),
+    index("audit_log_target").on(table.target, table.id),
   ],
 );
 

@@ -57,8 +57,8 @@ export const profiles = pgTable(
     givenSha256: text("given_sha256"),
   },
   (table) => [
-    index("profiles_cluster").on(table.clusterKey, table.createdAt.desc()),
-    index("profiles_page").on(table.createdAt.desc(), table.id.desc()),
+    index("profiles_cluster").on(table.clusterKey, table.createdAt),
+    index("profiles_page").on(table.createdAt, table.id),
     uniqueIndex("profiles_given_sha256")
       .on(table.givenSha256)
       .where(sql`discarded_at is null`),
@@ -82,7 +82,7 @@ export const plannings = pgTable(
   },
   (table) => [
     index("plannings_job").on(table.jobId),
-    index("plannings_workload").on(table.workloadId, table.createdAt.desc()),
+    index("plannings_workload").on(table.workloadId, table.createdAt),
   ],
 );
 
@@ -131,10 +131,12 @@ export const jobs = pgTable(
     endedAt: instant("ended_at"),
   },
   (table) => [
-    index("jobs_page").on(table.createdAt.desc(), table.id.desc()),
-    index("jobs_state_page").on(table.state, table.createdAt.desc(), table.id.desc()),
-    index("jobs_project_page").on(table.project, table.createdAt.desc(), table.id.desc()),
-    index("jobs_owner_page").on(table.owner, table.createdAt.desc(), table.id.desc()),
+    index("jobs_page").on(table.createdAt, table.id),
+    index("jobs_state_page").on(table.state, table.createdAt, table.id),
+    index("jobs_project_page").on(table.project, table.createdAt, table.id),
+    index("jobs_owner_page").on(table.owner, table.createdAt, table.id),
+    index("jobs_cluster_page").on(sql`(spec -> 'cluster' ->> 'name')`, table.createdAt, table.id),
+    index("jobs_labels").using("gin", sql`(spec -> 'labels')`),
     check("jobs_state_known", oneOf("state", JOB_STATES)),
   ],
 );

@@ -78,7 +78,7 @@ export const outbox = pgTable(
     index("outbox_unpublished")
       .on(table.sequence)
       .where(sql`published_at is null`),
-    index("outbox_subject").on(table.subjectId, table.type, table.sequence.desc()),
+    index("outbox_subject").on(table.subjectId, table.type, table.sequence),
     index("outbox_published").on(table.publishedAt),
   ],
 );
@@ -127,5 +127,5 @@ export const deadLetters = pgTable(
     resolvedAt: instant("resolved_at"),
     resolvedBy: text("resolved_by"),
   },
-  (table) => [index("dead_letters_page").on(table.createdAt.desc(), table.id.desc())],
+  (table) => [index("dead_letters_page").on(table.createdAt, table.id)],
 );

@@ -41,7 +41,7 @@ export const workloads = pgTable(
     index("workloads_due")
       .on(table.nextRunAt)
       .where(sql`enabled`),
-    index("workloads_page").on(table.createdAt.desc(), table.id.desc()),
+    index("workloads_page").on(table.createdAt, table.id),
   ],
 );
 
@@ -86,5 +86,5 @@ export const proposals = pgTable(
     differences: jsonb("differences").$type<Proposal["differences"]>().notNull(),
     createdAt: instant("created_at").notNull().defaultNow(),
   },
-  (table) => [index("proposals_page").on(table.workloadId, table.createdAt.desc(), table.id.desc())],
+  (table) => [index("proposals_page").on(table.workloadId, table.createdAt, table.id)],
 );
