@@ -33,7 +33,7 @@ const OTHER_SETTINGS = [
   { halfLifeHours: 672, patienceHours: 336 },
   { halfLifeHours: 168, patienceHours: 168 },
   { halfLifeHours: 168, patienceHours: 672 },
-];
+].map((each) => ({ ...DEFAULT_QUEUE_SETTINGS, ...each }));
 
 const options: SimulationOptions = {
   jobs: above0("jobs"),

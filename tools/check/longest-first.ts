@@ -11,6 +11,7 @@ export const LONGEST: readonly string[] = [
   "apps/executor-supervisor/test/gpu-job.test.ts",
   "apps/executor-supervisor/test/packed-job.test.ts",
   "apps/executor-supervisor/test/killed-services.test.ts",
+  "apps/executor-supervisor/test/preempted-job.test.ts",
   "tools/slurm/test/nodes-lost.test.ts",
   "apps/executor-supervisor/test/whole-job.test.ts",
   "apps/executor-supervisor/test/shared-machine.test.ts",

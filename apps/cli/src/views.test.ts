@@ -109,6 +109,7 @@ function summary(state: JobSummary["state"], said: Partial<StageProgress> | null
     trialsTotal: 10,
     queue: null,
     priority: "normal",
+    preemptible: false,
     labels: {},
     owner: null,
     progress,
@@ -133,13 +134,22 @@ it.each([
 
 it("shows where a job stands in the queue, and behind whom", () => {
   const waitingSince = "2026-01-31T03:00:00.000Z";
-  const job = { ...summary("profiling", null), queue: { position: 1, waitingSince, limit: null } };
+  const job = {
+    ...summary("profiling", null),
+    queue: { position: 1, waitingSince, limit: null, gaveWayTo: null },
+  };
   expect(jobsTable([job], colors)).toMatch(/queued +next/);
-  expect(jobsTable([{ ...job, queue: { position: 23, waitingSince, limit: null } }], colors)).toMatch(
-    /queued +23rd in the queue/,
-  );
+  expect(
+    jobsTable([{ ...job, queue: { position: 23, waitingSince, limit: null, gaveWayTo: null } }], colors),
+  ).toMatch(/queued +23rd in the queue/);
   const limit = "project nlp uses 8 of 8 GPUs";
-  expect(jobsTable([{ ...job, queue: { position: 2, waitingSince, limit } }], colors)).toContain(limit);
+  expect(
+    jobsTable([{ ...job, queue: { position: 2, waitingSince, limit, gaveWayTo: null } }], colors),
+  ).toContain(limit);
+  const gaveWayTo = "job urgent";
+  expect(
+    jobsTable([{ ...job, queue: { position: 1, waitingSince, limit: null, gaveWayTo } }], colors),
+  ).toMatch(/queued +next, gave way to job urgent/);
 });
 
 it("tells why a job failed once, in words, and nothing of a progress that it lacks", () => {
@@ -208,6 +218,7 @@ it("bounds long names, and keeps a terminal's width", () => {
     trialsTotal: 10,
     queue: null,
     priority: "normal",
+    preemptible: false,
     labels: {},
     owner: null,
     progress: null,

@@ -54,6 +54,7 @@ import {
   type Report,
   type Trial,
   type Workload,
+  gaveWayWords,
 } from "@internevo/domain";
 import type { ProfileSummary } from "@internevo/client";
 import { GIVEN_PROFILES } from "@internevo/cost-model";
@@ -322,6 +323,10 @@ export function jobText(job: JobDetail, colors: Colors): string {
     `${colors.bold("created")}       ${when(job.createdAt)}${job.owner === null ? "" : ` by ${job.owner}`} in project ${job.project}${job.endedAt ? `, ended ${when(job.endedAt)}` : ""}, trace ${job.traceId}`,
   ];
   const labels = Object.entries(job.labels ?? {}).map(([name, value]) => `${name}=${value}`);
+  if (job.preemptible)
+    lines.push(
+      `${colors.bold("preemptible")}   gives its hosts up where a job of higher priority waits for them`,
+    );
   if (labels.length > 0) lines.push(`${colors.bold("labels")}        ${labels.join(", ")}`);
   if (job.failure)
     lines.push(
@@ -359,7 +364,7 @@ export function jobText(job: JobDetail, colors: Colors): string {
     const plans = attemptPlans(job);
     for (const attempt of job.attempts)
       lines.push(
-        `  ${attempt.number}: ${lowered(ATTEMPT_STATE_WORDS[attempt.state])}, steps ${formatInteger(attempt.resumedFromStep)} to ${formatInteger(attempt.lastStep)}${plans.has(attempt.number) ? `, ${plans.get(attempt.number)}` : ""}${attempt.failure ? `, ${failureText(attempt.failure.code)}${isTold(attempt.failure.message) ? "" : `: ${attempt.failure.message}`}` : ""}`,
+        `  ${attempt.number}: ${lowered(ATTEMPT_STATE_WORDS[attempt.state])}, steps ${formatInteger(attempt.resumedFromStep)} to ${formatInteger(attempt.lastStep)}${plans.has(attempt.number) ? `, ${plans.get(attempt.number)}` : ""}${attempt.failure ? `, ${failureText(attempt.failure.code)}${isTold(attempt.failure.message) ? "" : `: ${attempt.failure.message}`}` : ""}${attempt.gaveWayTo === undefined ? "" : `, ${gaveWayWords(attempt.gaveWayTo)}`}`,
       );
   }
   const report = reportLines(job, colors);

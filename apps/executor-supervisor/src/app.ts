@@ -22,6 +22,12 @@ const ConfigSchema = Type.Object({
     maximum: 12,
     description: "for a checkpoint when the service stops; below the service's own bound",
   }),
+  INTERNEVO_EXECUTOR_SUPERVISOR_GIVE_WAY_SECONDS: Type.Number({
+    default: 600,
+    minimum: 1,
+    maximum: 100_000,
+    description: "for a step and a checkpoint when a job gives way to another; then its ranks are killed",
+  }),
   INTERNEVO_EXECUTOR_SUPERVISOR_RESTART_LIMIT: Type.Integer({
     default: DEFAULT_LOST_RANK_LIMIT,
     minimum: 1,
@@ -40,6 +46,7 @@ export const executorSupervisor: ServiceDefinition<typeof ConfigSchema> = {
       ...trainingSettings(config),
       silenceSeconds: config.INTERNEVO_EXECUTOR_SUPERVISOR_SILENCE_SECONDS,
       graceSeconds: config.INTERNEVO_EXECUTOR_SUPERVISOR_GRACE_SECONDS,
+      giveWaySeconds: config.INTERNEVO_EXECUTOR_SUPERVISOR_GIVE_WAY_SECONDS,
       restartLimit: config.INTERNEVO_EXECUTOR_SUPERVISOR_RESTART_LIMIT,
     };
     service.every(15, "launches of jobs that have ended", async () => {

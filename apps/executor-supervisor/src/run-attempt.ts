@@ -28,11 +28,17 @@ export interface AttemptLaunch {
   readonly checkpointDirectory: string;
   readonly silenceSeconds: number;
   readonly graceSeconds: number;
+  readonly giveWaySeconds: number;
   /**
    * Aborts with a `WorkStoppedError`: a shutdown leaves time for a checkpoint, everything else ends the ranks
    * at once.
    */
   readonly signal: AbortSignal;
+  /**
+   * Ends the ranks in order, with a checkpoint, once they have done a step: an attempt that makes no progress
+   * would be for nothing.
+   */
+  readonly giveWay: AbortSignal;
   readonly confirm: () => Promise<void>;
   readonly onQueue?: OnQueue;
   readonly onStarted: (resumedFromStep: number) => Promise<void>;
@@ -69,21 +75,51 @@ function checkpointConfig(launch: AttemptLaunch) {
 /** Names an attempt's launch: by it one that was left is found again. */
 export const attemptLabel = (attempt: number): string => `attempt ${attempt}`;
 
+/** What the signals of an attempt ask of its ranks, until it is closed. */
+function rankSignals({ spec, signal, giveWay, graceSeconds }: AttemptLaunch) {
+  const gently = new AbortController();
+  const atOnce = new AbortController();
+  const detach = new AbortController();
+  let hasStepped = false;
+  let grace: NodeJS.Timeout | undefined;
+  const onAbort = (): void => {
+    if (goesOn(spec.cluster, signal)) return detach.abort();
+    const isShutdown = signal.reason instanceof WorkStoppedError && signal.reason.why === "shutdown";
+    if (!isShutdown) return atOnce.abort();
+    gently.abort();
+    // The service has less time than who gives way.
+    grace = setTimeout(() => atOnce.abort(), 1000 * graceSeconds);
+  };
+  const onGiveWay = (): void => {
+    if (hasStepped && giveWay.aborted) gently.abort();
+  };
+  signal.addEventListener("abort", onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  giveWay.addEventListener("abort", onGiveWay, { once: true });
+  return {
+    gently: gently.signal,
+    atOnce,
+    detach: detach.signal,
+    stepped: (): void => {
+      hasStepped = true;
+      onGiveWay();
+    },
+    close: (): void => {
+      signal.removeEventListener("abort", onAbort);
+      giveWay.removeEventListener("abort", onGiveWay);
+      clearTimeout(grace);
+    },
+  };
+}
+
 /**
  * Starts the ranks once, and stores every step that they report.
  * @throws what storing threw: then the ranks have been ended.
  */
 export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> {
-  const { spec, plan, signal } = launch;
+  const { spec, plan } = launch;
   const target = await launchTarget(spec.cluster, launch.clustersFile);
-  const gently = new AbortController();
-  const atOnce = new AbortController();
-  const detach = new AbortController();
-  const onAbort = () => {
-    if (goesOn(spec.cluster, signal)) return detach.abort();
-    const isShutdown = signal.reason instanceof WorkStoppedError && signal.reason.why === "shutdown";
-    (isShutdown ? gently : atOnce).abort();
-  };
+  const { gently, atOnce, detach, stepped, close } = rankSignals(launch);
   const counted = new CountedCheckpoint(launch.checkpointDirectory, (error) =>
     launch.onLog(`the trainer cannot be told which checkpoint to keep: ${(error as Error).message}`),
   );
@@ -94,8 +130,6 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
   const recorder = new StepRecorder({ write, onFailure: () => atOnce.abort() });
   let starting: Promise<void> | undefined;
   let startFailure: { readonly error: unknown } | undefined;
-  signal.addEventListener("abort", onAbort, { once: true });
-  if (signal.aborted) onAbort();
   try {
     const outcome = await launchRanks({
       program: launch.trainer,
@@ -114,13 +148,13 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
       threadsPerRank: launch.threadsPerRank,
       ...target,
       runDirectory: launch.runDirectory,
-      signal: gently.signal,
+      signal: gently,
       killSignal: atOnce.signal,
-      detachSignal: detach.signal,
+      detachSignal: detach,
       confirm: launch.confirm,
       label: attemptLabel(launch.attempt),
       ...(launch.onQueue ? { onQueue: launch.onQueue } : {}),
-      graceSeconds: launch.graceSeconds,
+      graceSeconds: Math.max(launch.graceSeconds, launch.giveWaySeconds),
       silenceSeconds: launch.silenceSeconds,
       onLog: launch.onLog,
       onEvent: (event, isRepeated) => {
@@ -131,7 +165,10 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
           });
         }
         if (event.event === "hosts") launch.onHosts(event.hosts);
-        if (event.event === "step") recorder.push(metricOf(event, launch.attempt));
+        if (event.event === "step") {
+          recorder.push(metricOf(event, launch.attempt));
+          stepped();
+        }
         if (event.event === "checkpoint") counted.checkpointWritten(event.step);
         if (event.event === "checkpoint" && !isRepeated) launch.onCheckpoint(event);
         if (event.event === "error" && event.continues === true && !isRepeated)
@@ -144,7 +181,7 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
     if (startFailure) throw startFailure.error;
     return outcome;
   } finally {
-    signal.removeEventListener("abort", onAbort);
+    close();
     await recorder.flush().finally(() => counted.settled());
   }
 }

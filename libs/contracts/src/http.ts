@@ -10,6 +10,7 @@ import {
   Line,
   MeasuredFirstSchema,
   PlanningResultSchema,
+  PreemptibleSchema,
   PrioritySchema,
   ProfileQualitySchema,
   ProfileSchema,
@@ -256,6 +257,7 @@ export const JobSummarySchema = Type.Object({
   model: Type.String(),
   cluster: Type.String(),
   priority: PrioritySchema,
+  preemptible: PreemptibleSchema,
   labels: LabelsSchema,
   steps: Type.Integer(),
   lastStep: Type.Integer(),
@@ -274,6 +276,9 @@ export const WAITS_FOR_CLUSTER = `${QUEUED}others have its hosts, or wait for th
 
 /** What a stage says while a quota of its project lets it have no hosts. @param limit the quota, in words */
 export const waitsForQuota = (limit: string): string => `${QUEUED}${limit}`;
+
+/** What a stage says while its job waits again for hosts that it gave up. @param why in words */
+export const waitsAgain = (why: string): string => `${QUEUED}${why}`;
 
 /**
  * What a stage says while another installation uses the machine that its ranks would run on. @param who with

@@ -114,6 +114,9 @@ export const AttemptSchema = Type.Object(
     failure: Type.Union([FailureSchema, Type.Null()]),
     // What its ranks ran; attempts of earlier versions do not say.
     plan: Type.Optional(PlanSchema),
+    gaveWayTo: Type.Optional(
+      Type.String({ description: "it ended so that this job could have its hosts, in words" }),
+    ),
     startedAt: Type.String(),
     endedAt: Type.Union([Type.String(), Type.Null()]),
   },

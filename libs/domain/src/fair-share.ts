@@ -26,15 +26,29 @@ export const QueueSettingsSchema = Type.Object(
       maximum: 100_000,
       description: "who has waited for so many hours goes first, whatever its priority and project",
     }),
+    leastRunMinutes: Type.Number({
+      minimum: 0,
+      maximum: 100_000,
+      description: "a preemptible job keeps its hosts for so many minutes before it gives way to another",
+    }),
   },
   { additionalProperties: false },
 );
 export type QueueSettings = Static<typeof QueueSettingsSchema>;
 
-/** A week, so that usage of half a year ago counts nothing; and two weeks, the longest that others go first. */
-export const DEFAULT_QUEUE_SETTINGS: QueueSettings = { halfLifeHours: 168, patienceHours: 336 };
+/**
+ * A week, so that usage of half a year ago counts nothing; two weeks, the longest that others go first; and ten
+ * minutes, so that starting the ranks is a small part of what a job does before it gives way.
+ */
+export const DEFAULT_QUEUE_SETTINGS: QueueSettings = {
+  halfLifeHours: 168,
+  patienceHours: 336,
+  leastRunMinutes: 10,
+};
 
 const HOUR_MS = 3_600_000;
+const MINUTE_MS = 60_000;
+export const minutesBetween = (fromMs: number, toMs: number): number => (toMs - fromMs) / MINUTE_MS;
 export const hoursBetween = (fromMs: number, toMs: number): number => (toMs - fromMs) / HOUR_MS;
 
 /** What is left of usage after so many hours. */

@@ -117,6 +117,7 @@ export function resolveJob(written: unknown): JobSpec {
     ...(file.project === undefined ? {} : { project: file.project }),
     // As without it where it says what is so without it.
     ...(file.priority === undefined || file.priority === "normal" ? {} : { priority: file.priority }),
+    ...(file.preemptible === true ? { preemptible: true } : {}),
     ...(file.labels === undefined ? {} : { labels: file.labels }),
   };
   return validate(JobSpecSchema, spec, "job-invalid", "the job");

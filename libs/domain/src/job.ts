@@ -15,7 +15,7 @@ import { ModelSchema } from "./model.ts";
 import { PackedDocumentsSchema } from "./packed-documents.ts";
 import { PlanConstraintsSchema, type PlanConstraints } from "./plan-constraints.ts";
 import { PrecisionSchema } from "./precision.ts";
-import { LabelsSchema, PrioritySchema } from "./priority.ts";
+import { LabelsSchema, PreemptibleSchema, PrioritySchema } from "./priority.ts";
 import { DEFAULT_PROJECT, ProjectNameSchema } from "./project.ts";
 import { Line } from "./text.ts";
 
@@ -306,6 +306,7 @@ export const JobSpecSchema = Type.Object(
       }),
     ),
     priority: Type.Optional(PrioritySchema),
+    preemptible: Type.Optional(PreemptibleSchema),
     labels: Type.Optional(LabelsSchema),
   },
   { additionalProperties: false },

@@ -8,6 +8,8 @@ it("reads priority and labels, and writes them again", () => {
   expect(spec).toMatchObject({ priority: "high", labels: { team: "nlp", "cost/centre": "7 b" } });
   expect(resolveJob(writtenJob(spec))).toEqual(spec);
   expect(resolveJob(aJob({ priority: "normal" }))).toEqual(resolveJob(aJob()));
+  expect(resolveJob(aJob({ preemptible: true })).preemptible).toBe(true);
+  expect(resolveJob(aJob({ preemptible: false }))).toEqual(resolveJob(aJob()));
 });
 
 it.each([

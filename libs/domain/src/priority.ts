@@ -13,6 +13,11 @@ export const PrioritySchema = Type.Enum(PRIORITIES, {
   description: `where hosts are waited for: high goes first, low last; who has waited for ${HOURS_TO_NEXT_PRIORITY} hours counts as of the next priority; default ${DEFAULT_PRIORITY}`,
 });
 
+export const PreemptibleSchema = Type.Boolean({
+  description:
+    "true: where a job of higher priority waits for its hosts, the job writes a checkpoint, gives its hosts up and waits for them again; default false",
+});
+
 const MOST_LABELS = 16;
 /** Of a label's key, and of its value. */
 const LONGEST_LABEL = 63;

@@ -1,4 +1,4 @@
-import { DEFAULT_WEIGHT, hoursBetween, type QueueSettings } from "./fair-share.ts";
+import { DEFAULT_WEIGHT, hoursBetween, minutesBetween, type QueueSettings } from "./fair-share.ts";
 import { HOURS_TO_NEXT_PRIORITY, PRIORITIES, type Priority } from "./priority.ts";
 import { gpusFault, hoursFault, sizeFault, type QuotaStanding } from "./quota.ts";
 
@@ -31,7 +31,7 @@ export interface QueuedWork {
   readonly project: string | null;
   readonly priority: QueuePriority;
   readonly submittedAtMs: number;
-  /** Of this wait: work that held hosts, and waits again, begins anew. */
+  /** Work that gave way waited before: that counts, as if it began so much earlier. */
   readonly waitingSinceMs: number;
 }
 
@@ -158,4 +158,109 @@ export function giveTurns<W extends HostsWanted>(
     if (standing && !goes) standing.awaitedGpus += waiter.gpus;
     return { waiter, goes, limit };
   });
+}
+
+/** A job that holds hosts, and would give them up for a more urgent one. */
+export interface PreemptibleHold {
+  readonly owner: string;
+  readonly project: string | null;
+  readonly hosts: readonly string[];
+  readonly gpus: number;
+  readonly priority: QueuePriority;
+  readonly submittedAtMs: number;
+  readonly beganAtMs: number;
+  /** How long it waited, in all its waits, before it began. */
+  readonly waitedMs: number;
+}
+
+/** Who waits for hosts and who has them, between two turns: nobody who waits may go. */
+export interface HostsSituation<W extends HostsWanted> {
+  readonly waiting: readonly W[];
+  /** Hosts that somebody holds. */
+  readonly taken: ReadonlySet<string>;
+  /** Of the holders those that may give way. */
+  readonly preemptible: readonly PreemptibleHold[];
+  /** Of the projects that have some. */
+  readonly quotas: ReadonlyMap<string, QuotaStanding>;
+  readonly standing: QueueStanding;
+}
+
+/** What a job waits as once it has given way. Time in which it held hosts is no waiting. */
+export const waitingAfter = (hold: PreemptibleHold, nowMs: number): HostsWanted => ({
+  ...hold,
+  waitingSinceMs: nowMs - hold.waitedMs,
+});
+
+/**
+ * Which holders a waiter needs to give way; undefined where one of them does not: it is no preemptible job, it
+ * is as urgent as the waiter, or it has just begun.
+ */
+function neededOf(
+  waiter: HostsWanted,
+  { taken, standing }: HostsSituation<HostsWanted>,
+  holderOf: ReadonlyMap<string, PreemptibleHold>,
+): ReadonlySet<PreemptibleHold> | undefined {
+  const needed = new Set<PreemptibleHold>();
+  for (const host of waiter.hosts) {
+    if (!taken.has(host)) continue;
+    const hold = holderOf.get(host);
+    const gives =
+      hold !== undefined &&
+      isMoreUrgent(waiter.priority, hold.priority) &&
+      minutesBetween(hold.beganAtMs, standing.nowMs) >= standing.settings.leastRunMinutes;
+    if (!gives) return undefined;
+    needed.add(hold);
+  }
+  return needed;
+}
+
+/** Who may go once these have given way, and wait as well. */
+function goesAfter(
+  giving: ReadonlySet<PreemptibleHold>,
+  situation: HostsSituation<HostsWanted>,
+): Set<string> {
+  const { waiting, taken, quotas, standing } = situation;
+  const left = new Set(taken);
+  const quotasAfter = new Map(quotas);
+  for (const { hosts, project, gpus } of giving) {
+    for (const host of hosts) left.delete(host);
+    const quota = project === null ? undefined : quotasAfter.get(project);
+    if (quota) quotasAfter.set(quota.name, { ...quota, gpusInUse: quota.gpusInUse - gpus });
+  }
+  const all = [...waiting, ...[...giving].map((hold) => waitingAfter(hold, standing.nowMs))];
+  const turns = giveTurns(queueOrder(all, standing), left, quotasAfter);
+  return new Set(turns.flatMap(({ waiter, goes }) => (goes ? [waiter.owner] : [])));
+}
+
+/**
+ * Which holders give way, by owner, each with whom it gives way to. A job that waits asks all holders of its
+ * hosts, or nobody: they are preemptible and of lower priority, have held their hosts for a while, and the job
+ * begins when they have given way. Nobody gives way for a job that waits for a quota, or behind another for one
+ * of its hosts. Who is asked, and still at work, stays asked only while that is so.
+ */
+export function whoGivesWay<W extends HostsWanted>(situation: HostsSituation<W>): ReadonlyMap<string, W> {
+  const { waiting, taken, preemptible, quotas, standing } = situation;
+  if (preemptible.length === 0) return new Map();
+  const holderOf = new Map(preemptible.flatMap((hold) => hold.hosts.map((host) => [host, hold] as const)));
+  const awaited = new Set<string>();
+  let asking: { readonly waiter: W; readonly needed: ReadonlySet<PreemptibleHold> }[] = [];
+  for (const { waiter, goes, limit } of giveTurns(queueOrder(waiting, standing), taken, quotas)) {
+    if (limit !== null) continue;
+    const isFirst = !waiter.hosts.some((host) => awaited.has(host));
+    const needed = isFirst && !goes ? neededOf(waiter, situation, holderOf) : undefined;
+    if (needed && needed.size > 0) asking.push({ waiter, needed });
+    for (const host of waiter.hosts) awaited.add(host);
+  }
+  // Who gave way waits too, and frees a part of a quota: others might take what it gave up. Then it would be for
+  // nothing. Usually the first look finds that all begin.
+  for (;;) {
+    const goes = goesAfter(new Set(asking.flatMap(({ needed }) => [...needed])), situation);
+    const begins = asking.filter(({ waiter }) => goes.has(waiter.owner));
+    if (begins.length === asking.length) break;
+    asking = begins;
+  }
+  const asked = new Map<string, W>();
+  for (const { waiter, needed } of asking)
+    for (const { owner } of needed) if (!asked.has(owner)) asked.set(owner, waiter);
+  return asked;
 }

@@ -10,6 +10,9 @@ export const QueuePositionSchema = Type.Object({
   limit: Type.Union([Type.String(), Type.Null()], {
     description: "the quota of its project that it waits for, in words; null: it waits for its hosts",
   }),
+  gaveWayTo: Type.Union([Type.String(), Type.Null()], {
+    description: "the job that it gave its hosts up for, in words; null: it gave way to none in this wait",
+  }),
 });
 export type QueuePosition = Static<typeof QueuePositionSchema>;
 
@@ -50,15 +53,33 @@ const SUFFIXES: Readonly<Record<Intl.LDMLPluralRule, string>> = {
 };
 const ordinal = (n: number): string => `${n}${SUFFIXES[ordinals.select(n)]}`;
 
-/** `next`, `3rd in the queue`, or the quota that keeps it waiting: a position as a list shows it. */
-export const positionWords = ({ position, limit }: Pick<QueuePosition, "position" | "limit">): string =>
-  limit ?? (position === 1 ? "next" : `${ordinal(position)} in the queue`);
+/** `job urgent`, as whoever sees the job that gave way may know it. @param name null: of another project */
+export const gaveWayToWords = (name: string | null): string =>
+  name === null ? "a job of another project" : `job ${name}`;
+
+/** `gave way to job urgent`. */
+export const gaveWayWords = (to: string): string => `gave way to ${to}`;
+
+const withGivingWay = (words: string, gaveWayTo: string | null): string =>
+  gaveWayTo === null ? words : `${words}, ${gaveWayWords(gaveWayTo)}`;
+
+/**
+ * `next`, `3rd in the queue`, or the quota that keeps it waiting, and to whom it gave way: a position as a list
+ * shows it.
+ */
+export const positionWords = ({
+  position,
+  limit,
+  gaveWayTo,
+}: Pick<QueuePosition, "position" | "limit" | "gaveWayTo">): string =>
+  withGivingWay(limit ?? (position === 1 ? "next" : `${ordinal(position)} in the queue`), gaveWayTo);
 
 /** `next for its hosts, behind job a (at work)`: a place in one line. */
 export function queueWords(place: QueuePlace): string {
-  if (place.limit !== null) return place.limit;
-  const position = place.position === 1 ? "next" : ordinal(place.position);
-  return `${position} for ${place.hosts.join(", ")}${behindWords(place)}`;
+  const { position, hosts, limit, gaveWayTo } = place;
+  const ofHosts = (): string =>
+    `${position === 1 ? "next" : ordinal(position)} for ${hosts.join(", ")}${behindWords(place)}`;
+  return withGivingWay(limit ?? ofHosts(), gaveWayTo);
 }
 
 /** When a job that waits will probably start, in a few words; `formatted` writes an instant. */

@@ -3,11 +3,13 @@ import { CATALOG, type Envelope, type MessageData, type MessageType } from "@int
 import type { Bus, Consumption, Delivery } from "@internevo/bus";
 import {
   acquireLease,
+  askedToGiveWay,
   assertFence,
   claimHosts,
   failJob,
   getJob,
   getJobState,
+  giveWay,
   isConnectionLoss,
   jobLease,
   lockJobState,
@@ -60,6 +62,12 @@ export interface CommandContext<T extends CommandType> {
    * Leave no process behind, then return or throw.
    */
   readonly signal: AbortSignal;
+  /**
+   * Aborts with a {@link GiveWayError} when a more urgent job waits for the job's hosts. Work that can end in
+   * order and go on later from what it has does so, leaves no process behind, and throws the reason. Other work
+   * goes on: the job gives way before its next stage.
+   */
+  readonly giveWay: AbortSignal;
   readonly fence: Fence;
   /** Bound to job and trace. */
   readonly log: Logger;
@@ -95,6 +103,17 @@ export class OthersGoFirstError extends Error {
     super(limit ?? "others go first on these hosts");
     this.name = "OthersGoFirstError";
     this.limit = limit;
+  }
+}
+
+/**
+ * The job gives its hosts up for a more urgent one, and waits for them again: let it end the handler, which is
+ * called again when its turn has come.
+ */
+export class GiveWayError extends Error {
+  constructor(to: string) {
+    super(`asked to give way to ${to}`);
+    this.name = "GiveWayError";
   }
 }
 
@@ -177,6 +196,7 @@ type Begun =
 interface Holding {
   readonly fence: Fence;
   readonly signal: AbortSignal;
+  readonly giveWay: AbortSignal;
   readonly log: Logger;
 }
 
@@ -276,16 +296,23 @@ class CommandWorker<T extends CommandType> {
     shutdown.addEventListener("abort", onShutdown, { once: true });
     if (shutdown.aborted) onShutdown();
     const unlisten = this.#stopWhenJobEnds(envelope.data, stop);
+    const asked = new AbortController();
     const keeper = keepLease({
       database,
       fence: begun.fence,
       stop,
       isCancelled: () => this.#isObsolete(envelope.data),
+      onKept: () => this.#lookWhetherAsked(envelope.data, asked),
       heartbeatSeconds: HEARTBEAT_SECONDS,
     });
     const endTimer = metrics.seconds.startTimer({ type: this.#options.type });
     try {
-      return await this.#runHandler(envelope, begun, { fence: begun.fence, signal: stop.signal, log });
+      return await this.#runHandler(envelope, begun, {
+        fence: begun.fence,
+        signal: stop.signal,
+        giveWay: asked.signal,
+        log,
+      });
     } finally {
       endTimer();
       shutdown.removeEventListener("abort", onShutdown);
@@ -298,6 +325,13 @@ class CommandWorker<T extends CommandType> {
     if (this.#stage === undefined) return (await this.#options.isObsolete?.(data)) ?? false;
     const state = await getJobState(this.#runtime.database.db, jobIdOf(data));
     return state !== undefined && state !== this.#stage;
+  }
+
+  /** Only jobs give way. */
+  async #lookWhetherAsked(data: MessageData<T>, asked: AbortController): Promise<void> {
+    if (this.#stage === undefined || asked.signal.aborted) return;
+    const to = await askedToGiveWay(this.#runtime.database.db, resourceOf(data));
+    if (to !== undefined) asked.abort(new GiveWayError(to));
   }
 
   /** Ends the work at once when an event says that its job ends. @returns a function that ends this. */
@@ -320,6 +354,7 @@ class CommandWorker<T extends CommandType> {
       effect = await this.#options.handler(this.#contextOf(envelope, begun, holding));
     } catch (error) {
       if (error instanceof OthersGoFirstError && !signal.aborted) return this.#queued(envelope, fence);
+      if (error instanceof GiveWayError && !signal.aborted) return this.#gaveWay(envelope, holding, error);
       if (!signal.aborted && !(error instanceof JobMovedOnError)) throw error;
       if (signal.aborted && !isStop(error))
         logError(log, error, "the handler ended with an error after it was stopped");
@@ -334,7 +369,7 @@ class CommandWorker<T extends CommandType> {
   #contextOf(
     envelope: Envelope<T>,
     begun: Extract<Begun, { kind: "begun" }>,
-    { fence, signal, log }: Holding,
+    { fence, signal, giveWay: asked, log }: Holding,
   ): CommandContext<T> {
     const fenced = <R>(work: (tx: Transaction) => Promise<R>): Promise<R> =>
       this.#fenced(envelope.data, fence, signal, work);
@@ -343,6 +378,7 @@ class CommandWorker<T extends CommandType> {
       data: envelope.data,
       job: begun.job as CommandContext<T>["job"],
       signal,
+      giveWay: asked,
       fence,
       log,
       traceparent,
@@ -350,6 +386,9 @@ class CommandWorker<T extends CommandType> {
       confirm: () => fenced(async () => {}),
       async claimHosts(hosts) {
         const owner = resourceOf(data);
+        // Whoever worked on it before died, or had a stage that does not stop in the middle.
+        const to = await fenced((tx) => askedToGiveWay(tx, owner));
+        if (to !== undefined) throw new GiveWayError(to);
         const waitsFor = await fenced(async (tx) => {
           const claimed = await claimHosts(tx, {
             owner,
@@ -407,6 +446,25 @@ class CommandWorker<T extends CommandType> {
       if (!(await cancelJob(tx, jobIdOf(envelope.data)))) return "queued";
       await this.#options.onCancelled?.(tx, envelope.data);
       return "cancelled";
+    });
+  }
+
+  /** As {@link #queued}, and the hosts are given up with it. */
+  #gaveWay(envelope: Envelope<T>, { fence, log }: Holding, why: GiveWayError): Promise<CommandOutcome> {
+    const { type, data, traceparent } = envelope;
+    log.info({ why: why.message }, `${type} gives way`);
+    return this.#runtime.database.idempotentTransaction(async (tx): Promise<CommandOutcome> => {
+      await assertFence(tx, fence);
+      if (!(await recordHandled(tx, this.#consumer, envelope.id))) return "repeated";
+      const state = await lockJobState(tx, jobIdOf(data));
+      if (state === "cancelling") {
+        await cancelJob(tx, jobIdOf(data));
+        await this.#options.onCancelled?.(tx, data);
+        return "cancelled";
+      }
+      if (state !== this.#stage) return "moved-on";
+      await giveWay(tx, jobIdOf(data), { type, data, traceparent });
+      return "queued";
     });
   }
 

@@ -29,6 +29,8 @@ export interface LeaseKeeperOptions {
   readonly stop: AbortController;
   /** Looked at with every heartbeat: whether the work has to end. */
   readonly isCancelled: () => Promise<boolean>;
+  /** Called with every heartbeat that kept the lease. */
+  readonly onKept?: () => Promise<void>;
   readonly ttlSeconds?: number;
   readonly heartbeatSeconds?: number;
 }
@@ -58,7 +60,9 @@ export function keepLease(options: LeaseKeeperOptions): LeaseKeeper {
         ttlSeconds / 2,
         (async () => {
           if (!(await renewLease(database.db, fence, ttlSeconds))) return "lost";
-          return (await options.isCancelled()) ? "cancelled" : "kept";
+          if (await options.isCancelled()) return "cancelled";
+          await options.onKept?.();
+          return "kept";
         })(),
       );
       if (kept === "lost") stop.abort(new WorkStoppedError("lease-lost"));

@@ -1,8 +1,18 @@
+import { sql } from "drizzle-orm";
+import type { Priority } from "@internevo/domain";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { exampleCandidate, exampleSpec, exampleStep } from "@internevo/test-kit/fixtures";
-import { claimHosts, releaseAbandonedHosts, releaseHosts, type HostRequest } from "./host-queue.ts";
+import { giveWay } from "./give-way.ts";
+import {
+  askedToGiveWay,
+  claimHosts,
+  releaseAbandonedHosts,
+  releaseHosts,
+  type HostRequest,
+} from "./host-queue.ts";
 import { queuePlace } from "./queue-reads.ts";
+import { listJobLog } from "./job-events.ts";
 import { getJobDetail, listJobs } from "./job-reads.ts";
 import { getJob, requestCancel, setPriority, submitJob, transitionJob } from "./jobs.ts";
 import { jobLease } from "./leases.ts";
@@ -13,14 +23,22 @@ let test: TestDatabase;
 beforeAll(async () => void (test = await createTestDatabase()));
 afterAll(() => test.drop());
 beforeEach(async () => {
-  await test.database.db.execute("truncate host_claims, host_waiters, host_holds, project_usage, outbox");
+  await test.database.db.execute(
+    "truncate host_claims, host_waiters, host_holds, preemptible_holds, project_usage, outbox",
+  );
 });
 
 /** Asks with the place of the n-th minute. */
-const ask = (owner: string, hosts: string[], minute: number): Promise<boolean> => {
+const ask = (
+  owner: string,
+  hosts: string[],
+  minute: number,
+  priority: Priority = "normal",
+): Promise<boolean> => {
   const request: HostRequest = {
     owner,
     hosts,
+    priority,
     submittedAt: new Date(Date.UTC(2026, 0, 1, 0, minute)),
     command: { type: "job.profile", data: { jobId: idOf(owner) }, traceparent: newTraceparent() },
   };
@@ -192,6 +210,133 @@ describe("the queue for hosts", () => {
       ]);
     });
     expect(await waits(first)).toBeCloseTo(5 * steps, -1);
+  });
+
+  describe("with a job that may give way", () => {
+    const held = async (
+      owner: string,
+      priority: Priority,
+      minute = 0,
+      preemptible = true,
+    ): Promise<boolean> => {
+      await test.database.db.execute(
+        sql`update jobs set spec = spec || ${JSON.stringify({ priority, preemptible, name: owner })}::jsonb where id = ${idOf(owner)}`,
+      );
+      return ask(owner, ["a"], minute, priority);
+    };
+    const asked = async (owner: string) => askedToGiveWay(test.database.db, owner);
+    /** As if it had begun so much earlier. */
+    const age = (minutes: number) =>
+      test.database.db.execute(
+        sql`update preemptible_holds set began_at = began_at - make_interval(secs => ${60 * minutes})`,
+      );
+    const look = () => test.database.transaction(releaseAbandonedHosts);
+    const giveUp = (owner: string) =>
+      test.database.transaction((tx) =>
+        giveWay(tx, idOf(owner), {
+          type: "job.profile",
+          data: { jobId: idOf(owner) },
+          traceparent: newTraceparent(),
+        }),
+      );
+
+    it("asks it after its least time, has it wait again, and calls it when the other is done", async () => {
+      const [low, high] = (await owners(2)) as [string, string];
+      expect(await held(low, "low")).toBe(true);
+      await test.database.db.execute(`update jobs set name = 'urgent' where id = '${idOf(high)}'`);
+      expect(await ask(high, ["a"], 1, "high")).toBe(false);
+      expect(await asked(low), "it has just begun").toBeUndefined();
+      await age(9.9);
+      await look();
+      expect(await asked(low)).toBeUndefined();
+      await age(0.2);
+      await look();
+      expect(await asked(low)).toBe("job urgent");
+      await giveUp(low);
+      expect(await holders()).toEqual({ a: high });
+      expect(await called()).toEqual([high]);
+      expect((await queuePlace(test.database.db, low))?.gaveWayTo).toBe("job urgent");
+      expect(await asked(high)).toBeUndefined();
+      await release(high);
+      expect(await called()).toEqual([high, low]);
+      expect(await holders()).toEqual({ a: low });
+      const log = await listJobLog(test.database.db, idOf(low), {});
+      expect(log.items[0]?.message).toBe("gave way to job urgent; goes on when it has its hosts again");
+    });
+
+    it("keeps the time that it waited before, and counts none in which it had hosts", async () => {
+      const [first, low, high, other] = (await owners(4)) as [string, string, string, string];
+      await ask(first, ["a"], 0);
+      await held(low, "low", 1);
+      await test.database.db.execute(
+        `update host_waiters set waiting_since = waiting_since - interval '5 hours' where owner = '${low}'`,
+      );
+      await release(first);
+      expect(await holders()).toEqual({ a: low });
+      await age(6000);
+      await ask(high, ["a"], 2, "high");
+      await ask(other, ["a"], 1_000_000, "low");
+      await giveUp(low);
+      const place = await queuePlace(test.database.db, low);
+      expect((Date.now() - Date.parse(place?.waitingSince ?? "")) / 3_600_000).toBeCloseTo(5, 2);
+      expect(place?.position, "before who was submitted later").toBe(1);
+      expect((await queuePlace(test.database.db, other))?.position).toBe(2);
+    });
+
+    it("asks no more when nobody needs it: who asked is cancelled, or less urgent, or it is more", async () => {
+      const [low, high] = (await owners(2)) as [string, string];
+      await held(low, "low");
+      await age(60);
+      await ask(high, ["a"], 1, "high");
+      const prioritise = (owner: string, priority: Priority) =>
+        test.database.transaction(async (tx) => {
+          const job = await getJob(tx, idOf(owner));
+          if (job) await setPriority(tx, job, priority, "ada");
+        });
+      expect(await asked(low)).toBeDefined();
+      await prioritise(high, "low");
+      expect(await asked(low)).toBeUndefined();
+      await prioritise(high, "high");
+      expect(await asked(low)).toBeDefined();
+      await prioritise(low, "high");
+      expect(await asked(low)).toBeUndefined();
+      await prioritise(low, "low");
+      expect(await asked(low)).toBeDefined();
+      await test.database.transaction((tx) => requestCancel(tx, idOf(high)));
+      expect(await asked(low)).toBeUndefined();
+      await giveUp(low);
+      expect(await holders(), "its worker had stopped it already: it goes on").toEqual({ a: low });
+      expect(await called()).toEqual([low]);
+    });
+
+    it("does not tell the name of another project's job", async () => {
+      const [low, high] = (await owners(2)) as [string, string];
+      await test.database.db.execute("insert into projects (name) values ('nlp') on conflict do nothing");
+      await test.database.db.execute(`update jobs set project = 'nlp' where id = '${idOf(high)}'`);
+      await held(low, "low");
+      await age(60);
+      await ask(high, ["a"], 1, "high");
+      expect(await asked(low)).toBe("a job of another project");
+    });
+
+    it("leaves alone what is not preemptible, or has no checkpoints", async () => {
+      const [low, high] = (await owners(2)) as [string, string];
+      await held(low, "low", 0, false);
+      await ask(high, ["a"], 1, "high");
+      await age(60);
+      await look();
+      expect(await asked(low)).toBeUndefined();
+      await release(low);
+      await release(high);
+      await test.database.db.execute(
+        `update jobs set spec = spec || '{"checkpointing": null}' where id = '${idOf(low)}'`,
+      );
+      await held(low, "low");
+      await ask(high, ["a"], 1, "high");
+      await age(60);
+      await look();
+      expect(await asked(low)).toBeUndefined();
+    });
   });
 
   it("says who stands where, behind whom", async () => {

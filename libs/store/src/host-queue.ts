@@ -1,11 +1,18 @@
-import { eq, sql } from "drizzle-orm";
+import { eq, isNotNull, sql } from "drizzle-orm";
 import type { MessageData, MessageType } from "@internevo/contracts";
-import { giveTurns, queueOrder } from "@internevo/domain";
-import type { HostsWanted, QueuePriority, QueueSettings, Turn } from "@internevo/domain";
+import { gaveWayToWords, giveTurns, queueOrder, whoGivesWay } from "@internevo/domain";
+import type {
+  HostsWanted,
+  QueuePriority,
+  QueueSettings,
+  QueueStanding,
+  QuotaStanding,
+  Turn,
+} from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { enqueueMessage } from "./outbox.ts";
 import { countEndedHold, queueStanding, quotasOf, storeQueueSettings } from "./queue-standing.ts";
-import { hostClaims, hostWaiters, jobs, workloadFirings } from "./schema/index.ts";
+import { hostClaims, hostWaiters, jobs, preemptibleHolds, workloadFirings } from "./schema/index.ts";
 import type { WaitingCommand } from "./schema/messages.ts";
 import { beginHold, endHold, gpuWorkOf } from "./usage.ts";
 
@@ -53,8 +60,16 @@ export async function claimHosts(tx: Transaction, request: HostRequest): Promise
   return (await callWaiting(tx, owner)).includes(owner);
 }
 
+/** What work that waits again brings from before. */
+interface EarlierWait {
+  readonly seconds: number;
+  /** For whom it gave up its hosts, in words; null: for nobody. */
+  readonly gaveWayTo: string | null;
+}
+const FIRST_WAIT: EarlierWait = { seconds: 0, gaveWayTo: null };
+
 /** Puts work into the queue, or leaves it there since when it waits. */
-async function joinQueue(tx: Transaction, request: HostRequest): Promise<void> {
+async function joinQueue(tx: Transaction, request: HostRequest, earlier = FIRST_WAIT): Promise<void> {
   const { owner, priority = "normal", submittedAt, command } = request;
   const work = (await gpuWorkOf(tx, [owner])).get(owner);
   const wanted = {
@@ -67,11 +82,19 @@ async function joinQueue(tx: Transaction, request: HostRequest): Promise<void> {
   };
   await tx
     .insert(hostWaiters)
-    .values({ owner, ...wanted, waitingSince: sql`clock_timestamp()` })
+    .values({
+      owner,
+      ...wanted,
+      waitingSince: sql`clock_timestamp() - make_interval(secs => ${earlier.seconds})`,
+      gaveWayTo: earlier.gaveWayTo,
+    })
     .onConflictDoUpdate({ target: hostWaiters.owner, set: wanted });
 }
 
-/** Gives work that waits another priority, and calls whoever may go now. Nothing happens where it does not wait. */
+/**
+ * Gives work another priority where it waits, or may have to give way, and calls whoever may go now. Nothing
+ * happens where it does neither.
+ */
 export async function moveInQueue(tx: Transaction, owner: string, priority: QueuePriority): Promise<void> {
   await lockQueue(tx);
   const moved = await tx
@@ -79,16 +102,21 @@ export async function moveInQueue(tx: Transaction, owner: string, priority: Queu
     .set({ priority })
     .where(eq(hostWaiters.owner, owner))
     .returning({ owner: hostWaiters.owner });
-  if (moved.length > 0) await callWaiting(tx);
+  const held = await tx
+    .update(preemptibleHolds)
+    .set({ priority })
+    .where(eq(preemptibleHolds.owner, owner))
+    .returning({ owner: preemptibleHolds.owner });
+  if (moved.length + held.length > 0) await callWaiting(tx);
 }
 
-/** Work that waits no more: it is over, or has what it waited for. @returns the command that it waited with. */
-async function leaveQueue(tx: Transaction, owner: string): Promise<WaitingCommand | undefined> {
-  const [row] = await tx
-    .delete(hostWaiters)
-    .where(eq(hostWaiters.owner, owner))
-    .returning({ command: hostWaiters.command });
-  return row?.command;
+/** Work that waits no more: it is over, or has what it waited for. @returns what it waited with. */
+async function leaveQueue(
+  tx: Transaction,
+  owner: string,
+): Promise<typeof hostWaiters.$inferSelect | undefined> {
+  const [row] = await tx.delete(hostWaiters).where(eq(hostWaiters.owner, owner)).returning();
+  return row;
 }
 
 /** Gives back what work held or waited for, and calls whoever is next. Nothing happens without either. */
@@ -108,8 +136,47 @@ export async function releaseHosts(tx: Transaction, owner: string): Promise<void
 
 async function dropClaims(tx: Transaction, owner: string): Promise<void> {
   await tx.delete(hostClaims).where(eq(hostClaims.owner, owner));
+  await tx.delete(preemptibleHolds).where(eq(preemptibleHolds.owner, owner));
   const ended = await endHold(tx, owner);
   if (ended) await countEndedHold(tx, ended);
+}
+
+/**
+ * Whom work that holds hosts is asked to give way to, as its project may know it; undefined: nobody asks. Only
+ * jobs ask: scheduled work is of the lowest priority.
+ */
+export async function askedToGiveWay(db: Queryable, owner: string): Promise<string | undefined> {
+  const { rows } = await db.execute<{ name: string | null }>(sql`
+    select case when j.project = h.project then j.name end as name
+    from ${preemptibleHolds} h left join ${jobs} j on j.id = substring(h.gives_way_to from 5)::uuid
+    where h.owner = ${owner} and h.gives_way_to is not null`);
+  const [asker] = rows;
+  return asker && gaveWayToWords(asker.name);
+}
+
+/**
+ * Work gives up its hosts and waits for them again, as long before others as it waited already, and whoever is
+ * next is called: it may be the work itself, where nobody needs its hosts any more.
+ * @returns for whom it did, in words; undefined where nobody asks it any more.
+ */
+export async function giveUpHosts(
+  tx: Transaction,
+  request: Omit<HostRequest, "hosts">,
+): Promise<string | undefined> {
+  const { owner } = request;
+  await lockQueue(tx);
+  const gaveWayTo = await askedToGiveWay(tx, owner);
+  const claims = await tx.select().from(hostClaims).where(eq(hostClaims.owner, owner));
+  if (claims.length === 0) throw new Error(`${owner} has no hosts to give up`);
+  const [hold] = await tx
+    .select({ seconds: preemptibleHolds.waitedSeconds })
+    .from(preemptibleHolds)
+    .where(eq(preemptibleHolds.owner, owner));
+  await dropClaims(tx, owner);
+  const earlier = { seconds: hold?.seconds ?? 0, gaveWayTo: gaveWayTo ?? null };
+  await joinQueue(tx, { ...request, hosts: claims.map(({ host }) => host).sort() }, earlier);
+  await callWaiting(tx);
+  return gaveWayTo;
 }
 
 /** Calls whoever may go by now: a quota, a weight or the queue's settings were changed. */
@@ -132,12 +199,13 @@ export async function setQueueSettings(
 /** What waits, as the order of the queue sees it. */
 export interface Waiter extends HostsWanted {
   readonly waitingSince: Date;
+  readonly gaveWayTo: string | null;
 }
 
 async function waiters(db: Queryable): Promise<Waiter[]> {
-  const { owner, hosts, project, gpus, priority, submittedAt, waitingSince } = hostWaiters;
+  const { owner, hosts, project, gpus, priority, submittedAt, waitingSince, gaveWayTo } = hostWaiters;
   const rows = await db
-    .select({ owner, hosts, project, gpus, priority, submittedAt, waitingSince })
+    .select({ owner, hosts, project, gpus, priority, submittedAt, waitingSince, gaveWayTo })
     .from(hostWaiters);
   return rows.map((row) => ({
     ...row,
@@ -146,40 +214,123 @@ async function waiters(db: Queryable): Promise<Waiter[]> {
   }));
 }
 
+/** All that turns follow from. */
+interface QueueNow {
+  readonly waiting: readonly Waiter[];
+  readonly claims: readonly { readonly host: string; readonly owner: string }[];
+  readonly standing: QueueStanding;
+  readonly quotas: ReadonlyMap<string, QuotaStanding>;
+}
+
+/** @returns undefined where nobody waits. */
+async function queueNow(db: Queryable): Promise<QueueNow | undefined> {
+  const waiting = await waiters(db);
+  if (waiting.length === 0) return undefined;
+  const { host, owner } = hostClaims;
+  return {
+    waiting,
+    claims: await db.select({ host, owner }).from(hostClaims),
+    standing: await queueStanding(db),
+    quotas: await quotasOf(db, new Set(waiting.map(({ project }) => project))),
+  };
+}
+
+const turnsIn = ({ waiting, claims, standing, quotas }: QueueNow): readonly Turn<Waiter>[] =>
+  giveTurns(queueOrder(waiting, standing), new Set(claims.map(({ host }) => host)), quotas);
+
 /** Who waits, in the order of the queue, and who of them may go now. */
 export async function turns(db: Queryable): Promise<readonly Turn<Waiter>[]> {
-  const waiting = await waiters(db);
-  if (waiting.length === 0) return [];
-  const claimed = await db.select({ host: hostClaims.host }).from(hostClaims);
-  const standing = await queueStanding(db);
-  return giveTurns(
-    queueOrder(waiting, standing),
-    new Set(claimed.map(({ host }) => host)),
-    await quotasOf(db, new Set(waiting.map(({ project }) => project))),
-  );
+  const queue = await queueNow(db);
+  return queue ? turnsIn(queue) : [];
 }
 
 /**
- * Gives free hosts to those whose turn it is, and publishes their commands.
+ * Gives free hosts to those whose turn it is, and publishes their commands; then asks those to give way whom
+ * more urgent work waits for.
  * @param silent whose command is not published.
  * @returns who was called.
  */
 async function callWaiting(tx: Transaction, silent?: string): Promise<readonly string[]> {
-  const called = (await turns(tx)).flatMap(({ waiter, goes }) => (goes ? [waiter] : []));
-  if (called.length === 0) return [];
+  const queue = await queueNow(tx);
+  if (!queue) {
+    await tx.update(preemptibleHolds).set({ givesWayTo: null }).where(isNotNull(preemptibleHolds.givesWayTo));
+    return [];
+  }
+  const called = turnsIn(queue).flatMap(({ waiter, goes }) => (goes ? [waiter] : []));
   const works = await gpuWorkOf(
     tx,
     called.map(({ owner }) => owner),
   );
   for (const { owner, hosts } of called) {
     await tx.insert(hostClaims).values(hosts.map((host) => ({ host, owner })));
+    const waited = await leaveQueue(tx, owner);
     const work = works.get(owner);
     if (work) await beginHold(tx, work);
-    const command = await leaveQueue(tx, owner);
-    if (command && owner !== silent)
-      await enqueueMessage(tx, { ...command, data: command.data as MessageData<MessageType> });
+    if (work?.preemptible && waited) await beginPreemptibleHold(tx, waited);
+    if (waited && owner !== silent)
+      await enqueueMessage(tx, { ...waited.command, data: waited.command.data as MessageData<MessageType> });
   }
+  await askToGiveWay(tx, queue, called);
   return called.map(({ owner }) => owner);
+}
+
+async function beginPreemptibleHold(
+  tx: Transaction,
+  { owner, project, gpus, priority, submittedAt, waitingSince }: typeof hostWaiters.$inferSelect,
+): Promise<void> {
+  await tx
+    .insert(preemptibleHolds)
+    .values({
+      owner,
+      project,
+      gpus,
+      priority,
+      submittedAt,
+      beganAt: sql`clock_timestamp()`,
+      waitedSeconds: sql`greatest(0, extract(epoch from clock_timestamp() - ${waitingSince.toISOString()}::timestamptz))`,
+    });
+}
+
+/**
+ * Tells holders for whom they give way, and those who were asked before that nobody needs it any more. Their
+ * workers look at it with every heartbeat, and before every stage.
+ * @param called who waits no more since the queue was read.
+ */
+async function askToGiveWay(tx: Transaction, queue: QueueNow, called: readonly Waiter[]): Promise<void> {
+  const holds = await tx.select().from(preemptibleHolds);
+  if (holds.length === 0) return;
+  const hostsOf = Map.groupBy(queue.claims, ({ owner }) => owner);
+  const gone = new Set(called);
+  const quotas = new Map(queue.quotas);
+  for (const { project, gpus } of called) {
+    const quota = project === null ? undefined : quotas.get(project);
+    if (quota) quotas.set(quota.name, { ...quota, gpusInUse: quota.gpusInUse + gpus });
+  }
+  const asked = whoGivesWay({
+    waiting: queue.waiting.filter((waiter) => !gone.has(waiter)),
+    taken: new Set([...queue.claims.map(({ host }) => host), ...called.flatMap(({ hosts }) => [...hosts])]),
+    preemptible: holds.flatMap((hold) => {
+      const hosts = (hostsOf.get(hold.owner) ?? []).map(({ host }) => host);
+      // Who has just been called begins now.
+      if (hosts.length === 0) return [];
+      return [
+        {
+          ...hold,
+          hosts,
+          submittedAtMs: hold.submittedAt.getTime(),
+          beganAtMs: hold.beganAt.getTime(),
+          waitedMs: 1000 * hold.waitedSeconds,
+        },
+      ];
+    }),
+    quotas,
+    standing: queue.standing,
+  });
+  for (const { owner, givesWayTo } of holds) {
+    const to = asked.get(owner)?.owner ?? null;
+    if (to !== givesWayTo)
+      await tx.update(preemptibleHolds).set({ givesWayTo: to }).where(eq(preemptibleHolds.owner, owner));
+  }
 }
 
 /** The quota that work waits for, in words; null where it waits for hosts alone, or not at all. */

@@ -13,6 +13,7 @@ export * from "./usage.ts";
 export * from "./outbox.ts";
 export * from "./dead-letters.ts";
 export * from "./jobs.ts";
+export * from "./give-way.ts";
 export * from "./job-events.ts";
 export { subscribeJobEvents, type SubscriptionOptions } from "./job-feed.ts";
 export * from "./job-reads.ts";

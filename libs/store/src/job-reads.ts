@@ -56,6 +56,7 @@ const summaryColumns = {
   model: sql<string>`${jobs.spec} -> 'model' ->> 'name'`,
   cluster: sql<string>`${jobs.spec} -> 'cluster' ->> 'name'`,
   priority: sql<Priority>`coalesce(${jobs.spec} ->> 'priority', 'normal')`,
+  preemptible: sql<boolean>`coalesce((${jobs.spec} ->> 'preemptible')::boolean, false)`,
   labels: sql<Labels>`coalesce(${jobs.spec} -> 'labels', '{}'::jsonb)`,
   steps: sql<number>`(${jobs.spec} ->> 'steps')::bigint`.mapWith(Number),
   lastStep: sql<number>`coalesce(${lastMetric("step")}, 0)`.mapWith(Number),

@@ -179,7 +179,11 @@ describe("fair share", () => {
     await ask(ofVision, ["x"], 0);
     expect(await inOrder(ofNlp, ofVision)).toEqual([ofVision, ofNlp]);
     const set = (change: object) => tx((t) => setQueueSettings(t, change));
-    expect(await set({ halfLifeHours: 10 })).toEqual({ halfLifeHours: 10, patienceHours: 336 });
+    expect(await set({ halfLifeHours: 10 })).toEqual({
+      halfLifeHours: 10,
+      patienceHours: 336,
+      leastRunMinutes: 10,
+    });
     expect(await inOrder(ofNlp, ofVision)).toEqual([ofNlp, ofVision]);
     await set({ halfLifeHours: 1000 });
     expect(await inOrder(ofNlp, ofVision)).toEqual([ofVision, ofNlp]);

@@ -43,10 +43,15 @@ function positionsIn(
   const waitersOf = new Map<string, number[]>();
   const positions = new Map<string, QueuePosition>();
   for (const [index, { waiter, limit }] of waiting.entries()) {
-    const { owner, hosts, waitingSince } = waiter;
+    const { owner, hosts, waitingSince, gaveWayTo } = waiter;
     if (asked.has(owner)) {
       const ahead = new Set(hosts.flatMap((host) => waitersOf.get(host) ?? []));
-      positions.set(owner, { position: ahead.size + 1, waitingSince: waitingSince.toISOString(), limit });
+      positions.set(owner, {
+        position: ahead.size + 1,
+        waitingSince: waitingSince.toISOString(),
+        limit,
+        gaveWayTo,
+      });
     }
     // Who waits for a quota keeps no hosts from others.
     if (limit !== null) continue;
@@ -91,6 +96,7 @@ export async function queuePlace(
     position: waiters.length + 1,
     waitingSince: waiter.waitingSince.toISOString(),
     limit,
+    gaveWayTo: waiter.gaveWayTo,
     hosts: [...waiter.hosts],
     behind: (await named(db, owners, holders, only)).slice(0, NAMED_AHEAD),
     behindCount: owners.length,

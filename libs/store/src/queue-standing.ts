@@ -16,7 +16,11 @@ import { NO_USE, projectUse } from "./usage.ts";
 /** How the queue forgets usage, and how long it lets others go first. */
 export async function getQueueSettings(db: Queryable): Promise<QueueSettings> {
   const [row] = await db
-    .select({ halfLifeHours: queueSettings.halfLifeHours, patienceHours: queueSettings.patienceHours })
+    .select({
+      halfLifeHours: queueSettings.halfLifeHours,
+      patienceHours: queueSettings.patienceHours,
+      leastRunMinutes: queueSettings.leastRunMinutes,
+    })
     .from(queueSettings);
   return row ?? DEFAULT_QUEUE_SETTINGS;
 }

@@ -40,6 +40,7 @@ const attemptOf = (row: typeof attempts.$inferSelect): Attempt => ({
   lastStep: row.lastStep,
   failure: row.failure,
   ...(row.plan === null ? {} : { plan: row.plan }),
+  ...(row.gaveWayTo === null ? {} : { gaveWayTo: row.gaveWayTo }),
   startedAt: row.startedAt.toISOString(),
   endedAt: row.endedAt?.toISOString() ?? null,
 });

@@ -10,6 +10,8 @@ export interface GpuWork {
   readonly submitter: string | null;
   readonly cluster: string;
   readonly gpus: number;
+  /** Gives its hosts up where a more urgent job waits for them: without checkpoints it would begin anew. */
+  readonly preemptible: boolean;
 }
 
 /** The jobs and workloads behind these owners; what is gone is left out. */
@@ -23,19 +25,23 @@ export async function gpuWorkOf(
     sql`(select substring(o from ${kind.length + 2}::int)::uuid from unnest(${asked}) o where o like ${`${kind}:%`})`;
   const gpus = sql`(spec #>> '{cluster,nodes}')::int * (spec #>> '{cluster,gpusPerNode}')::int`;
   const { rows } = await db.execute<{ [K in keyof GpuWork]: GpuWork[K] }>(sql`
-    select 'job:' || id as owner, project, owner as submitter, spec #>> '{cluster,name}' as cluster, ${gpus} as gpus
+    select 'job:' || id as owner, project, owner as submitter, spec #>> '{cluster,name}' as cluster, ${gpus} as gpus,
+      coalesce((spec ->> 'preemptible')::boolean, false) and spec ->> 'checkpointing' is not null as preemptible
     from ${jobs} where id in ${idsOf("job")}
     union all
-    select 'workload:' || id, project, null, spec #>> '{cluster,name}', ${gpus}
+    select 'workload:' || id, project, null, spec #>> '{cluster,name}', ${gpus}, false
     from ${workloads} where id in ${idsOf("workload")}`);
   return new Map(rows.map((row) => [row.owner, row]));
 }
 
 /** From now on the work is counted. */
-export async function beginHold(tx: Transaction, work: GpuWork): Promise<void> {
+export async function beginHold(
+  tx: Transaction,
+  { owner, project, submitter, cluster, gpus }: GpuWork,
+): Promise<void> {
   await tx
     .insert(hostHolds)
-    .values({ ...work, beganAt: sql`clock_timestamp()` })
+    .values({ owner, project, submitter, cluster, gpus, beganAt: sql`clock_timestamp()` })
     .onConflictDoNothing();
 }
 

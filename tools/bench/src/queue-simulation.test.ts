@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { DEFAULT_QUEUE_SETTINGS } from "@internevo/domain";
 import { drawJobs, jainIndex, simulateQueue, type SimulationOptions } from "./queue-simulation.ts";
 
 const OPTIONS: SimulationOptions = {
@@ -17,7 +18,7 @@ const plain = simulateQueue(drawn, "submission", OPTIONS);
 
 describe("the simulated queue", () => {
   it("starts every job, and lets nobody pass who has waited for the patience", () => {
-    for (const settings of [undefined, { halfLifeHours: 24, patienceHours: 24 }]) {
+    for (const settings of [undefined, { ...DEFAULT_QUEUE_SETTINGS, halfLifeHours: 24, patienceHours: 24 }]) {
       const result = simulateQueue(drawn, "fair-share", { ...OPTIONS, ...(settings && { settings }) });
       expect(result).toMatchObject({ neverStarted: 0, passedOverdue: 0, waitingHours: { jobs: 600 } });
     }

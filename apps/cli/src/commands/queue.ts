@@ -7,16 +7,18 @@ import type { Context } from "../context.ts";
 interface Change {
   readonly halfLife?: number;
   readonly patience?: number;
+  readonly leastRun?: number;
 }
 
 const hoursOf = (seconds: number): number => seconds / 3600;
-const changeOf = ({ halfLife, patience }: Change): QueueSettingsChange => ({
+const changeOf = ({ halfLife, patience, leastRun }: Change): QueueSettingsChange => ({
   ...(halfLife === undefined ? {} : { halfLifeHours: hoursOf(halfLife) }),
   ...(patience === undefined ? {} : { patienceHours: hoursOf(patience) }),
+  ...(leastRun === undefined ? {} : { leastRunMinutes: leastRun / 60 }),
 });
 
-const settingsWords = ({ halfLifeHours, patienceHours }: QueueSettings): string =>
-  `usage counts half for the fair share after ${formatCounted(halfLifeHours, "hour")}; who has waited for ${formatCounted(patienceHours, "hour")} goes first`;
+const settingsWords = ({ halfLifeHours, patienceHours, leastRunMinutes }: QueueSettings): string =>
+  `usage counts half for the fair share after ${formatCounted(halfLifeHours, "hour")}; who has waited for ${formatCounted(patienceHours, "hour")} goes first; a preemptible job gives way after ${formatCounted(leastRunMinutes, "minute")} at the earliest`;
 
 export function addQueue(program: Command, context: Context): void {
   const group = program
@@ -42,6 +44,11 @@ export function addQueue(program: Command, context: Context): void {
     .option(
       "--patience <duration>",
       "who has waited for so long goes first, whatever its priority and project, e.g. 14d",
+      durationArgument,
+    )
+    .option(
+      "--least-run <duration>",
+      "for so long a preemptible job keeps its hosts before it gives way to another, e.g. 10m",
       durationArgument,
     )
     .action(async (options: Change) => {

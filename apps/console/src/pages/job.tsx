@@ -323,6 +323,11 @@ function JobView({ jobId }: { jobId: string }) {
             submitted <Moment at={job.createdAt} both />
             {job.owner !== null && ` by ${job.owner}`} in project {job.project}
           </span>
+          {job.preemptible && (
+            <span title="It gives its hosts up where a job of higher priority waits for them, and goes on later.">
+              preemptible
+            </span>
+          )}
           {Object.entries(job.labels).map(([name, value]) => (
             <Link
               key={name}

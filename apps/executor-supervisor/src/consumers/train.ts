@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import {
   formatBytes,
   formatCounted,
@@ -38,6 +37,7 @@ import {
   inStateSince,
   listAttempts,
   listTrials,
+  pause,
   recordSteps,
   setAttemptResumedFrom,
   startAttempt,
@@ -61,6 +61,8 @@ export interface ExecutorSettings extends TrainingSettings {
   readonly silenceSeconds: number;
   /** How long ranks may take to write a checkpoint when the service stops. */
   readonly graceSeconds: number;
+  /** How long ranks may take for their step and a checkpoint when the job gives way to another. */
+  readonly giveWaySeconds: number;
   /** Attempts in a row that may fail without a newer checkpoint. */
   readonly restartLimit: number;
 }
@@ -199,7 +201,7 @@ async function endForWantOfNodes(
  */
 async function attemptOnce(training: Training): Promise<Ended | undefined> {
   const { settings, database, context, feed, runId, dataset } = training;
-  const { job, signal, log } = context;
+  const { job, signal, giveWay, log } = context;
   const candidate = (await findRun(database.db, job.id))?.candidate;
   if (!candidate) throw new Error(`the run of job ${job.id} is missing`);
   const { plan } = candidate;
@@ -222,6 +224,7 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
     runDirectory,
     checkpointDirectory: directory,
     signal,
+    giveWay,
     confirm: () => context.confirm(),
     onQueue: (message, waits) => feed.progress("running", message, 0, job.spec.steps, waits),
     onStarted: (resumedFromStep) =>
@@ -245,6 +248,8 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
     await context.fenced((tx) => finishAttempt(tx, runId, number, { state: "stopped" }));
     throw signal.reason;
   }
+  // The attempt ends with the transaction that gives the hosts up.
+  if (outcome.status === "stopped") giveWay.throwIfAborted();
   const failure: Failure =
     outcome.status === "failed"
       ? outcome.failure
@@ -261,16 +266,23 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
   return { failure };
 }
 
+async function waitFor(seconds: number, signal: AbortSignal): Promise<void> {
+  await pause(1000 * seconds, signal);
+  signal.throwIfAborted();
+}
+
 /**
  * Starts the ranks until training is complete. @returns how the job ends when starting again makes no sense.
  */
 async function trainUntilDone(training: Training): Promise<TrainingEnd | undefined> {
   const { settings, database, context, feed, runId } = training;
+  const { signal, giveWay } = context;
   const since = (await inStateSince(database.db, context.job.id)).toISOString();
   for (;;) {
-    context.signal.throwIfAborted();
+    signal.throwIfAborted();
     const attempts: readonly Attempt[] = await listAttempts(database.db, runId);
     if (attempts.at(-1)?.state === "succeeded") return undefined;
+    giveWay.throwIfAborted();
     const ended = await attemptOnce(training);
     if (!ended || ended.replanned) continue;
     const tried = (await listAttempts(database.db, runId)).filter(({ startedAt }) => startedAt >= since);
@@ -278,7 +290,7 @@ async function trainUntilDone(training: Training): Promise<TrainingEnd | undefin
     if (end) return end;
     const seconds = secondsBeforeRestart(attemptsWithoutProgress(tried));
     feed.log("info", "executor-supervisor", `starts the ranks again in ${formatCounted(seconds, "second")}`);
-    await sleep(1000 * seconds, undefined, { signal: context.signal });
+    await waitFor(seconds, AbortSignal.any([signal, giveWay]));
   }
 }
 
@@ -298,6 +310,9 @@ export const train =
         remedy: "submit it again",
       });
     return withStageFeed(context, "running", async (feed) => {
+      const tellAsked = (): void =>
+        feed.log("info", "executor-supervisor", `${(context.giveWay.reason as Error).message}`);
+      context.giveWay.addEventListener("abort", tellAsked, { once: true });
       const dataset = await prepareTraining(settings, job.spec);
       const reservation: LaunchReservationOptions = {
         ...settings,
@@ -305,7 +320,7 @@ export const train =
         claimHosts: (hosts) => context.claimHosts(hosts),
         confirm: () => context.confirm(),
         use: "train",
-        signal: context.signal,
+        signal: AbortSignal.any([context.signal, context.giveWay]),
         onWait: (message) => feed.progress("running", message, 0, job.spec.steps, true),
         onNotice: (message) => feed.log("warn", "executor-supervisor", message),
       };

@@ -15,7 +15,9 @@ import { transitionJob, updateJob, type Database } from "@internevo/store";
 export const profileJob =
   (settings: ProfilingSettings, database: Database) =>
   async (context: CommandContext<"job.profile">): Promise<Effect> => {
-    const { job, signal, log } = context;
+    const { job, log } = context;
+    // Points that were measured are kept, however the measuring ends.
+    const signal = AbortSignal.any([context.signal, context.giveWay]);
     const feed = stageFeed(context);
     let outcome: ObtainProfileOutcome;
     try {

@@ -114,14 +114,14 @@ class JobTrials {
   }
 
   #reservation(): LaunchReservationOptions {
-    const { job, signal } = this.#context;
+    const { job, signal, giveWay } = this.#context;
     return {
       ...this.#settings,
       cluster: job.spec.cluster,
       claimHosts: (hosts) => this.#context.claimHosts(hosts),
       confirm: () => this.#context.confirm(),
       use: "measure",
-      signal,
+      signal: AbortSignal.any([signal, giveWay]),
       onWait: (message) => this.#progress(message, true),
       onNotice: (message) => this.#feed.log("warn", "trial-runner", message),
     };
@@ -131,11 +131,17 @@ class JobTrials {
     this.#feed.progress("trialling", message, this.#done, this.#planned.length, waits);
   }
 
+  /** Between two runs a job gives way: none is lost, and each has its bound. */
+  #throwIfStopped(): void {
+    this.#context.signal.throwIfAborted();
+    this.#context.giveWay.throwIfAborted();
+  }
+
   /** Every plan once. */
   async #runFirst(): Promise<void> {
     let lostBefore = false;
     for (const trial of this.#planned.filter((each) => !isOver(each))) {
-      this.#context.signal.throwIfAborted();
+      this.#throwIfStopped();
       if (!(await this.#context.fenced((tx) => startTrial(tx, trial.id)))) continue;
       const result = await this.#run(trial, 1);
       await this.#context.fenced((tx) => finishTrial(tx, trial.id, result));
@@ -153,12 +159,12 @@ class JobTrials {
 
   /** Plans that the runs do not tell apart run again, within the time that is given for it. */
   async #repeat(): Promise<void> {
-    const { job, signal } = this.#context;
+    const { job } = this.#context;
     // A plan that ran once and then does not, or whose run could not be counted, is not asked a third time.
     const given = new Set<string>();
     const begin = performance.now();
     while (performance.now() - begin < 1000 * this.#settings.repeatSeconds) {
-      signal.throwIfAborted();
+      this.#throwIfStopped();
       const next = trialToRepeat(
         (await listTrials(this.#database.db, job.id)).filter(({ id }) => !given.has(id)),
         this.#repeats,

@@ -90,6 +90,7 @@ export const JobFileSchema = Type.Object(
     until: JobSpecSchema.properties.until,
     project: JobSpecSchema.properties.project,
     priority: JobSpecSchema.properties.priority,
+    preemptible: JobSpecSchema.properties.preemptible,
     labels: JobSpecSchema.properties.labels,
     plan: Type.Optional(
       Type.Union(

@@ -231,6 +231,8 @@ export const attempts = pgTable(
     failure: jsonb("failure").$type<Failure>(),
     /** What the ranks run: the run's plan may change between attempts. */
     plan: jsonb("plan").$type<Plan>(),
+    /** For whom it ended, in words; null: for nobody. */
+    gaveWayTo: text("gave_way_to"),
     startedAt: instant("started_at").notNull().defaultNow(),
     endedAt: instant("ended_at"),
   },

@@ -2,6 +2,7 @@ import { sql } from "drizzle-orm";
 import {
   bigint,
   bigserial,
+  doublePrecision,
   index,
   integer,
   jsonb,
@@ -35,6 +36,21 @@ export const hostClaims = pgTable(
   (table) => [index("host_claims_owner").on(table.owner)],
 );
 
+/** Holders of hosts that give them up where a more urgent job waits for them; gone when they have. */
+export const preemptibleHolds = pgTable("preemptible_holds", {
+  /** As of `host_claims`. */
+  owner: text("owner").primaryKey(),
+  project: text("project"),
+  gpus: integer("gpus").notNull(),
+  priority: text("priority").$type<QueuePriority>().notNull(),
+  submittedAt: instant("submitted_at").notNull(),
+  beganAt: instant("began_at").notNull(),
+  /** In all its waits, before it began. */
+  waitedSeconds: doublePrecision("waited_seconds").notNull(),
+  /** The owner of what waits and asks it to give way; null: nobody asks. */
+  givesWayTo: text("gives_way_to"),
+});
+
 /** The queue: work that waits for hosts of others, and the command that makes it go on. */
 export const hostWaiters = pgTable("host_waiters", {
   owner: text("owner").primaryKey(),
@@ -45,6 +61,8 @@ export const hostWaiters = pgTable("host_waiters", {
   priority: text("priority").$type<QueuePriority>().notNull(),
   submittedAt: instant("submitted_at").notNull(),
   waitingSince: instant("waiting_since").notNull().defaultNow(),
+  /** For whom it gave up its hosts, in words of its project; null: for nobody. */
+  gaveWayTo: text("gave_way_to"),
   command: jsonb("command").$type<WaitingCommand>().notNull(),
 });
 

@@ -10,7 +10,7 @@ import {
   text,
   uniqueIndex,
 } from "drizzle-orm/pg-core";
-import { DEFAULT_WEIGHT } from "@internevo/domain";
+import { DEFAULT_QUEUE_SETTINGS, DEFAULT_WEIGHT } from "@internevo/domain";
 import { instant } from "./columns.ts";
 
 /** Whose jobs and workloads are kept apart from those of others, and share quotas. */
@@ -44,6 +44,9 @@ export const queueSettings = pgTable(
     isTheOne: boolean("is_the_one").primaryKey().default(true),
     halfLifeHours: doublePrecision("half_life_hours").notNull(),
     patienceHours: doublePrecision("patience_hours").notNull(),
+    leastRunMinutes: doublePrecision("least_run_minutes")
+      .notNull()
+      .default(DEFAULT_QUEUE_SETTINGS.leastRunMinutes),
   },
   () => [check("queue_settings_one", sql`is_the_one`)],
 );

@@ -1,6 +1,6 @@
 import type { JobDetail } from "@internevo/contracts";
-import { planLabel, worldSize } from "@internevo/domain";
-import { formatCounted, formatInteger } from "../../text/format.ts";
+import { gaveWayWords, planLabel, worldSize } from "@internevo/domain";
+import { formatCounted, formatInteger, sentence } from "../../text/format.ts";
 import { FAILURE_WORDS } from "../../text/words.ts";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../data-table.tsx";
 import { Moment, Span } from "../moment.tsx";
@@ -57,7 +57,9 @@ export function Attempts({ job: { attempts, spec } }: { job: Pick<JobDetail, "at
                 <span>
                   {FAILURE_WORDS[attempt.failure.code]}: {attempt.failure.message}
                 </span>
-              ) : undefined}
+              ) : (
+                attempt.gaveWayTo !== undefined && sentence(gaveWayWords(attempt.gaveWayTo))
+              )}
             </Cell>
           </Row>
         ))}
