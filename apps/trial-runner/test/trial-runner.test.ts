@@ -169,7 +169,7 @@ describe("trial-runner", () => {
       remedy: expect.any(String),
     });
     expect(await listTrials(world.database.db, id)).toMatchObject([
-      { state: "failed", startedAt: null, failure: { code: "cancelled" } },
+      { state: "cancelled", startedAt: null, failure: { code: "cancelled" } },
     ]);
   });
 

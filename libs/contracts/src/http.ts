@@ -304,6 +304,10 @@ export const JobDetailSchema = Type.Object({
       reason: nullable(Type.String()),
     }),
   ),
+  holds: Type.Array(Type.Object({ from: Type.String(), to: nullable(Type.String()) }), {
+    description:
+      "when it held the hosts of its ranks; what a stage took beyond that it waited. Empty before its first hosts, and on Slurm",
+  }),
   profileId: nullable(Type.String()),
   planningId: nullable(Type.String()),
   planning: nullable(PlanningResultSchema),

@@ -88,7 +88,8 @@ export const FAILURES_OF_PLANS = [
   "timeout",
 ] as const satisfies readonly FailureCode[];
 
-export const TRIAL_STATES = ["pending", "running", "succeeded", "failed"] as const;
+/** `cancelled`: its job ended before it did; it says nothing of its plan. */
+export const TRIAL_STATES = ["pending", "running", "succeeded", "failed", "cancelled"] as const;
 export const TrialSchema = Type.Object(
   {
     id: Type.String(),

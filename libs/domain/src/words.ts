@@ -70,6 +70,7 @@ export const TRIAL_STATE_WORDS: Readonly<Record<TrialState, string>> = {
   running: "Running",
   succeeded: "Measured",
   failed: "Failed",
+  cancelled: "Cancelled",
 };
 
 export const ATTEMPT_STATE_WORDS: Readonly<Record<AttemptState, string>> = {

@@ -7,7 +7,16 @@ import { lastJobEventId } from "./job-events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { getPlanning } from "./plannings.ts";
 import { findRun, listAttempts } from "./runs.ts";
-import { hostWaiters, jobEvents, jobs, jobTransitions, runs, stepMetrics, trials } from "./schema/index.ts";
+import {
+  hostHolds,
+  hostWaiters,
+  jobEvents,
+  jobs,
+  jobTransitions,
+  runs,
+  stepMetrics,
+  trials,
+} from "./schema/index.ts";
 import { jobLease } from "./leases.ts";
 import { listTrials } from "./trials.ts";
 import { traceIdOf } from "./trace.ts";
@@ -153,6 +162,16 @@ export async function listJobs(
   );
 }
 
+/** When work held its hosts, in order. */
+async function holdsOf(db: Queryable, owner: string): Promise<JobDetail["holds"]> {
+  const rows = await db
+    .select({ from: hostHolds.beganAt, to: hostHolds.endedAt })
+    .from(hostHolds)
+    .where(eq(hostHolds.owner, owner))
+    .orderBy(asc(hostHolds.beganAt));
+  return rows.map(({ from, to }) => ({ from: from.toISOString(), to: to?.toISOString() ?? null }));
+}
+
 /**
  * Everything of one job, at one moment when `db` is a repeatable-read transaction. @param only the project
  * whose jobs its queue names; null: names all
@@ -190,6 +209,7 @@ export async function getJobDetail(
     lastEventId: await lastJobEventId(db, jobId),
     spec,
     traceId: traceIdOf(traceparent) ?? "",
+    holds: await holdsOf(db, jobLease(jobId)),
     transitions: transitions.map(({ from, to, at, reason }) => ({ from, to, at: at.toISOString(), reason })),
     profileId,
     planningId,

@@ -292,10 +292,12 @@ describe("trials and steps", () => {
     );
     await test.database.transaction((tx) => startTrial(tx, first?.id ?? ""));
     await test.database.transaction((tx) => requestCancel(tx, id));
-    const { trials } = (await getJobDetail(test.database.db, id)) ?? {};
+    const { trials, ...counted } = (await getJobDetail(test.database.db, id)) ?? {};
+    // Nothing was tried.
+    expect(counted).toMatchObject({ trialsDone: 0, trialsTotal: 2 });
     expect(trials).toMatchObject([
-      { state: "failed", failure: { code: "cancelled" } },
-      { state: "failed", failure: { code: "cancelled" } },
+      { state: "cancelled", failure: { code: "cancelled" } },
+      { state: "cancelled", failure: { code: "cancelled" } },
     ]);
   });
 

@@ -230,7 +230,7 @@ async function endOpenWork(tx: Transaction, jobId: string, to: "cancelled" | "fa
   };
   await tx
     .update(trials)
-    .set({ state: "failed", failure, endedAt: sql`clock_timestamp()` })
+    .set({ state: "cancelled", failure, endedAt: sql`clock_timestamp()` })
     .where(and(eq(trials.jobId, jobId), inArray(trials.state, ["pending", "running"])));
   const ofJob = tx.select({ id: runs.id }).from(runs).where(eq(runs.jobId, jobId));
   await tx
@@ -315,7 +315,7 @@ async function reopenTrials(tx: Transaction, jobId: string): Promise<void> {
     .where(
       and(
         eq(trials.jobId, jobId),
-        eq(trials.state, "failed"),
+        inArray(trials.state, ["failed", "cancelled"]),
         notInArray(sql`${trials.failure} ->> 'code'`, [...FAILURES_OF_PLANS]),
       ),
     );

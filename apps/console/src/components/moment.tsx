@@ -42,10 +42,19 @@ export function Moment({ at, both = false }: { at: string; both?: boolean }) {
   );
 }
 
-/** The time between two moments, counting up while there is no end. */
-export function Span({ from, to }: { from: string; to: string | null }) {
-  const current = useNow();
-  return (
-    <>{formatSpan((to === null ? Math.max(current, Date.parse(from)) : Date.parse(to)) - Date.parse(from))}</>
-  );
+/** Without `to` it goes on. */
+export interface Period {
+  readonly from: string;
+  readonly to: string | null;
 }
+
+/** The length of some periods together, counting up while one of them goes on. */
+export function Spans({ of }: { of: readonly Period[] }) {
+  const current = useNow();
+  const lengthOf = ({ from, to }: Period): number =>
+    (to === null ? Math.max(current, Date.parse(from)) : Date.parse(to)) - Date.parse(from);
+  return <>{formatSpan(of.reduce((sum, period) => sum + lengthOf(period), 0))}</>;
+}
+
+/** The time between two moments, counting up while there is no end. */
+export const Span = (period: Period) => <Spans of={[period]} />;

@@ -19,6 +19,7 @@ const TRIAL_TONES: Readonly<Record<Trial["state"], Tone>> = {
   running: "active",
   succeeded: "good",
   failed: "bad",
+  cancelled: "quiet",
 };
 const ATTEMPT_TONES: Readonly<Record<Attempt["state"], Tone>> = {
   running: "active",

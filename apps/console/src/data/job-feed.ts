@@ -100,7 +100,13 @@ function isInOrder(steps: readonly StepMetric[], after: number): boolean {
   return true;
 }
 
-const ADVANCE: Readonly<Record<Trial["state"], number>> = { pending: 0, running: 1, succeeded: 2, failed: 2 };
+const ADVANCE: Readonly<Record<Trial["state"], number>> = {
+  pending: 0,
+  running: 1,
+  succeeded: 2,
+  failed: 2,
+  cancelled: 2,
+};
 
 /** The stream may begin a little in the past, so a trial never goes back by an event. */
 export function withTrial(job: JobDetail, trial: Trial): JobDetail {

@@ -74,6 +74,7 @@ export const hostHolds = pgTable(
     uniqueIndex("host_holds_open")
       .on(table.owner)
       .where(sql`ended_at is null`),
+    index("host_holds_owner").on(table.owner, table.beganAt),
     index("host_holds_project").on(table.project, table.beganAt),
     index("host_holds_began").on(table.beganAt),
   ],

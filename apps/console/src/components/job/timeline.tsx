@@ -3,7 +3,7 @@ import { isAtRest, type JobState } from "@internevo/domain";
 import { Progress } from "@mantine/core";
 import { formatClock, formatInteger, formatMoment, formatZone } from "../../text/format.ts";
 import { QUEUED_WORD, queueWords, STAGES, startWords } from "../../text/words.ts";
-import { Span } from "../moment.tsx";
+import { Spans, type Period } from "../moment.tsx";
 
 type Phase = "done" | "current" | "stopped" | "ahead";
 
@@ -13,17 +13,67 @@ interface Stage {
   readonly about: string;
   readonly phase: Phase;
   readonly from: string | undefined;
-  readonly to: string | null;
+  /** When the job was at work in it. */
+  readonly work: readonly Period[];
+  /** When it stood in it, without its hosts or held. */
+  readonly waits: readonly Period[];
 }
 
-/** The stages with their times, from the history of the states. */
-export function stagesOf(job: Pick<JobDetail, "state" | "transitions" | "createdAt">): Stage[] {
-  const entered = new Map<JobState, string>();
-  const left = new Map<JobState, string>();
-  for (const { from, to, at } of job.transitions) {
-    if (!entered.has(to)) entered.set(to, at);
-    if (from !== null) left.set(from, at);
+const endOf = ({ to }: Period): number => (to === null ? Infinity : Date.parse(to));
+
+/** What two periods share; undefined where that is nothing. */
+function overlapOf(a: Period, b: Period): Period | undefined {
+  const from = Date.parse(a.from) < Date.parse(b.from) ? b.from : a.from;
+  const to = endOf(a) < endOf(b) ? a.to : b.to;
+  return to !== null && Date.parse(to) <= Date.parse(from) ? undefined : { from, to };
+}
+
+/** What a period has beside others that lie in it, in order. */
+function restOf(whole: Period, parts: readonly Period[]): Period[] {
+  const rest: Period[] = [];
+  let from: string | null = whole.from;
+  for (const part of parts) {
+    if (from !== null && Date.parse(part.from) > Date.parse(from)) rest.push({ from, to: part.from });
+    from = part.to;
   }
+  if (from !== null && (whole.to === null || Date.parse(whole.to) > Date.parse(from)))
+    rest.push({ from, to: whole.to });
+  return rest;
+}
+
+/** The periods that a job was in a state. */
+function periodsIn(
+  state: JobState,
+  { transitions, createdAt }: Pick<JobDetail, "transitions" | "createdAt">,
+): Period[] {
+  const periods: Period[] = [];
+  let from: string | undefined =
+    state === "profiling" && !transitions.some(({ to }) => to === state) ? createdAt : undefined;
+  for (const each of transitions) {
+    if (from !== undefined && each.from === state) periods.push({ from, to: each.at });
+    if (each.from === state) from = undefined;
+    if (each.to === state) from = each.at;
+  }
+  return from === undefined ? periods : [...periods, { from, to: null }];
+}
+
+type History = Pick<JobDetail, "state" | "transitions" | "createdAt" | "holds" | "queue">;
+
+/**
+ * When a job was at work in a stage, and when it waited there. A stage that needs no hosts is at work all the time.
+ */
+function workIn(state: JobState, job: History): Pick<Stage, "work" | "waits"> {
+  const periods = periodsIn(state, job);
+  const held = periods.map((period) => job.holds.flatMap((hold) => overlapOf(period, hold) ?? []));
+  if (held.every((parts) => parts.length === 0) && !(job.queue !== null && job.state === state))
+    return { work: periods, waits: [] };
+  return { work: held.flat(), waits: periods.flatMap((period, index) => restOf(period, held[index] ?? [])) };
+}
+
+/** The stages with their times, from the history of the states and of the hosts. */
+export function stagesOf(job: History): Stage[] {
+  const entered = new Map<JobState, string>();
+  for (const { to, at } of job.transitions) if (!entered.has(to)) entered.set(to, at);
   if (!entered.has("profiling")) entered.set("profiling", job.createdAt);
   const ended = job.state === "cancelling" || (isAtRest(job.state) && job.state !== "succeeded");
   const reached = STAGES.filter(({ state }) => entered.has(state));
@@ -35,9 +85,7 @@ export function stagesOf(job: Pick<JobDetail, "state" | "transitions" | "created
       if (stage.state === job.state) return "current";
       return stage.state === last && ended ? "stopped" : "done";
     };
-    const phase = phaseOf();
-    // A job that was let go on left the stage that it is in before.
-    return { ...stage, phase, from, to: phase === "current" ? null : (left.get(stage.state) ?? null) };
+    return { ...stage, phase: phaseOf(), from, ...workIn(stage.state, job) };
   });
 }
 
@@ -124,9 +172,9 @@ export function Timeline({ job, progress }: { job: JobDetail; progress: StagePro
               {stage.name}
               <span className="visually-hidden">, {PHASE_WORDS[stage.phase]}</span>
             </span>
-            {stage.from !== undefined && (
+            {stage.work.length > 0 && (
               <span className="stage-span figures">
-                <Span from={stage.from} to={stage.to} />
+                <Spans of={stage.work} />
               </span>
             )}
           </div>
@@ -135,6 +183,11 @@ export function Timeline({ job, progress }: { job: JobDetail; progress: StagePro
               <div className="stage-message">{stage.about}</div>
             ) : (
               <StageAdvance job={job} stage={stage} progress={progress} />
+            )}
+            {stage.waits.length > 0 && (
+              <div className="stage-message figures">
+                waited <Spans of={stage.waits} />
+              </div>
             )}
             {stage.from !== undefined && (
               <time className="stage-time" dateTime={stage.from} title={formatMoment(stage.from)}>
