@@ -6,6 +6,8 @@ import { drawnByWeight, drawnOf, randomBy } from "../drawn.ts";
 import { QUESTIONS, quantilesOf, type LoadOrder, type LoadResult, type Question } from "./messages.ts";
 
 const GRACE_MILLISECONDS = 5000;
+/** Requests that wait for answers; with so many open, what is due is not sent, and counts as not answered. */
+const MOST_OPEN = 2000;
 const agent = new Agent({ keepAlive: true, maxSockets: 200 });
 
 /** The status of an answer, or the code of the error instead of it; `ABORT_ERR` where the signal came first. */
@@ -73,6 +75,10 @@ async function load(order: LoadOrder): Promise<LoadResult> {
   next();
   while (dueAt < end) {
     for (; dueAt <= performance.now() && dueAt < end; next()) {
+      if (open.size >= MOST_OPEN) {
+        refused["not sent"] = (refused["not sent"] ?? 0) + 1;
+        continue;
+      }
       const asked = ask(dueAt).finally(() => open.delete(asked));
       open.add(asked);
     }
