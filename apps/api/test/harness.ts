@@ -2,11 +2,14 @@ import { randomUUID } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Role } from "@internevo/contracts";
+import { ProblemSchema, type Problem, type Role } from "@internevo/contracts";
+import { validate } from "@internevo/domain";
 import { aJob } from "@internevo/test-kit";
 import { createTestDatabase } from "@internevo/test-kit/stack";
 import { createHealth } from "@internevo/service-kit";
 import { newToken, storeToken, type Database } from "@internevo/store";
+import type { Static, TSchema } from "typebox";
+import { expect } from "vitest";
 import { buildApi, type ApiOptions } from "../src/app.ts";
 import type { ApiInstance } from "../src/http/instance.ts";
 import { createProfileSource } from "../src/profile-source.ts";
@@ -94,6 +97,29 @@ export async function startTestApi(
       await rm(directory, { recursive: true });
     },
   };
+}
+
+type Reply = Awaited<ReturnType<ApiInstance["inject"]>>;
+
+/** An answer of that shape. */
+export const shaped = <S extends TSchema>(schema: S, reply: Reply): Static<S> =>
+  validate(schema, reply.json(), "internal", "the answer");
+
+/** An answer that is a problem, with a remedy for every field. */
+export function problem(reply: Reply, status: number, code: Problem["code"]): Problem {
+  const body = validate(ProblemSchema, reply.json(), "internal", "the problem");
+  expect({ status: reply.statusCode, code: body.code, type: reply.headers["content-type"] }).toEqual({
+    status,
+    code,
+    type: "application/problem+json; charset=utf-8",
+  });
+  expect(body).toMatchObject({
+    status,
+    type: `urn:internevo:problem:${code}`,
+    traceId: expect.stringMatching(/^[0-9a-f]{32}$/),
+  });
+  for (const error of body.errors ?? []) expect(error.remedy).not.toBe("");
+  return body;
 }
 
 /** Nothing listens there. */

@@ -2,22 +2,19 @@ import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import {
-  DeadLetterSchema,
   JobDetailSchema,
   JobPageSchema,
-  ProblemSchema,
   ProfilePageSchema,
   ProfileRecordSchema,
   WorkloadPageSchema,
   type Problem,
 } from "@internevo/contracts";
 import { findShippedProfile } from "@internevo/cost-model";
-import { PlanningResultSchema, validate, WorkloadSchema } from "@internevo/domain";
-import { storeDeadLetter, storeProfile, updateJob } from "@internevo/store";
+import { PlanningResultSchema, WorkloadSchema } from "@internevo/domain";
+import { storeProfile, updateJob } from "@internevo/store";
 import { WIDE_HEADS_ON_GPUS } from "@internevo/test-kit";
-import type { TSchema } from "typebox";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { jobFile, rowCounts, startTestApi, type TestApi } from "./harness.ts";
+import { jobFile, problem, rowCounts, shaped, startTestApi, type TestApi } from "./harness.ts";
 
 let api: TestApi;
 beforeAll(async () => {
@@ -43,24 +40,6 @@ async function send(
     headers: { ...(role === null ? {} : { authorization: api.bearer[role] }), ...options.headers },
     ...(options.body === undefined ? {} : { payload: options.body as object }),
   });
-}
-const shaped = <S extends TSchema>(schema: S, reply: Reply) =>
-  validate(schema, reply.json(), "internal", "the answer");
-
-function problem(reply: Reply, status: number, code: Problem["code"]): Problem {
-  const body = validate(ProblemSchema, reply.json(), "internal", "the problem");
-  expect({ status: reply.statusCode, code: body.code, type: reply.headers["content-type"] }).toEqual({
-    status,
-    code,
-    type: "application/problem+json; charset=utf-8",
-  });
-  expect(body).toMatchObject({
-    status,
-    type: `urn:internevo:problem:${code}`,
-    traceId: expect.stringMatching(/^[0-9a-f]{32}$/),
-  });
-  for (const error of body.errors ?? []) expect(error.remedy).not.toBe("");
-  return body;
 }
 const fields = (body: Problem): string[] => (body.errors ?? []).map((error) => error.field);
 
@@ -498,49 +477,6 @@ describe("workloads", () => {
       code,
     );
     expect(fields(body)).toContain(field);
-  });
-});
-
-describe("dead letters", () => {
-  it("are seen, replayed and discarded by admins", async () => {
-    const job = shaped(JobDetailSchema, await send("POST", `${V}/jobs`, { body: jobFile(api) }));
-    const letter = {
-      consumer: "planner/job.plan",
-      messageId: "m",
-      messageType: "job.plan",
-      subject: "command.job.plan",
-      error: "boom",
-      deliveries: 8,
-    };
-    const payload = {
-      id: "m",
-      type: "job.plan",
-      occurredAt: new Date().toISOString(),
-      traceparent: `00-${job.traceId}-${"1".repeat(16)}-01`,
-      data: { jobId: job.id },
-    };
-    const [first, second] = await api.database.transaction(async (tx) => [
-      await storeDeadLetter(tx, { ...letter, payload }),
-      await storeDeadLetter(tx, { ...letter, payload }),
-    ]);
-    const page = (await send("GET", `${V}/dead-letters`, { role: "admin" })).json<{
-      items: { id: string }[];
-    }>();
-    expect(page.items.map((item) => item.id).sort()).toEqual([first, second].sort());
-    expect(
-      shaped(DeadLetterSchema, await send("POST", `${V}/dead-letters/${first}/replay`, { role: "admin" }))
-        .resolution,
-    ).toBe("replayed");
-    problem(await send("POST", `${V}/dead-letters/${first}/discard`, { role: "admin" }), 409, "conflict");
-    expect(
-      shaped(DeadLetterSchema, await send("POST", `${V}/dead-letters/${second}/discard`, { role: "admin" }))
-        .resolution,
-    ).toBe("discarded");
-    expect((await send("GET", `${V}/dead-letters?openOnly=true`, { role: "admin" })).json()).toEqual({
-      items: [],
-      nextCursor: null,
-    });
-    problem(await send("POST", `${V}/dead-letters/x/replay`, { role: "admin" }), 404, "not-found");
   });
 });
 

@@ -456,16 +456,22 @@ class CommandWorker<T extends CommandType> {
     return this.#runtime.database.idempotentTransaction(async (tx): Promise<CommandOutcome> => {
       await assertFence(tx, fence);
       if (!(await recordHandled(tx, this.#consumer, envelope.id))) return "repeated";
-      const state = await lockJobState(tx, jobIdOf(data));
-      if (state === "cancelling") {
-        await cancelJob(tx, jobIdOf(data));
-        await this.#options.onCancelled?.(tx, data);
-        return "cancelled";
-      }
-      if (state !== this.#stage) return "moved-on";
+      const left = await this.#leftStage(tx, data);
+      if (left !== undefined) return left;
       await giveWay(tx, jobIdOf(data), { type, data, traceparent });
       return "queued";
     });
+  }
+
+  /** Ends a job that was cancelled meanwhile. @returns what became of it; undefined: it is still in the stage */
+  async #leftStage(tx: Transaction, data: MessageData<T>): Promise<CommandOutcome | undefined> {
+    const state = await lockJobState(tx, jobIdOf(data));
+    if (state === "cancelling") {
+      await cancelJob(tx, jobIdOf(data));
+      await this.#options.onCancelled?.(tx, data);
+      return "cancelled";
+    }
+    return state === this.#stage ? undefined : "moved-on";
   }
 
   #finish(envelope: Envelope<T>, fence: Fence, effect: Effect): Promise<CommandOutcome> {
@@ -475,13 +481,8 @@ class CommandWorker<T extends CommandType> {
       if (!(await recordHandled(tx, this.#consumer, envelope.id))) return "repeated";
       if (this.#stage === undefined) await releaseHosts(tx, resourceOf(data));
       else {
-        const state = await lockJobState(tx, jobIdOf(data));
-        if (state === "cancelling") {
-          await cancelJob(tx, jobIdOf(data));
-          await this.#options.onCancelled?.(tx, data);
-          return "cancelled";
-        }
-        if (state !== this.#stage) return "moved-on";
+        const left = await this.#leftStage(tx, data);
+        if (left !== undefined) return left;
       }
       await effect(tx);
       if (this.#stage !== undefined && (await lockJobState(tx, jobIdOf(data))) === this.#stage)
