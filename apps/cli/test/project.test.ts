@@ -49,7 +49,7 @@ it("creates a project with quotas, changes and deletes it", async () => {
 
 it("shows the settings of the queue, and changes them", async () => {
   expect((await internevo("queue")).stdout).toBe(
-    "usage counts half for the fair share after 168 hours; who has waited for 336 hours goes first; a preemptible job gives way after 10 minutes at the earliest\n",
+    "usage counts half for the fair share after 168 hours; who has waited for 336 hours goes first; a preemptible job gives way after 10 min at the earliest\n",
   );
   expect((await internevo("queue", "set", "--half-life", "2d")).stdout).toMatch(
     /after 48 hours; .* 336 hours/,
@@ -58,7 +58,7 @@ it("shows the settings of the queue, and changes them", async () => {
     halfLifeHours: 48,
     patienceHours: 12,
   });
-  expect((await internevo("queue", "set", "--least-run", "90s")).stdout).toMatch(/after 1\.5 minutes at/);
+  expect((await internevo("queue", "set", "--least-run", "90s")).stdout).toMatch(/after 1 min 30 s at/);
   const refused = await internevo("queue", "set", "--patience", "1s");
   expect(refused.stderr).toContain("patienceHours");
 });

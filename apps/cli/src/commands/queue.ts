@@ -1,5 +1,5 @@
 import type { QueueSettingsChange } from "@internevo/contracts";
-import { formatCounted, type QueueSettings } from "@internevo/domain";
+import { formatCounted, formatSpan, type QueueSettings } from "@internevo/domain";
 import type { Command } from "commander";
 import { durationArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
@@ -18,7 +18,11 @@ const changeOf = ({ halfLife, patience, leastRun }: Change): QueueSettingsChange
 });
 
 const settingsWords = ({ halfLifeHours, patienceHours, leastRunMinutes }: QueueSettings): string =>
-  `usage counts half for the fair share after ${formatCounted(halfLifeHours, "hour")}; who has waited for ${formatCounted(patienceHours, "hour")} goes first; a preemptible job gives way after ${formatCounted(leastRunMinutes, "minute")} at the earliest`;
+  [
+    `usage counts half for the fair share after ${formatCounted(halfLifeHours, "hour")}`,
+    `who has waited for ${formatCounted(patienceHours, "hour")} goes first`,
+    `a preemptible job gives way after ${formatSpan(60_000 * leastRunMinutes)} at the earliest`,
+  ].join("; ");
 
 export function addQueue(program: Command, context: Context): void {
   const group = program
