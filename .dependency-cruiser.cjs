@@ -7,7 +7,7 @@ const layers = {
   search: ["domain", "plan", "cost-model"],
   profiles: ["domain", "contracts", "plan", "cost-model"],
   advisor: ["domain", "plan", "cost-model", "search"],
-  frameworks: ["domain", "plan", "cost-model"],
+  frameworks: ["domain", "plan", "cost-model", "search"],
   contracts: ["domain"],
   bus: ["contracts", "domain"],
   store: ["contracts", "domain"],

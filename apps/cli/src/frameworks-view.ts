@@ -1,4 +1,10 @@
-import type { ImportedConfiguration, Inexpressible, WrittenPrediction } from "@internevo/frameworks";
+import {
+  isExact,
+  type ImportedConfiguration,
+  type Inexpressible,
+  type PredictedConfiguration,
+  type WrittenPrediction,
+} from "@internevo/frameworks";
 import {
   describeJob,
   formatBytes,
@@ -10,8 +16,10 @@ import {
   printable,
   printableJson,
   UTILISATION_WORDS,
+  withoutDefaults,
   withoutTrainer,
   type JobSpec,
+  type Plan,
   type PlanningResult,
   type Prediction,
 } from "@internevo/domain";
@@ -45,19 +53,39 @@ function besideText(read: Prediction, best: Prediction): string {
   return ratio > 1 ? `, ${formatPercent(ratio - 1)} faster` : `, ${formatPercent(1 / ratio - 1)} slower`;
 }
 
-/** What a written configuration needs, and a warning where that is more than there is. */
-export function writtenText(
-  { stepTimeSeconds, peakMemoryBytes, memoryLimitBytes, fits, runtimeBytes }: WrittenPrediction,
-  colors: Colors,
-): string[] {
-  const lines = [
-    `as it is written: ${stepTimeSeconds === null ? "" : `${formatSeconds(stepTimeSeconds)} a step, `}${formatBytes(peakMemoryBytes)} a GPU${runtimeBytes === null ? ", without the program itself, which no profile says" : ""}`,
+/** The plan that the framework can say and that is better than what is written, or that it can say none. */
+function offeredText({ framework, plan, best }: PredictedConfiguration): string[] {
+  if (best === undefined) return [];
+  if (best === null)
+    return [`no plan of the job that fits can be said in ${framework}'s words; choose another framework`];
+  const label = planLabel(best.plan);
+  if (label === planLabel(plan)) return [`no plan that ${framework} can say is faster`];
+  return [
+    `the best plan that ${framework} can say: ${label}: ${writtenFigures(best)}; write it with --plan '${label}'`,
   ];
+}
+
+const writtenFigures = ({ stepTimeSeconds, peakMemoryBytes, runtimeBytes }: WrittenPrediction): string =>
+  `${stepTimeSeconds === null ? "" : `${formatSeconds(stepTimeSeconds)} a step, `}${formatBytes(peakMemoryBytes)} a GPU${runtimeBytes === null ? ", without the program itself, which no profile says" : ""}`;
+
+/**
+ * What a written configuration needs, a warning where that is more than there is, and what would be better.
+ * @param asked the plan that it was to say
+ */
+export function writtenText(written: PredictedConfiguration, asked: Plan, colors: Colors): string[] {
+  const { predicted, best, plan } = written;
+  const { peakMemoryBytes, memoryLimitBytes, fits } = predicted;
+  const lines = [`as it is written: ${writtenFigures(predicted)}`];
+  const isOther = planLabel(withoutDefaults(asked)) !== planLabel(plan) && isExact(written);
+  if (isOther)
+    lines.unshift(
+      `the best plan of all, ${planLabel(asked)}, cannot be said in ${written.framework}'s words; written is the best that can: ${planLabel(plan)}`,
+    );
   if (!fits)
     lines.push(
-      `${colors.red("warning")}: as it is written it does not fit: it needs ${formatBytes(peakMemoryBytes)} a GPU, ${formatBytes(peakMemoryBytes - memoryLimitBytes)} more than the ${formatBytes(memoryLimitBytes)} it has; choose another plan with --plan, or another framework`,
+      `${colors.red("warning")}: as it is written it does not fit: it needs ${formatBytes(peakMemoryBytes)} a GPU, ${formatBytes(peakMemoryBytes - memoryLimitBytes)} more than the ${formatBytes(memoryLimitBytes)} it has${best ? "" : "; choose another plan with --plan, or another framework"}`,
     );
-  return lines;
+  return [...lines, ...offeredText(written)];
 }
 
 /** What was read, what its plan needs and takes, and what would be better. */

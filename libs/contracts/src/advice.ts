@@ -366,10 +366,27 @@ const FileSchema = Type.Object(
   closed,
 );
 export const ExportRequestSchema = Type.Object(
-  { ...subject, plan: PlanChoiceSchema, framework: FrameworkSchema },
+  {
+    ...subject,
+    plan: Type.Optional(
+      Type.Union(PlanChoiceSchema.anyOf, {
+        description: "as for other questions; default: the best that the framework can say field by field",
+      }),
+    ),
+    framework: FrameworkSchema,
+  },
   closed,
 );
 export type ExportRequest = Static<typeof ExportRequestSchema>;
+const writtenPrediction = {
+  plan: PlanSchema,
+  peakMemoryBytes: Type.Number(),
+  memory: MemoryLinesSchema,
+  memoryLimitBytes: Type.Number(),
+  fits: Type.Boolean(),
+  stepTimeSeconds: nullable(Type.Number()),
+  runtimeBytes: nullable(Type.Number()),
+};
 export const ExportedConfigurationSchema = Type.Object({
   framework: FrameworkSchema,
   version: Type.String({ description: "whose option names and defaults these are" }),
@@ -386,16 +403,16 @@ export const ExportedConfigurationSchema = Type.Object({
     }),
     { description: "what the framework has no option for, and what the files say instead" },
   ),
-  predicted: Type.Object(
-    {
-      peakMemoryBytes: Type.Number(),
-      memory: MemoryLinesSchema,
-      memoryLimitBytes: Type.Number(),
-      fits: Type.Boolean(),
-      stepTimeSeconds: nullable(Type.Number()),
-      runtimeBytes: nullable(Type.Number()),
-    },
-    { description: "what the plan that the files say needs and takes in our executor" },
+  predicted: Type.Object(writtenPrediction, {
+    description: "what the plan that the files say needs and takes in our executor",
+  }),
+  best: Type.Optional(
+    nullable(
+      Type.Object(writtenPrediction, {
+        description:
+          "the fastest plan that fits and that the framework can say field by field; null where none does. Only where the files say another plan than the one asked for, or do not fit",
+      }),
+    ),
   ),
 });
 export type ExportedConfigurationAnswer = Static<typeof ExportedConfigurationSchema>;

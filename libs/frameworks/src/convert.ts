@@ -1,6 +1,6 @@
-import { ProblemError, type JobFile } from "@internevo/domain";
+import { ProblemError, type JobFile, type PlanExtension } from "@internevo/domain";
 import { planOfJob, type PlanOfJob } from "@internevo/plan";
-import { expressDeepSpeed, writeDeepSpeed } from "./deepspeed.ts";
+import { DEEPSPEED_NEVER, expressDeepSpeed, writeDeepSpeed } from "./deepspeed.ts";
 import { importDeepSpeed } from "./deepspeed-import.ts";
 import {
   FRAMEWORK_VERSIONS,
@@ -15,24 +15,41 @@ import {
   type Launch,
 } from "./framework.ts";
 import { assertForm } from "./form.ts";
-import { expressInternEvo, writeInternEvo } from "./internevo.ts";
+import { expressInternEvo, INTERNEVO_NEVER, writeInternEvo } from "./internevo.ts";
 import { importInternEvo } from "./internevo-import.ts";
-import { expressMegatron, writeMegatron } from "./megatron.ts";
+import { expressMegatron, MEGATRON_NEVER, writeMegatron } from "./megatron.ts";
 import { importMegatron } from "./megatron-import.ts";
-import { expressTorchtitan, writeTorchtitan } from "./torchtitan.ts";
+import { expressTorchtitan, TORCHTITAN_NEVER, writeTorchtitan } from "./torchtitan.ts";
 import { importTorchtitan } from "./torchtitan-import.ts";
 
 interface Dialect {
+  /** Fields that it has no word for: every plan that it says has their defaults. */
+  readonly never: readonly PlanExtension[];
   readonly express: (plan: PlanOfJob, job: ExportedJob) => Expression;
   readonly write: (job: ExportedJob, plan: PlanOfJob) => FrameworkFile[];
   readonly read: (files: readonly FrameworkFile[], asked: Launch | null) => ImportedConfiguration;
 }
 
 const DIALECTS: Readonly<Record<Framework, Dialect>> = {
-  internevo: { express: expressInternEvo, write: writeInternEvo, read: importInternEvo },
-  megatron: { express: expressMegatron, write: writeMegatron, read: importMegatron },
-  deepspeed: { express: expressDeepSpeed, write: writeDeepSpeed, read: importDeepSpeed },
-  torchtitan: { express: expressTorchtitan, write: writeTorchtitan, read: importTorchtitan },
+  internevo: {
+    never: INTERNEVO_NEVER,
+    express: expressInternEvo,
+    write: writeInternEvo,
+    read: importInternEvo,
+  },
+  megatron: { never: MEGATRON_NEVER, express: expressMegatron, write: writeMegatron, read: importMegatron },
+  deepspeed: {
+    never: DEEPSPEED_NEVER,
+    express: expressDeepSpeed,
+    write: writeDeepSpeed,
+    read: importDeepSpeed,
+  },
+  torchtitan: {
+    never: TORCHTITAN_NEVER,
+    express: expressTorchtitan,
+    write: writeTorchtitan,
+    read: importTorchtitan,
+  },
 };
 
 /**
@@ -45,19 +62,55 @@ export function exportConfiguration(
   job: ExportedJob,
   plan: PlanOfJob,
 ): ExportedConfiguration {
-  const { express, write } = DIALECTS[framework];
-  const asked = normalPlan(plan, job.model);
-  const expression = express(planOfJob(asked, job), job);
-  // What is written must be a plan of the job too: its batch and its ranks are what the files start.
-  const expressed = planOfJob(normalPlan(expression.plan, job.model), job);
+  const { plan: expressed, inexpressible } = expressedPlan(framework, job, plan);
   return {
     framework,
     version: FRAMEWORK_VERSIONS[framework],
-    files: write(job, expressed),
+    files: DIALECTS[framework].write(job, expressed),
     plan: expressed,
-    inexpressible: inexpressibleFields(asked, { ...expression, plan: expressed }),
+    inexpressible,
   };
 }
+
+/** @throws ProblemError `plan-invalid` when nothing near can be said. */
+function expressedPlan(
+  framework: Framework,
+  job: ExportedJob,
+  plan: PlanOfJob,
+): Pick<ExportedConfiguration, "plan" | "inexpressible"> {
+  const asked = normalPlan(plan, job.model);
+  const expression = DIALECTS[framework].express(planOfJob(asked, job), job);
+  // What is written must be a plan of the job too: its batch and its ranks are what the files start.
+  const expressed = planOfJob(normalPlan(expression.plan, job.model), job);
+  return { plan: expressed, inexpressible: inexpressibleFields(asked, { ...expression, plan: expressed }) };
+}
+
+/** Fields of a plan that a framework has no word for. */
+export const fieldsNeverWritten = (framework: Framework): readonly PlanExtension[] =>
+  DIALECTS[framework].never;
+
+/** Whether every field of the plan was written as it is. */
+export const isExact = ({ inexpressible }: Pick<ExportedConfiguration, "inexpressible">): boolean =>
+  inexpressible.every(({ field }) => !field.startsWith("plan."));
+
+/** Fields of a plan that a framework says otherwise, or null where it says nothing near. */
+export function fieldsNotWritten(
+  framework: Framework,
+  job: ExportedJob,
+  plan: PlanOfJob,
+): readonly string[] | null {
+  try {
+    const { inexpressible } = expressedPlan(framework, job, plan);
+    return inexpressible.flatMap(({ field }) => (field.startsWith("plan.") ? [field.slice(5)] : []));
+  } catch (error) {
+    if (error instanceof ProblemError && error.code === "plan-invalid") return null;
+    throw error;
+  }
+}
+
+/** Whether a framework can say every field of a plan. */
+export const isWrittenExactly = (framework: Framework, job: ExportedJob, plan: PlanOfJob): boolean =>
+  fieldsNotWritten(framework, job, plan)?.length === 0;
 
 /**
  * Reads a configuration of another framework as model, workload and plan.

@@ -7,7 +7,13 @@ import {
   trainingArguments,
   type DecoderDialect,
 } from "./decoder-arguments.ts";
-import type { ExportedJob, Expression, FrameworkFile, Inexpressible } from "./framework.ts";
+import {
+  withoutFields,
+  type ExportedJob,
+  type Expression,
+  type FrameworkFile,
+  type Inexpressible,
+} from "./framework.ts";
 import { headSplitFault } from "./heads.ts";
 import { assertSaid, DEEPSPEED_UNSAID } from "./model-fields.ts";
 
@@ -23,6 +29,9 @@ export const DEEPSPEED_DIALECT: DecoderDialect = {
 };
 
 export type ZeroSharding = Pick<Plan, "parameterSharding" | "gradientSharding" | "optimizerStateSharding">;
+
+/** It has no word for these. */
+export const DEEPSPEED_NEVER = ["contextParallel", "pipelineChunks", "gateUp"] as const;
 
 /** The sharding that ZeRO can express, at least as thin as what is asked for where pipelines allow it. */
 function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>, half: boolean): ZeroSharding {
@@ -109,7 +118,7 @@ export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression 
       nearest: "--data-path data",
       reason: "data must be in the format of Megatron-DeepSpeed's tools/preprocess_data.py",
     });
-  const { contextParallel: _ring, pipelineChunks: _chunks, gateUp: _gateUp, recomputeLayers, ...rest } = plan;
+  const { recomputeLayers, ...rest } = withoutFields(plan, DEEPSPEED_NEVER);
   const expressed: Plan = {
     ...rest,
     ...shards,

@@ -4,6 +4,7 @@ import {
   type Model,
   type Optimizer,
   type Plan,
+  type PlanExtension,
   type Precision,
   type JobSpec,
 } from "@internevo/domain";
@@ -120,6 +121,16 @@ export interface Expression {
   readonly reasons: Readonly<Partial<Record<keyof Plan, string>>>;
   /** Of the job. */
   readonly beyond: readonly Inexpressible[];
+}
+
+/** A plan with what a framework has no word for at its default. */
+export function withoutFields<Field extends PlanExtension>(
+  plan: Plan,
+  fields: readonly Field[],
+): Omit<Plan, Field> {
+  const without: Record<string, unknown> = { ...plan };
+  for (const field of fields) delete without[field];
+  return without as unknown as Omit<Plan, Field>;
 }
 
 /** Layers of the longest pipeline stage. */

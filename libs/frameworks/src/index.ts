@@ -1,3 +1,4 @@
+export * from "./best-written.ts";
 export * from "./convert.ts";
 export {
   FRAMEWORKS,

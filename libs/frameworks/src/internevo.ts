@@ -2,6 +2,7 @@ import { chunksOf, contextOf, headRanks, replicaRanks, type Plan } from "@intern
 import type { PlanOfJob } from "@internevo/plan";
 import {
   stageLayers,
+  withoutFields,
   type ExportedJob,
   type Expression,
   type FrameworkFile,
@@ -17,6 +18,9 @@ const INTERNEVO_UNSAID: Unsaid = {
   slidingWindowTokens: "its attention sees all keys",
   ropeScaling: "it has rope_base, and no scaling of it",
 };
+
+/** It has no word for these. */
+export const INTERNEVO_NEVER = ["gateUp"] as const;
 
 /**
  * What the plan becomes in InternEvo. @throws ProblemError `plan-invalid` for a model that it has no words
@@ -55,7 +59,7 @@ export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression 
     reasons.recompute = reasons.recomputeLayers =
       "model.checkpoint is a share of the layers of each chunk, the same for stages of different lengths";
   reasons.gateUp = "model.checkpoint recomputes whole layers, and nothing waits in the host's memory";
-  const { recomputeLayers: _layers, gateUp: _gateUp, ...rest } = plan;
+  const { recomputeLayers: _layers, ...rest } = withoutFields(plan, INTERNEVO_NEVER);
   const expressed: Plan = {
     ...rest,
     parameterSharding: tensor ? 1 : ps * gs,

@@ -9,7 +9,13 @@ import {
   type DecoderDialect,
 } from "./decoder-arguments.ts";
 import { assertSaid, MEGATRON_UNSAID, readFields } from "./model-fields.ts";
-import type { ExportedJob, Expression, FrameworkFile, Inexpressible } from "./framework.ts";
+import {
+  withoutFields,
+  type ExportedJob,
+  type Expression,
+  type FrameworkFile,
+  type Inexpressible,
+} from "./framework.ts";
 
 export const MEGATRON_DIALECT: DecoderDialect = {
   normEpsilon: "--norm-epsilon",
@@ -31,6 +37,9 @@ export const MEGATRON_DIALECT: DecoderDialect = {
   readFields,
   addedTokens: 0,
 };
+
+/** It has no word for these. */
+export const MEGATRON_NEVER = ["gateUp"] as const;
 
 /** Sharding that Megatron can express, at least as thin as what is asked for. */
 function sharding(
@@ -130,7 +139,7 @@ export function expressMegatron(plan: PlanOfJob, job: ExportedJob): Expression {
       reasons.recomputeLayers = `--recompute-num-layers is a number of layers of each chunk of a stage; ${k} layers are not the same number of all ${chunks}`;
   reasons.gateUp =
     "--recompute-modules mlp makes the whole MLP again, and --cpu-offloading moves all that a layer keeps, neither gate and up alone";
-  const { recomputeLayers: _layers, gateUp: _gateUp, ...rest } = plan;
+  const { recomputeLayers: _layers, ...rest } = withoutFields(plan, MEGATRON_NEVER);
   const expressed: Plan = {
     ...rest,
     contextParallel: ring,

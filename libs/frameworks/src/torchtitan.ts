@@ -3,6 +3,7 @@ import type { PlanOfJob } from "@internevo/plan";
 import { stringify } from "smol-toml";
 import {
   stageLayers,
+  withoutFields,
   type ExportedJob,
   type Expression,
   type FrameworkFile,
@@ -18,6 +19,9 @@ function recomputeInterval(k: number, layers: number): number | null {
   const every = Math.floor(layers / k);
   return every >= 2 && Math.floor(layers / every) === k ? every : null;
 }
+
+/** It has no word for these. */
+export const TORCHTITAN_NEVER = ["gateUp"] as const;
 
 /** Ranks over which FSDP shards: data-parallel ranks, and all that share a sequence as a ring. */
 function sharding(
@@ -100,7 +104,12 @@ export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression
   reasons.contextParallel =
     "torchtitan shares a sequence as a ring (context_parallel_degree), or by tensor parallelism";
   const ring = tp === 1 ? sp : 1;
-  const { contextParallel: _ring, pipelineChunks: _chunks, gateUp: _gateUp, recomputeLayers, ...rest } = plan;
+  const {
+    contextParallel: _ring,
+    pipelineChunks: _chunks,
+    recomputeLayers,
+    ...rest
+  } = withoutFields(plan, TORCHTITAN_NEVER);
   reasons.gateUp = "layers are recomputed whole (selective_ac_option), or keep everything on the GPU";
   const placed: Plan = { ...rest, ...(ring > 1 ? { contextParallel: ring } : {}) };
   const shards = sharding(placed, reasons);

@@ -42,7 +42,10 @@ export const unmeasuredProfile = (job: JobSpec): Profile => ({
 });
 
 /** The job as its configuration says it: in another precision, say, where the framework has no such. */
-function writtenJob(job: JobSpec, { inexpressible }: Pick<ExportedConfiguration, "inexpressible">): JobSpec {
+export function writtenJob(
+  job: JobSpec,
+  { inexpressible }: Pick<ExportedConfiguration, "inexpressible">,
+): JobSpec {
   const nearest = new Map(inexpressible.map((each) => [each.field, each.nearest]));
   const precision = nearest.get("precision") as JobSpec["precision"] | undefined;
   const tiedEmbeddings = nearest.get("model.tiedEmbeddings") as boolean | undefined;
@@ -65,7 +68,7 @@ export function predictWritten(
   const model = new CostModel(writtenJob(job, exported), profile ?? unmeasuredProfile(job));
   const { plan } = exported;
   const { bytes, lines } = model.memory(plan);
-  const memoryLimitBytes = job.cluster.memoryPerGpuBytes;
+  const { memoryPerGpuBytes: memoryLimitBytes } = model.job.cluster;
   return {
     plan,
     peakMemoryBytes: bytes,

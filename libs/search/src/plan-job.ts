@@ -38,6 +38,7 @@ export interface PlanJobOptions {
   /** Also list so many of the best plans whatever their family. */
   readonly plans?: number;
   readonly exhaustive?: boolean;
+  readonly accepts?: SearchOptions["accepts"];
   readonly onProgress?: SearchOptions["onProgress"];
   readonly isCancelled?: SearchOptions["isCancelled"];
   readonly maximumSteps?: number;

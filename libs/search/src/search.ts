@@ -18,11 +18,22 @@ import {
   shardingsOf,
   takesTurns,
   type LayoutSpace,
+  type OverlapChoice,
 } from "@internevo/plan";
 import { FamilySearch, ROUNDING, type Batch, type Choice, type Family, type Tally } from "./families.ts";
 import { shardTablesOf, type ShardTable } from "./shard-table.ts";
 import { compareScored, Top, type Scored } from "./top.ts";
 import { Watch, type WatchOptions } from "./watch.ts";
+
+/** Which plans of a space are of interest. */
+export interface PlanFilter {
+  readonly plan: (plan: Plan) => boolean;
+  /**
+   * Whether any plan may be accepted that differs from this one in chunks, recomputation, gate and up, and
+   * overlap alone. Thousands of plans are then not looked at.
+   */
+  readonly like: (plan: Plan) => boolean;
+}
 
 export interface SearchOptions extends WatchOptions {
   /** Families whose best plans are asked for. */
@@ -33,6 +44,8 @@ export interface SearchOptions extends WatchOptions {
   readonly ranks?: readonly number[] | undefined;
   /** A feasible plan whose rank is asked for. */
   readonly locate?: Scored;
+  /** Only plans that it accepts are listed; the counts are of all that were looked at. By default every plan. */
+  readonly accepts?: PlanFilter | undefined;
   /** Look at every plan, so that nothing is pruned: slow, and finds the same. */
   readonly exhaustive?: boolean | undefined;
 }
@@ -118,11 +131,19 @@ export function search(model: CostModel, options: SearchOptions): SearchResult {
       // Of a family only what is not slower than what it has offered already is of interest to the list of
       // families.
       let own = Infinity;
+      const interesting = (): number => Math.max(Math.min(best.bound, own), plans.bound);
+      if (
+        options.accepts !== undefined &&
+        family.bound <= interesting() &&
+        !options.accepts.like(plainPlanOf(family, job))
+      )
+        continue;
       families.visit(
         family,
-        () => (exhaustive ? Infinity : Math.max(Math.min(best.bound, own), plans.bound)),
+        () => (exhaustive ? Infinity : interesting()),
         tally,
         (scored) => {
+          if (options.accepts?.plan(scored.plan) === false) return true;
           own = Math.min(own, scored.seconds);
           best.offer(scored);
           plans.offer(scored);
@@ -146,6 +167,19 @@ export function search(model: CostModel, options: SearchOptions): SearchResult {
     rank: options.locate === undefined ? null : rankOf(options.locate, batches, families, watch),
     closest: tally.feasible === 0 ? leastMemory(batches, families, job, watch) : null,
   };
+}
+
+/** The plan of a family that has the fewest chunks, recomputes nothing and overlaps nothing. */
+function plainPlanOf({ batch, index }: Family, { model }: JobSpec): Plan {
+  const { space, microBatchSize, microBatches, chunks, shards } = batch;
+  const variant = {
+    chunks: chunks[0] as number,
+    recomputed: 0,
+    gateUp: "kept",
+    overlap: OVERLAPS[0] as OverlapChoice,
+  } as const;
+  const sharding = shards.list[index] as ShardTable["list"][number];
+  return planOf(space.layout, microBatchSize, microBatches, sharding, variant, model.layers);
 }
 
 /** Families of which some plan fits. */

@@ -155,6 +155,7 @@ export function searchWholePlans(model: CostModel, options: SearchOptions): Whol
   const best = new Top(options.top, familyOf);
   const plans = new Top(options.plans ?? 0);
   for (const scored of fitting) {
+    if (options.accepts?.plan(scored.plan) === false) continue;
     best.offer(scored);
     plans.offer(scored);
   }

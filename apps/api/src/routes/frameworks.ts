@@ -58,8 +58,9 @@ function registerExport(app: ApiInstance, source: SubjectSource): void {
       const { framework, plan } = request.body;
       const gone = goneSignal(reply);
       const subject = await subjectOf(request.body, source);
+      const asked = plan === undefined ? null : await planOf(plan, "plan", subject, source, gone);
       const configuration = await workers.advise<"export">(
-        { kind: "export", ...subject, framework, plan: await planOf(plan, "plan", subject, source, gone) },
+        { kind: "export", ...subject, framework, plan: asked },
         gone,
       );
       if (!/\bapplication\/zip\b/.test(request.headers.accept ?? "")) return configuration;

@@ -35,9 +35,9 @@ import {
   type Tried,
 } from "@internevo/domain";
 import {
-  exportConfiguration,
+  exportBest,
+  exportPredicted,
   importConfiguration,
-  predictWritten,
   type ImportedConfiguration,
 } from "@internevo/frameworks";
 import type { PlanOfJob } from "@internevo/plan";
@@ -77,7 +77,12 @@ export type Question =
       readonly planned: readonly JobSpec[];
       readonly remedy: Pick<Estimates, "measuredBy" | "planWith">;
     } & Subject)
-  | ({ readonly kind: "export"; readonly plan: PlanOfJob; readonly framework: FrameworkName } & Subject)
+  | ({
+      readonly kind: "export";
+      /** Null: the best that the framework can say. */
+      readonly plan: PlanOfJob | null;
+      readonly framework: FrameworkName;
+    } & Subject)
   | ({ readonly kind: "import" } & Pick<ImportRequest, "framework" | "files" | "nodes" | "gpusPerNode">);
 
 export interface Answers {
@@ -161,10 +166,10 @@ async function answerOf(question: Question): Promise<unknown> {
     }
     case "estimates":
       return estimatesOf(question.spec, question.planned, question.profile, question.remedy) ?? null;
-    case "export": {
-      const exported = exportConfiguration(question.framework, question.spec, question.plan);
-      return { ...exported, predicted: predictWritten(question.spec, exported, question.profile) };
-    }
+    case "export":
+      return question.plan === null
+        ? exportBest(question.framework, question.spec, question.profile)
+        : exportPredicted(question.framework, question.spec, question.plan, question.profile);
     case "import":
       return imported(question);
   }

@@ -124,11 +124,25 @@ describe("export and import", () => {
     ) as { predicted: { fits: boolean; peakMemoryBytes: number; memoryLimitBytes: number } };
     expect(document.predicted).toMatchObject({ fits: false, memoryLimitBytes: 60e9 });
     expect(document.predicted.peakMemoryBytes).toBeGreaterThan(60e9);
-    // The best plan of the job, whose gradients are sharded and its parameters not: what is written shards as
-    // much.
+    const [, offered] =
+      /the best plan that internevo can say: (b.*): [\d.]+ s a step, [\d.]+ GiB a GPU; write it with --plan '\1'/.exec(
+        tight.stderr,
+      ) ?? [];
+    const taken = await cli("export", small, "--framework", "internevo", "--plan", String(offered));
+    expect(taken.status).toBe(0);
+    expect(taken.stderr).not.toMatch(/warning|plan\.|the best plan/);
+  });
+
+  it("writes the best plan that the framework can say where none is named", async () => {
+    // The best of all shards gradients, and not parameters.
     const best = await cli("export", JOB, "--framework", "internevo");
-    expect(best.stderr).toMatch(/not expressible: plan\.gradientSharding \d+, written as 1: /);
-    expect(best.stderr).not.toMatch(/warning/);
+    expect(best.stderr).toMatch(
+      /the best plan of all, b.* gs[^1].*, cannot be said in internevo's words; written is the best that can: b/,
+    );
+    expect(best.stderr).not.toMatch(/warning|not expressible: plan\./);
+    const impossible = await cli("export", JOB, "--framework", "internevo", "--fix", "gu=again");
+    expect(impossible.status).toBe(2);
+    expect(impossible.stderr).toMatch(/no plan that fits can be said in internevo's words/);
   });
 
   it.each(["internevo", "megatron", "deepspeed", "torchtitan"])(

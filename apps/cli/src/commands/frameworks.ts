@@ -2,12 +2,12 @@ import { existsSync, statSync } from "node:fs";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import {
-  exportConfiguration,
+  exportBest,
+  exportPredicted,
   FRAMEWORKS,
   FRAMEWORK_VERSIONS,
   importConfiguration,
   importedJob,
-  predictWritten,
   type Framework,
   type FrameworkFile,
   type Launch,
@@ -24,7 +24,7 @@ import { importText, inexpressibleText, writtenText } from "../frameworks-view.t
 import { loadProfile } from "../named-profile.ts";
 import { NOTES_OPTION, showNotes } from "../output.ts";
 import { PLAN_HELP } from "../plan-argument.ts";
-import { addPlanningOptions, type PlanningOptions } from "../planning-options.ts";
+import { addPlanningOptions, searchedJob, type PlanningOptions } from "../planning-options.ts";
 import { findPlan, profileOf } from "./memory.ts";
 
 const frameworkOption = (): Option =>
@@ -138,7 +138,10 @@ function addExport(program: Command, context: Context): void {
       "job file, YAML or JSON (- for standard input); or a job's id, the beginning of it, or its name",
     )
     .addOption(frameworkOption())
-    .option("--plan <plan>", `${PLAN_HELP}; default: the job's chosen plan, of a file the best`)
+    .option(
+      "--plan <plan>",
+      `${PLAN_HELP}; default: the job's chosen plan, of a file the best that the framework can say`,
+    )
     .option("--profile <name or file>", `${profileHelp}, to find the plan with; default: the job's`)
     .option(
       "--out <directory>",
@@ -149,14 +152,18 @@ function addExport(program: Command, context: Context): void {
       text: string,
       options: PlanningOptions & { framework: Framework; plan?: string; profile?: string; out?: string },
     ) => {
-      const { spec, plan, profile } = await findPlan(text, options, context);
-      const exported = exportConfiguration(options.framework, spec, plan);
+      const { spec, plan, profile, isBest } = await findPlan(text, options, context);
       const measured = await profileOf(spec, profile, context);
-      const predicted = predictWritten(spec, exported, measured);
+      const searched = searchedJob(spec, options);
+      // Whoever names no plan wants the best; of those that the framework can say.
+      const exported = context.computing(() =>
+        isBest && measured !== null
+          ? exportBest(options.framework, searched, measured)
+          : exportPredicted(options.framework, searched, plan, measured),
+      );
       const output = context.output();
       const paths = options.out === undefined ? [] : await writeInto(options.out, exported.files);
-      if (output.json)
-        output.document({ job: spec.name, asked: plan, ...exported, predicted, written: paths });
+      if (output.json) output.document({ job: spec.name, asked: plan, ...exported, written: paths });
       else {
         if (options.out === undefined)
           for (const { name, text: content } of exported.files)
@@ -167,7 +174,7 @@ function addExport(program: Command, context: Context): void {
         if (estimated !== undefined) output.note(estimated);
         for (const line of [
           ...inexpressibleText(exported.inexpressible),
-          ...writtenText(predicted, output.colors),
+          ...writtenText(exported, plan, output.colors),
         ])
           output.note(line);
       }

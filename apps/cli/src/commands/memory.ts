@@ -86,7 +86,8 @@ export async function profileOf(
  * A job's file and the plan asked for, else the best; or a job that was submitted, and the plan it chose.
  * Where options change the search, the best of a submitted job too.
  * @param field the argument that names the plan, for errors
- * @returns `profile`: the one that was given, or that a submitted job was planned with.
+ * @returns `profile`: the one that was given, or that a submitted job was planned with; `isBest`: nobody named
+ *   or chose the plan.
  */
 export async function findPlan(
   text: string,
@@ -97,12 +98,17 @@ export async function findPlan(
   }: PlanningOptions & { readonly plan?: string | undefined; readonly profile?: string | undefined },
   context: Context,
   field = "--plan",
-): Promise<{ spec: JobSpec; plan: PlanOfJob; profile: string | undefined }> {
+): Promise<{ spec: JobSpec; plan: PlanOfJob; profile: string | undefined; isBest: boolean }> {
   const { spec, profile: used, submitted } = await namedJob(text, profile, context);
   const searched = searchedJob(spec, changed);
   const asked = plan ?? (submitted === null || hasPlanningOptions(changed) ? "1" : undefined);
   if (asked !== undefined)
-    return { spec, plan: await planOf(searched, { text: asked, field }, used, context), profile: used };
+    return {
+      spec,
+      plan: await planOf(searched, { text: asked, field }, used, context),
+      profile: used,
+      isBest: plan === undefined,
+    };
   if (!submitted?.chosen) {
     throw new ProblemError("conflict", `${spec.name} has chosen no plan yet`, [
       {
@@ -113,7 +119,7 @@ export async function findPlan(
       },
     ]);
   }
-  return { spec, plan: planOfJob(submitted.chosen.plan, spec), profile: used };
+  return { spec, plan: planOfJob(submitted.chosen.plan, spec), profile: used, isBest: false };
 }
 
 /**

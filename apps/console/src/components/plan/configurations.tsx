@@ -4,6 +4,7 @@ import {
   type FrameworkName,
   type PlanChoice,
 } from "@internevo/contracts";
+import { planLabel, type Plan } from "@internevo/domain";
 import { Alert, Button, Code, Group, NativeSelect, Text } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
@@ -50,10 +51,16 @@ function Inexpressible({ name, answer }: { name: string; answer: ExportedConfigu
   );
 }
 
+const figuresOf = ({
+  peakMemoryBytes,
+  stepTimeSeconds,
+}: Pick<ExportedConfigurationAnswer["predicted"], "peakMemoryBytes" | "stepTimeSeconds">): string =>
+  `${formatBytes(peakMemoryBytes)} a rank${stepTimeSeconds === null ? "" : ` and ${formatSeconds(stepTimeSeconds)} a step`}`;
+
 /** What the files would need and take, which the plan that was asked for may not. */
 function Written({ answer: { predicted } }: { answer: ExportedConfigurationAnswer }) {
-  const { peakMemoryBytes, memoryLimitBytes, fits, stepTimeSeconds } = predicted;
-  const figures = `${formatBytes(peakMemoryBytes)} a rank${stepTimeSeconds === null ? "" : ` and ${formatSeconds(stepTimeSeconds)} a step`}`;
+  const { memoryLimitBytes, fits } = predicted;
+  const figures = figuresOf(predicted);
   if (fits) return <Text size="sm">What is written needs {figures}, predicted for our executor.</Text>;
   return (
     <Alert color="red" title="What is written does not fit">
@@ -62,10 +69,37 @@ function Written({ answer: { predicted } }: { answer: ExportedConfigurationAnswe
   );
 }
 
+/** The best plan that the framework can say, where that is not what is written. */
+function Offered({
+  name,
+  answer: { best, plan },
+  onTake,
+}: {
+  name: string;
+  answer: ExportedConfigurationAnswer;
+  onTake: (plan: Plan) => void;
+}) {
+  if (best === undefined) return null;
+  if (best === null)
+    return <Text size="sm">No plan of this job that fits can be said in {name}’s words.</Text>;
+  if (planLabel(best.plan) === planLabel(plan))
+    return <Text size="sm">No plan that {name} can say is faster.</Text>;
+  return (
+    <Alert color="blue" title={`The best plan that ${name} can say`}>
+      <Text size="sm">
+        <Code>{planLabel(best.plan)}</Code> needs {figuresOf(best)}.
+      </Text>
+      <Button mt="xs" variant="default" onClick={() => onTake(best.plan)}>
+        Write this plan
+      </Button>
+    </Alert>
+  );
+}
+
 /** A plan as files of another framework. */
 export function Configurations({
   subject,
-  plan,
+  plan: shownPlan,
   jobName,
 }: {
   subject: Subject;
@@ -74,6 +108,8 @@ export function Configurations({
 }) {
   const { client } = useSession();
   const [framework, setFramework] = useState<FrameworkName>("megatron");
+  const [taken, setTaken] = useState<{ readonly framework: FrameworkName; readonly plan: Plan } | null>(null);
+  const plan = taken?.framework === framework ? taken.plan : shownPlan;
   const query = useExport(subject, plan, framework);
   const archive = useMutation({
     mutationFn: () => client.exportArchive({ ...subject, plan, framework }),
@@ -97,6 +133,17 @@ export function Configurations({
         <>
           <Inexpressible name={name} answer={query.data} />
           <Written answer={query.data} />
+          <Offered name={name} answer={query.data} onTake={(own) => setTaken({ framework, plan: own })} />
+          {plan !== shownPlan && (
+            <Group gap="xs">
+              <Text size="sm">
+                Written is <Code>{planLabel(query.data.plan)}</Code>, the best that {name} can say.
+              </Text>
+              <Button size="compact-sm" variant="subtle" onClick={() => setTaken(null)}>
+                Back to the plan shown
+              </Button>
+            </Group>
+          )}
           <Group gap="xs">
             {query.data.files.map((file) => (
               <Button
