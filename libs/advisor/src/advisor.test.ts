@@ -1,5 +1,12 @@
 import { CostModel, findShippedProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
-import { resolveJob, type JobSpec, type Plan, type Profile } from "@internevo/domain";
+import {
+  parsePlanLabel,
+  resolveJob,
+  withoutDefaults,
+  type JobSpec,
+  type Plan,
+  type Profile,
+} from "@internevo/domain";
 import { planFault, planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
 import fc from "fast-check";
@@ -77,13 +84,27 @@ function everyPlan(spec: JobSpec): Plan[] {
   return plans;
 }
 
+/** The same layout, batch and sharding, whatever the layers do. */
+function withItsRecomputations(plan: Plan): Plan[] {
+  if (plan.recompute) return [plan];
+  const layers = Math.ceil(8 / plan.pipelineParallel);
+  return (["kept", "again"] as const).flatMap((gateUp) =>
+    Array.from({ length: layers }, (_, recomputeLayers) =>
+      withoutDefaults({ ...plan, recomputeLayers, gateUp }),
+    ),
+  );
+}
+
 describe("why-not", () => {
   it("names what binds, by how much, and a smallest change, as a plain search over all plans finds it", () => {
     const tight = jobOf({}, { memoryPerGpu: "24GiB" });
     const model = new CostModel(tight, profile);
     const limit = tight.cluster.memoryPerGpuBytes;
     const all = everyPlan(tight);
-    const fitting = all.filter((plan) => model.memory(planOfJob(plan, model.job)).bytes <= limit);
+    const fitting = all
+      .flatMap(withItsRecomputations)
+      .filter((plan) => planFault(plan, tight) === null)
+      .filter((plan) => model.memory(planOfJob(plan, model.job)).bytes <= limit);
     const tooLarge = all.filter((plan) => model.memory(planOfJob(plan, model.job)).bytes > limit);
     expect(fitting.length).toBeGreaterThan(50);
     expect(tooLarge.length).toBeGreaterThan(50);
@@ -106,9 +127,34 @@ describe("why-not", () => {
         expect(fields < otherFields || (fields === otherFields && distance <= otherDistance + 1e-9)).toBe(
           true,
         );
+        if (fields !== otherFields || distance < otherDistance - 1e-9) continue;
+        // Of changes of one size the fastest.
+        const { stepTimeSeconds } = model.predict(planOfJob(other, model.job));
+        expect(change.predicted.stepTimeSeconds).toBeLessThanOrEqual(stepTimeSeconds + 1e-9);
       }
     }
   });
+
+  it("changes what the layers keep beside a factor that does not divide", () => {
+    const paper = jobOf(
+      { model: "llama-13b", sequenceLengthTokens: 131_072, globalBatchTokens: 4_194_304, precision: "bf16" },
+      { nodes: 16, memoryPerGpu: "80GB" },
+    );
+    const asked = parsePlanLabel("b1 n2 a0 pp1 dp16 tp1 sp7 ps16 gs1 oss1");
+    const { smallestChange } = whyNot(paper, profile, asked);
+    expect(smallestChange?.changes.map(({ field }) => field)).toEqual(["sequenceParallel", "gateUp"]);
+    const all = whyNot(paper, profile, { ...asked, sequenceParallel: 8, recompute: true }).predicted;
+    expect(smallestChange?.predicted.stepTimeSeconds).toBeLessThan(all?.stepTimeSeconds as number);
+  });
+
+  it("says that nothing fits, and does not look at every plan for it", () => {
+    const tiny = jobOf(
+      { model: "llama-65b", sequenceLengthTokens: 131_072, globalBatchTokens: 4_194_304 },
+      { nodes: 16, memoryPerGpu: "1GB" },
+    );
+    const asked = parsePlanLabel("b1 n1 a0 pp1 dp32 tp1 sp4 ps1 gs1 oss1");
+    expect(whyNot(tiny, profile, asked).smallestChange).toBeNull();
+  }, 60_000);
 
   it("offers nothing further away than recomputing as many layers as it takes", () => {
     const [first] = planJob(job, profile, { top: 1 }).candidates;

@@ -2,9 +2,8 @@ import { CostModel, unpricedHost } from "@internevo/cost-model";
 import {
   allowedBy,
   constraintsOf,
+  contextOf,
   estimatedProfileWords,
-  extensionsOf,
-  planValue,
   isWholePlan,
   keepsGateUpOnHost,
   measuredStanding,
@@ -19,9 +18,21 @@ import {
   type Profile,
   type RejectionReason,
   type Tried,
+  withoutDefaults,
 } from "@internevo/domain";
-import { GATE_UP, isRunnable, layoutsOf, planFault, planOfJob, shardingsOf } from "@internevo/plan";
-import { feasibleFamilies, planJob } from "@internevo/search";
+import {
+  GATE_UP,
+  isRunnable,
+  layoutsOf,
+  planFault,
+  planOfJob,
+  sequencesPerStep,
+  shardingsOf,
+  type LayoutSpace,
+  type OverlapChoice,
+  type PlanOfJob,
+} from "@internevo/plan";
+import { feasibleFamilies, overlapChoices, planJob } from "@internevo/search";
 import { changesBetween, sizeOf, type FieldChange } from "./differences.ts";
 
 /** A plan that fits, and what separates it from the one that was asked about. */
@@ -171,47 +182,21 @@ function whyNotPlan(job: JobSpec, profile: Profile, plan: Plan): Omit<WhyNot, "m
   };
 }
 
-/**
- * Every plan of the space whose factors divide, with the overlap of `like`, and `like` with some of its
- * layers recomputed.
- */
-function* dividingPlans({ job, searchedJob: searched }: CostModel, like: Plan): Generator<Plan> {
-  const { forwardOverlap, backwardOverlap } = like;
-  const { recomputeLayers: _layers, ...extensions } = extensionsOf(like);
-  const kept = { forwardOverlap, backwardOverlap };
-  for (
-    let recomputeLayers = 1;
-    recomputeLayers <= Math.ceil(job.model.layers / like.pipelineParallel);
-    recomputeLayers += 1
-  ) {
-    yield { ...like, recompute: false, recomputeLayers };
-  }
-  const { recomputeLayers: _, gateUp: _gateUp, ...whole } = like;
-  if (!like.recompute)
-    for (const gateUp of GATE_UP)
-      if (
-        gateUp !== "kept" &&
-        gateUp !== planValue(like, "gateUp") &&
-        allowedBy(searched.plan?.gateUp, gateUp)
-      )
-        yield { ...like, gateUp };
-  yield { ...whole, recompute: true };
-  for (const { layout, replicas, microBatchSizes, fault } of layoutsOf(job)) {
-    if (fault !== null || microBatchSizes === null) continue;
-    for (const microBatchSize of microBatchSizes) {
-      const microBatches =
-        job.globalBatchTokens / job.sequenceLengthTokens / layout.dataParallel / microBatchSize;
-      for (const sharding of shardingsOf(replicas)) {
-        for (const recompute of [false, true]) {
-          yield { microBatchSize, microBatches, recompute, ...layout, ...sharding, ...kept };
-          if (Object.keys(extensions).length > 0) {
-            yield { microBatchSize, microBatches, recompute, ...layout, ...sharding, ...kept, ...extensions };
-          }
-        }
-      }
-    }
-  }
+type Recomputation = Pick<Plan, "recompute" | "recomputeLayers" | "gateUp">;
+/** What of a plan is chosen below its layout, batch and sharding. */
+type Below = Recomputation & OverlapChoice & Pick<Plan, "pipelineChunks">;
+/** How large the changes of some fields are: how many, and how far they go. */
+type Size = readonly [fields: number, distance: number];
+
+interface Sized<Value> {
+  readonly value: Value;
+  readonly size: Size;
 }
+
+const sum = (...sizes: readonly Size[]): Size => [
+  sizes.reduce((total, [fields]) => total + fields, 0),
+  sizes.reduce((total, [, distance]) => total + distance, 0),
+];
 
 /** Lexicographic; of two changes of one size the faster plan is better. */
 function isSmaller(a: readonly number[], b: readonly number[]): boolean {
@@ -222,29 +207,193 @@ function isSmaller(a: readonly number[], b: readonly number[]): boolean {
   return false;
 }
 
-/**
- * The nearest feasible plan; null when the job has none. Memory is computed only for plans nearer than the
- * nearest so far.
- */
-function smallestChange(model: CostModel, plan: Plan): Change | null {
-  const { job } = model;
-  let nearest: { plan: Plan; size: readonly number[]; seconds: number } | null = null;
-  for (const other of dividingPlans(model, plan)) {
-    const size = sizeOf(changesBetween(plan, other));
-    if (nearest !== null && isSmaller(nearest.size, size)) continue;
-    if (planFault(other, job) !== null) continue;
-    if (keepsGateUpOnHost(other) && model.hostFault !== null) continue;
-    const own = planOfJob(other, job);
-    if (model.memoryFault(own) !== null) continue;
-    const seconds = model.predict(own).stepTimeSeconds;
-    if (nearest === null || isSmaller([...size, seconds], [...nearest.size, nearest.seconds]))
-      nearest = { plan: other, size, seconds };
+/** The nearest first. */
+const bySize = <Value>(values: readonly Sized<Value>[]): readonly Sized<Value>[] =>
+  values.toSorted(({ size: a }, { size: b }) => a[0] - b[0] || a[1] - b[1]);
+
+/** The choices, each as far from the plan as its fields are, the nearest first. */
+const sized = <Value extends Partial<Plan>>(plan: Plan, values: readonly Value[]): readonly Sized<Value>[] =>
+  bySize(values.map((value) => ({ value, size: sizeOf(changesBetween(plan, { ...plan, ...value })) })));
+
+/** What the layers of a stage do: all are recomputed, or some are, and the others do something with gate and up. */
+function recomputationsOf({ recomputed }: LayoutSpace, layers: number): Recomputation[] {
+  return GATE_UP.flatMap((gateUp) =>
+    recomputed[gateUp].map((k) =>
+      k === layers
+        ? { recompute: true, recomputeLayers: 0, gateUp: "kept" as const }
+        : { recompute: false, recomputeLayers: k, gateUp },
+    ),
+  );
+}
+
+/** The plans with one layout, batch and sharding. */
+interface Base {
+  readonly fixed: Omit<Plan, keyof Below>;
+  readonly space: LayoutSpace;
+}
+
+/** Every layout, batch and sharding of the space whose factors divide. */
+function* basesOf({ searchedJob: job }: CostModel): Generator<Base> {
+  const sequences = sequencesPerStep(job);
+  for (const space of layoutsOf(job)) {
+    const { layout, replicas, microBatchSizes, fault } = space;
+    if (fault !== null || microBatchSizes === null) continue;
+    for (const sharding of shardingsOf(replicas, job))
+      for (const microBatchSize of microBatchSizes) {
+        const microBatches = sequences / layout.dataParallel / microBatchSize;
+        // A layout leaves out a ring of one rank.
+        const ring = { contextParallel: contextOf(layout) };
+        yield { fixed: { microBatchSize, microBatches, ...layout, ...ring, ...sharding }, space };
+      }
   }
+}
+
+/** The choices below one layout, batch and sharding, by how far they are from a plan. */
+interface Choices {
+  readonly overlaps: readonly Sized<OverlapChoice>[];
+  readonly chunks: readonly Sized<Pick<Plan, "pipelineChunks">>[];
+  readonly recomputations: readonly Sized<Recomputation>[];
+}
+
+/**
+ * The nearest feasible plan of the job's whole space; null when there is none. Layouts, batches and shardings
+ * come in the order of how far they are from the plan, and what is further than the nearest so far is not
+ * looked at.
+ */
+class NearestPlan {
+  readonly #model: CostModel;
+  readonly #plan: Plan;
+  readonly #overlaps: readonly Sized<OverlapChoice>[];
+  readonly #hasOwnOverlap: boolean;
+  /** By the number of stages. */
+  readonly #choices = new Map<number, Choices>();
+  #nearest: { readonly plan: Plan; readonly size: Size; readonly seconds: number } | null = null;
+
+  constructor(model: CostModel, plan: Plan) {
+    this.#model = model;
+    this.#plan = plan;
+    const { forwardOverlap, backwardOverlap } = plan;
+    const searched = overlapChoices(model).map(({ overlap }) => overlap);
+    const isSearched = searched.some(
+      (overlap) => overlap.forwardOverlap === forwardOverlap && overlap.backwardOverlap === backwardOverlap,
+    );
+    const { plan: asked = {} } = model.searchedJob;
+    const isAllowed =
+      allowedBy(asked.forwardOverlap, forwardOverlap) && allowedBy(asked.backwardOverlap, backwardOverlap);
+    // A plan may have an overlap that nothing was measured of: it is not searched, and possible.
+    const own = isSearched || !isAllowed ? [] : [{ forwardOverlap, backwardOverlap }];
+    this.#hasOwnOverlap = own.length > 0;
+    this.#overlaps = sized(plan, [...own, ...searched]);
+  }
+
+  find(): Plan | null {
+    if (!this.#hasOwnOverlap && !isFeasible(this.#model)) return null;
+    const bases = [...basesOf(this.#model)].map((value) => ({
+      value,
+      size: sizeOf(changesBetween(this.#plan, { ...this.#plan, ...value.fixed })),
+    }));
+    for (const { value, size } of bySize(bases)) {
+      if (this.#isFurther(size)) break;
+      if (this.#fitsAtAll(value)) this.#look(value, size);
+    }
+    return this.#nearest?.plan ?? null;
+  }
+
+  #isFurther(size: Size): boolean {
+    return this.#nearest !== null && isSmaller(this.#nearest.size, size);
+  }
+
+  #choicesOf({ fixed: { pipelineParallel }, space }: Base): Choices {
+    let choices = this.#choices.get(pipelineParallel);
+    if (choices === undefined) {
+      const layers = Math.ceil(this.#model.job.model.layers / pipelineParallel);
+      choices = {
+        overlaps: this.#overlaps,
+        chunks: sized(
+          this.#plan,
+          space.chunks.map((pipelineChunks) => ({ pipelineChunks })),
+        ),
+        recomputations: sized(this.#plan, recomputationsOf(space, layers)),
+      };
+      this.#choices.set(pipelineParallel, choices);
+    }
+    return choices;
+  }
+
+  /** The plan as plans are written, if it divides and fits. */
+  #fitting(base: Base, below: Below): PlanOfJob | null {
+    const { job } = this.#model;
+    const plan = withoutDefaults({ ...base.fixed, ...below });
+    if (planFault(plan, job) !== null) return null;
+    const own = planOfJob(plan, job);
+    return this.#model.memoryFault(own) === null ? own : null;
+  }
+
+  /** Whether any plan of the base fits: one of those that need least memory does. */
+  #fitsAtAll(base: Base): boolean {
+    const { overlaps, chunks, recomputations } = this.#choicesOf(base);
+    const leanest = overlaps.filter(
+      ({ value }) => value.forwardOverlap === "none" && value.backwardOverlap === "none",
+    );
+    const ends = new Map<string, { fewest: Recomputation; most: Recomputation }>();
+    for (const { value } of recomputations) {
+      const end = ends.get(String(value.gateUp));
+      const k = recomputedOf(value);
+      ends.set(String(value.gateUp), {
+        fewest: end === undefined || k < recomputedOf(end.fewest) ? value : end.fewest,
+        most: end === undefined || k > recomputedOf(end.most) ? value : end.most,
+      });
+    }
+    for (const { value: overlap } of leanest.length > 0 ? leanest : overlaps)
+      for (const { value: chunk } of chunks)
+        for (const { fewest, most } of ends.values())
+          for (const recomputation of new Set([most, fewest]))
+            if (this.#fitting(base, { ...overlap, ...chunk, ...recomputation }) !== null) return true;
+    return false;
+  }
+
+  #look(base: Base, size: Size): void {
+    const { overlaps, chunks, recomputations } = this.#choicesOf(base);
+    for (const overlap of overlaps) {
+      if (this.#isFurther(sum(size, overlap.size))) break;
+      for (const chunk of chunks) {
+        if (this.#isFurther(sum(size, overlap.size, chunk.size))) break;
+        for (const recomputation of recomputations) {
+          const whole = sum(size, overlap.size, chunk.size, recomputation.size);
+          if (this.#isFurther(whole)) break;
+          const plan = this.#fitting(base, { ...overlap.value, ...chunk.value, ...recomputation.value });
+          if (plan !== null) this.#offer(plan, whole);
+        }
+      }
+    }
+  }
+
+  #offer(plan: PlanOfJob, size: Size): void {
+    const seconds = this.#model.predict(plan).stepTimeSeconds;
+    if (
+      this.#nearest === null ||
+      isSmaller([...size, seconds], [...this.#nearest.size, this.#nearest.seconds])
+    )
+      this.#nearest = { plan, size, seconds };
+  }
+}
+
+/** Whether any plan of the search's space fits. */
+const isFeasible = ({ job, profile }: CostModel): boolean =>
+  planJob(job, profile, { top: 1 }).candidates.length > 0;
+
+/** Recomputed layers; all are more than any number. */
+const recomputedOf = ({ recompute, recomputeLayers = 0 }: Recomputation): number =>
+  recompute ? Infinity : recomputeLayers;
+
+/** The fewest fields, and then the smallest steps, that make a plan feasible. */
+function smallestChange(model: CostModel, plan: Plan): Change | null {
+  const nearest = new NearestPlan(model, plan).find();
   return nearest === null
     ? null
     : {
-        plan: nearest.plan,
-        changes: changesBetween(plan, nearest.plan),
-        predicted: model.predict(planOfJob(nearest.plan, job)),
+        plan: nearest,
+        changes: changesBetween(plan, nearest),
+        predicted: model.predict(planOfJob(nearest, model.job)),
       };
 }

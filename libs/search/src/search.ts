@@ -76,7 +76,7 @@ export interface SearchResult {
 }
 
 /** Overlap is searched where it was measured; else plans do what the profile says. */
-function choicesOf(model: CostModel): Choice[] {
+export function overlapChoices(model: CostModel): Choice[] {
   const asked = model.job.plan;
   const { executor, overlaps } = model.profile;
   const isAsked = asked?.forwardOverlap !== undefined || asked?.backwardOverlap !== undefined;
@@ -106,7 +106,7 @@ export function search(model: CostModel, options: SearchOptions): SearchResult {
     number
   >;
   const watch = new Watch(options);
-  const choices = choicesOf(model);
+  const choices = overlapChoices(model);
   const families = new FamilySearch(model, choices);
   const { batches, evaluated } = batchesOf(model, choices.length, rejected, watch);
   const tally: Tally = { feasible: 0, tooLarge: 0, pruned: 0 };
@@ -185,7 +185,7 @@ function plainPlanOf({ batch, index }: Family, { model }: JobSpec): Plan {
 /** Families of which some plan fits. */
 export function countFamilies(model: CostModel, options: WatchOptions = {}): number {
   const { job } = model;
-  const choices = choicesOf(model);
+  const choices = overlapChoices(model);
   const watch = new Watch(options);
   const families = new FamilySearch(model, choices);
   const rejected = Object.fromEntries(REJECTION_REASONS.map((reason) => [reason, 0])) as Record<
