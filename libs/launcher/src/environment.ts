@@ -9,6 +9,12 @@ const DROPPED =
   /^(OPENBLAS_|OMP_|GOMP_|KMP_|MKL_|DNNL_|OMPI_|PMIX_|PRTE_|SLURM_(?!CONF$|JWT$)|NODE_OPTIONS$|DATABASE_URL$|NATS_URL$|INTERNEVO_(?!STACK_DIRECTORY$|CUDA_LIBRARY$|CUDA_ATTENTION$|NCCL_LIBRARY$|NCCL_POLICY$|SHARE_GPU$))/;
 
 /**
+ * What ranks tell one another at their start goes by messages. By default it is in memory that they share with
+ * mpirun, under locks: a rank that is killed while it holds one leaves mpirun waiting for ever in its end.
+ */
+export const PMIX_ENVIRONMENT = { PMIX_MCA_gds: "hash" } as const;
+
+/**
  * The environment of native ranks: the caller's without foreign tuning and without the service's own settings
  * and secrets, and with what every run needs.
  * @param extra set last, over everything else.
@@ -29,6 +35,7 @@ export function rankEnvironment(options: {
     TMPDIR: options.temporaryDirectory,
     OMP_NUM_THREADS: String(options.threadsPerRank),
     OPENBLAS_NUM_THREADS: String(options.threadsPerRank),
+    ...PMIX_ENVIRONMENT,
     ...(process.getuid?.() === 0 ? { OMPI_ALLOW_RUN_AS_ROOT: "1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: "1" } : {}),
     [RUN_MARKER]: options.marker,
     ...options.extra,

@@ -1,4 +1,4 @@
-import { hasCompany } from "./processes.ts";
+import { hadChildren, hasCompany } from "./processes.ts";
 
 const LOOK_MILLISECONDS = 1000;
 /** Until the first rank is there: it may be gone soon. */
@@ -12,14 +12,15 @@ const LOOKS = 5;
  * lock of its own in the end.
  * @param pid leads a session, in which its ranks are: not that of a launcher whose ranks are on hosts of
  * their own (ssh, srun).
- * @param spoke whether a rank has said anything: it may have come and gone between two looks.
+ * @param spoke whether a rank has said anything: it may have come and gone between two looks, and its end not
+ *   been noticed by the launcher.
  * @param onAlone called once.
  * @returns ends the watch.
  */
 export function watchLauncher(pid: number, spoke: () => boolean, onAlone: () => void): () => void {
   let alone = 0;
   let timer = setInterval(() => {
-    if (!spoke() && !hasCompany(pid)) return;
+    if (!spoke() && !hasCompany(pid) && !hadChildren(pid)) return;
     clearInterval(timer);
     timer = setInterval(() => {
       alone = hasCompany(pid) ? 0 : alone + 1;

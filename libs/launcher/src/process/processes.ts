@@ -76,6 +76,20 @@ export function processesOfRun(marker: string, session?: number): ProcessEntry[]
 export const hasCompany = (session: number): boolean =>
   livePids().some((pid) => pid !== session && readProcess(pid)?.session === session);
 
+/**
+ * Whether a process has had a child that ended, and has taken notice of it: the kernel counts the memory
+ * faults of such children, and a program cannot start without one.
+ */
+export function hadChildren(pid: number): boolean {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return Number(fields[8]) > 0;
+  } catch {
+    return false;
+  }
+}
+
 /** Sends a signal; a process that is gone by then is no error. */
 export function signalProcess(pid: number, signal: NodeJS.Signals): void {
   try {

@@ -1,3 +1,4 @@
+import { PMIX_ENVIRONMENT } from "../environment.ts";
 import { yieldsWhenIdle } from "../local/command.ts";
 import { RUN_MARKER } from "../process/processes.ts";
 import type { HostCluster } from "./settings.ts";
@@ -88,9 +89,14 @@ export function hostsCommand(options: HostsCommandOptions): string[] {
     "--mca",
     "orte_base_help_aggregate",
     "0",
-    ...[RUN_MARKER, "LC_ALL", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", ...(options.exported ?? [])].flatMap(
-      (name) => ["-x", name],
-    ),
+    ...[
+      RUN_MARKER,
+      "LC_ALL",
+      "OMP_NUM_THREADS",
+      "OPENBLAS_NUM_THREADS",
+      ...Object.keys(PMIX_ENVIRONMENT),
+      ...(options.exported ?? []),
+    ].flatMap((name) => ["-x", name]),
     options.program,
     "--config",
     options.configPath,
