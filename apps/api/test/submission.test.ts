@@ -150,6 +150,17 @@ it("refuses data that cannot be trained on, and stores nothing", async () => {
   expect(await refusal({ format: "tokens", path: path("good"), packing: "documents" })).toMatch(
     /^data\.packing: needs data that knows its documents/,
   );
+  await writeFile(path("lines"), "a\n".repeat(2000));
+  const lines = {
+    format: "text",
+    paths: [path("lines")],
+    packing: "documents",
+    endOfDocumentToken: 10,
+    maxDocumentsPerSequence: 3,
+  };
+  expect(await refusal(lines)).toMatch(
+    /^data\.maxDocumentsPerSequence: is less than the \d+ documents of a sequence of the data/,
+  );
   expect(await refusal({ format: "megatron", path: path("good") })).toBe("data.path: does not exist");
   await writeFile(path("good").replace(".tokens", ".idx"), Buffer.alloc(40, 65));
   expect(await refusal({ format: "megatron", path: path("good").replace(".tokens", "") })).toMatch(

@@ -8,7 +8,7 @@ import { clusterRanks } from "@internevo/plan";
  */
 export async function withDocuments(job: JobSpec): Promise<JobSpec> {
   try {
-    const documents = await countPackedDocuments(job.data, { ...job, ranks: clusterRanks(job) });
+    const documents = (await countPackedDocuments(job.data, { ...job, ranks: clusterRanks(job) }))?.documents;
     return documents === undefined ? job : { ...job, documents };
   } catch (error) {
     if (error instanceof ProblemError) return job;

@@ -1,9 +1,15 @@
 export { assertBelowRoots, dataRootsOf, type DataRoots } from "./data-roots.ts";
 export * from "./initial-weights.ts";
 export { openData } from "./open-data.ts";
-export { countPackedDocuments, FULLY_READ_BYTES, type DocumentTask } from "./packed-documents.ts";
+export {
+  countPackedDocuments,
+  FULLY_READ_BYTES,
+  type CountedDocuments,
+  type DocumentTask,
+} from "./packed-documents.ts";
 export {
   assertFitsSequences,
+  assertRoomForDocuments,
   BYTE_VOCABULARY_SIZE,
   DatasetSchema,
   prepareDataset,

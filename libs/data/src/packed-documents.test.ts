@@ -63,7 +63,7 @@ describe("PackedDocumentCounter", () => {
       ranks,
     });
     for (const start of starts) counter.begin(start);
-    return counter.summary();
+    return counter.counted().documents;
   };
 
   it("says 1 of sequences that are one document", () => {
@@ -98,14 +98,14 @@ describe("PackedDocumentCounter", () => {
     });
     // The second half alone has documents.
     for (let start = 96 * 5000; start < 96 * 10_000; start += 32) counter.begin(start);
-    expect(counter.summary()).toMatchObject({ sequences: 1024 });
-    expect(counter.summary()?.meanDocuments).toBeCloseTo(2, 9);
+    expect(counter.counted().documents).toMatchObject({ sequences: 1024 });
+    expect(counter.counted().documents?.meanDocuments).toBeCloseTo(2, 9);
   });
 
   it("says nothing of data that holds no whole sequence", () => {
     const counter = new PackedDocumentCounter({ sequenceLengthTokens: 96, tokenCount: 96, ranks: 1 });
     counter.begin(0);
-    expect(counter.summary()).toBeUndefined();
+    expect(counter.counted().documents).toBeUndefined();
   });
 });
 
@@ -138,7 +138,7 @@ describe("countPackedDocuments", () => {
       { format: "megatron", path: at("megatron.bin"), packing, endOfDocumentToken: 250 },
     ] as const;
     const first = await countPackedDocuments(forms[0], job);
-    expect(first).toMatchObject({ sequences: 4, meanDocuments: 9 / 4 });
+    expect(first).toMatchObject({ mostDocuments: 4, documents: { sequences: 4, meanDocuments: 9 / 4 } });
     for (const form of forms) expect(await countPackedDocuments(form, job)).toEqual(first);
   });
 
@@ -150,8 +150,10 @@ describe("countPackedDocuments", () => {
     const began = performance.now();
     const counted = await countPackedDocuments({ ...data, packing: "documents" }, long);
     expect(performance.now() - began).toBeLessThan(10_000 * PATIENCE);
-    expect(counted).toMatchObject({ sequences: 1, meanDocuments: 16 });
-    expect(counted?.rings.map(({ ranks }) => ranks)).toEqual(Array.from({ length: 11 }, (_, i) => 2 ** i));
+    expect(counted).toMatchObject({ mostDocuments: 16, documents: { sequences: 1, meanDocuments: 16 } });
+    expect(counted?.documents?.rings.map(({ ranks }) => ranks)).toEqual(
+      Array.from({ length: 11 }, (_, i) => 2 ** i),
+    );
   });
 
   it("takes no memory for each of many small files", async () => {
@@ -172,7 +174,7 @@ describe("countPackedDocuments", () => {
     );
     // Two to three times what reading them alone takes; a buffer a file took ten times as long.
     expect(us / reading.us).toBeLessThan(8);
-    expect(counted).toMatchObject({ sequences: 1024, meanDocuments: 12 });
+    expect(counted).toMatchObject({ mostDocuments: 12, documents: { sequences: 1024, meanDocuments: 12 } });
   });
 
   it("counts nothing in sequences that nobody trains with", async () => {

@@ -1,6 +1,6 @@
 import { ATTENTION_TILE_TOKENS, type Data, type Model, type PackedDocuments } from "@internevo/domain";
 import { openData } from "./open-data.ts";
-import { assertKnowsDocuments, openSource } from "./source.ts";
+import { assertKnowsDocuments, DocumentCounter, openSource } from "./source.ts";
 
 /** Sequences that are counted at most, and tiles of queries: beyond that a mean is known well enough. */
 const MOST_SEQUENCES = 1024;
@@ -120,6 +120,14 @@ class RingWork {
   }
 }
 
+/** Packed documents of a job's data. */
+export interface CountedDocuments {
+  /** Of the sequence that has most. */
+  readonly mostDocuments: number;
+  /** What they leave of attention; not where the data holds no whole sequence. */
+  readonly documents?: PackedDocuments;
+}
+
 /** Counts what documents leave of attention, told by where they begin, in ascending order. */
 export class PackedDocumentCounter {
   readonly #cut: CutSequences;
@@ -127,6 +135,8 @@ export class PackedDocumentCounter {
   readonly #total: number;
   readonly #wanted: number;
   readonly #rings: RingWork[];
+  /** Counts every sequence, and not only those whose attention is counted. */
+  readonly #documentsOfAll: DocumentCounter;
   #next = 0;
   #starts: number[] = [0];
   #pairs = 0;
@@ -136,6 +146,7 @@ export class PackedDocumentCounter {
     this.#cut = cut;
     const { sequenceLengthTokens: length, tokenCount, ranks, slidingWindowTokens } = cut;
     this.#window = slidingWindowTokens ?? Infinity;
+    this.#documentsOfAll = new DocumentCounter(length, tokenCount);
     this.#rings = [1, ...Array.from({ length: Math.min(ranks, LONGEST_RING) - 1 }, (_, i) => i + 2)]
       .filter((ring) => ring === 1 || length % (2 * ring) === 0)
       .map((ring) => new RingWork(ring, length, this.#window));
@@ -166,6 +177,7 @@ export class PackedDocumentCounter {
 
   begin(position: number): void {
     const { sequenceLengthTokens: length } = this.#cut;
+    this.#documentsOfAll.begin(position);
     while (this.#next < this.#wanted && position >= (this.#sequence(this.#next) + 1) * length) this.#end();
     if (this.#next === this.#wanted) return;
     const within = position - this.#sequence(this.#next) * length;
@@ -173,8 +185,14 @@ export class PackedDocumentCounter {
     if (within > 0 && within !== this.#starts.at(-1)) this.#starts.push(within);
   }
 
+  /** What is known once every document was told of. */
+  counted(): CountedDocuments {
+    const documents = this.#summary();
+    return { mostDocuments: this.#documentsOfAll.most, ...(documents === undefined ? {} : { documents }) };
+  }
+
   /** undefined where the data holds no whole sequence. */
-  summary(): PackedDocuments | undefined {
+  #summary(): PackedDocuments | undefined {
     const { sequenceLengthTokens: length, slidingWindowTokens } = this.#cut;
     while (this.#next < this.#wanted) this.#end();
     if (this.#wanted < 1) return undefined;
@@ -208,7 +226,7 @@ const counterFor = (
 async function countText(
   { paths, endOfDocumentToken }: Extract<Data, { format: "text" }>,
   job: DocumentTask,
-): Promise<PackedDocuments | undefined> {
+): Promise<CountedDocuments | undefined> {
   const opened = async (place: number) => openData(paths[place] as string, `data.paths.${place}`);
   const sizes: number[] = [];
   for (const place of paths.keys()) {
@@ -239,19 +257,20 @@ async function countText(
     }
     first += size;
   }
-  return counter.summary();
+  return counter.counted();
 }
 
 /**
- * Counts what the documents of a job's data leave of attention, in sequences as the trainer will cut them.
- * @returns undefined where documents are not packed, where the data holds no whole sequence or sequences are
- * longer than 16M tokens, and where only the tokens of a file beyond 1 GiB tell where documents end.
+ * Counts the documents of a job's data, and what they leave of attention, in sequences as the trainer will cut
+ * them.
+ * @returns undefined where documents are not packed, where sequences are longer than 16M tokens, and where only
+ * the tokens of a file beyond 1 GiB tell where documents end.
  * @throws ProblemError `data-invalid` as {@link openSource} does
  */
 export async function countPackedDocuments(
   data: Data | null,
   job: DocumentTask,
-): Promise<PackedDocuments | undefined> {
+): Promise<CountedDocuments | undefined> {
   if (data?.packing !== "documents" || job.sequenceLengthTokens > LONGEST_COUNTED_TOKENS) return undefined;
   if (data.format === "text") return countText(data, job);
   const source = await openSource(data);
@@ -266,5 +285,5 @@ export async function countPackedDocuments(
       if (token === end) counter.begin(index + 1);
     });
   }
-  return counter.summary();
+  return counter.counted();
 }

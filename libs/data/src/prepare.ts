@@ -346,12 +346,20 @@ export function assertFitsSequences(
       ],
     );
   }
+  if (dataset.mostDocuments !== undefined) assertRoomForDocuments(data, dataset.mostDocuments, dataset.path);
+}
+
+/**
+ * Checks that memory is planned for the documents of every sequence.
+ * @param mostDocuments of the sequence that has most
+ * @throws ProblemError `data-invalid`
+ */
+export function assertRoomForDocuments(data: Data | null, mostDocuments: number, path: string): void {
   const most = documentsOf(data);
-  const { mostDocuments } = dataset;
-  if (most === null || mostDocuments === undefined || mostDocuments <= most) return;
+  if (most === null || mostDocuments <= most) return;
   throw new ProblemError(
     "data-invalid",
-    `${dataset.path} has a sequence of ${mostDocuments} documents, and there is room for ${most}`,
+    `${path} has a sequence of ${mostDocuments} documents, and there is room for ${most}`,
     [
       {
         field: "data.maxDocumentsPerSequence",

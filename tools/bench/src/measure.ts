@@ -51,7 +51,8 @@ export async function readJob(path: string): Promise<JobSpec> {
 
 /** A job with what its packed documents leave of attention, as a submitted one has it. */
 export async function withDocuments(spec: JobSpec): Promise<JobSpec> {
-  const documents = await countPackedDocuments(spec.data, { ...spec, ranks: clusterRanks(spec) });
+  const documents = (await countPackedDocuments(spec.data, { ...spec, ranks: clusterRanks(spec) }))
+    ?.documents;
   return documents === undefined ? spec : { ...spec, documents };
 }
 

@@ -9,6 +9,7 @@ import {
 import {
   assertBelowRoots,
   assertKnowsDocuments,
+  assertRoomForDocuments,
   countPackedDocuments,
   FULLY_READ_BYTES,
   openData,
@@ -68,8 +69,8 @@ async function checkText(data: Extract<Data, { format: "text" }>): Promise<numbe
 /**
  * Checks that a job's data can be trained on, as the machine that serves the API sees it.
  * @throws ProblemError `job-invalid` without data or with a relative path; `data-invalid` missing,
- * unreadable, empty, truncated, a token beyond the vocabulary, fewer tokens than one sequence; or not below
- * the roots, whether it is there or not.
+ * unreadable, empty, truncated, a token beyond the vocabulary, fewer tokens than one sequence, more documents in
+ * a sequence than there is room for; or not below the roots, whether it is there or not.
  * @returns what packed documents leave of attention; null where none are packed, or it was not asked for
  */
 export async function checkData({
@@ -125,5 +126,8 @@ export async function checkData({
     return null;
   const { ranks, ...window } = counting;
   const model = { vocabularySize, ...window };
-  return (await countPackedDocuments(data, { model, sequenceLengthTokens, ranks })) ?? null;
+  const counted = await countPackedDocuments(data, { model, sequenceLengthTokens, ranks });
+  if (counted === undefined) return null;
+  assertRoomForDocuments(data, counted.mostDocuments, dataFiles(data)[0]?.path ?? "the data");
+  return counted.documents ?? null;
 }
