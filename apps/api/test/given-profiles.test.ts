@@ -1,4 +1,4 @@
-import type { JobDetail, ProfileRecord } from "@internevo/contracts";
+import type { GivenProfile, JobDetail, ProfileRecord } from "@internevo/contracts";
 import { findShippedProfile } from "@internevo/cost-model";
 import { discardProfile, storeProfile, updateJob } from "@internevo/store";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -20,6 +20,27 @@ const post = (path: string, payload: object) =>
 const give = (payload: object) => post("/profiles", payload);
 
 describe("profiles", () => {
+  it("that need no measurement are listed, and plans are made with each", async () => {
+    const listed = await api.app.inject({
+      method: "GET",
+      url: "/api/v1/profiles/given",
+      headers: { authorization: api.bearer.viewer },
+    });
+    const { items } = listed.json<{ items: GivenProfile[] }>();
+    expect(items).toContainEqual({
+      name: "estimated:h100",
+      device: expect.stringMatching(/H100.*, estimated$/),
+      isEstimated: true,
+    });
+    expect(items.filter(({ isEstimated }) => !isEstimated).map(({ name }) => name)).toEqual(["a800-128"]);
+    const job = { ...jobFile(api), model: "llama-7b", precision: "bf16" };
+    const cluster = { nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB" };
+    for (const { name: profile } of items) {
+      const planned = await post("/plans", { job: { ...job, cluster }, profile });
+      expect([profile, planned.statusCode]).toEqual([profile, 200]);
+    }
+  });
+
   it("that are given many times at once are stored once", async () => {
     const body = { ...findShippedProfile("a800-128"), name: "at once" };
     // Another order of fields is the same content.

@@ -12,6 +12,8 @@ import { readability } from "./readability.ts";
 import { seeder } from "./seed.ts";
 import { startConsoleStack, type ConsoleStack } from "./stack.ts";
 
+const PICTURES = process.env["INTERNEVO_PICTURES"];
+
 describe("questions about plans", () => {
   let stack: ConsoleStack;
   let client: InternEvoClient;
@@ -161,6 +163,31 @@ describe("questions about plans", () => {
         "PK",
       ]);
     }
+  });
+
+  it("offers the best plan that a framework can say, and writes it", async () => {
+    const offers = await Promise.all(
+      (["internevo", "megatron", "deepspeed", "torchtitan"] as const).map(async (framework) => ({
+        framework,
+        answer: await client.exportPlan({ jobId: job.id, plan: job.chosen!.plan, framework }),
+      })),
+    );
+    const { framework, answer } = offers.find(
+      ({ answer: { best, plan } }) => best && planLabel(best.plan) !== planLabel(plan),
+    )!;
+    const label = planLabel(answer.best!.plan);
+    await page.getByLabel("Framework").selectOption(framework);
+    await page.getByText(label).waitFor();
+    if (PICTURES) await page.screenshot({ path: `${PICTURES}/offered.png`, fullPage: true });
+    await page.getByRole("button", { name: "Write this plan" }).click();
+    const best = await client.exportPlan({ jobId: job.id, framework });
+    const back = page.getByRole("button", { name: "Back to the plan shown" });
+    await back.waitFor();
+    const [{ name, text: content }] = best.files as [{ name: string; text: string }];
+    await until(async () => (await saved(`Download ${name}`)).content.toString()).toBe(content);
+    if (PICTURES) await page.screenshot({ path: `${PICTURES}/taken.png`, fullPage: true });
+    await back.click();
+    await page.getByRole("button", { name: "Write this plan" }).waitFor();
   });
 
   it("answers what would be if, with a picture and a table to take along", async () => {

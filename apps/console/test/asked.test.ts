@@ -35,6 +35,19 @@ async function open(path: "plan" | "what-if", job: object = JOB): Promise<Page> 
   return page;
 }
 
+it("plans are made with the published figures of a GPU", async () => {
+  const page = await open("plan");
+  const { items } = await client.listGivenProfiles();
+  const h100 = items.find(({ name }) => name === "estimated:h100");
+  await page.getByLabel("Profile").selectOption({ label: `${h100?.device} from published figures` });
+  await page.getByRole("button", { name: "Show the plans" }).click();
+  const { candidates } = await client.plan({ job: JOB, profile: "estimated:h100" });
+  const rows = page.getByRole("table", { name: "Plans" }).locator("tbody tr[data-row]");
+  await until(() => rows.count()).toBe(candidates.length);
+  expect(await rows.first().getAttribute("data-row")).toBe(planLabel(candidates[0]!.plan));
+  await page.close();
+});
+
 it("plans leave the headroom free that was asked for, here and in what is asked of them", async () => {
   const page = await open("plan");
   const headroom = page.getByLabel("Headroom");

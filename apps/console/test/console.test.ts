@@ -382,15 +382,21 @@ describe("a job that is pasted", () => {
       .getByLabel("Job, YAML or JSON")
       .fill(readFileSync(new URL("../../../examples/paper/7b-4k.yaml", import.meta.url), "utf8"));
     await page.getByLabel("Profile").selectOption("a800-128");
+    await page.setViewportSize({ width: 390, height: 844 });
     await page.getByRole("button", { name: "Show the plans" }).click();
     await page.getByRole("table", { name: "Plans" }).waitFor({ timeout: 45_000 });
     expect(await page.getByRole("table", { name: "Plans" }).locator("tbody tr[data-row]").count()).toBe(10);
-    await page.setViewportSize({ width: 390, height: 844 });
     expect(await overflow(page)).toBeLessThanOrEqual(0);
     const fold = page.getByRole("button", { name: "Memory by line" });
     expect(await fold.getAttribute("aria-expanded")).toBe("false");
     await fold.click();
-    await page.getByRole("figure", { name: "Predicted memory by line" }).waitFor();
+    const memory = page.getByRole("figure", { name: "Predicted memory by line" });
+    await memory.waitFor();
+    // Turned to its side and back, a screen keeps what was opened.
+    await page.setViewportSize({ width: 1280, height: 844 });
+    await page.setViewportSize({ width: 390, height: 844 });
+    expect(await fold.getAttribute("aria-expanded")).toBe("true");
+    expect(await memory.isVisible()).toBe(true);
     expect((await client.listJobs({ limit: 200 })).items.some(({ model }) => model === "llama-7b")).toBe(
       false,
     );

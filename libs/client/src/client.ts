@@ -24,6 +24,7 @@ import type {
   DeadLetter,
   DeviceSignIn,
   DeviceToken,
+  GivenProfile,
   JobCheck,
   AuditFilter,
   AuditRecord,
@@ -405,6 +406,11 @@ export class InternEvoClient {
 
   listProfiles(options: PageOptions = {}): Promise<Page<ProfileSummary>> {
     return this.#page("/profiles", options);
+  }
+
+  /** The profiles that need no measurement: shipped, and estimated from published figures. */
+  listGivenProfiles(options: { signal?: AbortSignal } = {}): Promise<{ items: GivenProfile[] }> {
+    return this.#get("/profiles/given", options);
   }
 
   getProfile(id: string, options: { signal?: AbortSignal } = {}): Promise<ProfileRecord> {

@@ -492,4 +492,13 @@ export const JobLogPageSchema = PageSchema(JobLogLineSchema);
 export const WorkloadPageSchema = PageSchema(WorkloadSchema);
 export const ProposalPageSchema = PageSchema(ProposalSchema);
 export const ProfilePageSchema = PageSchema(ProfileSummarySchema);
+
+/** A profile that needs no measurement, named as a job names it. */
+export const GivenProfileSchema = Type.Object({
+  name: Type.String(),
+  device: Type.String(),
+  isEstimated: Type.Boolean({ description: "from published figures; otherwise it was measured" }),
+});
+export type GivenProfile = Static<typeof GivenProfileSchema>;
+export const GivenProfilesSchema = Type.Object({ items: Type.Array(GivenProfileSchema) });
 export const DeadLetterPageSchema = PageSchema(DeadLetterSchema);

@@ -1,11 +1,13 @@
 import {
   API_PREFIX,
+  GivenProfilesSchema,
   JobDetailSchema,
   ProfilePageSchema,
   ProfileRecordSchema,
+  type GivenProfile,
   type ProfileRecord,
 } from "@internevo/contracts";
-import { parseProfile } from "@internevo/cost-model";
+import { ESTIMATED_PROFILES, GIVEN_PROFILES, parseProfile, shippedProfile } from "@internevo/cost-model";
 import { ProblemError, ProfileSchema } from "@internevo/domain";
 import {
   discardProfile,
@@ -36,6 +38,12 @@ async function profileOf(db: Queryable, id: string): Promise<ProfileRecord> {
   return profile;
 }
 
+const givenProfile = (name: string): GivenProfile => ({
+  name,
+  device: shippedProfile(name).device.name,
+  isEstimated: ESTIMATED_PROFILES.includes(name),
+});
+
 export function registerProfileRoutes(app: ApiInstance, options: { readonly database: Database }): void {
   registerProfileLists(app, options.database);
   registerProfileChanges(app, options.database);
@@ -55,6 +63,18 @@ function registerProfileLists(app: ApiInstance, database: Database): void {
       },
     },
     async (request) => listProfiles(database.db, request.query),
+  );
+  app.get(
+    "/profiles/given",
+    {
+      config: { role: "viewer", scope: "any" },
+      schema: {
+        tags: ["profiles"],
+        summary: "The profiles that need no measurement: shipped, and estimated from published figures",
+        response: answers({ 200: GivenProfilesSchema }),
+      },
+    },
+    () => ({ items: GIVEN_PROFILES.map(givenProfile) }),
   );
   app.get(
     "/profiles/:id",

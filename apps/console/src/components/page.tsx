@@ -49,7 +49,8 @@ interface SectionProps {
 export function Section({ title, aside, about, folded = false, children }: SectionProps) {
   const id = useId();
   const narrow = useMediaQuery(NARROW, window.matchMedia(NARROW).matches, { getInitialValueInEffect: false });
-  const [opened, { toggle }] = useDisclosure(false);
+  // What is open on a wide screen stays so when it becomes narrow, with all that was asked in it.
+  const [opened, { toggle }] = useDisclosure(!narrow);
   const folds = folded !== false && narrow;
   const open = !folds || opened;
   const below = about === undefined ? "xs" : 2;

@@ -1,5 +1,5 @@
 import { NativeSelect } from "@mantine/core";
-import { useProfiles } from "../data/queries.ts";
+import { useGivenProfiles, useProfiles } from "../data/queries.ts";
 
 /** The profile that comes with the product. */
 export const SHIPPED_PROFILE = "a800-128";
@@ -14,13 +14,17 @@ interface ProfileSelectProps {
 }
 
 /**
- * The profiles that a job can be planned with: the shipped one and those that are stored, the newest first.
+ * The profiles that a job can be planned with: the shipped one, those that are stored, the newest first, and
+ * those of GPUs that are estimated from published figures.
  */
 export function ProfileSelect({ value, onChange, description, otherwise }: ProfileSelectProps) {
   const stored = useProfiles().data?.pages.flatMap(({ items }) => items) ?? [];
+  const given = useGivenProfiles().data?.items ?? [{ name: SHIPPED_PROFILE, device: "", isEstimated: false }];
   const options = [
     ...(otherwise === undefined ? [] : [{ value: "", label: otherwise }]),
-    { value: SHIPPED_PROFILE, label: `${SHIPPED_PROFILE} (shipped)` },
+    ...given
+      .filter(({ isEstimated }) => !isEstimated)
+      .map(({ name }) => ({ value: name, label: `${name} (shipped)` })),
     ...stored.map(({ id, name, clusterKey }) => ({
       value: id,
       // Most names say the cluster already.
@@ -28,6 +32,9 @@ export function ProfileSelect({ value, onChange, description, otherwise }: Profi
         ? `${name} (${clusterKey})`
         : name,
     })),
+    ...given
+      .filter(({ isEstimated }) => isEstimated)
+      .map(({ name, device }) => ({ value: name, label: `${device} from published figures` })),
   ];
   return (
     <NativeSelect

@@ -137,6 +137,16 @@ export function useProfiles() {
   });
 }
 
+/** They are the same as long as the product is. */
+export function useGivenProfiles() {
+  const { client } = useSession();
+  return useQuery({
+    queryKey: ["given-profiles"],
+    queryFn: ({ signal }) => client.listGivenProfiles({ signal }),
+    staleTime: Infinity,
+  });
+}
+
 export function useProfile(id: string) {
   const { client } = useSession();
   return useQuery({
