@@ -9,6 +9,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 export const LONGEST: readonly string[] = [
   "tools/chaos/random.test.ts",
   "apps/executor-supervisor/test/killed-services.test.ts",
+  "apps/profiler/test/frozen-ranks.test.ts",
   "apps/profiler/test/profiler.test.ts",
   "apps/profiler/test/lost-ranks.test.ts",
   "apps/executor-supervisor/test/preempted-job.test.ts",

@@ -67,6 +67,8 @@ export interface MeasureProfileOptions {
     /** Told how many points are kept, again with every one. */
     readonly onKept: (count: number) => void;
   };
+  /** See {@link LaunchOptions.silenceSeconds}; of the probe. */
+  readonly silenceSeconds?: number;
   readonly timeoutSeconds: number;
   readonly onProgress: (done: number, total: number, message: string) => void;
   readonly onLog?: (line: string) => void;
@@ -340,6 +342,7 @@ class Measuring {
       config: probeConfig({ ...this.#options, needed: wanted, device }),
       ...this.#place,
       timeoutSeconds: this.#options.timeoutSeconds,
+      ...(this.#options.silenceSeconds === undefined ? {} : { silenceSeconds: this.#options.silenceSeconds }),
       onEvent: (event) => {
         events.push(event);
         // The probe answers in the order in which it was asked.

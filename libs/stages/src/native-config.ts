@@ -84,6 +84,12 @@ export const profilingConfig = {
     maximum: 600,
     description: "bound on the time for one point",
   }),
+  INTERNEVO_PROBE_SILENCE_SECONDS: Type.Number({
+    default: 600,
+    exclusiveMinimum: 0,
+    maximum: 86_400,
+    description: "a probe that reports nothing for so long, beyond the time for its points, counts as hung",
+  }),
   INTERNEVO_PROBE_SPREAD: Type.Number({
     default: 0.05,
     exclusiveMinimum: 0,
@@ -121,6 +127,7 @@ export const profilingSettings = (config: ProfilingConfig): ProfilingSettings =>
   clustersFile: config.INTERNEVO_CLUSTERS,
   threadsPerRank: config.INTERNEVO_THREADS_PER_RANK,
   lostRankLimit: config.INTERNEVO_LOST_RANK_LIMIT,
+  silenceSeconds: config.INTERNEVO_PROBE_SILENCE_SECONDS,
   freshForSeconds: config.INTERNEVO_PROFILE_FRESH_SECONDS,
   effort: {
     minimumSamples: config.INTERNEVO_PROBE_SAMPLES,

@@ -42,6 +42,8 @@ export interface ProfilingSettings {
   readonly threadsPerRank: number;
   /** Attempts in a row that may lose ranks without a newly measured point. */
   readonly lostRankLimit: number;
+  /** Of a probe that hangs, beyond what its points may take. */
+  readonly silenceSeconds: number;
   readonly freshForSeconds: number;
   readonly effort: MeasuringEffort;
   readonly limits: NoiseLimits;
@@ -147,6 +149,9 @@ function completed(older: Profile, newer: Profile): Profile {
     : merged;
 }
 
+/** How many times the time of a point the probe may take for one, with a busy machine's waits. */
+const POINT_PATIENCE = 20;
+
 /**
  * Measures these points, in as many attempts as it takes while each measures some of them.
  * @param runs how often something is run for it, the total of the progress.
@@ -161,8 +166,8 @@ async function measureOn(
   const points = measurementCount(missing);
   let kept = 0;
   return retryLostRanks({
-    launch: () =>
-      measureProfile({
+    launch: async () => {
+      const outcome = await measureProfile({
         probe: settings.probe,
         trainer: settings.trainer,
         cluster: spec.cluster,
@@ -186,11 +191,17 @@ async function measureOn(
               },
             }
           : {}),
-        // For a probe that hangs: every point has its own bound, and waiting for busy cores comes on top.
-        timeoutSeconds: 600 + 20 * points * settings.effort.maximumSecondsPerPoint,
+        // Every point has its own bound, and waiting for busy cores comes on top.
+        silenceSeconds: settings.silenceSeconds + POINT_PATIENCE * settings.effort.maximumSecondsPerPoint,
+        timeoutSeconds: 600 + POINT_PATIENCE * points * settings.effort.maximumSecondsPerPoint,
         onProgress: (done, total, message) => options.onProgress(message, done, total),
         ...(options.onLog ? { onLog: options.onLog } : {}),
-      }),
+      });
+      // Ranks that hang say as little of the cluster as ranks that are gone.
+      return outcome.status === "failed" && outcome.failure.code === "timeout"
+        ? { ...outcome, failure: { ...outcome.failure, code: "rank-lost" } }
+        : outcome;
+    },
     failureOf: (outcome) => (outcome.status === "failed" ? outcome.failure : undefined),
     limit: settings.lostRankLimit,
     signal,

@@ -121,7 +121,7 @@ function slurmFailure({ job, words, stderrTail, begun }: Ended): Failure | undef
       return {
         code: "cancelled",
         message: `${words}, and not by InternEvo`,
-        remedy: "let the job go on from its last checkpoint: internevo resume, or its page in the console",
+        remedy: "let the job go on with what it has: internevo resume, or its page in the console",
       };
     case "OUT_OF_MEMORY":
       return {
