@@ -8,6 +8,7 @@ export * from "./leases.ts";
 export * from "./host-queue.ts";
 export * from "./queue-reads.ts";
 export { getQueueSettings } from "./queue-standing.ts";
+export { noProject } from "./no-project.ts";
 export * from "./projects.ts";
 export * from "./usage.ts";
 export * from "./outbox.ts";

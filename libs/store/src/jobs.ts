@@ -19,6 +19,7 @@ import type { JobStreamEvent, MessageType } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
 import { moveInQueue, releaseHosts } from "./host-queue.ts";
 import { isLeaseLive, jobLease } from "./leases.ts";
+import { orNoProject } from "./no-project.ts";
 import { enqueueMessage } from "./outbox.ts";
 import { isUuid } from "./pages.ts";
 import { attempts, jobEvents, jobs, jobTransitions, runs, trials } from "./schema/index.ts";
@@ -100,7 +101,10 @@ export interface SubmitOptions {
   readonly owner?: string;
 }
 
-/** Stores a job in its first state, with history, event and the first stage's command. @returns its id. */
+/**
+ * Stores a job in its first state, with history, event and the first stage's command. @returns its id.
+ * @throws ProblemError `not-found` when its project is gone.
+ */
 export async function submitJob(
   tx: Transaction,
   spec: JobSpec,
@@ -108,17 +112,14 @@ export async function submitJob(
 ): Promise<string> {
   const id = options.id ?? randomUUID();
   const traceparent = options.traceparent ?? newTraceparent();
-  await tx
-    .insert(jobs)
-    .values({
-      id,
-      name: spec.name,
-      project: spec.project ?? DEFAULT_PROJECT,
-      spec,
-      state: "profiling",
-      owner: options.owner ?? null,
-      traceparent,
-    });
+  const { name, project = DEFAULT_PROJECT } = spec;
+  try {
+    await tx
+      .insert(jobs)
+      .values({ id, name, project, spec, state: "profiling", owner: options.owner ?? null, traceparent });
+  } catch (error) {
+    throw orNoProject(error, project);
+  }
   await recordTransition(tx, {
     jobId: id,
     version: 1,

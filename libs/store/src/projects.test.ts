@@ -14,6 +14,7 @@ import { queuePlace, queuePositions } from "./queue-reads.ts";
 import { listJobs } from "./job-reads.ts";
 import { submitJob } from "./jobs.ts";
 import { jobLease } from "./leases.ts";
+import type { Queryable } from "./database.ts";
 import { createProject, deleteProject, getProject, listProjects, updateProject } from "./projects.ts";
 import { newTraceparent } from "./trace.ts";
 import { usageBetween } from "./usage.ts";
@@ -56,6 +57,18 @@ const longer = (owner: string, hours: number) =>
   test.database.db.execute(
     `update host_holds set began_at = began_at - make_interval(hours => ${hours}) where owner = '${owner}'`,
   );
+
+/** A workload of a project. */
+const nightly = (db: Queryable, name: string) =>
+  createWorkload(db, {
+    name: "nightly",
+    spec: { ...exampleSpec(), project: name },
+    cron: "0 3 * * *",
+    timeZone: "UTC",
+    catchUpWindowSeconds: 60,
+    gainThreshold: 0.1,
+    nextRunAt: null,
+  });
 
 describe("a quota of GPUs", () => {
   it("keeps a job waiting with its reason, and nobody of another project behind it", async () => {
@@ -315,20 +328,17 @@ describe("projects", () => {
     await expect(tx((t) => deleteProject(t, "default"))).rejects.toMatchObject({ code: "conflict" });
   });
 
+  it("takes nothing that comes when it is gone", async () => {
+    const gone = { code: "not-found", message: "there is no project gone" };
+    await expect(job("gone")).rejects.toMatchObject(gone);
+    await expect(tx((t) => nightly(t, "gone"))).rejects.toMatchObject(gone);
+  });
+
   it("may have workloads of the same name", async () => {
     await project("nlp");
-    const nightly = (name: string) =>
-      createWorkload(test.database.db, {
-        name: "nightly",
-        spec: { ...exampleSpec(), project: name },
-        cron: "0 3 * * *",
-        timeZone: "UTC",
-        catchUpWindowSeconds: 60,
-        gainThreshold: 0.1,
-        nextRunAt: null,
-      });
-    expect((await nightly("nlp")).project).toBe("nlp");
-    expect((await nightly("default")).project).toBe("default");
-    await expect(nightly("nlp")).rejects.toMatchObject({ code: "conflict" });
+    const { db } = test.database;
+    expect((await nightly(db, "nlp")).project).toBe("nlp");
+    expect((await nightly(db, "default")).project).toBe("default");
+    await expect(nightly(db, "nlp")).rejects.toMatchObject({ code: "conflict" });
   });
 });

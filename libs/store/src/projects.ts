@@ -3,6 +3,7 @@ import type { ProjectChange, ProjectCreate, ProjectRecord } from "@internevo/con
 import { DEFAULT_PROJECT, ProblemError } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { callQueue } from "./host-queue.ts";
+import { noProject } from "./no-project.ts";
 import { isUuid } from "./pages.ts";
 import { isValidToken } from "./access.ts";
 import { apiTokens, deadLetters, jobs, projects, workloads } from "./schema/index.ts";
@@ -26,11 +27,6 @@ export async function listProjects(db: Queryable, only?: string): Promise<Projec
 }
 
 /** A name that no project has, or that whoever asks may not see: the two are answered alike. */
-export const noProject = (name: string, field: string): ProblemError =>
-  new ProblemError("not-found", `there is no project ${name}`, [
-    { field, value: name, message: "names no project", remedy: "see GET /api/v1/projects" },
-  ]);
-
 /** @throws ProblemError `not-found` */
 export async function getProject(db: Queryable, name: string, field = "name"): Promise<ProjectRecord> {
   const [project] = await listProjects(db, name);

@@ -10,6 +10,7 @@ import {
 } from "@internevo/domain";
 import { sqlStateOf } from "./connection-loss.ts";
 import type { Queryable, Transaction } from "./database.ts";
+import { orNoProject } from "./no-project.ts";
 import { enqueueMessage } from "./outbox.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { proposals, workloadFirings, workloads, type FiringState } from "./schema/index.ts";
@@ -34,22 +35,20 @@ export interface NewWorkload {
   readonly nextRunAt: Date | null;
 }
 
-/** @throws ProblemError `conflict` when the name is taken in its project. */
+/**
+ * @throws ProblemError `conflict` when the name is taken in its project; `not-found` when its project is gone.
+ */
 export async function createWorkload(tx: Queryable, workload: NewWorkload): Promise<Workload> {
+  const { project = DEFAULT_PROJECT } = workload.spec;
   try {
     const [row] = await tx
       .insert(workloads)
-      .values({
-        id: randomUUID(),
-        ...workload,
-        project: workload.spec.project ?? DEFAULT_PROJECT,
-        createdAt: sql`clock_timestamp()`,
-      })
+      .values({ id: randomUUID(), ...workload, project, createdAt: sql`clock_timestamp()` })
       .returning();
     if (!row) throw new Error("the workload was not stored");
     return workloadOf(row);
   } catch (error) {
-    if (sqlStateOf(error) !== "23505") throw error;
+    if (sqlStateOf(error) !== "23505") throw orNoProject(error, project);
     throw new ProblemError("conflict", `there is a workload named ${workload.name} already in its project`, [
       {
         field: "name",
