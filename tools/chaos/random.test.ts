@@ -50,17 +50,17 @@ it("every promise that a job breaks is told", () => {
     expect(brokenPromises({ ...kept, ...over }, expected)).toContain(words);
 });
 
-it("twenty random deaths cost time, and no job", async () => {
-  const command = [COMMAND, "--kills", "20", "--jobs", "3", "--seed", "20", "--mean-seconds", "1"];
+it("ten random deaths cost time, and no job", async () => {
+  const command = [COMMAND, "--kills", "10", "--jobs", "2", "--seed", "20", "--mean-seconds", "1"];
   const { stdout } = await promisify(execFile)(process.execPath, command, {
     timeout: 590_000,
     maxBuffer: 2 ** 26,
   });
   const { killed, notThereToBeKilled, ranksLeft, results } = JSON.parse(stdout) as Report;
   const deaths = Object.values(killed).reduce((sum, count) => sum + count, 0);
-  expect(deaths + notThereToBeKilled).toBe(20);
-  expect(deaths).toBeGreaterThan(5);
-  expect(results.length).toBeGreaterThanOrEqual(3);
+  expect(deaths + notThereToBeKilled).toBe(10);
+  expect(deaths).toBeGreaterThan(3);
+  expect(results.length).toBeGreaterThanOrEqual(2);
   expect(results.flatMap(({ job, broken }) => broken.map((each) => `${job}: ${each}`))).toEqual([]);
   expect(ranksLeft).toBe(0);
 }, 600_000);
