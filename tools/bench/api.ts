@@ -118,8 +118,8 @@ async function until(id: string, isThere: (state: JobState, lastStep: number) =>
 
 const roots = (asking?: ChildProcess, following?: ChildProcess): Record<string, number | undefined> => ({
   ...Object.fromEntries(["postgres", "nats", ...SERVICE_NAMES].map((name) => [name, stack.pidOf(name)])),
-  asking: asking?.pid,
-  following: following?.pid,
+  ...(asking === undefined ? {} : { asking: asking.pid }),
+  ...(following === undefined ? {} : { following: following.pid }),
 });
 
 /** Looks at every process until the returned function is called. */

@@ -138,18 +138,27 @@ export function current(name: string): State | undefined {
  * processes.
  */
 async function clear(name: string): Promise<number> {
-  const seen = new Set<number>();
+  /** When each began. */
+  const seen = new Map<number, number>();
   const deadline = performance.now() + 10_000;
   for (;;) {
     const holder = holderOf(name);
+    // One that is dying shows neither its mark nor its namespace.
+    const dying = [...seen].filter(([pid, ticks]) => startTicks(pid) === ticks).map(([pid]) => pid);
     const left = [
-      ...new Set([...markedProcesses(name), ...(holder === undefined ? [] : processesInside(holder))]),
+      ...new Set([
+        ...markedProcesses(name),
+        ...(holder === undefined ? [] : processesInside(holder)),
+        ...dying,
+      ]),
     ];
     if (left.length === 0) break;
     if (performance.now() > deadline)
       throw new Error(`processes ${left.join(", ")} of testbed ${name} do not end after SIGKILL`);
     for (const pid of left) {
-      seen.add(pid);
+      const ticks = startTicks(pid);
+      if (ticks === undefined) continue;
+      seen.set(pid, ticks);
       kill(pid);
     }
     await sleep(20);

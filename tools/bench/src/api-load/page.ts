@@ -1,3 +1,4 @@
+import { formatInteger } from "@internevo/domain";
 import { circumstancesText, table, writePage, type Circumstances } from "../report.ts";
 import { QUESTIONS, type FollowResult, type LoadResult, type Quantiles } from "./messages.ts";
 
@@ -88,7 +89,7 @@ function bodyOf({
   const alone = (aloneBefore.p50 + aloneAfter.p50) / 2;
   const names = Object.keys(last.processorSeconds);
   return [
-    `This page says how the API answers while a job trains: ${options.followers} event streams follow that job, and ${options.jobs} jobs and ${options.steps} steps are stored. Requests come at a given rate, whether or not earlier ones were answered. Their draw has seed ${options.seed}. Load, followers, services, database and one rank share the cores.`,
+    `This page says how the API answers while a job trains: ${formatInteger(options.followers)} event streams follow that job, and ${formatInteger(options.jobs)} jobs and ${formatInteger(options.steps)} steps are stored. Requests come at a given rate, whether or not earlier ones were answered. Their draw has seed ${options.seed}. Load, followers, services, database and one rank share the cores.`,
     "A request that was not answered with 200 until five seconds after the end counts as *not answered*. Times count from the moment at which a request was due. *Sent late* is the part of that which the generator itself took, 99th percentile. Processor time of a request is that of the service over the number of answers, its work for followers included.",
     table(
       [
@@ -128,7 +129,7 @@ function bodyOf({
     "## Followers",
     [
       `- ${followed.open} streams were open, ${followed.lost} were lost.`,
-      `- ${followed.events} events arrived; the job's ${underLoad.count} steps make ${expectedEvents} for all of them. ${followed.outOfOrder} were out of order or double, among the followers that read what they get.`,
+      `- ${formatInteger(followed.events)} events arrived; the job's ${underLoad.count} steps make ${formatInteger(expectedEvents)} for all of them. ${followed.outOfOrder} were out of order or double, among the followers that read what they get.`,
       `- From the instant of an event to its arrival: p50 ${ms(followed.delayMilliseconds.p50)}, p99 ${ms(followed.delayMilliseconds.p99)}, longest ${ms(followed.delayMilliseconds.most)}. Steps are stored together, a few times a second.`,
     ].join("\n"),
     "## What the job lost",
