@@ -133,6 +133,9 @@ export function current(name: string): State | undefined {
     : undefined;
 }
 
+/** When a process began that had ended before anybody asked: no process begins then. */
+const GONE = -1;
+
 /**
  * Ends everything that holds, builds or runs on a testbed, also what a killed command left. @returns how many
  * processes.
@@ -156,9 +159,7 @@ async function clear(name: string): Promise<number> {
     if (performance.now() > deadline)
       throw new Error(`processes ${left.join(", ")} of testbed ${name} do not end after SIGKILL`);
     for (const pid of left) {
-      const ticks = startTicks(pid);
-      if (ticks === undefined) continue;
-      seen.set(pid, ticks);
+      seen.set(pid, startTicks(pid) ?? GONE);
       kill(pid);
     }
     await sleep(20);
