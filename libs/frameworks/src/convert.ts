@@ -89,9 +89,17 @@ function expressedPlan(
 export const fieldsNeverWritten = (framework: Framework): readonly PlanExtension[] =>
   DIALECTS[framework].never;
 
+const PLAN_PREFIX = "plan.";
+
 /** Whether every field of the plan was written as it is. */
-export const isExact = ({ inexpressible }: Pick<ExportedConfiguration, "inexpressible">): boolean =>
-  inexpressible.every(({ field }) => !field.startsWith("plan."));
+export const isExact = (written: Pick<ExportedConfiguration, "inexpressible">): boolean =>
+  otherFields(written).length === 0;
+
+/** Fields of the plan that were written otherwise, or not exactly. */
+const otherFields = ({ inexpressible }: Pick<ExportedConfiguration, "inexpressible">): string[] =>
+  inexpressible.flatMap(({ field }) =>
+    field.startsWith(PLAN_PREFIX) ? [field.slice(PLAN_PREFIX.length)] : [],
+  );
 
 /** Fields of a plan that a framework says otherwise, or null where it says nothing near. */
 export function fieldsNotWritten(
@@ -100,8 +108,7 @@ export function fieldsNotWritten(
   plan: PlanOfJob,
 ): readonly string[] | null {
   try {
-    const { inexpressible } = expressedPlan(framework, job, plan);
-    return inexpressible.flatMap(({ field }) => (field.startsWith("plan.") ? [field.slice(5)] : []));
+    return otherFields(expressedPlan(framework, job, plan));
   } catch (error) {
     if (error instanceof ProblemError && error.code === "plan-invalid") return null;
     throw error;
