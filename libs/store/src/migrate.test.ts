@@ -31,7 +31,7 @@ describe("migrateDatabase", () => {
     );
     await client.end();
     expect(rows[0]).toEqual({ applied: journal.entries.length, different: journal.entries.length });
-    expect(tables.rows[0].tables).toBe(29);
+    expect(tables.rows[0].tables).toBe(30);
   });
 
   it("gives the oldest of equal given profiles the digest that later ones are compared by", async () => {
@@ -98,6 +98,16 @@ describe("migrateDatabase", () => {
     ]);
     expect(await rowsOf("select owner, submitter, cluster, gpus, ended_at from host_holds")).toEqual([
       { owner: `job:${job}`, submitter: "ada", cluster: "c", gpus: 8, ended_at: null },
+    ]);
+    const months = tags.indexOf("0016_project_months");
+    for (const tag of tags.slice(at + 1, months)) await apply(tag);
+    await db.execute(`insert into host_holds (owner, project, cluster, gpus, began_at, ended_at)
+      values ('job:a', 'default', 'c', 4, '2026-01-31T22:00Z', '2026-02-01T01:00Z'),
+        ('job:b', 'default', 'c', 2, '2026-02-10T00:00Z', '2026-02-10T10:00Z')`);
+    await apply(tags[months] ?? "");
+    expect(await rowsOf("select project, month, gpu_hours from project_months order by month")).toEqual([
+      { project: "default", month: "2026-01-01 00:00:00+00", gpu_hours: 8 },
+      { project: "default", month: "2026-02-01 00:00:00+00", gpu_hours: 24 },
     ]);
   });
 });

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { exampleSpec } from "@internevo/test-kit/fixtures";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
@@ -17,7 +18,7 @@ import { jobLease } from "./leases.ts";
 import type { Queryable } from "./database.ts";
 import { createProject, deleteProject, getProject, listProjects, updateProject } from "./projects.ts";
 import { newTraceparent } from "./trace.ts";
-import { usageBetween } from "./usage.ts";
+import { projectUse, usageBetween } from "./usage.ts";
 import { createWorkload } from "./workloads.ts";
 
 let test: TestDatabase;
@@ -283,6 +284,44 @@ describe("usage", () => {
       project: "nlp",
     });
     expect(only.rows).toEqual([{ key: "grace", gpuHours: 20, jobs: 1 }]);
+  });
+
+  it("of a month is what its holds say, whenever they began and whoever changed them", async () => {
+    const { db } = test.database;
+    const hours = fc.integer({ min: 0, max: 24 * 100 });
+    const hold = fc.record({
+      project: fc.constantFrom("nlp", "vision"),
+      gpus: fc.integer({ min: 1, max: 64 }),
+      from: hours,
+      for: fc.option(hours),
+    });
+    const start = Date.UTC(2025, 10, 20);
+    const at = (hour: number): string => `'${new Date(start + hour * 3.6e6).toISOString()}'`;
+    await fc.assert(
+      fc.asyncProperty(fc.array(hold, { maxLength: 12 }), async (holds) => {
+        await db.execute("truncate host_holds");
+        for (const [index, each] of holds.entries())
+          await db.execute(`insert into host_holds (owner, project, cluster, gpus, began_at, ended_at)
+            values ('job:${index}', '${each.project}', 'c', ${each.gpus}, ${at(each.from)},
+              ${each.for === null ? "null" : at(each.from + each.for)})`);
+        await db.execute(
+          "update host_holds set ended_at = began_at + interval '1000 hours' where owner = 'job:0'",
+        );
+        await db.execute("update host_holds set project = 'vision', gpus = 3 where owner = 'job:1'");
+        await db.execute("delete from host_holds where owner = 'job:2'");
+        for (const month of [10, 11, 12, 13, 14]) {
+          const [from, to] = [new Date(Date.UTC(2025, month)), new Date(Date.UTC(2025, month + 1))];
+          const { rows } = await usageBetween(db, { from, to, by: "project" });
+          const use = await projectUse(db, { now: from });
+          for (const name of ["nlp", "vision"])
+            expect(use.get(name)?.gpuHoursThisMonth ?? 0).toBeCloseTo(
+              rows.find(({ key }) => key === name)?.gpuHours ?? 0,
+              6,
+            );
+        }
+      }),
+      { numRuns: 30 },
+    );
   });
 
   it("counts what holds its hosts still until now, and a job that asks again once", async () => {

@@ -1,7 +1,7 @@
-import { and, eq, gt, isNull, lt, or, sql, type SQL } from "drizzle-orm";
+import { and, eq, gt, isNull, lt, or, sql, type SQL, type SQLWrapper } from "drizzle-orm";
 import type { Usage, UsageGroup } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
-import { hostHolds, jobs, workloads } from "./schema/index.ts";
+import { hostHolds, jobs, projectMonths, workloads } from "./schema/index.ts";
 
 /** Work that holds hosts, or asks for them, as quotas see it. */
 export interface GpuWork {
@@ -78,25 +78,26 @@ export interface ProjectUse {
 }
 export const NO_USE: ProjectUse = { gpusInUse: 0, gpuHoursThisMonth: 0 };
 
-/** What each project uses; those that use nothing are left out. @param project of this one only. */
+/**
+ * What each project uses; those that use nothing are left out. It reads no hold that has ended: the queue asks
+ * with every turn. @param project of this one only.
+ */
 export async function projectUse(
   db: Queryable,
   options: { readonly project?: string; readonly now?: Date } = {},
 ): Promise<ReadonlyMap<string, ProjectUse>> {
   const { project, now = new Date() } = options;
-  const [from, to] = [monthOf(now), nextMonth(now)];
-  const rows = await db
-    .select({
-      project: hostHolds.project,
-      gpusInUse:
-        sql<number>`coalesce(sum(${hostHolds.gpus}) filter (where ${hostHolds.endedAt} is null), 0)`.mapWith(
-          Number,
-        ),
-      gpuHoursThisMonth: sql<number>`sum(${hoursWithin(instantOf(from), instantOf(to))})`.mapWith(Number),
-    })
-    .from(hostHolds)
-    .where(and(overlaps(from, to), project === undefined ? undefined : eq(hostHolds.project, project)))
-    .groupBy(hostHolds.project);
+  const [from, to] = [instantOf(monthOf(now)), instantOf(nextMonth(now))];
+  const only = (column: SQLWrapper): SQL => (project === undefined ? sql`` : sql`and ${column} = ${project}`);
+  const { rows } = await db.execute<{ project: string; gpusInUse: number; gpuHoursThisMonth: number }>(sql`
+    select project, sum(gpus)::float8 as "gpusInUse", sum(hours) as "gpuHoursThisMonth"
+    from (
+      select project, 0 as gpus, gpu_hours as hours from ${projectMonths}
+      where ${projectMonths.month} = ${from} ${only(projectMonths.project)}
+      union all
+      select project, gpus, ${hoursWithin(from, to)} from ${hostHolds}
+      where ${hostHolds.endedAt} is null ${only(hostHolds.project)}) use
+    group by project`);
   return new Map(rows.map(({ project: name, ...use }) => [name, use]));
 }
 

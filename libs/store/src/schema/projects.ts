@@ -7,6 +7,7 @@ import {
   index,
   integer,
   pgTable,
+  primaryKey,
   text,
   uniqueIndex,
 } from "drizzle-orm/pg-core";
@@ -36,6 +37,22 @@ export const projectUsage = pgTable("project_usage", {
   gpuHours: doublePrecision("gpu_hours").notNull(),
   at: instant("at").notNull(),
 });
+
+/**
+ * GPU-hours of a calendar month, UTC, of holds that have ended. Quotas look at it with every turn of the queue,
+ * when a month may have a hundred thousand holds. A trigger of `host_holds` keeps it: whoever changes those
+ * changes this.
+ */
+export const projectMonths = pgTable(
+  "project_months",
+  {
+    project: text("project").notNull(),
+    /** Its first instant. */
+    month: instant("month").notNull(),
+    gpuHours: doublePrecision("gpu_hours").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.project, table.month] })],
+);
 
 /** How the queue forgets usage, and how long it lets others go first: one row, none while it has its defaults. */
 export const queueSettings = pgTable(
