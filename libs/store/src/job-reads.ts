@@ -1,4 +1,4 @@
-import { and, asc, desc, eq, sql, type SQL } from "drizzle-orm";
+import { and, asc, desc, eq, ilike, sql, type SQL } from "drizzle-orm";
 import { ProblemError, QUEUED_STATE, type JobState, type Labels, type Priority } from "@internevo/domain";
 import type { JobDetail, JobSummary, StageProgress } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
@@ -117,12 +117,15 @@ function hasLabel(label: string): SQL {
   return sql`${jobs.spec} -> 'labels' @> ${JSON.stringify({ [name]: value })}::jsonb`;
 }
 
+/** A text that `like` takes as it is written. */
+const literalPattern = (text: string): string => text.replaceAll(/[\\%_]/g, String.raw`\$&`);
+
 function matching({ state, name, owner, project, cluster, label, only = null }: JobFilter): SQL | undefined {
   // From the waiters, who are few, to their jobs.
   const waits = sql`${jobs.id} in (select substr(w.owner, 5)::uuid from ${hostWaiters} w where w.owner like 'job:%')`;
   return and(
     state === QUEUED_STATE ? waits : state && eq(jobs.state, state),
-    name === undefined ? undefined : sql`strpos(lower(${jobs.name}), lower(${name})) > 0`,
+    name === undefined ? undefined : ilike(jobs.name, `%${literalPattern(name)}%`),
     owner === undefined ? undefined : eq(jobs.owner, owner),
     project === undefined ? undefined : eq(jobs.project, project),
     only === null ? undefined : eq(jobs.project, only),

@@ -430,6 +430,18 @@ describe("read models", () => {
     expect((await getJobDetail(test.database.db, id))?.progress).toEqual(progress);
   });
 
+  it("are found by any part of their name, taken as it is written", async () => {
+    const names = ["Fifty%-off", "fifty-x-off", "a_b", "aXb", String.raw`back\slash`, "backslash"];
+    for (const name of names) await submit(name);
+    const found = async (name: string) =>
+      (await listJobs(test.database.db, { limit: 200, name })).items.map((job) => job.name).toSorted();
+    expect(await found("FIFTY")).toEqual(["Fifty%-off", "fifty-x-off"]);
+    expect(await found("%")).toEqual(["Fifty%-off"]);
+    expect(await found("a_b")).toEqual(["a_b"]);
+    expect(await found("\\")).toEqual([String.raw`back\slash`]);
+    expect(await found("no such name")).toEqual([]);
+  });
+
   it("page through all jobs once, while more arrive", async () => {
     for (let index = 0; index < 7; index += 1) await submit(`page-${index}`);
     const all = (await listJobs(test.database.db, { limit: 200 })).items.map((job) => job.id);

@@ -136,6 +136,8 @@ export const jobs = pgTable(
     index("jobs_project_page").on(table.project, table.createdAt, table.id),
     index("jobs_owner_page").on(table.owner, table.createdAt, table.id),
     index("jobs_cluster_page").on(sql`(spec -> 'cluster' ->> 'name')`, table.createdAt, table.id),
+    // Trigrams: any part of a name, in either case.
+    index("jobs_name").using("gin", table.name.op("gin_trgm_ops")),
     index("jobs_labels").using("gin", sql`(spec -> 'labels')`),
     check("jobs_state_known", oneOf("state", JOB_STATES)),
   ],
