@@ -1,17 +1,15 @@
 import { eq, isNotNull, sql } from "drizzle-orm";
 import type { MessageData, MessageType } from "@internevo/contracts";
 import { gaveWayToWords, giveTurns, queueOrder, whoGivesWay } from "@internevo/domain";
-import type {
-  HostsWanted,
-  QueuePriority,
-  QueueSettings,
-  QueueStanding,
-  QuotaStanding,
-  Turn,
-} from "@internevo/domain";
+import type { HostsWanted, QueuePriority, QueueSettings, Turn } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { enqueueMessage } from "./outbox.ts";
-import { countEndedHold, queueStanding, quotasOf, storeQueueSettings } from "./queue-standing.ts";
+import {
+  countEndedHold,
+  projectsStanding,
+  storeQueueSettings,
+  type ProjectsStanding,
+} from "./queue-standing.ts";
 import { hostClaims, hostWaiters, jobs, preemptibleHolds, workloadFirings } from "./schema/index.ts";
 import type { WaitingCommand } from "./schema/messages.ts";
 import { beginHold, endHold, gpuWorkOf } from "./usage.ts";
@@ -215,11 +213,9 @@ async function waiters(db: Queryable): Promise<Waiter[]> {
 }
 
 /** All that turns follow from. */
-interface QueueNow {
+interface QueueNow extends ProjectsStanding {
   readonly waiting: readonly Waiter[];
   readonly claims: readonly { readonly host: string; readonly owner: string }[];
-  readonly standing: QueueStanding;
-  readonly quotas: ReadonlyMap<string, QuotaStanding>;
 }
 
 /** @returns undefined where nobody waits. */
@@ -230,8 +226,7 @@ async function queueNow(db: Queryable): Promise<QueueNow | undefined> {
   return {
     waiting,
     claims: await db.select({ host, owner }).from(hostClaims),
-    standing: await queueStanding(db),
-    quotas: await quotasOf(db, new Set(waiting.map(({ project }) => project))),
+    ...(await projectsStanding(db, new Set(waiting.map(({ project }) => project)))),
   };
 }
 

@@ -1,4 +1,4 @@
-import { and, eq, gt, inArray, isNotNull, isNull, or, sql } from "drizzle-orm";
+import { eq, gt, isNull, sql } from "drizzle-orm";
 import {
   DEFAULT_QUEUE_SETTINGS,
   NO_USAGE,
@@ -11,7 +11,7 @@ import {
 } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { hostHolds, projects, projectUsage, queueSettings } from "./schema/index.ts";
-import { NO_USE, projectUse } from "./usage.ts";
+import { NO_USE, projectUse, type ProjectUse } from "./usage.ts";
 
 /** How the queue forgets usage, and how long it lets others go first. */
 export async function getQueueSettings(db: Queryable): Promise<QueueSettings> {
@@ -33,23 +33,31 @@ async function clockMs(db: Queryable): Promise<number> {
   return rows[0]?.ms ?? Date.now();
 }
 
-/** What the order of the queue follows from, beside who waits. */
-export async function queueStanding(db: Queryable): Promise<QueueStanding> {
+/** What the queue knows of the projects: what its order follows from, and the quotas of those that have some. */
+export interface ProjectsStanding {
+  readonly standing: QueueStanding;
+  readonly quotas: ReadonlyMap<string, QuotaStanding>;
+}
+
+/** @param waiting the projects of what waits: quotas of others hold nobody back, and are left out. */
+export async function projectsStanding(
+  db: Queryable,
+  waiting: ReadonlySet<string | null>,
+): Promise<ProjectsStanding> {
   const settings = await getQueueSettings(db);
   const nowMs = await clockMs(db);
+  const { name, weight, maxGpus, gpuHoursPerMonth } = projects;
+  const { gpuHours, at } = projectUsage;
   const rows = await db
-    .select({
-      name: projects.name,
-      weight: projects.weight,
-      gpuHours: projectUsage.gpuHours,
-      at: projectUsage.at,
-    })
+    .select({ name, weight, maxGpus, gpuHoursPerMonth, gpuHours, at })
     .from(projects)
     .leftJoin(projectUsage, eq(projectUsage.project, projects.name));
   const usages = new Map<string, DecayedUsage>();
-  for (const { name, gpuHours, at } of rows)
-    if (gpuHours !== null && at !== null)
-      usages.set(name, usageAt({ gpuHours, atMs: at.getTime() }, nowMs, settings.halfLifeHours));
+  for (const row of rows)
+    if (row.gpuHours !== null && row.at !== null) {
+      const counted = { gpuHours: row.gpuHours, atMs: row.at.getTime() };
+      usages.set(row.name, usageAt(counted, nowMs, settings.halfLifeHours));
+    }
   const open = await db
     .select({ project: hostHolds.project, gpus: hostHolds.gpus, beganAt: hostHolds.beganAt })
     .from(hostHolds)
@@ -58,31 +66,24 @@ export async function queueStanding(db: Queryable): Promise<QueueStanding> {
     const hold = { gpus, beganAtMs: beganAt.getTime(), endedAtMs: null };
     usages.set(project, usageWith(usages.get(project) ?? NO_USAGE, hold, nowMs, settings.halfLifeHours));
   }
-  return {
-    usages: new Map([...usages].map(([name, { gpuHours }]) => [name, gpuHours])),
-    weights: new Map(rows.map(({ name, weight }) => [name, weight])),
-    nowMs,
-    settings,
-  };
-}
-
-/** Those of the projects that have quotas, with what they use. */
-export async function quotasOf(
-  db: Queryable,
-  names: ReadonlySet<string | null>,
-): Promise<ReadonlyMap<string, QuotaStanding>> {
-  const asked = [...names].filter((name) => name !== null);
-  if (asked.length === 0) return new Map();
-  const { name, maxGpus, gpuHoursPerMonth } = projects;
-  const limited = await db
-    .select({ name, maxGpus, gpuHoursPerMonth })
-    .from(projects)
-    .where(and(inArray(name, asked), or(isNotNull(maxGpus), isNotNull(gpuHoursPerMonth))));
-  if (limited.length === 0) return new Map();
-  const use = await projectUse(db);
-  return new Map(
-    limited.map((project) => [project.name, { ...project, ...(use.get(project.name) ?? NO_USE) }]),
+  const limited = rows.filter(
+    (row) => waiting.has(row.name) && (row.maxGpus !== null || row.gpuHoursPerMonth !== null),
   );
+  const use = limited.length === 0 ? new Map<string, ProjectUse>() : await projectUse(db);
+  return {
+    standing: {
+      usages: new Map([...usages].map(([project, counted]) => [project, counted.gpuHours])),
+      weights: new Map(rows.map((row) => [row.name, row.weight])),
+      nowMs,
+      settings,
+    },
+    quotas: new Map(
+      limited.map((row) => {
+        const quota = { name: row.name, maxGpus: row.maxGpus, gpuHoursPerMonth: row.gpuHoursPerMonth };
+        return [row.name, { ...quota, ...(use.get(row.name) ?? NO_USE) }];
+      }),
+    ),
+  };
 }
 
 /** Usage of so many half-lives ago counts less than a billionth. */
