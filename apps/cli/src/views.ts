@@ -35,6 +35,7 @@ import {
   qualityWords,
   positionWords,
   QUEUED_WORD,
+  askedToGiveWayWords,
   queueWords,
   rejectionCounts,
   modelExtras,
@@ -336,6 +337,8 @@ export function jobText(job: JobDetail, colors: Colors): string {
     lines.push(
       `${colors.bold("queue")}         ${queueWords(job.queue)}, since ${when(job.queue.waitingSince)}; ${startWords(job.queue, when)}${job.priority === "normal" ? "" : `, priority ${job.priority}`}`,
     );
+  else if (job.givesWayTo !== null)
+    lines.push(`${colors.bold("hosts")}         ${askedToGiveWayWords(job.givesWayTo)}`);
   else if (job.progress?.stage === job.state && job.progress.message !== "")
     lines.push(`${colors.bold("at work")}       ${job.progress.message}`);
   lines.push("", colors.bold("stages"));

@@ -289,6 +289,10 @@ export const waitsForMachine = (who: string): string => `${QUEUED}${who}`;
 export const JobDetailSchema = Type.Object({
   ...JobSummarySchema.properties,
   queue: nullable(QueuePlaceSchema),
+  givesWayTo: Type.Union([Type.String(), Type.Null()], {
+    description:
+      "the job that it was asked to give its hosts up for, in words; it writes a checkpoint and waits again",
+  }),
   lastEventId: Type.Integer({
     description:
       "number of the newest event that this answer knows of: " +

@@ -60,6 +60,10 @@ export const gaveWayToWords = (name: string | null): string =>
 /** `gave way to job urgent`. */
 export const gaveWayWords = (to: string): string => `gave way to ${to}`;
 
+/** What a job that holds its hosts is about to do for another. */
+export const askedToGiveWayWords = (to: string): string =>
+  `asked to give way to ${to}: it writes a checkpoint and waits again`;
+
 const withGivingWay = (words: string, gaveWayTo: string | null): string =>
   gaveWayTo === null ? words : `${words}, ${gaveWayWords(gaveWayTo)}`;
 

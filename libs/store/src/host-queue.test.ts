@@ -252,7 +252,10 @@ describe("the queue for hosts", () => {
       await age(0.2);
       await look();
       expect(await asked(low)).toBe("job urgent");
+      const detail = () => getJobDetail(test.database.db, idOf(low));
+      expect((await detail())?.givesWayTo).toBe("job urgent");
       await giveUp(low);
+      expect((await detail())?.givesWayTo).toBeNull();
       expect(await holders()).toEqual({ a: high });
       expect(await called()).toEqual([high]);
       expect((await queuePlace(test.database.db, low))?.gaveWayTo).toBe("job urgent");

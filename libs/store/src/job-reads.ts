@@ -2,6 +2,7 @@ import { and, asc, desc, eq, ilike, sql, type SQL } from "drizzle-orm";
 import { ProblemError, QUEUED_STATE, type JobState, type Labels, type Priority } from "@internevo/domain";
 import type { JobDetail, JobSummary, StageProgress } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
+import { askedToGiveWay } from "./host-queue.ts";
 import { queuePlace, queuePositions } from "./queue-reads.ts";
 import { lastJobEventId } from "./job-events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
@@ -209,6 +210,7 @@ export async function getJobDetail(
   return {
     ...summaryOf(summary),
     queue: (await queuePlace(db, jobLease(jobId), only)) ?? null,
+    givesWayTo: (summary.preemptible && (await askedToGiveWay(db, jobLease(jobId)))) || null,
     lastEventId: await lastJobEventId(db, jobId),
     spec,
     traceId: traceIdOf(traceparent) ?? "",

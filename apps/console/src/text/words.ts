@@ -31,6 +31,7 @@ export {
   planFieldValue as fieldValue,
   positionWords,
   QUEUED_WORD,
+  askedToGiveWayWords,
   queueWords,
   REJECTION_WORDS,
   STAGES,

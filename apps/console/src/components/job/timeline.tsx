@@ -2,7 +2,7 @@ import type { JobDetail, StageProgress } from "@internevo/contracts";
 import { isAtRest, type JobState } from "@internevo/domain";
 import { Progress } from "@mantine/core";
 import { formatClock, formatInteger, formatMoment, formatZone } from "../../text/format.ts";
-import { QUEUED_WORD, queueWords, STAGES, startWords } from "../../text/words.ts";
+import { askedToGiveWayWords, QUEUED_WORD, queueWords, STAGES, startWords } from "../../text/words.ts";
 import { Spans, type Period } from "../moment.tsx";
 
 type Phase = "done" | "current" | "stopped" | "ahead";
@@ -116,9 +116,11 @@ function StageAdvance({
   // What was said before the steps began is over once they have.
   const isOver = stage.state === "running" && job.lastStep > 0 && !waits;
   const said = stage.phase === "current" && !isOver ? own?.message : undefined;
+  const given =
+    stage.phase === "current" && job.givesWayTo !== null ? askedToGiveWayWords(job.givesWayTo) : said;
   const message =
     queue === null
-      ? said
+      ? given
       : `${QUEUED_WORD.toLowerCase()}: ${queueWords(queue)}; ${startWords(queue, formatMoment)}`;
   return (
     <>
