@@ -1,9 +1,9 @@
 import { findShippedProfile } from "@internevo/cost-model";
 import { resolveJob } from "@internevo/domain";
+import { FairTurns } from "@internevo/service-kit";
 import { setImmediate as settle } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
 import { inNameOf } from "../src/work/caller.ts";
-import { FairTurns } from "../src/work/fair-turns.ts";
 import { createWorkers, type Workers } from "../src/work/workers.ts";
 
 describe("turns", () => {
@@ -103,5 +103,53 @@ describe("searches", () => {
     gone.abort(new Error("gone"));
     // None of them had ended: what was answered did not wait for them.
     for (const outcome of await Promise.all(long)) expect(outcome).toBeInstanceOf(Error);
+  });
+
+  it("that turn out to be long keep no quick question waiting, nor a submission", async () => {
+    const profile = findShippedProfile("a800-128");
+    if (!profile) throw new Error("the profile ships with the project");
+    workers = createWorkers({ planThreads: 2 });
+    const pool = workers;
+    const gone = new AbortController();
+    const deep = (name: string) =>
+      resolveJob({
+        name,
+        model: { hiddenSize: 1024, heads: 16, layers: 2000, vocabularySize: 256 },
+        sequenceLengthTokens: 1024,
+        globalBatchTokens: 720_720 * 1024,
+        cluster: { nodes: 9009, gpusPerNode: 8, memoryPerGpu: "80TB" },
+      });
+    const as = <T>(token: string, work: () => Promise<T>): Promise<T> =>
+      new Promise((resolve, reject) => inNameOf(token, () => void work().then(resolve, reject)));
+    const small = resolveJob({
+      name: "small",
+      model: "llama-7b",
+      sequenceLengthTokens: 4096,
+      globalBatchTokens: 1024 * 4096,
+      cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
+    });
+    const exports = ["one", "two", "three", "four"].map((name) =>
+      as("greedy", () =>
+        pool.advise<"export">(
+          { kind: "export", spec: deep(name), profile, plan: null, framework: "megatron" },
+          gone.signal,
+        ),
+      ).then(
+        () => "answered",
+        (error: unknown) => error,
+      ),
+    );
+    const fits = ["five", "six", "seven"].map((name) =>
+      as("greedy", () => pool.quickPlan({ spec: deep(name), profile, top: 1 })),
+    );
+    const modest = await as("modest", () =>
+      pool.advise<"export">({ kind: "export", spec: small, profile, plan: null, framework: "megatron" }),
+    );
+    expect(modest.files.length).toBeGreaterThan(0);
+    const fit = await as("modest", () => pool.quickPlan({ spec: small, profile, top: 1 }));
+    expect(fit?.candidates).toHaveLength(1);
+    expect(await Promise.all(fits), "they are not soon known").toEqual([null, null, null]);
+    gone.abort(new Error("gone"));
+    for (const outcome of await Promise.all(exports)) expect(outcome).toBeInstanceOf(Error);
   });
 });

@@ -340,6 +340,7 @@ it("says where a job's checkpoints and timelines are, once there are some, and h
       model: "m",
       cluster: "c",
       progress: null,
+      givesWayTo: null,
       lastStep: 1,
       steps: 2,
       createdAt: "2026-01-31T03:00:00.000Z",

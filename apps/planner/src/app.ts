@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import type { ServiceDefinition } from "@internevo/service-kit";
-import { nativeConfig } from "@internevo/stages";
+import { MOST_AT_A_TIME, nativeConfig } from "@internevo/stages";
 import { planJobConsumer } from "./consumers/plan-job.ts";
 
 const ConfigSchema = Type.Object({ INTERNEVO_THREADS_PER_RANK: nativeConfig.INTERNEVO_THREADS_PER_RANK });
@@ -13,7 +13,8 @@ export const planner: ServiceDefinition<typeof ConfigSchema> = {
     const { config, database } = service;
     service.handleCommand({
       type: "job.plan",
-      concurrency: 2,
+      // They take turns in their searches: whoever submits many keeps no other project waiting.
+      concurrency: MOST_AT_A_TIME,
       handler: planJobConsumer({ threadsPerRank: config.INTERNEVO_THREADS_PER_RANK }, database),
     });
   },

@@ -90,7 +90,7 @@ export function recomputedBytes(
   k: number,
 ): number {
   if (k === 0) return bytes;
-  return bytes + (1 - (stage.layersHeld(microBatches)[Math.min(k, stage.layers)] as number)) * layerBytes;
+  return bytes + (1 - stage.layersHeld(microBatches, k)) * layerBytes;
 }
 
 /** Bytes that a rank of a stage keeps in its host's memory where its first k layers are recomputed. */
@@ -111,6 +111,9 @@ export function unpricedHost(
     : null;
 }
 
+/** Numbers of layers that are kept at most of the chunks of stages. */
+const MOST_KNOWN_CHUNKS = 4_000_000;
+
 /**
  * Memory and time of the plans of one job on one profile. Everything that several plans share is computed
  * once: times of a slice (b, s_sp, s_tp) and of a sharding (s_pp, s_tp, s_ps, s_oss), which jobs share too,
@@ -128,6 +131,8 @@ export class CostModel {
   /** Of the prices that were taken. */
   readonly #warnedOf = new Set<Kept<unknown>["warned"][number]>();
   readonly #fullest = new Map<number, Stage[]>();
+  /** Of all stages in it. */
+  #knownChunks = 0;
 
   constructor(job: JobSpec, profile: Profile, options: CostModelOptions = {}) {
     this.job = withoutHeadroom(job);
@@ -258,12 +263,15 @@ export class CostModel {
 
   #stages(layout: Layout): Stage[] {
     const key = layout.pipelineParallel * 4096 + chunksOf(layout);
-    let stages = this.#fullest.get(key);
-    if (!stages)
-      this.#fullest.set(
-        key,
-        (stages = fullestStages(this.job.model, layout.pipelineParallel, chunksOf(layout))),
-      );
+    const known = this.#fullest.get(key);
+    if (known) return known;
+    const stages = fullestStages(this.job.model, layout.pipelineParallel, chunksOf(layout));
+    this.#knownChunks += stages.length * chunksOf(layout);
+    if (this.#knownChunks > MOST_KNOWN_CHUNKS) {
+      this.#fullest.clear();
+      this.#knownChunks = stages.length * chunksOf(layout);
+    }
+    this.#fullest.set(key, stages);
     return stages;
   }
 

@@ -48,8 +48,8 @@ export interface Stage {
   readonly hasHead: boolean;
   /** Micro-batches of a chunk whose activations the stage holds at once. */
   inFlight(microBatches: number, chunk: number): number;
-  /** Of the first 0, 1, … layers of the stage, all their micro-batches in flight. */
-  layersHeld(microBatches: number): readonly number[];
+  /** Of the first so many layers of the stage, all their micro-batches in flight. */
+  layersHeld(microBatches: number, layers: number): number;
 }
 
 /**
@@ -97,6 +97,17 @@ const warmUpTurns = (stage: number, stages: number, chunks: number): number =>
 const mostInFlight = (stage: number, stages: number, chunks: number): number =>
   chunks === 1 ? stages - stage : Math.ceil((warmUpTurns(stage, stages, chunks) + 1) / chunks) + stages;
 
+/** Of each chunk of a stage the micro-batches in flight, and of the chunks before it all layers' of them. */
+interface HeldByChunks {
+  readonly each: readonly number[];
+  readonly sums: readonly number[];
+}
+/**
+ * Stages of more chunks keep what they counted last alone: models of thousands of layers have thousands of such
+ * stages.
+ */
+const MANY_CHUNKS = 256;
+
 /** A stage of a pipeline. */
 export function pipelineStage(model: Model, stages: number, stage: number, chunks = 1): Stage {
   const isFirst = stage === 0;
@@ -104,22 +115,37 @@ export function pipelineStage(model: Model, stages: number, stage: number, chunk
   const chunkLayers = Array.from({ length: chunks }, (_, chunk) =>
     layersOfStage(model.layers, stages * chunks, chunk * stages + stage),
   );
+  const layers = chunkLayers.reduce((sum, each) => sum + each, 0);
   const most = mostInFlight(stage, stages, chunks);
-  const held = new Map<number, number[]>();
-  const layersHeld = (microBatches: number): readonly number[] => {
+  // The first chunks have a layer more than the last, or as many.
+  const longest = chunkLayers[0] as number;
+  const long = chunkLayers.lastIndexOf(longest) + 1;
+  const shorter = Math.max(1, longest - 1);
+  const known = new Map<number, HeldByChunks>();
+  const held = (microBatches: number): HeldByChunks => {
     const n = Math.min(microBatches, most);
-    let sums = held.get(n);
-    if (sums) return sums;
-    sums = [0];
-    for (const [chunk, layers] of chunkLayers.entries()) {
-      const each = inFlight(stage, stages, chunks, n, chunk);
-      for (let layer = 0; layer < layers; layer += 1) sums.push((sums.at(-1) as number) + each);
-    }
-    held.set(n, sums);
-    return sums;
+    const found = known.get(n);
+    if (found) return found;
+    const each = chunkLayers.map((_, chunk) => inFlight(stage, stages, chunks, n, chunk));
+    const sums = [0];
+    for (const [chunk, of] of chunkLayers.entries())
+      sums.push((sums[chunk] as number) + of * (each[chunk] as number));
+    const made = { sums, each };
+    if (chunks > MANY_CHUNKS) known.clear();
+    known.set(n, made);
+    return made;
+  };
+  const layersHeld = (microBatches: number, first: number): number => {
+    const { sums, each } = held(microBatches);
+    if (first >= layers) return sums[chunks] as number;
+    const ofLong = long * longest;
+    const chunk =
+      first < ofLong ? Math.floor(first / longest) : long + Math.floor((first - ofLong) / shorter);
+    const before = chunk <= long ? chunk * longest : ofLong + (chunk - long) * shorter;
+    return (sums[chunk] as number) + (first - before) * (each[chunk] as number);
   };
   return {
-    layers: chunkLayers.reduce((sum, layers) => sum + layers, 0),
+    layers,
     chunkLayers,
     isFirst,
     isLast,
@@ -139,9 +165,8 @@ export function layersInFlight(
   microBatches: number,
   recomputed: number,
 ): { all: number; kept: number } {
-  const held = stage.layersHeld(microBatches);
-  const all = held[stage.layers] as number;
-  return { all, kept: all - (held[Math.min(recomputed, stage.layers)] as number) };
+  const all = stage.layersHeld(microBatches, stage.layers);
+  return { all, kept: all - stage.layersHeld(microBatches, recomputed) };
 }
 
 /** All stages of a pipeline. */

@@ -6,6 +6,9 @@ export const MAXIMUM_BYTES = 2 ** 50;
 /** More ranks than any cluster has; their groups are listed one by one. */
 export const MAXIMUM_RANKS = 1_000_000;
 
+/** More layers than any model has: the deepest that was published has a thousand. */
+export const MAXIMUM_LAYERS = 2000;
+
 /** What the trainer counts steps up to. */
 export const MAXIMUM_STEPS = 1_000_000_000;
 

@@ -1,4 +1,5 @@
 import { Type, type Static } from "typebox";
+import { MAXIMUM_LAYERS } from "./bounds.ts";
 import { commonProgram, dimensionSize, programElements } from "./layer-program.ts";
 import { plainRopeScaling, RopeScalingSchema } from "./rope-scaling.ts";
 import { Line } from "./text.ts";
@@ -11,7 +12,7 @@ export const ModelSchema = Type.Object(
   {
     name: Line(100),
     hiddenSize: Type.Integer({ minimum: 1, maximum: 2 ** 20, description: "H, elements" }),
-    layers: Type.Integer({ minimum: 1, maximum: 10_000, description: "L" }),
+    layers: Type.Integer({ minimum: 1, maximum: MAXIMUM_LAYERS, description: "L" }),
     heads: Type.Integer({ minimum: 1, maximum: 65_536, description: "D, query heads" }),
     kvHeads: Type.Integer({
       minimum: 1,

@@ -1,3 +1,5 @@
+import { MAXIMUM_LAYERS } from "./bounds.ts";
+
 /*
  * The fields of a plan: the one place that lists them. Schemas, constraints, labels, defaults, orders and words all follow from this table. To add
  * a field, add a row; then teach the cost model, the search and the trainer what it does.
@@ -190,7 +192,7 @@ export const PLAN_FIELDS = {
     name: "Recomputed layers",
     meaning:
       "layers of each stage whose activations are computed again in the backward pass; the others are kept",
-    value: { least: 0, most: 10_000 },
+    value: { least: 0, most: MAXIMUM_LAYERS },
     default: 0,
     optional: true,
     bounds: ["layers"],

@@ -33,6 +33,7 @@ import {
 } from "@internevo/plan";
 import type { ShardTable } from "./shard-table.ts";
 import type { Scored } from "./top.ts";
+import type { Watch } from "./watch.ts";
 
 /** Sums of bounds and of times round differently: far more than their error is given away. */
 export const ROUNDING = 1 - 1e-9;
@@ -74,6 +75,11 @@ interface Fitting {
   readonly from: number;
   readonly count: number;
 }
+
+/** Of a batch's memory, in time and in bytes, beside its chunks. */
+const WEIGHT_OF_A_STAGE = 16;
+/** A hundred megabytes or so. What is forgotten is worked out again where it is asked for. */
+const MOST_KEPT = 8_000_000;
 
 /** No overlap: no choice needs less memory. */
 const PLAIN: Choice = { overlap: OVERLAPS[0] as OverlapChoice, index: 0 };
@@ -136,8 +142,13 @@ export class FamilySearch {
   /** Of the batch whose families were opened last. */
   #slices: { readonly batch: Batch; readonly times: readonly [SliceTime, SliceTime] } | undefined;
   readonly #memories = new Map<Batch, MemoriesBy>();
+  /** Weight of all memories that are kept. */
+  #kept = 0;
+  readonly #watch: Watch;
 
-  constructor(model: CostModel, choices: readonly Choice[]) {
+  /** @param watch told of what is looked at beside batches and families */
+  constructor(model: CostModel, choices: readonly Choice[], watch: Watch) {
+    this.#watch = watch;
     this.#model = model;
     this.#limit = model.job.cluster.memoryPerGpuBytes;
     this.#hostLimit = model.hostLimitBytes;
@@ -146,14 +157,28 @@ export class FamilySearch {
 
   /** Of the batch with one of its numbers of chunks. */
   #memory(batch: Batch, at: number, gateUp: GateUp): BatchMemory {
-    let memory = this.#memories.get(batch);
-    if (!memory) this.#memories.set(batch, (memory = { kept: [], again: [], host: [] }));
-    return (memory[gateUp][at] ??= this.#model.batchMemory(
+    const known = this.#memories.get(batch)?.[gateUp][at];
+    if (known) return known;
+    const made = this.#model.batchMemory(
       { ...batch.space.layout, pipelineChunks: batch.chunks[at] as number },
       batch.microBatchSize,
       batch.microBatches,
       gateUp,
-    ));
+    );
+    const weight = made.stages.reduce(
+      (sum, { stage }) => sum + WEIGHT_OF_A_STAGE + stage.chunkLayers.length,
+      0,
+    );
+    this.#watch.look(weight);
+    this.#kept += weight;
+    if (this.#kept > MOST_KEPT) {
+      this.#memories.clear();
+      this.#kept = weight;
+    }
+    let memories = this.#memories.get(batch);
+    if (!memories) this.#memories.set(batch, (memories = { kept: [], again: [], host: [] }));
+    memories[gateUp][at] = made;
+    return made;
   }
 
   /** Bytes of the fullest stage. */
@@ -231,6 +256,7 @@ export class FamilySearch {
     const recomputed = batch.space.recomputed[gateUp];
     const plans = recomputed.length * this.#choices.length;
     const promising: Promising[] = [];
+    this.#watch.look(chunks.length);
     for (const [at, count] of chunks.entries()) {
       if (boundOf(gateUp, count, 0) > most) {
         tally.pruned += plans;
@@ -252,12 +278,14 @@ export class FamilySearch {
     for (const choice of this.#leanest())
       for (const gateUp of GATE_UP) {
         const recomputed = batch.space.recomputed[gateUp];
-        for (const k of new Set([...recomputed.slice(0, 1), ...recomputed.slice(-1)]))
+        for (const k of new Set([...recomputed.slice(0, 1), ...recomputed.slice(-1)])) {
+          this.#watch.look(batch.chunks.length);
           for (const at of batch.chunks.keys()) {
             const one = this.#memory(batch, at, gateUp);
             if (!this.#fitsHost(one, k)) continue;
             least = Math.min(least, this.#bytes(one, batch.shards, index, choice, gateUp, k));
           }
+        }
       }
     return least;
   }
@@ -361,6 +389,7 @@ export class FamilySearch {
         for (const recomputed of batch.space.recomputed[gateUp])
           for (const choice of this.#choices) {
             const memory = this.#memory(batch, at, gateUp);
+            this.#watch.look(1);
             if (!this.#fitsHost(memory, recomputed)) continue;
             const bytes = this.#bytes(memory, batch.shards, index, choice, gateUp, recomputed);
             yield { chunks, recomputed, gateUp, overlap: choice.overlap, bytes };
@@ -440,8 +469,9 @@ export class FamilySearch {
           choice.index === PLAIN.index ? plain : this.#fitting(one, shards, index, choice, gateUp, ks);
         tally.feasible += fitting.count;
         tally.tooLarge += ks.length - fitting.count;
-        for (let k = 0; k < ks.length; k += 1) {
-          if (!(k >= fitting.from || (k === 0 && fitting.none))) continue;
+        this.#watch.look(1);
+        for (let k = fitting.none ? 0 : fitting.from; k < ks.length; k = Math.max(k + 1, fitting.from)) {
+          this.#watch.look(1);
           const recomputed = ks[k] as number;
           if (secondsOf(costs, recomputed, size, count) * ROUNDING > most) {
             if (rising) break;

@@ -2,4 +2,4 @@ export * from "./families.ts";
 export * from "./plan-job.ts";
 export * from "./search.ts";
 export * from "./top.ts";
-export { SearchLimitError } from "./watch.ts";
+export { boundSearches, SearchLimitError, SearchTimeError, threadSeconds, tooManyPlans } from "./watch.ts";

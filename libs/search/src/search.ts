@@ -107,7 +107,7 @@ export function search(model: CostModel, options: SearchOptions): SearchResult {
   >;
   const watch = new Watch(options);
   const choices = overlapChoices(model);
-  const families = new FamilySearch(model, choices);
+  const families = new FamilySearch(model, choices, watch);
   const { batches, evaluated } = batchesOf(model, choices.length, rejected, watch);
   const tally: Tally = { feasible: 0, tooLarge: 0, pruned: 0 };
   const best = new Top(options.top, familyOf);
@@ -187,7 +187,7 @@ export function countFamilies(model: CostModel, options: WatchOptions = {}): num
   const { job } = model;
   const choices = overlapChoices(model);
   const watch = new Watch(options);
-  const families = new FamilySearch(model, choices);
+  const families = new FamilySearch(model, choices, watch);
   const rejected = Object.fromEntries(REJECTION_REASONS.map((reason) => [reason, 0])) as Record<
     RejectionReason,
     number
@@ -237,16 +237,16 @@ function batchesOf(
     if (below === 0) continue;
     const shards = tableOf(layout, space.replicas);
     const slicesOf = model.sliceTimes(layout);
+    watch.look(chunks.length + countRecomputed(recomputed));
+    const [plain, interleaved] = [chunks.filter((v) => v === 1), chunks.filter((v) => v > 1)];
     for (const microBatchSize of microBatchSizes) {
       watch.step(0, 1);
       evaluated += below * chunks.length;
       const microBatches = sequencesPerStep(job) / layout.dataParallel / microBatchSize;
-      const possible = takesTurns(microBatches, layout.pipelineParallel)
-        ? chunks
-        : chunks.filter((v) => v === 1);
-      rejected["chunks-not-possible"] += below * (chunks.length - possible.length);
+      const takes = takesTurns(microBatches, layout.pipelineParallel);
+      if (!takes) rejected["chunks-not-possible"] += below * interleaved.length;
       // Plain and interleaved schedules are families of their own.
-      for (const some of [possible.filter((v) => v === 1), possible.filter((v) => v > 1)]) {
+      for (const some of [plain, takes ? interleaved : []]) {
         if (some.length > 0)
           batches.push(batchOf(model, space, shards, slicesOf, microBatchSize, microBatches, some));
       }

@@ -1,4 +1,4 @@
-import { ProblemError } from "@internevo/domain";
+import { ProblemError, type ProblemDetail } from "@internevo/domain";
 
 /** How a search is watched, and when it ends before it is done. */
 export interface WatchOptions {
@@ -13,34 +13,101 @@ export interface WatchOptions {
 /** Minutes on one core. */
 const MAXIMUM_STEPS = 20_000_000;
 
+const TOO_MANY: ProblemDetail = {
+  field: "plan",
+  message: "leaves too many plans to be searched",
+  remedy: "fix some of their fields in the job, such as plan.dataParallel or plan.microBatchSize",
+};
+
+/** A search that was given up. @param message why */
+export const tooManyPlans = (message: string): ProblemError =>
+  new ProblemError("job-invalid", message, [TOO_MANY]);
+
 /** A search that looked at as many batches and families as it may. */
 export class SearchLimitError extends ProblemError {
   constructor(most: number) {
-    super("job-invalid", `the search was given up after ${most} batches and families of plans`, [
-      {
-        field: "plan",
-        message: "leaves too many plans to be searched",
-        remedy: "fix some of their fields in the job, such as plan.dataParallel or plan.microBatchSize",
-      },
-    ]);
+    super("job-invalid", `the search was given up after ${most} batches and families of plans`, [TOO_MANY]);
   }
 }
+
+/** A search that takes longer than {@link boundSearches} lets it. */
+export class SearchTimeError extends ProblemError {
+  constructor(seconds: number) {
+    super("job-invalid", `the search was given up after ${seconds} s`, [TOO_MANY]);
+  }
+}
+
 const REPORT_EVERY = 1024;
+const LOOK_AT_CLOCK_EVERY = 32;
+/**
+ * Numbers of chunks and of recomputed layers that are looked at take about as long together as one batch or
+ * family: in models of many layers there are thousands of them in each.
+ */
+const LOOKS_A_STEP = 64;
+
+/** Processor time that this thread of Node has taken: what else the machine does counts for nothing. */
+export function threadSeconds(): number {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1e6;
+}
+
+/** What the searches of a thread may take. */
+export interface SearchBound {
+  readonly seconds: number;
+  /** Seconds since any instant: of the thread's processor time, so that a busy machine changes no answer. */
+  readonly clock: () => number;
+}
+let bound: (SearchBound & { readonly until: number }) | undefined;
+
+/**
+ * Lets no search of this thread go on beyond so many seconds from now while the work is done: it ends with
+ * {@link SearchTimeError}. The thread does nothing else meanwhile.
+ */
+export async function boundSearches<T>(
+  { seconds, clock }: SearchBound,
+  work: () => T | Promise<T>,
+): Promise<T> {
+  bound = { seconds, clock, until: clock() + seconds };
+  try {
+    return await work();
+  } finally {
+    bound = undefined;
+  }
+}
 
 /** Counts what a search does, tells of it, and ends it when it is told to or has no end. */
 export class Watch {
   #steps = 0;
+  #looks = 0;
+  #place = { done: 0, total: 1 };
   readonly #options: WatchOptions;
   constructor(options: WatchOptions) {
     this.#options = options;
   }
 
+  /** A batch or family is looked at. */
   step(done: number, total: number): void {
+    this.#place = { done, total };
+    this.#count();
+  }
+
+  /** So many numbers of chunks or of recomputed layers of a family are looked at. */
+  look(count: number): void {
+    this.#looks += count;
+    while (this.#looks >= LOOKS_A_STEP) {
+      this.#looks -= LOOKS_A_STEP;
+      this.#count();
+    }
+  }
+
+  #count(): void {
     this.#steps += 1;
     if (this.#steps > (this.#options.maximumSteps ?? MAXIMUM_STEPS))
       throw new SearchLimitError(this.#steps - 1);
+    if (this.#steps % LOOK_AT_CLOCK_EVERY === 0 && bound !== undefined && bound.clock() > bound.until)
+      throw new SearchTimeError(bound.seconds);
     if (this.#steps % REPORT_EVERY !== 0) return;
-    this.#options.onProgress?.(done, total);
+    this.#options.onProgress?.(this.#place.done, this.#place.total);
     if (this.#options.isCancelled?.() === true)
       throw new ProblemError("unavailable", "the search was cancelled");
   }

@@ -2,7 +2,7 @@ import { parseProfile, shippedProfile } from "@internevo/cost-model";
 import { ProblemError, resolveJob, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { planJob } from "../src/index.ts";
+import { boundSearches, planJob, SearchLimitError, SearchTimeError, threadSeconds } from "../src/index.ts";
 
 /** What a search of a test may look at: a tenth of a second or so. */
 const STEPS = 3000;
@@ -137,6 +137,23 @@ describe("a job that makes no sense", () => {
     );
     expect(result.candidates).toEqual([]);
     expect(result.closest?.peakMemoryBytes).toBeGreaterThan(result.memoryLimitBytes);
+  });
+
+  it("of thousands of chunks and of layers to recompute counts them too, and is given up in time", async () => {
+    const deep = resolveJob({
+      name: "deep",
+      model: { hiddenSize: 16, heads: 2, layers: 2000, vocabularySize: 256 },
+      sequenceLengthTokens: 1024,
+      globalBatchTokens: 65_536,
+      cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "2GiB" },
+    });
+    // Few families, of a million plans each.
+    expect(problemOr(() => planJob(deep, a800, { maximumSteps: 5000 }))).toBeInstanceOf(SearchLimitError);
+    await expect(
+      boundSearches({ seconds: 0.05, clock: threadSeconds }, () => planJob(deep, a800)),
+    ).rejects.toBeInstanceOf(SearchTimeError);
+    // The bound is of that work alone.
+    expect(planJob(small, a800).candidates.length).toBeGreaterThan(0);
   });
 
   it("is given up soon when it leaves too much, and says how to leave less", () => {

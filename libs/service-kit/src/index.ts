@@ -20,3 +20,4 @@ export { BaseConfigSchema, readConfig, variablePrefix, type BaseConfig, type Env
 export { fromTexts } from "./from-texts.ts";
 export { createLogger, logError, type Logger } from "./logging.ts";
 export { createHealth, type Health } from "./health.ts";
+export { FairTurns, type FairTurnsOptions } from "./fair-turns.ts";

@@ -1,18 +1,43 @@
 import { Worker } from "node:worker_threads";
-import { ProblemError, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
-import type { PlanJobOptions } from "@internevo/search";
+import { availableParallelism } from "node:os";
+import {
+  DEFAULT_PROJECT,
+  ProblemError,
+  type JobSpec,
+  type PlanningResult,
+  type Profile,
+} from "@internevo/domain";
+import { tooManyPlans, type PlanJobOptions } from "@internevo/search";
+import { FairTurns } from "@internevo/service-kit";
 
 export interface SearchRequest {
   readonly spec: JobSpec;
   readonly profile: Profile;
   readonly options: PlanJobOptions;
+  /** The search is given up after so long. */
+  readonly seconds: number;
 }
 
 export type SearchAnswer =
   | { readonly result: PlanningResult }
   | { readonly problem: Pick<ProblemError, "code" | "message" | "details"> }
   | { readonly error: unknown }
+  /** It was given up after its time. */
+  | { readonly tookTooLong: true }
   | { readonly done: number; readonly total: number };
+
+/** Most searches take no longer. One that does begins anew among those that do, and keeps nobody waiting. */
+const QUICK_SECONDS = 2;
+/** No search of a job that can be trained takes as long. */
+const LONG_SECONDS = 600;
+/** Memory that one search may take; it takes some hundred megabytes at most. */
+const SEARCH_MEGABYTES = 2048;
+
+const turnsOf = (atOnce: number): FairTurns =>
+  new FairTurns({ atOnce, atOnceOfOne: atOnce, mostOfOne: Infinity, mostWaiting: Infinity });
+/** Of this process: projects take turns, whatever each of them has submitted. */
+const quick = turnsOf(availableParallelism());
+const long = turnsOf(1);
 
 /**
  * Seconds that a thread without work is kept, because a new one has everything to load and nothing compiled.
@@ -28,7 +53,10 @@ interface Idle {
 let idle: Idle | undefined;
 
 function takeWorker(): Worker {
-  if (idle === undefined) return new Worker(new URL("./search-worker.ts", import.meta.url));
+  if (idle === undefined)
+    return new Worker(new URL("./search-worker.ts", import.meta.url), {
+      resourceLimits: { maxOldGenerationSizeMb: SEARCH_MEGABYTES },
+    });
   const { worker, release } = idle;
   release();
   worker.ref();
@@ -52,8 +80,9 @@ function keepWorker(worker: Worker): void {
 }
 
 /**
- * Searches the plans of a job in a thread of its own: a search of seconds must not hold up heartbeats.
- * @param onProgress how many batches of plans of how many are done.
+ * Searches the plans of a job in a thread of its own: a search of seconds must not hold up heartbeats. Projects
+ * take turns where many are to be searched.
+ * @param onProgress how many batches of plans of how many are done; it begins anew where the search takes long.
  * @throws the signal's reason when it aborts; what the search threw.
  */
 export async function searchPlans(
@@ -63,31 +92,56 @@ export async function searchPlans(
   signal: AbortSignal,
   onProgress?: (done: number, total: number) => void,
 ): Promise<PlanningResult> {
+  const project = spec.project ?? DEFAULT_PROJECT;
+  for (const [turns, seconds] of [
+    [quick, QUICK_SECONDS],
+    [long, LONG_SECONDS],
+  ] as const) {
+    const request = { spec, profile, options, seconds };
+    const found = await turns.run(project, signal, () => searchInThread(request, signal, onProgress));
+    if (found !== null) return found;
+  }
+  throw tooManyPlans(`the search was given up after ${LONG_SECONDS} s`);
+}
+
+/** @returns null where it took longer than it may. */
+async function searchInThread(
+  request: SearchRequest,
+  signal: AbortSignal,
+  onProgress?: (done: number, total: number) => void,
+): Promise<PlanningResult | null> {
   signal.throwIfAborted();
   const worker = takeWorker();
   const stop = () => void worker.terminate();
-  const { promise, resolve, reject } = Promise.withResolvers<PlanningResult>();
+  const { promise, resolve, reject } = Promise.withResolvers<PlanningResult | null>();
   let whole = false;
   const onMessage = (answer: SearchAnswer) => {
     if ("done" in answer) return onProgress?.(answer.done, answer.total);
     whole = !signal.aborted;
     if ("result" in answer) resolve(answer.result);
+    else if ("tookTooLong" in answer) resolve(null);
     else if ("problem" in answer)
       reject(new ProblemError(answer.problem.code, answer.problem.message, answer.problem.details));
     else reject(answer.error);
   };
+  const onError = (error: NodeJS.ErrnoException) =>
+    reject(
+      error.code === "ERR_WORKER_OUT_OF_MEMORY"
+        ? tooManyPlans("the search takes more memory than it may have")
+        : error,
+    );
   const onExit = (code: number) =>
     reject(
       signal.aborted ? (signal.reason as Error) : new Error(`the search ended with ${code} and no answer`),
     );
-  worker.on("message", onMessage).on("error", reject).on("exit", onExit);
+  worker.on("message", onMessage).on("error", onError).on("exit", onExit);
   signal.addEventListener("abort", stop, { once: true });
   try {
-    worker.postMessage({ spec, profile, options } satisfies SearchRequest);
+    worker.postMessage(request);
     return await promise;
   } finally {
     signal.removeEventListener("abort", stop);
-    worker.off("message", onMessage).off("error", reject).off("exit", onExit);
+    worker.off("message", onMessage).off("error", onError).off("exit", onExit);
     if (whole) keepWorker(worker);
     else await worker.terminate();
   }

@@ -1,21 +1,26 @@
 import { parentPort } from "node:worker_threads";
 import { ProblemError } from "@internevo/domain";
-import { planJob } from "@internevo/search";
+import { boundSearches, planJob, SearchTimeError, threadSeconds } from "@internevo/search";
 import type { SearchAnswer, SearchRequest } from "./search-thread.ts";
 
 const answer = (message: SearchAnswer): void => parentPort?.postMessage(message);
 
-parentPort?.on("message", ({ spec, profile, options }: SearchRequest) => {
+/** What an error carries beside its message does not cross threads. */
+function answerOf(error: unknown): SearchAnswer {
+  if (error instanceof SearchTimeError) return { tookTooLong: true };
+  if (!(error instanceof ProblemError)) return { error };
+  const { code, message, details } = error;
+  return { problem: { code, message, details } };
+}
+
+async function search({ spec, profile, options, seconds }: SearchRequest): Promise<void> {
+  const onProgress = (done: number, total: number): void => answer({ done, total });
   try {
-    answer({
-      result: planJob(spec, profile, { ...options, onProgress: (done, total) => answer({ done, total }) }),
-    });
+    const bound = { seconds, clock: threadSeconds };
+    answer({ result: await boundSearches(bound, () => planJob(spec, profile, { ...options, onProgress })) });
   } catch (error) {
-    // What an error carries beside its message does not cross threads.
-    answer(
-      error instanceof ProblemError
-        ? { problem: { code: error.code, message: error.message, details: error.details } }
-        : { error },
-    );
+    answer(answerOf(error));
   }
-});
+}
+
+parentPort?.on("message", (request: SearchRequest) => void search(request));

@@ -39,6 +39,25 @@ describe("a search in a thread", () => {
     expect((await searchPlans(job(), profile, { top: 1 }, forever())).candidates).toHaveLength(1);
   });
 
+  it("of one project, however long, keeps no other project's waiting", async () => {
+    const controller = new AbortController();
+    let ended = 0;
+    const greedy = [1, 2, 3, 4].map((seed) =>
+      searchPlans(
+        { ...large, seed, project: "greedy" },
+        profile,
+        { exhaustive: true },
+        controller.signal,
+      ).catch(() => void (ended += 1)),
+    );
+    const modest = await searchPlans({ ...job(), project: "modest" }, profile, { top: 1 }, forever());
+    expect(modest.candidates).toHaveLength(1);
+    expect(ended).toBe(0);
+    controller.abort(new Error("not wanted any more"));
+    await Promise.all(greedy);
+    expect(ended).toBe(4);
+  });
+
   it("ends when it is cancelled, in the middle of its work, and is there for the next", async () => {
     const controller = new AbortController();
     const seen: number[] = [];

@@ -1,6 +1,6 @@
 import { getPriority, setPriority } from "node:os";
 import type { PlanningResult } from "@internevo/domain";
-import { planJob, SearchLimitError } from "@internevo/search";
+import { boundSearches, planJob, SearchLimitError, SearchTimeError, threadSeconds } from "@internevo/search";
 import { answer, type Question } from "./advice.ts";
 import { sharedProfile } from "./shared-profile.ts";
 import type { AdviceTask, LimitedPlanTask } from "./tasks.ts";
@@ -14,9 +14,29 @@ function giveWay(): void {
   if (process.platform === "linux") setPriority(0, Math.max(PATIENT, getPriority(0)));
 }
 
+class TooLong extends Error {}
+
+/** The work's result, or null when it takes more than it may. */
+async function unlessTooLong<T>(
+  seconds: number | null,
+  work: () => T | Promise<T>,
+): Promise<WorkResult<T> | null> {
+  try {
+    return await resultOf(async () => {
+      try {
+        return await (seconds === null ? work() : boundSearches({ seconds, clock: threadSeconds }, work));
+      } catch (error) {
+        throw error instanceof SearchTimeError ? new TooLong() : error;
+      }
+    });
+  } catch (error) {
+    if (error instanceof TooLong) return null;
+    throw error;
+  }
+}
+
 /**
- * What runs on the threads of `workers.ts`: the answer, or null when the search takes more steps than the
- * task may.
+ * What runs on the threads of `workers.ts`: the answer, or null when the search takes more than the task may.
  */
 export async function plan({
   spec,
@@ -26,37 +46,35 @@ export async function plan({
   plans,
   locate,
   threadsPerRank,
-  maximumSteps,
+  limit,
   isPatient,
 }: LimitedPlanTask): Promise<WorkResult<PlanningResult> | null> {
   if (isPatient) giveWay();
-  try {
-    return await resultOf(() => {
-      try {
-        return planJob(spec, sharedProfile(profile), {
-          top,
-          ...(ranks === undefined ? {} : { ranks }),
-          ...(plans === undefined ? {} : { plans }),
-          ...(locate === undefined ? {} : { locate }),
-          ...(threadsPerRank === undefined ? {} : { threadsPerRank }),
-          ...(maximumSteps === null ? {} : { maximumSteps }),
-        });
-      } catch (error) {
-        throw error instanceof SearchLimitError && maximumSteps !== null ? new TooLong() : error;
-      }
-    });
-  } catch (error) {
-    if (error instanceof TooLong) return null;
-    throw error;
-  }
+  return unlessTooLong(limit?.seconds ?? null, () => {
+    try {
+      return planJob(spec, sharedProfile(profile), {
+        top,
+        ...(ranks === undefined ? {} : { ranks }),
+        ...(plans === undefined ? {} : { plans }),
+        ...(locate === undefined ? {} : { locate }),
+        ...(threadsPerRank === undefined ? {} : { threadsPerRank }),
+        ...(limit === null ? {} : { maximumSteps: limit.steps }),
+      });
+    } catch (error) {
+      throw error instanceof SearchLimitError && limit !== null ? new TooLong() : error;
+    }
+  });
 }
 
-class TooLong extends Error {}
-
-/** A question about plans. */
-export async function advise({ question, profile, isPatient }: AdviceTask): Promise<WorkResult<unknown>> {
+/** A question about plans; null when its searches take more than it may. */
+export async function advise({
+  question,
+  profile,
+  limitSeconds,
+  isPatient,
+}: AdviceTask): Promise<WorkResult<unknown> | null> {
   if (isPatient) giveWay();
-  return resultOf(() =>
+  return unlessTooLong(limitSeconds, () =>
     answer({ ...question, ...(profile === null ? {} : { profile: sharedProfile(profile) }) } as Question),
   );
 }

@@ -16,10 +16,18 @@ export interface PlanTask {
   readonly threadsPerRank?: number;
 }
 
+/** What a search may take before it comes back unanswered. */
+export interface SearchLimit {
+  /** Batches and families of plans: the same on every machine. */
+  readonly steps: number;
+  /** Of processor time, whatever a step takes. */
+  readonly seconds: number;
+}
+
 /** A task for a thread; with a limit it may come back unanswered. */
 export interface LimitedPlanTask extends Omit<PlanTask, "profile"> {
   readonly profile: SharedProfile;
-  readonly maximumSteps: number | null;
+  readonly limit: SearchLimit | null;
   /** Whether it may take long, and gives way to what is answered at once. */
   readonly isPatient: boolean;
 }
@@ -28,6 +36,8 @@ export interface LimitedPlanTask extends Omit<PlanTask, "profile"> {
 export interface AdviceTask {
   readonly question: { readonly kind: Question["kind"] };
   readonly profile: SharedProfile | null;
+  /** Of its searches together; with a limit it may come back unanswered. */
+  readonly limitSeconds: number | null;
   /** Whether it may take long, and gives way to what is answered at once. */
   readonly isPatient: boolean;
 }

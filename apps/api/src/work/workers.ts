@@ -3,16 +3,17 @@ import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { ProblemError, type PackedDocuments, type PlanningResult, type Profile } from "@internevo/domain";
 import type { DataRoots } from "@internevo/data";
+import { tooManyPlans } from "@internevo/search";
+import { FairTurns } from "@internevo/service-kit";
 import { Piscina } from "piscina";
 import type { Allowed, DataTask } from "../submission/check-data.ts";
 import type { WeightsTask } from "../submission/check-weights.ts";
 import type { Answers, Question } from "./advice.ts";
 import { callerNow } from "./caller.ts";
-import { FairTurns } from "./fair-turns.ts";
 import { createProcessPool, type ProcessPool } from "./process-pool.ts";
 import { Remembered } from "./remembered.ts";
 import { shareProfile } from "./shared-profile.ts";
-import type { AdviceTask, LimitedPlanTask, PlanTask } from "./tasks.ts";
+import type { AdviceTask, LimitedPlanTask, PlanTask, SearchLimit } from "./tasks.ts";
 import { valueOf, type WorkResult } from "./work-result.ts";
 
 /**
@@ -78,14 +79,14 @@ export interface WorkersOptions {
   readonly checkEntry?: string;
 }
 
-/** Steps of a search, a tenth of a second or so, after which it goes on where it keeps nobody waiting. */
-const QUICK_STEPS = 5000;
+/** A tenth of a second or so, after which a search goes on where it keeps nobody waiting. */
+const QUICK: SearchLimit = { steps: 5000, seconds: 1 };
 
 /**
- * Steps of a search, some seconds, after which it goes on among those that may take minutes: those of some
- * seconds do not wait for them.
+ * Some seconds, after which a search goes on among those that may take minutes: those of some seconds do not
+ * wait for them.
  */
-const MIDDLE_STEPS = 50 * QUICK_STEPS;
+const MIDDLE: SearchLimit = { steps: 50 * QUICK.steps, seconds: 15 };
 
 /** Answers with more plans are not kept. */
 const MOST_REMEMBERED_PLANS = 50;
@@ -120,10 +121,10 @@ const ADVICE: Readonly<
   import: { pool: "imports", command: "internevo import" },
 };
 
-/** Threads, and the turns that tokens take on them; without turns, in the order of asking. */
+/** Threads, and the turns that tokens take on them. */
 interface Lane {
   readonly pool: Piscina;
-  readonly turns: FairTurns | null;
+  readonly turns: FairTurns;
 }
 
 const late = (field: string, message: string, remedy: string): ProblemError =>
@@ -133,10 +134,16 @@ const late = (field: string, message: string, remedy: string): ProblemError =>
 interface Bounds {
   readonly seconds: number;
   readonly late: () => ProblemError;
+  /** What is said of one that takes more memory than its thread has. */
+  readonly tooLarge: () => ProblemError;
 }
 
-/** Only threads that read files have a bound on their memory. */
-const tooLarge = (): ProblemError =>
+/** Memory that one search may take; it takes some hundred megabytes at most. */
+const SEARCH_MEGABYTES = 2048;
+
+const searchTooLarge = (): ProblemError => tooManyPlans("the search takes more memory than it may have");
+
+const filesTooLarge = (): ProblemError =>
   new ProblemError("bad-request", "files take more memory to read than an import may have", [
     {
       field: "files",
@@ -175,12 +182,12 @@ class WorkerPools implements Workers {
     this.#queue = options.queue ?? 64;
     this.#planSeconds = options.planSeconds ?? 300;
     this.adviceThreads = options.planThreads ?? Math.max(2, availableParallelism());
-    this.#plans = { pool: this.#threads(this.adviceThreads), turns: null };
+    this.#plans = this.#quickLane(this.adviceThreads);
     this.#middlePlans = this.#fairLane();
     this.#longPlans = this.#fairLane();
     this.#whatIfs = this.#fairLane();
     this.#imports = this.#fairLane(options.importMegabytes ?? 256);
-    this.#fits = { pool: this.#threads(1), turns: null };
+    this.#fits = this.#quickLane(1);
     this.#answers = new Remembered<PlanningResult>(options.rememberedAnswers ?? 256);
     const checkSeconds = options.checkSeconds ?? 60;
     this.#checks = createProcessPool({
@@ -197,21 +204,31 @@ class WorkerPools implements Workers {
     });
   }
 
-  #threads(maxThreads: number, megabytes?: number): Piscina {
+  #threads(maxThreads: number, megabytes = SEARCH_MEGABYTES): Piscina {
     const pool = new Piscina({
       filename: PLAN_THREAD,
       minThreads: 0,
       maxThreads,
       maxQueue: this.#queue,
       idleTimeout: (this.#options.idleThreadSeconds ?? 20) * 1000,
-      resourceLimits: {
-        maxYoungGenerationSizeMb: YOUNG_MEGABYTES,
-        ...(megabytes === undefined ? {} : { maxOldGenerationSizeMb: megabytes }),
-      },
+      resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MEGABYTES, maxOldGenerationSizeMb: megabytes },
     });
     // Without a listener, such an event would end the process.
     pool.on("error", this.#options.onThreadError ?? (() => undefined));
     return pool;
+  }
+
+  /** Nothing takes long here: one token may have all threads, and the others take turns with it. */
+  #quickLane(threads: number): Lane {
+    return {
+      pool: this.#threads(threads),
+      turns: new FairTurns({
+        atOnce: threads,
+        atOnceOfOne: threads,
+        mostOfOne: this.#queue + threads,
+        mostWaiting: 4 * this.#queue,
+      }),
+    };
   }
 
   /** One token leaves a thread to the others, whatever it asks for. */
@@ -240,19 +257,24 @@ class WorkerPools implements Workers {
     return this.#answers.get(key, search, signal);
   }
 
-  async #search(
-    task: Omit<LimitedPlanTask, "maximumSteps" | "isPatient">,
-    run: Run,
-  ): Promise<PlanningResult> {
-    const searched = async (lane: Lane, maximumSteps: number | null) =>
-      (await run(
-        lane,
-        { ...task, maximumSteps, isPatient: lane !== this.#plans },
-        "plan",
-      )) as WorkResult<PlanningResult> | null;
+  async #search(task: Omit<LimitedPlanTask, "limit" | "isPatient">, run: Run): Promise<PlanningResult> {
+    return this.#fromQuickToLong(
+      async (lane, limit) =>
+        (await run(
+          lane,
+          { ...task, limit, isPatient: lane !== this.#plans },
+          "plan",
+        )) as WorkResult<PlanningResult> | null,
+    );
+  }
+
+  /** Begins among what is quick, and anew among what takes longer where it is not. */
+  async #fromQuickToLong<T>(
+    searched: (lane: Lane, limit: SearchLimit | null) => Promise<WorkResult<T> | null>,
+  ): Promise<T> {
     const found =
-      (await searched(this.#plans, QUICK_STEPS)) ??
-      (await searched(this.#middlePlans, MIDDLE_STEPS)) ??
+      (await searched(this.#plans, QUICK)) ??
+      (await searched(this.#middlePlans, MIDDLE)) ??
       (await searched(this.#longPlans, null));
     if (found === null) throw new Error("a search without a limit was not finished");
     return valueOf(found);
@@ -262,7 +284,7 @@ class WorkerPools implements Workers {
     return this.#within(signal, this.#planBounds("internevo plan"), async (run) => {
       const quick = (await run(
         this.#fits,
-        { ...task, profile: shareProfile(profile), maximumSteps: QUICK_STEPS, isPatient: false },
+        { ...task, profile: shareProfile(profile), limit: QUICK, isPatient: false },
         "plan",
       )) as WorkResult<PlanningResult> | null;
       return quick === null ? null : valueOf(quick);
@@ -274,18 +296,18 @@ class WorkerPools implements Workers {
     signal?: AbortSignal,
   ): Promise<Answers[Kind]> {
     const { pool, command } = ADVICE[question.kind];
-    const lane = { quick: this.#plans, long: this.#longPlans, whatIf: this.#whatIfs, imports: this.#imports }[
-      pool
-    ];
     const bounds = pool === "imports" ? this.#importBounds : this.#planBounds(command);
+    const { profile, ...rest } = question as Question & { profile?: Profile };
+    const shared = profile === undefined ? null : shareProfile(profile);
     return this.#within(signal, bounds, async (run) => {
-      const { profile, ...rest } = question as Question & { profile?: Profile };
-      const task: AdviceTask = {
-        question: rest,
-        profile: profile === undefined ? null : shareProfile(profile),
-        isPatient: pool !== "quick",
+      const asked = async (lane: Lane, limit: SearchLimit | null) => {
+        const limitSeconds = limit?.seconds ?? null;
+        const task = { question: rest, profile: shared, limitSeconds, isPatient: lane !== this.#plans };
+        return (await run(lane, task, "advise")) as WorkResult<Answers[Kind]> | null;
       };
-      return valueOf((await run(lane, task, "advise")) as WorkResult<Answers[Kind]>);
+      if (pool === "quick") return this.#fromQuickToLong(asked);
+      const lane = { long: this.#longPlans, whatIf: this.#whatIfs, imports: this.#imports }[pool];
+      return valueOf((await asked(lane, null)) as WorkResult<Answers[Kind]>);
     });
   }
 
@@ -314,6 +336,7 @@ class WorkerPools implements Workers {
           `could not be planned within ${seconds} s`,
           `plan it with the command line, which has no such bound: \`${command}\``,
         ),
+      tooLarge: searchTooLarge,
     };
   }
 
@@ -327,6 +350,7 @@ class WorkerPools implements Workers {
           `could not be read within ${seconds} s`,
           "read them with the command line, which has no such bound: `internevo import`",
         ),
+      tooLarge: filesTooLarge,
     };
   }
 
@@ -336,22 +360,16 @@ class WorkerPools implements Workers {
    */
   async #within<T>(
     signal: AbortSignal | undefined,
-    { seconds, late: whyLate }: Bounds,
+    { seconds, late: whyLate, tooLarge }: Bounds,
     work: (run: Run) => Promise<T>,
   ): Promise<T> {
     const caller = callerNow();
     const deadline = AbortSignal.timeout(seconds * 1000);
     const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
     try {
-      return await work(({ pool, turns }, task, name) => {
-        if (turns) return turns.run(caller, either, () => pool.run(task, { name, signal: either }));
-        if (pool.queueSize >= this.#queue)
-          throw new ProblemError(
-            "unavailable",
-            "too many requests of this kind are at work; try again shortly",
-          );
-        return pool.run(task, { name, signal: either });
-      });
+      return await work(({ pool, turns }, task, name) =>
+        turns.run(caller, either, () => pool.run(task, { name, signal: either })),
+      );
     } catch (error) {
       if (deadline.aborted && !signal?.aborted) throw whyLate();
       if ((error as NodeJS.ErrnoException).code === "ERR_WORKER_OUT_OF_MEMORY") throw tooLarge();
