@@ -37,6 +37,24 @@ export interface Database {
   close(): Promise<void>;
 }
 
+/**
+ * Transactions that give their connection back however they end. Drizzle keeps one whose `begin` fails, and
+ * the pool would have one fewer for good.
+ */
+function transactionsOf(pool: pg.Pool): NodePgDatabase<Schema>["transaction"] {
+  const known = new WeakMap<pg.PoolClient, NodePgDatabase<Schema>>();
+  return async (work, config) => {
+    const client = await pool.connect();
+    try {
+      const db = known.get(client) ?? drizzle(client, { schema });
+      known.set(client, db);
+      return await db.transaction(work, config);
+    } finally {
+      client.release();
+    }
+  };
+}
+
 /** Opens a pool that survives the death of Postgres. Nothing is connected before the first query. */
 export function openDatabase(options: DatabaseOptions): Database {
   const onConnectionError = options.onConnectionError ?? (() => {});
@@ -61,6 +79,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     onConnectionError,
   });
   const transaction: Database["transaction"] = (work) => db.transaction(work);
+  db.transaction = transactionsOf(pool);
   let closing: Promise<void> | undefined;
   return {
     url: options.url,
