@@ -54,7 +54,7 @@ import { assertNamedProfile } from "../profile-source.ts";
 import { acceptJob } from "../submission/accept-job.ts";
 import { checkCluster, type LaunchCapabilities } from "@internevo/launcher";
 import { clusterWarnings } from "../submission/cluster-warnings.ts";
-import { assertFits, leastMemoryProfile, runtimeMemory } from "../submission/check-fit.ts";
+import { assertFits, fitTask, runtimeMemory } from "../submission/check-fit.ts";
 import { assertQuota } from "../submission/check-quota.ts";
 import { assertRoom, checkpointRoom, roomWarnings } from "../submission/check-room.ts";
 import type { Workers } from "../work/workers.ts";
@@ -147,13 +147,7 @@ class Acceptance {
   async #fit(spec: JobSpec): Promise<void> {
     const { database, measuring, workers } = this.#options;
     const runtime = await runtimeMemory(database, spec, measuring);
-    const { threadsPerRank } = measuring ?? {};
-    const result = await workers.quickPlan({
-      spec,
-      profile: leastMemoryProfile(runtime.bytes),
-      top: 1,
-      ...(threadsPerRank === undefined ? {} : { threadsPerRank }),
-    });
+    const result = await workers.quickPlan(fitTask(spec, runtime, measuring?.threadsPerRank));
     assertFits(spec, result, runtime);
   }
 
