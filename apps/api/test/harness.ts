@@ -49,6 +49,7 @@ export async function startTestApi(
       | "profileFor"
       | "signIn"
       | "health"
+      | "workers"
     >
   > &
     Pick<WorkersOptions, "roots"> = {},
