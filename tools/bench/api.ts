@@ -104,7 +104,7 @@ const stack = await startLocalStack({
 const { apiUrl, apiToken, databaseUrl } = stack.info();
 if (apiUrl === null) throw new Error("the stack has no API");
 const client = new InternEvoClient({ baseUrl: apiUrl, token: apiToken });
-const database = openDatabase({ url: databaseUrl, applicationName: "bench" });
+const database = openDatabase({ url: databaseUrl, applicationName: "bench", statementSeconds: null });
 
 async function until(id: string, isThere: (state: JobState, lastStep: number) => boolean): Promise<void> {
   for (;;) {

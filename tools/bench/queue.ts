@@ -43,7 +43,7 @@ const stack = await startLocalStack({ dataDirectory: directory, services: [] });
 try {
   const { databaseUrl } = stack.info();
   await migrateDatabase(databaseUrl);
-  const database = openDatabase({ url: databaseUrl, applicationName: "bench" });
+  const database = openDatabase({ url: databaseUrl, applicationName: "bench", statementSeconds: null });
   const result = await measureQueueStore(database, load);
   await database.close();
   const where = circumstances();

@@ -42,6 +42,7 @@ export const LONGEST: readonly string[] = [
   "apps/api/test/workers.test.ts",
   "apps/api/test/held-open.test.ts",
   "libs/service-kit/test/kill.test.ts",
+  "libs/store/src/answer-watch.test.ts",
   "tools/chaos/importers.test.ts",
   "apps/cli/test/project.test.ts",
   "libs/search/test/search.test.ts",

@@ -13,6 +13,7 @@ import { ApiConfigSchema } from "./config.ts";
 import { ensureToken } from "./first-token.ts";
 import { signInSettings } from "./sign-in/settings.ts";
 import { createProfileSource } from "./profile-source.ts";
+import { logThreadError } from "./work/thread-errors.ts";
 import { createWorkers } from "./work/workers.ts";
 
 const AUDIT_PRUNE_SECONDS = 3600;
@@ -54,8 +55,7 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
       searchesOfOneToken: config.INTERNEVO_API_SEARCHES_OF_ONE_TOKEN,
       idleThreadSeconds: config.INTERNEVO_API_IDLE_THREAD_SECONDS,
       roots: { data: dataRoots, weights: weightsRoots(dataRoots, able.dataDirectory) },
-      onThreadError: (error) =>
-        service.log.warn({ err: error }, "a thread of searches failed while nobody waited for it"),
+      onThreadError: (error) => logThreadError(service.log, error),
     });
     service.onShutdown(() => workers.close());
     const app = await buildApi({

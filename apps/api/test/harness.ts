@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { ProblemSchema, type Problem, type Role } from "@internevo/contracts";
 import { validate } from "@internevo/domain";
 import { aJob } from "@internevo/test-kit";
-import { createTestDatabase } from "@internevo/test-kit/stack";
+import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { createHealth } from "@internevo/service-kit";
 import { newToken, storeToken, type Database } from "@internevo/store";
 import type { Static, TSchema } from "typebox";
@@ -29,7 +29,11 @@ export interface TestApi {
   close(): Promise<void>;
 }
 
-/** The API over a database of its own, listening nowhere unless the test asks for it. */
+/**
+ * The API over a database of its own, listening nowhere unless the test asks for it.
+ *
+ * @param made the database, where the test made one.
+ */
 export async function startTestApi(
   options: Partial<
     Pick<
@@ -44,15 +48,18 @@ export async function startTestApi(
       | "logger"
       | "profileFor"
       | "signIn"
+      | "health"
+      | "workers"
     >
   > &
     Pick<WorkersOptions, "roots"> = {},
+  made?: TestDatabase,
 ): Promise<TestApi> {
   const directory = await mkdtemp(join(tmpdir(), "internevo-api-"));
   const textPath = join(directory, "text.txt");
   await writeFile(textPath, "It was a bright cold day in April. ".repeat(120).slice(0, 4096));
-  const made = await createTestDatabase();
-  const { database } = made;
+  const test = made ?? (await createTestDatabase());
+  const { database } = test;
   const workers: Workers = createWorkers({
     planThreads: 2,
     ...(options.roots ? { roots: options.roots } : {}),
@@ -93,7 +100,7 @@ export async function startTestApi(
     async close() {
       await app.close();
       await workers.close();
-      await made.drop();
+      await test.drop();
       await rm(directory, { recursive: true });
     },
   };

@@ -3,6 +3,7 @@ import { connect, type Socket } from "node:net";
 import { InternEvoClient } from "@internevo/client";
 import { appendJobEvents, listTokens, revokeToken } from "@internevo/store";
 import { afterEach, describe, expect, it } from "vitest";
+import { createWorkers } from "../src/work/workers.ts";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
 
 /** What one client says and hears over a connection of its own. */
@@ -221,5 +222,38 @@ describe("a server that stops", () => {
     await until(async () => (await connections()) > 2);
     await api.app.close();
     expect(await connections()).toBe(0);
+  });
+});
+
+describe("a client that leaves while its job is checked", () => {
+  it("ends the search that it waited for", async () => {
+    const workers = createWorkers({ planThreads: 1 });
+    const searching = Promise.withResolvers<AbortSignal | undefined>();
+    await start({
+      workers: {
+        plan: (task, signal) => workers.plan(task, signal),
+        quickPlan: (task, signal) => {
+          searching.resolve(signal);
+          return workers.quickPlan(task, signal);
+        },
+        advise: (question, signal) => workers.advise(question, signal),
+        adviceThreads: workers.adviceThreads,
+        checkData: (task) => workers.checkData(task),
+        checkWeights: (task) => workers.checkWeights(task),
+        close: () => workers.close(),
+      },
+    });
+    try {
+      const body = JSON.stringify(jobFile(api));
+      const line = open(
+        `POST /api/v1/jobs/check HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${api.tokens.operator}\r\n` +
+          `Content-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+      );
+      const signal = await searching.promise;
+      line.socket.destroy();
+      await until(() => signal?.aborted === true);
+    } finally {
+      await workers.close();
+    }
   });
 });

@@ -75,6 +75,28 @@ it("refuses jobs that no plan fits before anything is measured", async () => {
   expect(await rowCounts(api.database)).toEqual(before);
 });
 
+it("asks of a job's plans their memory alone, and not whether anything says how long they take", async () => {
+  const cluster = { nodes: 1, gpusPerNode: 2, memoryPerGpu: "3GiB", profile: "estimated:h100" };
+  const fits = async (over: Record<string, unknown>): Promise<void> => {
+    const reply = await post("/jobs/check", jobFile(api, { cluster, ...over }));
+    expect(reply.json<{ detail?: string }>().detail).toBeUndefined();
+    expect(reply.statusCode).toBe(200);
+  };
+  await fits({ timeModel: "published" });
+  await fits({ timeModel: "paper" });
+  const onHost = (hostMemory: string) => ({ plan: { gateUp: "host" }, cluster: { ...cluster, hostMemory } });
+  await fits(onHost("1GiB"));
+  const refused = problemOf(await post("/jobs/check", jobFile(api, onHost("1KiB"))));
+  expect(refused.errors).toMatchObject([
+    {
+      field: "cluster.hostMemory",
+      value: "1KiB",
+      message: expect.stringMatching(/^no plan fits in the memory of its hosts/),
+      remedy: expect.stringMatching(/gateUp/),
+    },
+  ]);
+});
+
 it("checks jobs without storing them, by the same rules, and answers job files that are accepted", async () => {
   const before = await rowCounts(api.database);
   const check = (over: Record<string, unknown> = {}) => post("/jobs/check", jobFile(api, over));

@@ -5,8 +5,10 @@ import { join } from "node:path";
 import { findShippedProfile } from "@internevo/cost-model";
 import { resolveJob, type JobSpec } from "@internevo/domain";
 import { planJob } from "@internevo/search";
+import { createLogger } from "@internevo/service-kit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { inTurns } from "../src/work/turns.ts";
+import { logThreadError } from "../src/work/thread-errors.ts";
 import { createWorkers, type Workers, type WorkersOptions } from "../src/work/workers.ts";
 
 let directory: string;
@@ -135,11 +137,12 @@ describe("a reading of another framework's files", () => {
 });
 
 describe("work that is aborted as its answer arrives", () => {
-  it("ends, and neither the process nor the pool does", async () => {
+  it("ends, and neither the process nor the pool does, nor is anything logged but at debug", async () => {
     const profile = findShippedProfile("a800-128");
     if (!profile) throw new Error("the profile ships with the project");
-    const late: Error[] = [];
-    const pool = made({ planThreads: 2, onThreadError: (error) => late.push(error) });
+    const logged: string[] = [];
+    const log = createLogger("api", "debug", { write: (line: string) => void logged.push(line) });
+    const pool = made({ planThreads: 2, onThreadError: (error) => logThreadError(log, error) });
     const question = { kind: "sweep", axis: "nodes", value: 1.5, spec: spec("seven"), profile } as const;
     const patience = AbortSignal.timeout(60_000);
     expect(await outcome(pool.advise(question, patience))).toMatchObject({ code: "job-invalid" });
@@ -154,7 +157,17 @@ describe("work that is aborted as its answer arrives", () => {
       }
     });
     expect(await outcome(refused)).toMatchObject({ code: "job-invalid" });
-    await expect.poll(() => late.length).toBe(1);
+    await expect.poll(() => logged.length).toBe(1);
+    expect(JSON.parse(logged[0] as string)).toMatchObject({
+      level: "debug",
+      msg: "a thread answered work that was aborted just before",
+    });
+    expect(logged[0]).not.toContain("job-invalid");
+    logThreadError(log, new Error("the thread ended"));
+    expect(JSON.parse(logged[1] as string)).toMatchObject({
+      level: "warn",
+      err: { message: "the thread ended" },
+    });
     expect(await outcome(pool.advise(question, patience))).toMatchObject({ code: "job-invalid" });
   });
 });

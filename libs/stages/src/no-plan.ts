@@ -11,6 +11,29 @@ import {
 } from "@internevo/domain";
 import { trainerFault } from "@internevo/plan";
 
+/** Whether plans divide and fit in a rank's memory, and none in that of the hosts. */
+export const exceedsHosts = ({ closest, counts }: PlanningResult): boolean =>
+  closest === null && counts.rejected["memory-exceeded"] > 0;
+
+function noRoomOnHosts(spec: JobSpec, result: PlanningResult): Failure {
+  const { hostMemoryBytes = 0 } = spec.cluster;
+  return {
+    code: "no-feasible-plan",
+    message: `no plan fits in the memory of its hosts, ${formatBytes(hostMemoryBytes)} a node: those that fit in ${formatBytes(result.memoryLimitBytes)} a rank keep the products of gate and up there`,
+    remedy: "give hosts more (cluster.hostMemory), or leave gateUp out of the job's `plan`",
+  };
+}
+
+/** The published planner leaves plans out whose attention was not measured, though they fit. */
+function noTimeKnown(result: PlanningResult): Failure {
+  return {
+    code: "no-feasible-plan",
+    message: `plans fit in ${formatBytes(result.memoryLimitBytes)} a rank, and the time model ${result.timeModel ?? "executor"} knows the time of none: profile ${result.profile} has no attention of their size`,
+    remedy:
+      "leave timeModel out of the job, or give a profile that has attention of the job's sequence length",
+  };
+}
+
 /**
  * What to say when nothing fits: what would, and which memory stands in the way. @param uncounted what a rank
  * needs beside what was counted, as a clause; the sum is enough only where there is nothing.
@@ -23,6 +46,7 @@ export function noFeasiblePlan(spec: JobSpec, result: PlanningResult, uncounted?
       message: unmet,
       remedy: "leave one of them out of the job's `plan`, or give other values",
     };
+  if (exceedsHosts(result)) return noRoomOnHosts(spec, result);
   if (!closest) {
     return {
       code: "no-feasible-plan",
@@ -34,6 +58,7 @@ export function noFeasiblePlan(spec: JobSpec, result: PlanningResult, uncounted?
         "they divide over the cluster's ranks, or use a different number of ranks",
     };
   }
+  if (closest.peakMemoryBytes <= memoryLimitBytes) return noTimeKnown(result);
   const [line, bytes] = Object.entries(closest.memory).sort(([, a], [, b]) => b - a)[0] ?? [
     "memory",
     closest.peakMemoryBytes,

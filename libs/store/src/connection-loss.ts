@@ -9,7 +9,7 @@ const LOST_SYSTEM_ERRORS = new Set([
   "EAI_AGAIN",
 ]);
 const LOST_MESSAGES =
-  /Connection terminated|Client has encountered a connection error|timeout exceeded when trying to connect|Client was closed|not queryable/;
+  /Connection terminated|Client has encountered a connection error|timeout exceeded when trying to connect|timeout expired|Client was closed|not queryable/;
 
 /** The SQLSTATE of a failed query, where Postgres gave one (drizzle wraps it: it is the cause's). */
 export function sqlStateOf(error: unknown): string | undefined {

@@ -1,6 +1,7 @@
 import { drizzle, type NodePgDatabase, type NodePgQueryResultHKT } from "drizzle-orm/node-postgres";
 import type { PgDatabase } from "drizzle-orm/pg-core";
 import pg from "pg";
+import { AnswerWatch } from "./answer-watch.ts";
 import { isConnectionLoss, withRetryOnConnectionLoss, type RetryOptions } from "./connection-loss.ts";
 import { createNotificationHub, type NotificationHub } from "./notifications.ts";
 import * as schema from "./schema/index.ts";
@@ -18,6 +19,8 @@ export interface DatabaseOptions {
   readonly applicationName: string;
   /** Default 8. */
   readonly maxConnections?: number;
+  /** How long a statement may take. Default 30; null: as long as it wants. */
+  readonly statementSeconds?: number | null;
   /** Told of lost idle connections; they are replaced. */
   readonly onConnectionError?: (error: Error) => void;
 }
@@ -37,23 +40,57 @@ export interface Database {
   close(): Promise<void>;
 }
 
-/** Opens a pool that survives the death of Postgres. Nothing is connected before the first query. */
+const CONNECT_MILLISECONDS = 5000;
+/** By so much a silence may be longer than a statement: Postgres itself ends one that takes too long. */
+const GRACE_MILLISECONDS = 10_000;
+
+/**
+ * Transactions that give their connection back however they end. Drizzle keeps one whose `begin` fails, and
+ * the pool would have one fewer for good.
+ */
+function transactionsOf(pool: pg.Pool): NodePgDatabase<Schema>["transaction"] {
+  const known = new WeakMap<pg.PoolClient, NodePgDatabase<Schema>>();
+  return async (work, config) => {
+    const client = await pool.connect();
+    try {
+      const db = known.get(client) ?? drizzle(client, { schema });
+      known.set(client, db);
+      return await db.transaction(work, config);
+    } finally {
+      client.release();
+    }
+  };
+}
+
+/**
+ * Opens a pool that survives the death of Postgres, and its standstill. Nothing is connected before the first
+ * query.
+ */
 export function openDatabase(options: DatabaseOptions): Database {
   const onConnectionError = options.onConnectionError ?? (() => {});
+  const { statementSeconds = 30 } = options;
+  const statementMilliseconds = statementSeconds === null ? null : statementSeconds * 1000;
   const pool = new pg.Pool({
     connectionString: options.url,
     application_name: options.applicationName,
     max: options.maxConnections ?? 8,
-    connectionTimeoutMillis: 5000,
+    connectionTimeoutMillis: CONNECT_MILLISECONDS,
     idleTimeoutMillis: 30_000,
     keepAlive: true,
-    statement_timeout: 30_000,
+    statement_timeout: statementMilliseconds ?? false,
     idle_in_transaction_session_timeout: 30_000,
   });
   // Without these listeners a killed Postgres ends the process: idle clients report to the pool, those in use
   // to themselves.
   pool.on("error", onConnectionError);
   pool.on("connect", (client) => client.on("error", onConnectionError));
+  new AnswerWatch(pool, {
+    url: options.url,
+    applicationName: options.applicationName,
+    connectMilliseconds: CONNECT_MILLISECONDS,
+    longestSilenceMilliseconds:
+      statementMilliseconds === null ? null : statementMilliseconds + GRACE_MILLISECONDS,
+  });
   const db = drizzle(pool, { schema });
   const notifications = createNotificationHub({
     url: options.url,
@@ -61,6 +98,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     onConnectionError,
   });
   const transaction: Database["transaction"] = (work) => db.transaction(work);
+  db.transaction = transactionsOf(pool);
   let closing: Promise<void> | undefined;
   return {
     url: options.url,

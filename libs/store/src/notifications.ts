@@ -17,6 +17,9 @@ export interface NotificationHubOptions {
   readonly onConnectionError: (error: Error) => void;
 }
 
+/** Postgres may take so long to hear of the end of a connection. */
+const CLOSE_MILLISECONDS = 1000;
+
 /**
  * One connection for all LISTENs of a process; it is made at the first of them and made again when it is
  * lost.
@@ -40,7 +43,11 @@ export function createNotificationHub(options: NotificationHubOptions): Notifica
       for (const wake of wakers.get(channel) ?? []) wake(payload ?? null);
     });
     // A connection that cannot be closed is a lost one: `error` has told of it.
-    const abort = () => void made.end().catch(() => {});
+    const abort = () => {
+      void made.end().catch(() => {});
+      // A Postgres that stands still never closes its side.
+      setTimeout(() => made.connection.stream.destroy(), CLOSE_MILLISECONDS).unref();
+    };
     try {
       await made.connect();
       for (const channel of wakers.keys()) await made.query(`listen ${pg.escapeIdentifier(channel)}`);

@@ -68,7 +68,6 @@ async function storeEnded(database: Database, spec: JobSpec, load: QueueLoad): P
   const id = await database.transaction((tx) => submitJob(tx, spec, { owner: "ada" }));
   await database.transaction((tx) => requestCancel(tx, id));
   await database.db.transaction(async (tx) => {
-    await tx.execute(sql`set local statement_timeout = 0`);
     await tx.execute(sql`
       create temporary table ended on commit drop as
       select gen_random_uuid() as id, n, 'project-' || n % ${load.projects}::int as project,

@@ -39,7 +39,7 @@ import {
   type Queryable,
   type Transaction,
 } from "@internevo/store";
-import type { FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import { noJob } from "../http/absent.ts";
 import { actorOf } from "../http/auth.ts";
@@ -54,10 +54,11 @@ import { assertNamedProfile } from "../profile-source.ts";
 import { acceptJob } from "../submission/accept-job.ts";
 import { checkCluster, type LaunchCapabilities } from "@internevo/launcher";
 import { clusterWarnings } from "../submission/cluster-warnings.ts";
-import { assertFits, leastMemoryProfile, runtimeMemory } from "../submission/check-fit.ts";
+import { assertFits, fitTask, runtimeMemory } from "../submission/check-fit.ts";
 import { assertQuota } from "../submission/check-quota.ts";
 import { assertRoom, checkpointRoom, roomWarnings } from "../submission/check-room.ts";
 import type { Workers } from "../work/workers.ts";
+import { goneSignal } from "./gone.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
 
 /** What the store counts steps with. */
@@ -128,7 +129,8 @@ class Acceptance {
     this.#options = options;
   }
 
-  accept(request: FastifyRequest): Promise<JobSpec> {
+  accept(request: FastifyRequest, reply: FastifyReply): Promise<JobSpec> {
+    const gone = goneSignal(reply);
     const { database, workers, capabilities } = this.#options;
     return acceptJob(withProjectOf(actorOf(request), request.body), {
       project: async (job) => {
@@ -140,20 +142,14 @@ class Acceptance {
       data: (task) => workers.checkData(task),
       weights: (task) => workers.checkWeights(task),
       room: async (job) => assertRoom(await this.#roomOf(job), capabilities.dataDirectory ?? ""),
-      fit: (spec) => this.#fit(spec),
+      fit: (spec) => this.#fit(spec, gone),
     });
   }
 
-  async #fit(spec: JobSpec): Promise<void> {
+  async #fit(spec: JobSpec, gone: AbortSignal): Promise<void> {
     const { database, measuring, workers } = this.#options;
     const runtime = await runtimeMemory(database, spec, measuring);
-    const { threadsPerRank } = measuring ?? {};
-    const result = await workers.quickPlan({
-      spec,
-      profile: leastMemoryProfile(runtime.bytes),
-      top: 1,
-      ...(threadsPerRank === undefined ? {} : { threadsPerRank }),
-    });
+    const result = await workers.quickPlan(fitTask(spec, runtime, measuring?.threadsPerRank), gone);
     assertFits(spec, result, runtime);
   }
 
@@ -205,8 +201,8 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
         response: answers({ 200: JobCheckSchema }),
       },
     },
-    async (request) => {
-      const spec = await acceptance.accept(request);
+    async (request, reply) => {
+      const spec = await acceptance.accept(request, reply);
       return {
         job: writtenJob(spec),
         warnings: await acceptance.warnings(spec),
@@ -234,7 +230,7 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
         request,
         reply,
         async () => {
-          const spec = await acceptance.accept(request);
+          const spec = await acceptance.accept(request, reply);
           return { spec, measured: await acceptance.measuredBy(spec) };
         },
         async (tx, { spec, measured }) => {

@@ -6,8 +6,9 @@ import {
 } from "@internevo/cost-model";
 import { ProblemError, writeBytes, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
 import { pinnedFault, pinnedPlan } from "@internevo/plan";
-import { freshProfile, namedProfile, noFeasiblePlan, type Measuring } from "@internevo/stages";
+import { exceedsHosts, freshProfile, namedProfile, noFeasiblePlan, type Measuring } from "@internevo/stages";
 import type { Database } from "@internevo/store";
+import type { PlanTask } from "../work/tasks.ts";
 
 /** What the program itself takes of a rank's memory, beside what plans need. */
 export interface RuntimeMemory {
@@ -55,22 +56,44 @@ export async function runtimeMemory(
   };
 }
 
-/** A profile of whose figures memory takes the program's own alone: plans need no less on any cluster. */
+/**
+ * Of whose figures memory takes the program's own alone: plans need no less on any cluster. The search wants
+ * rates of copies to the host before it looks at plans that copy. The shipped profile has none, and any do:
+ * nothing is said of times.
+ */
+const ANY_PROFILE = shippedProfile("a800-128");
+const ANY_RATE = 1e10;
+
 const withRuntime = new Map<number, Profile>();
 const MOST_KEPT = 16;
-export function leastMemoryProfile(runtimeBytes: number): Profile {
+function leastMemoryProfile(runtimeBytes: number): Profile {
   const known = withRuntime.get(runtimeBytes);
   if (known) return known;
-  const profile = shippedProfile("a800-128");
-  const made = { ...profile, device: { ...profile.device, runtimeBytes } };
+  const { device } = ANY_PROFILE;
+  const rates = { toHostBytesPerSecond: ANY_RATE, toDeviceBytesPerSecond: ANY_RATE };
+  const made = { ...ANY_PROFILE, device: { ...device, ...rates, runtimeBytes } };
   if (withRuntime.size >= MOST_KEPT) withRuntime.clear();
   withRuntime.set(runtimeBytes, made);
   return made;
 }
 
 /**
+ * What is asked to know whether any plan fits. Memory alone decides that, so the job is asked without its time
+ * model: the published one leaves out plans whose time was not measured.
+ */
+export function fitTask(spec: JobSpec, runtime: RuntimeMemory, threadsPerRank: number | undefined): PlanTask {
+  const { timeModel: _timeModel, ...timeless } = spec;
+  return {
+    spec: timeless,
+    profile: leastMemoryProfile(runtime.bytes),
+    top: 1,
+    ...(threadsPerRank === undefined ? {} : { threadsPerRank }),
+  };
+}
+
+/**
  * Refuses a job that no plan fits, which needs no measurement to be known.
- * @param result of a search with {@link leastMemoryProfile}; null where it would have taken long.
+ * @param result of {@link fitTask}; null where it would have taken long.
  * @throws ProblemError `no-feasible-plan`
  */
 export function assertFits(spec: JobSpec, result: PlanningResult | null, runtime: RuntimeMemory): void {
@@ -86,6 +109,11 @@ export function assertFits(spec: JobSpec, result: PlanningResult | null, runtime
   if (result.unmet !== undefined)
     throw new ProblemError("no-feasible-plan", "no plan is as the job's plan asks", [
       { field: "plan", message, remedy },
+    ]);
+  const { hostMemoryBytes } = spec.cluster;
+  if (exceedsHosts(result) && hostMemoryBytes !== undefined)
+    throw new ProblemError("no-feasible-plan", message, [
+      { field: "cluster.hostMemory", value: writeBytes(hostMemoryBytes), message, remedy },
     ]);
   throw new ProblemError("no-feasible-plan", message, [
     {

@@ -35,7 +35,6 @@ export async function storeCopies(
   // Whether these rows survive a loss of power does not matter; the measured ones are written as usual.
   await database.db.transaction(async (tx) => {
     await tx.execute(sql`set local synchronous_commit = off`);
-    await tx.execute(sql`set local statement_timeout = 0`);
     await tx.execute(sql`
       create table copies as
       select gen_random_uuid() as id, gen_random_uuid() as run_id, n, 'user ' || n % ${OWNERS}::int as owner
@@ -65,7 +64,6 @@ export async function storeCopies(
     const last = Math.min(trained, first + RUNS_AT_ONCE - 1);
     await database.db.transaction(async (tx) => {
       await tx.execute(sql`set local synchronous_commit = off`);
-      await tx.execute(sql`set local statement_timeout = 0`);
       await tx.execute(sql`
         insert into step_metrics (run_id, step, attempt, loss, gradient_norm, learning_rate, step_time_seconds,
           tokens_per_second, exposed_communication_seconds, at)
@@ -84,7 +82,6 @@ export async function storeCopies(
   }
   for (const table of ["jobs", "job_transitions", "job_events", "runs", "step_metrics"])
     await database.db.transaction(async (tx) => {
-      await tx.execute(sql`set local statement_timeout = 0`);
       await tx.execute(sql.raw(`analyze ${table}`));
     });
   const ids = async (most: number): Promise<string[]> => {
