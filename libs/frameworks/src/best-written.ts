@@ -98,9 +98,13 @@ export function writtenPlans(framework: Framework, job: JobSpec, refusals = new 
       const but = [...BELOW, ...OVERLAP];
       const found = judged(plan);
       if (!isBut(found, but)) return refuse(refusals.families, found, but);
-      const overlapped = overlaps.map((overlap) => judged({ ...plan, ...overlap }));
-      if (overlapped.some((one) => isBut(one, BELOW))) return true;
-      for (const one of overlapped) refuse(refusals.families, one, BELOW);
+      const refused: NotWritten[] = [];
+      for (const overlap of overlaps) {
+        const one = judged({ ...plan, ...overlap });
+        if (isBut(one, BELOW)) return true;
+        refused.push(one);
+      }
+      for (const one of refused) refuse(refusals.families, one, BELOW);
       return false;
     },
   };
