@@ -472,6 +472,27 @@ describe("configurations of other frameworks", () => {
     }
   });
 
+  it("say what a framework cannot say where no plan is named", async () => {
+    const model = {
+      hiddenSize: 4096,
+      layers: 32,
+      heads: 32,
+      ffnHiddenSize: 11008,
+      vocabularySize: 32000,
+      queryKeyValueBias: true,
+    };
+    const biased = { ...subject, job: { ...EXAMPLE_JOB, model } };
+    for (const framework of ["internevo", "deepspeed", "torchtitan"])
+      expect(problem(await send("/plans/export", { ...biased, framework }), 422, "plan-invalid")).toEqual([
+        "model.queryKeyValueBias",
+      ]);
+    const fixed = { ...subject, job: { ...EXAMPLE_JOB, plan: { gateUp: "again" } } };
+    for (const framework of FRAMEWORK_NAMES)
+      expect(problem(await send("/plans/export", { ...fixed, framework }), 422, "plan-invalid")).toEqual([
+        "plan.gateUp",
+      ]);
+  });
+
   it("that cannot be read say what is wrong", async () => {
     expect(
       problem(

@@ -19,7 +19,7 @@ import {
 import { planOfJob, type PlanOfJob } from "@internevo/plan";
 import { existsSync } from "node:fs";
 import { extname } from "node:path";
-import { feasibleFamilies, planJob } from "@internevo/search";
+import { feasibleFamilies, planJob, unmetOf } from "@internevo/search";
 import { Type } from "typebox";
 import type { Context } from "./context.ts";
 import { readText } from "./files.ts";
@@ -130,13 +130,15 @@ const isRank = (text: string): boolean => /^\d+$/.test(text.trim());
 /** Why a job has no plan at all: what binds. */
 function noPlan(job: JobSpec, { closest, counts, unmet }: PlanningResult): ProblemError {
   const limit = formatBytes(plannedMemoryBytes(job));
-  if (unmet !== undefined)
+  const own = closest === null ? unmetOf(job) : undefined;
+  const message = unmet ?? own?.message;
+  if (message !== undefined)
     return new ProblemError("no-feasible-plan", "no plan meets what the job's `plan` asks for", [
       {
         field: "plan",
         value: job.plan,
-        message: unmet,
-        remedy: "leave one of them out, or give other values",
+        message,
+        remedy: own?.remedy ?? "give other values, or leave one of them free",
       },
     ]);
   if (closest === null) {

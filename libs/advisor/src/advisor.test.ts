@@ -1,9 +1,11 @@
 import { CostModel, findShippedProfile, SHIPPED_PROFILES } from "@internevo/cost-model";
 import {
   parsePlanLabel,
+  ProblemError,
   resolveJob,
   withoutDefaults,
   type JobSpec,
+  type PartialPlan,
   type Plan,
   type Profile,
 } from "@internevo/domain";
@@ -228,6 +230,36 @@ describe("why-not", () => {
     // Only a part of a plan is asked for.
     expect(whyNot(job, copying, { gateUp: "host" }).plan.gateUp).toBe("host");
     expect(() => whyNot(job, profile, { gateUp: "host" })).toThrow(/no plan with/);
+  });
+
+  it("says of a part that no plan has what does not divide what, and what does", () => {
+    const cluster = { nodes: 3, gpusPerNode: 8 };
+    const odd = jobOf({ sequenceLengthTokens: 4096, globalBatchTokens: 192 * 4096 }, cluster);
+    const refusal = (part: PartialPlan): ProblemError => {
+      try {
+        whyNot(odd, profile, part);
+      } catch (error) {
+        if (error instanceof ProblemError) return error;
+      }
+      throw new Error("is not refused");
+    };
+    const tensor = refusal({ tensorParallel: 3 });
+    expect(tensor.message).toBe("no plan with tp3 divides the job");
+    expect(tensor.details).toEqual([
+      {
+        field: "plan",
+        value: "tp3",
+        message:
+          "no plan of 24 ranks has tensorParallel 3: it needs as many sequenceParallel, and sequenceLengthTokens 4096 is not divisible by sequenceParallel 3; the nearest possible: 2 or 4",
+        remedy: "give another value, or leave it free",
+      },
+    ]);
+    expect(refusal({ tensorParallel: 7, pipelineParallel: 4 }).details).toMatchObject([
+      { message: expect.stringMatching(/7: it does not divide the 24 ranks of the cluster; the nearest/) },
+    ]);
+    expect(refusal({ microBatchSize: 5 }).details).toMatchObject([
+      { message: expect.stringMatching(/5: it does not divide the 192 sequences of a step; .*: 4 or 6$/) },
+    ]);
   });
 
   it("takes computation as a part of its time where GPUs compute faster, and links as they are", () => {

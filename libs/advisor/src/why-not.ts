@@ -9,6 +9,7 @@ import {
   measuredStanding,
   planPartLabel,
   ProblemError,
+  rejectionCounts,
   type JobSpec,
   type MeasuredStanding,
   type PartialPlan,
@@ -32,7 +33,7 @@ import {
   type OverlapChoice,
   type PlanOfJob,
 } from "@internevo/plan";
-import { feasibleFamilies, overlapChoices, planJob } from "@internevo/search";
+import { feasibleFamilies, overlapChoices, planJob, unmetOf } from "@internevo/search";
 import { changesBetween, sizeOf, type FieldChange } from "./differences.ts";
 
 /** A plan that fits, and what separates it from the one that was asked about. */
@@ -110,25 +111,17 @@ export function whyNot(
 
 /** The fastest plan that fits and has this part; where none fits, the one that needs least memory. */
 function bestWith(job: JobSpec, profile: Profile, part: PartialPlan): Plan {
-  const { candidates, closest, counts, unmet } = planJob(
-    { ...job, plan: { ...job.plan, ...constraintsOf(part) } },
-    profile,
-    { top: 1 },
-  );
+  const asked = { ...job, plan: { ...job.plan, ...constraintsOf(part) } };
+  const { candidates, closest, counts, unmet } = planJob(asked, profile, { top: 1 });
   const plan = candidates[0]?.plan ?? closest?.plan;
   if (plan !== undefined) return plan;
   const label = planPartLabel(part);
-  const reasons = Object.entries(counts.rejected)
-    .filter(([, count]) => count > 0)
-    .map(([reason, count]) => `${count} ${reason}`)
-    .join(", ");
+  const {
+    message = unmet ?? `of the plans with it none divides the job: ${rejectionCounts(counts.rejected)}`,
+    remedy = "ask for other values",
+  } = unmetOf(asked) ?? {};
   throw new ProblemError("plan-invalid", `no plan with ${label} divides the job`, [
-    {
-      field: "plan",
-      value: label,
-      message: unmet ?? `of the plans with it none divides the job: ${reasons}`,
-      remedy: "ask for other values, or leave one of them out",
-    },
+    { field: "plan", value: label, message, remedy },
   ]);
 }
 

@@ -26,6 +26,7 @@ export * from "./job.ts";
 export * from "./counted-documents.ts";
 export * from "./launchers.ts";
 export * from "./job-file.ts";
+export { boundFaults, type BoundFault, type PlanSizes } from "./job-file/plan-limits.ts";
 export * from "./headroom.ts";
 export * from "./written-job.ts";
 export * from "./measured-first.ts";

@@ -73,16 +73,116 @@ describe("exportBest", () => {
   it("keeps to what the job asks of its plan", () => {
     const asked = small({ sequenceLengthTokens: 32_768, plan: { sequenceParallel: 8 } });
     expect(exportBest("torchtitan", asked, profile).plan.sequenceParallel).toBe(8);
-    const impossible = small({ sequenceLengthTokens: 32_768, plan: { gateUp: "again" } });
-    const failure = (() => {
-      try {
-        return exportBest("torchtitan", impossible, profile);
-      } catch (error) {
-        return error as ProblemError;
-      }
-    })() as ProblemError;
-    expect(failure.code).toBe("plan-invalid");
-    expect(failure.details).toMatchObject([{ field: "framework", value: "torchtitan" }]);
+  });
+});
+
+describe("exportBest, where nothing can be written", () => {
+  const odd = {
+    hiddenSize: 3584,
+    layers: 28,
+    heads: 28,
+    kvHeads: 4,
+    ffnHiddenSize: 18_944,
+    vocabularySize: 152_064,
+  };
+  const llama3 = {
+    kind: "llama3",
+    factor: 8,
+    originalPositions: 8192,
+    lowFrequencyFactor: 1,
+    highFrequencyFactor: 4,
+  };
+
+  function refusal(framework: Framework, written: Record<string, unknown>): ProblemError | null {
+    const job = small({ model: odd, sequenceLengthTokens: 32_768, ...written });
+    try {
+      exportBest(framework, job, profile);
+      return null;
+    } catch (error) {
+      if (!(error instanceof ProblemError)) throw error;
+      expect(error.code).toBe("plan-invalid");
+      return error;
+    }
+  }
+
+  it.each([
+    ["queryKeyValueBias", true, ["internevo", "deepspeed", "torchtitan"]],
+    ["ropeScaling", llama3, ["internevo", "deepspeed"]],
+    ["slidingWindowTokens", 4096, ["internevo", "deepspeed", "torchtitan"]],
+    ["headSize", 64, ["internevo"]],
+  ])("names a model's %s, whatever the plan", (field, value, refusing) => {
+    for (const framework of FRAMEWORKS) {
+      const error = refusal(framework, { model: { ...odd, [field]: value } });
+      expect([framework, error !== null]).toEqual([framework, refusing.includes(framework)]);
+      if (error === null) continue;
+      expect(error.message).toContain(`cannot say ${field}: `);
+      expect(error.details).toMatchObject([
+        { field: `model.${field}`, remedy: "export to another framework, or export a model without it" },
+      ]);
+    }
+  });
+
+  it("names a sequence that no plan of torchtitan can have", () => {
+    const plan = { sequenceParallel: 1 };
+    expect(
+      refusal("torchtitan", { sequenceLengthTokens: 4095, globalBatchTokens: 64 * 4095, plan })?.details,
+    ).toMatchObject([{ field: "sequenceLengthTokens", value: 4095 }]);
+  });
+
+  it.each<[string, unknown, Framework[], RegExp]>([
+    ["gateUp", "host", [...FRAMEWORKS], /./],
+    ["gateUp", "again", [...FRAMEWORKS], /./],
+    ["contextParallel", 2, ["deepspeed"], /has no ring of ranks/],
+    ["pipelineChunks", 2, ["deepspeed"], /one chunk a stage/],
+    ["recomputeLayers", 3, ["deepspeed"], /all layers are recomputed .*, or none/],
+    ["gradientSharding", 2, ["internevo"], /gradients stay whole|gradients are sharded as parameters are/],
+  ])("names what the job fixes: %s %s", (field, value, refusing, why) => {
+    for (const framework of FRAMEWORKS) {
+      const error = refusal(framework, { plan: { [field]: value } });
+      expect([framework, error !== null]).toEqual([framework, refusing.includes(framework)]);
+      if (error === null) continue;
+      expect(error.message).toMatch(/^no plan of the job can be said in .*'s words: plan\./);
+      expect(error.details).toMatchObject([{ field: `plan.${field}`, value }]);
+      expect(error.details[0]?.message).toMatch(why);
+      expect(error.details[0]?.remedy).toBe(`leave plan.${field} free, or export to another framework`);
+    }
+  });
+
+  it("says which of a plan's dimensions stand in the way where they do so together", () => {
+    const error = refusal("internevo", { plan: { tensorParallel: 4, parameterSharding: 2 } });
+    expect(error?.details).toMatchObject([
+      { field: "plan.parameterSharding", value: 2, message: expect.stringContaining("(mode isp)") },
+    ]);
+    const window = { model: { ...odd, slidingWindowTokens: 4096 }, plan: { contextParallel: 4 } };
+    expect(refusal("megatron", window)?.details).toMatchObject([
+      {
+        field: "plan.contextParallel",
+        value: 4,
+        message: expect.stringContaining("takes no window in a ring"),
+      },
+    ]);
+    // Only a ring lets so many ranks share the heads, and every plan of the job has one.
+    expect(
+      refusal("deepspeed", { plan: { sequenceParallel: 16, tensorParallel: 1 } })?.details,
+    ).toMatchObject([{ field: "plan.contextParallel", message: expect.stringContaining("28 heads") }]);
+  });
+
+  it("asks for memory only where plans can be said and none fits", () => {
+    const cluster = { nodes: 2, gpusPerNode: 8, memoryPerGpu: "12GB" };
+    const error = refusal("deepspeed", { cluster, plan: { pipelineParallel: 2 } });
+    expect(error?.message).toBe("no plan that fits can be said in deepspeed's words");
+    expect(error?.details).toMatchObject([{ field: "cluster.memoryPerGpu", value: "11.2 GiB" }]);
+    expect(error?.details[0]?.message).toMatch(/the fastest, b\d.* pp2 .*, needs [\d.]+ GiB$/);
+    expect(error?.details[0]?.remedy).toBe(
+      "choose more GPUs or more memory, fix less of the job's plan, or export to another framework",
+    );
+  });
+
+  it("says that no plan has what the job fixes, whatever the framework", () => {
+    const error = refusal("megatron", { plan: { tensorParallel: 8, pipelineParallel: 4 } });
+    expect(error?.details).toMatchObject([
+      { field: "plan", message: expect.stringMatching(/no plan of 16 ranks has tensorParallel 8/) },
+    ]);
   });
 });
 

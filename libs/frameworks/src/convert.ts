@@ -1,6 +1,6 @@
-import { ProblemError, type JobFile, type PlanExtension } from "@internevo/domain";
+import { ProblemError, type JobFile, type ProblemDetail } from "@internevo/domain";
 import { planOfJob, type PlanOfJob } from "@internevo/plan";
-import { DEEPSPEED_NEVER, expressDeepSpeed, writeDeepSpeed } from "./deepspeed.ts";
+import { assertDeepSpeed, DEEPSPEED_NEVER, expressDeepSpeed, writeDeepSpeed } from "./deepspeed.ts";
 import { importDeepSpeed } from "./deepspeed-import.ts";
 import {
   FRAMEWORK_VERSIONS,
@@ -13,18 +13,21 @@ import {
   type FrameworkFile,
   type ImportedConfiguration,
   type Launch,
+  type NeverSaid,
 } from "./framework.ts";
 import { assertForm } from "./form.ts";
-import { expressInternEvo, INTERNEVO_NEVER, writeInternEvo } from "./internevo.ts";
+import { assertInternEvo, expressInternEvo, INTERNEVO_NEVER, writeInternEvo } from "./internevo.ts";
 import { importInternEvo } from "./internevo-import.ts";
-import { expressMegatron, MEGATRON_NEVER, writeMegatron } from "./megatron.ts";
+import { assertMegatron, expressMegatron, MEGATRON_NEVER, writeMegatron } from "./megatron.ts";
 import { importMegatron } from "./megatron-import.ts";
-import { expressTorchtitan, TORCHTITAN_NEVER, writeTorchtitan } from "./torchtitan.ts";
+import { assertTorchtitan, expressTorchtitan, TORCHTITAN_NEVER, writeTorchtitan } from "./torchtitan.ts";
 import { importTorchtitan } from "./torchtitan-import.ts";
 
 interface Dialect {
   /** Fields that it has no word for: every plan that it says has their defaults. */
-  readonly never: readonly PlanExtension[];
+  readonly never: NeverSaid;
+  /** Refuses what it cannot say of a job, whatever the plan. */
+  readonly assertJob: (job: ExportedJob) => void;
   readonly express: (plan: PlanOfJob, job: ExportedJob) => Expression;
   readonly write: (job: ExportedJob, plan: PlanOfJob) => FrameworkFile[];
   readonly read: (files: readonly FrameworkFile[], asked: Launch | null) => ImportedConfiguration;
@@ -33,19 +36,28 @@ interface Dialect {
 const DIALECTS: Readonly<Record<Framework, Dialect>> = {
   internevo: {
     never: INTERNEVO_NEVER,
+    assertJob: assertInternEvo,
     express: expressInternEvo,
     write: writeInternEvo,
     read: importInternEvo,
   },
-  megatron: { never: MEGATRON_NEVER, express: expressMegatron, write: writeMegatron, read: importMegatron },
+  megatron: {
+    never: MEGATRON_NEVER,
+    assertJob: assertMegatron,
+    express: expressMegatron,
+    write: writeMegatron,
+    read: importMegatron,
+  },
   deepspeed: {
     never: DEEPSPEED_NEVER,
+    assertJob: assertDeepSpeed,
     express: expressDeepSpeed,
     write: writeDeepSpeed,
     read: importDeepSpeed,
   },
   torchtitan: {
     never: TORCHTITAN_NEVER,
+    assertJob: assertTorchtitan,
     express: expressTorchtitan,
     write: writeTorchtitan,
     read: importTorchtitan,
@@ -78,6 +90,7 @@ function expressedPlan(
   job: ExportedJob,
   plan: PlanOfJob,
 ): Pick<ExportedConfiguration, "plan" | "inexpressible"> {
+  assertJobSaid(framework, job);
   const asked = normalPlan(plan, job.model);
   const expression = DIALECTS[framework].express(planOfJob(asked, job), job);
   // What is written must be a plan of the job too: its batch and its ranks are what the files start.
@@ -85,39 +98,53 @@ function expressedPlan(
   return { plan: expressed, inexpressible: inexpressibleFields(asked, { ...expression, plan: expressed }) };
 }
 
-/** Fields of a plan that a framework has no word for. */
-export const fieldsNeverWritten = (framework: Framework): readonly PlanExtension[] =>
-  DIALECTS[framework].never;
+/**
+ * Refuses what a framework cannot say of a job, whatever the plan.
+ * @throws ProblemError `plan-invalid` with the fields of the job
+ */
+export function assertJobSaid(framework: Framework, job: ExportedJob): void {
+  DIALECTS[framework].assertJob(job);
+}
+
+/** Fields of a plan that a framework has no word for, each with what it does instead. */
+export const fieldsNeverWritten = (framework: Framework): NeverSaid => DIALECTS[framework].never;
 
 const PLAN_PREFIX = "plan.";
 
+/** Whether a field of an export is one of the plan's. */
+export const isOfPlan = (field: string): boolean => field.startsWith(PLAN_PREFIX);
+
 /** Whether every field of the plan was written as it is. */
 export const isExact = (written: Pick<ExportedConfiguration, "inexpressible">): boolean =>
-  otherFields(written).length === 0;
+  !written.inexpressible.some(({ field }) => isOfPlan(field));
 
-/** Fields of the plan that were written otherwise, or not exactly. */
-const otherFields = ({ inexpressible }: Pick<ExportedConfiguration, "inexpressible">): string[] =>
-  inexpressible.flatMap(({ field }) =>
-    field.startsWith(PLAN_PREFIX) ? [field.slice(PLAN_PREFIX.length)] : [],
-  );
+/** What a framework does not say of a plan as it is. */
+export interface NotWritten {
+  /** Fields of the plan that it says otherwise, or not exactly; null where it says nothing near. */
+  readonly fields: readonly string[] | null;
+  /** In its words; without a remedy where it says something near. */
+  readonly reasons: readonly Omit<ProblemDetail, "remedy">[];
+}
 
-/** Fields of a plan that a framework says otherwise, or null where it says nothing near. */
-export function fieldsNotWritten(
-  framework: Framework,
-  job: ExportedJob,
-  plan: PlanOfJob,
-): readonly string[] | null {
+/** What of a plan a framework does not say as it is. */
+export function notWritten(framework: Framework, job: ExportedJob, plan: PlanOfJob): NotWritten {
   try {
-    return otherFields(expressedPlan(framework, job, plan));
+    const { inexpressible } = expressedPlan(framework, job, plan);
+    const ofPlan = inexpressible.filter(({ field }) => isOfPlan(field));
+    return {
+      fields: ofPlan.map(({ field }) => field.slice(PLAN_PREFIX.length)),
+      reasons: ofPlan.map(({ field, value, reason }) => ({ field, value, message: reason })),
+    };
   } catch (error) {
-    if (error instanceof ProblemError && error.code === "plan-invalid") return null;
+    if (error instanceof ProblemError && error.code === "plan-invalid")
+      return { fields: null, reasons: error.details };
     throw error;
   }
 }
 
 /** Whether a framework can say every field of a plan. */
 export const isWrittenExactly = (framework: Framework, job: ExportedJob, plan: PlanOfJob): boolean =>
-  fieldsNotWritten(framework, job, plan)?.length === 0;
+  notWritten(framework, job, plan).fields?.length === 0;
 
 /**
  * Reads a configuration of another framework as model, workload and plan.

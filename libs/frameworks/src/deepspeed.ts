@@ -31,7 +31,17 @@ export const DEEPSPEED_DIALECT: DecoderDialect = {
 export type ZeroSharding = Pick<Plan, "parameterSharding" | "gradientSharding" | "optimizerStateSharding">;
 
 /** It has no word for these. */
-export const DEEPSPEED_NEVER = ["contextParallel", "pipelineChunks", "gateUp"] as const;
+export const DEEPSPEED_NEVER = {
+  contextParallel:
+    "DeepSpeed has no ring of ranks: all of them share the heads (--ds-sequence-parallel-size)",
+  pipelineChunks: "DeepSpeed's pipeline has one chunk a stage",
+  gateUp:
+    "layers are recomputed whole, or keep everything; cpu_checkpointing moves what recomputed layers begin with",
+} as const;
+
+/** @throws ProblemError `plan-invalid` for a model that it has no words for. */
+export const assertDeepSpeed = (job: ExportedJob): void =>
+  assertSaid("Megatron-DeepSpeed", job.model, DEEPSPEED_UNSAID);
 
 /** The sharding that ZeRO can express, at least as thin as what is asked for where pipelines allow it. */
 function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>, half: boolean): ZeroSharding {
@@ -72,8 +82,7 @@ function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>, half
  * nothing near can be said.
  */
 export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression {
-  assertSaid("Megatron-DeepSpeed", job.model, DEEPSPEED_UNSAID);
-  const reasons: Partial<Record<keyof Plan, string>> = {};
+  const reasons: Partial<Record<keyof Plan, string>> = { ...DEEPSPEED_NEVER };
   const beyond: Inexpressible[] = inexpressibleTraining(job);
   if (contextOf(plan) > 1) {
     const split = headSplitFault(job.model, plan.sequenceParallel);
@@ -87,8 +96,6 @@ export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression 
         },
       ]);
     }
-    reasons.contextParallel =
-      "DeepSpeed has no ring of ranks: all of them share the heads (--ds-sequence-parallel-size)";
   }
   const shards = sharding(plan, reasons, job.precision !== "fp32");
   const three = shards.parameterSharding > 1;
@@ -99,11 +106,8 @@ export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression 
     ? "ZeRO stage 3 prefetches in both passes (overlap_comm), or in none"
     : "nothing is gathered in the forward pass below ZeRO stage 3";
   reasons.backwardOverlap = sharded ? "overlap_comm is on or off" : "without ZeRO nothing is overlapped";
-  reasons.pipelineChunks = "DeepSpeed's pipeline has one chunk a stage";
   reasons.recompute = reasons.recomputeLayers =
     "all layers are recomputed (--checkpoint-activations), or none";
-  reasons.gateUp =
-    "layers are recomputed whole, or keep everything; cpu_checkpointing moves what recomputed layers begin with";
   if (job.model.layers % plan.pipelineParallel !== 0)
     beyond.push({
       field: "plan.pipelineParallel",

@@ -123,14 +123,14 @@ export interface Expression {
   readonly beyond: readonly Inexpressible[];
 }
 
+/** Fields of a plan that a framework has no word for, each with what it does instead. */
+export type NeverSaid = Readonly<Partial<Record<PlanExtension, string>>>;
+
 /** A plan with what a framework has no word for at its default. */
-export function withoutFields<Field extends PlanExtension>(
-  plan: Plan,
-  fields: readonly Field[],
-): Omit<Plan, Field> {
+export function withoutFields<Never extends NeverSaid>(plan: Plan, never: Never): Omit<Plan, keyof Never> {
   const without: Record<string, unknown> = { ...plan };
-  for (const field of fields) delete without[field];
-  return without as unknown as Omit<Plan, Field>;
+  for (const field of Object.keys(never)) delete without[field];
+  return without as unknown as Omit<Plan, keyof Never>;
 }
 
 /** Layers of the longest pipeline stage. */

@@ -20,15 +20,17 @@ const INTERNEVO_UNSAID: Unsaid = {
 };
 
 /** It has no word for these. */
-export const INTERNEVO_NEVER = ["gateUp"] as const;
+export const INTERNEVO_NEVER = {
+  gateUp: "model.checkpoint recomputes whole layers, and nothing waits in the host's memory",
+} as const;
 
-/**
- * What the plan becomes in InternEvo. @throws ProblemError `plan-invalid` for a model that it has no words
- * for.
- */
-export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression {
+/** @throws ProblemError `plan-invalid` for a model that it has no words for. */
+export const assertInternEvo = (job: ExportedJob): void =>
   assertSaid("InternEvo's LLAMA2", job.model, INTERNEVO_UNSAID);
-  const reasons: Partial<Record<keyof Plan, string>> = {};
+
+/** What the plan becomes in InternEvo. */
+export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression {
+  const reasons: Partial<Record<keyof Plan, string>> = { ...INTERNEVO_NEVER };
   const beyond: Inexpressible[] = [];
   const tensor = plan.tensorParallel > 1;
   const { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss } = plan;
@@ -58,7 +60,6 @@ export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression 
   if (k > 0 && !fractional)
     reasons.recompute = reasons.recomputeLayers =
       "model.checkpoint is a share of the layers of each chunk, the same for stages of different lengths";
-  reasons.gateUp = "model.checkpoint recomputes whole layers, and nothing waits in the host's memory";
   const { recomputeLayers: _layers, ...rest } = withoutFields(plan, INTERNEVO_NEVER);
   const expressed: Plan = {
     ...rest,

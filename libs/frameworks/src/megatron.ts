@@ -39,7 +39,14 @@ export const MEGATRON_DIALECT: DecoderDialect = {
 };
 
 /** It has no word for these. */
-export const MEGATRON_NEVER = ["gateUp"] as const;
+export const MEGATRON_NEVER = {
+  gateUp:
+    "--recompute-modules mlp makes the whole MLP again, and --cpu-offloading moves all that a layer keeps, neither gate and up alone",
+} as const;
+
+/** @throws ProblemError `plan-invalid` for a model that it has no words for. */
+export const assertMegatron = (job: ExportedJob): void =>
+  assertSaid("Megatron-LM", job.model, MEGATRON_UNSAID);
 
 /** Sharding that Megatron can express, at least as thin as what is asked for. */
 function sharding(
@@ -101,8 +108,7 @@ function ringOf(plan: PlanOfJob, { model, sequenceLengthTokens }: ExportedJob): 
  * What the plan becomes in Megatron-LM. @throws ProblemError `plan-invalid` when nothing near can be said.
  */
 export function expressMegatron(plan: PlanOfJob, job: ExportedJob): Expression {
-  assertSaid("Megatron-LM", job.model, MEGATRON_UNSAID);
-  const reasons: Partial<Record<keyof Plan, string>> = {};
+  const reasons: Partial<Record<keyof Plan, string>> = { ...MEGATRON_NEVER };
   const ring = ringOf(plan, job);
   if (ring > 1 && plan.tensorParallel === 1 && job.model.slidingWindowTokens !== undefined)
     throw new ProblemError("plan-invalid", "Megatron-LM cannot express the plan", [
@@ -137,8 +143,6 @@ export function expressMegatron(plan: PlanOfJob, job: ExportedJob): Expression {
   if (k > 0 && !perChunk)
     reasons.recompute =
       reasons.recomputeLayers = `--recompute-num-layers is a number of layers of each chunk of a stage; ${k} layers are not the same number of all ${chunks}`;
-  reasons.gateUp =
-    "--recompute-modules mlp makes the whole MLP again, and --cpu-offloading moves all that a layer keeps, neither gate and up alone";
   const { recomputeLayers: _layers, ...rest } = withoutFields(plan, MEGATRON_NEVER);
   const expressed: Plan = {
     ...rest,

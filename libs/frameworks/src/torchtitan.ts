@@ -21,7 +21,9 @@ function recomputeInterval(k: number, layers: number): number | null {
 }
 
 /** It has no word for these. */
-export const TORCHTITAN_NEVER = ["gateUp"] as const;
+export const TORCHTITAN_NEVER = {
+  gateUp: "layers are recomputed whole (selective_ac_option), or keep everything on the GPU",
+} as const;
 
 /** Ranks over which FSDP shards: data-parallel ranks, and all that share a sequence as a ring. */
 function sharding(
@@ -72,33 +74,39 @@ export function layersPerStage(layers: number, stages: number): number | undefin
   return Math.ceil(layers / each) === stages ? each : undefined;
 }
 
+/** @throws ProblemError `plan-invalid` for a model or a sequence that it has no words for. */
+export function assertTorchtitan({ model, sequenceLengthTokens }: ExportedJob): void {
+  assertSaid("torchtitan", model, TORCHTITAN_UNSAID);
+  // It asks for two chunks of a sequence also where no ranks share it.
+  if (sequenceLengthTokens % 2 === 0) return;
+  throw new ProblemError("plan-invalid", "torchtitan cannot express the sequence", [
+    {
+      field: "sequenceLengthTokens",
+      value: sequenceLengthTokens,
+      message: "torchtitan takes sequences of an even number of tokens only",
+      remedy: "export to another framework, or make the sequence even",
+    },
+  ]);
+}
+
 /** What the plan becomes in torchtitan. @throws ProblemError `plan-invalid` when nothing near can be said. */
 export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression {
-  assertSaid("torchtitan", job.model, TORCHTITAN_UNSAID);
-  const reasons: Partial<Record<keyof Plan, string>> = {};
+  const reasons: Partial<Record<keyof Plan, string>> = { ...TORCHTITAN_NEVER };
   const beyond: Inexpressible[] = [];
   const { tensorParallel: tp, sequenceParallel: sp, pipelineParallel: pp } = plan;
-  // Whatever shares a sequence, torchtitan asks for two chunks a rank of it, and for two chunks where no
-  // ranks share it.
+  // Whatever shares a sequence, torchtitan asks for two chunks a rank of it.
   if (job.sequenceLengthTokens % (2 * sp) !== 0) {
     throw new ProblemError("plan-invalid", "torchtitan cannot express the plan", [
-      sp === 1
-        ? {
-            field: "sequenceLengthTokens",
-            value: job.sequenceLengthTokens,
-            message: "torchtitan takes sequences of an even number of tokens only",
-            remedy: "export to another framework, or make the sequence even",
-          }
-        : {
-            field: "plan.sequenceParallel",
-            value: sp,
-            message:
-              `torchtitan cuts a sequence into 2 x ${sp} chunks, which do ` +
-              `not divide sequenceLengthTokens ${job.sequenceLengthTokens}`,
-            remedy:
-              "export to another framework, choose a plan with other " +
-              "sequence ranks, or make the sequence a multiple of the chunks",
-          },
+      {
+        field: "plan.sequenceParallel",
+        value: sp,
+        message:
+          `torchtitan cuts a sequence into 2 x ${sp} chunks, which do ` +
+          `not divide sequenceLengthTokens ${job.sequenceLengthTokens}`,
+        remedy:
+          "export to another framework, choose a plan with other " +
+          "sequence ranks, or make the sequence a multiple of the chunks",
+      },
     ]);
   }
   reasons.contextParallel =
@@ -110,7 +118,6 @@ export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression
     recomputeLayers,
     ...rest
   } = withoutFields(plan, TORCHTITAN_NEVER);
-  reasons.gateUp = "layers are recomputed whole (selective_ac_option), or keep everything on the GPU";
   const placed: Plan = { ...rest, ...(ring > 1 ? { contextParallel: ring } : {}) };
   const shards = sharding(placed, reasons);
   const chunks = chunksOf(plan);

@@ -3,3 +3,4 @@ export * from "./plan-job.ts";
 export * from "./search.ts";
 export * from "./top.ts";
 export { boundSearches, SearchLimitError, SearchTimeError, threadSeconds, tooManyPlans } from "./watch.ts";
+export { unmetOf, type UnmetPlan } from "./unmet.ts";

@@ -238,7 +238,39 @@ describe("advice", () => {
     expect(part["standing"]?.["best"]?.["plan"]).not.toEqual(plan);
     const swept = await best("what-if", JOB, "--axis", "memory", "--values", "80GB");
     expect(swept["rows"]?.[0]?.["best"]?.["plan"]).toEqual(plan);
-    expect((await cli("plan", JOB, "--fix", "tp=8,sp=4")).stdout).toMatch(/there are plans without/);
+    expect((await cli("plan", JOB, "--fix", "tp=8,sp=4")).stdout).toMatch(
+      /has tensorParallel 8 and sequenceParallel 4 together: there are plans if you leave tensorParallel \(4 is possible\)/,
+    );
+  });
+
+  it("says in the same words what no plan has, whichever command searches", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "odd-"));
+    const odd = join(folder, "odd.json");
+    writeFileSync(
+      odd,
+      JSON.stringify({
+        name: "odd",
+        model: "llama-7b",
+        sequenceLengthTokens: 4096,
+        globalBatchTokens: 192 * 4096,
+        // 24 ranks: 3 divides them, and not a sequence.
+        cluster: { nodes: 3, gpusPerNode: 8, memoryPerGpu: "80GB", profile: "a800-128" },
+      }),
+    );
+    const words =
+      /has tensorParallel 3: it needs as many sequenceParallel, and sequenceLengthTokens 4096 is not divisible by sequenceParallel 3; the nearest possible: 2 or 4/;
+    expect((await cli("plan", odd, "--fix", "tp=3")).stdout).toMatch(words);
+    for (const asked of [
+      ["why-not", odd, "tp3"],
+      ["memory", odd, "--fix", "tp=3"],
+    ]) {
+      const { status, stderr } = await cli(...asked);
+      expect(status).not.toBe(0);
+      expect(stderr).toMatch(words);
+      expect(stderr).toMatch(/→ give another value, or leave it free/);
+      expect(stderr).not.toMatch(/sequence-not-divisible/);
+    }
+    rmSync(folder, { recursive: true });
   });
 
   it("compares kinds of GPUs by their estimated profiles, each with its own memory", async () => {

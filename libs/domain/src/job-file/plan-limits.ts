@@ -6,12 +6,45 @@ import { ProblemError, type ProblemDetail } from "../problem.ts";
 import type { Lengths } from "./lengths.ts";
 import type { JobFile } from "./schema.ts";
 
-/** Of one field of a job's `plan`: what its values must divide, or be at most. */
-interface Bound {
-  readonly fields: readonly PlanField[];
-  readonly whole: number;
+/** What the values of a plan's fields must divide, or be at most; undefined where it is not known. */
+export interface PlanSizes {
+  readonly ranks: number;
+  readonly sequences?: number | undefined;
+  readonly layers?: number | undefined;
+}
+
+/** Of a field of a plan: that it has none of the values asked of it, whatever the other fields. */
+export interface BoundFault {
+  readonly field: PlanField;
+  readonly values: readonly number[];
+  /** What they should divide, or be at most. */
   readonly what: string;
   readonly divides: boolean;
+  /** The values next to those that were asked for. */
+  readonly nearest: string;
+}
+
+/** What is asked of a plan's fields, and no plan has, each by itself. */
+export function boundFaults(
+  plan: PlanConstraints,
+  { ranks, sequences, layers }: PlanSizes,
+): readonly BoundFault[] {
+  const bounds = [
+    { bound: "ranks", whole: ranks, what: `the ${ranks} ranks of the cluster` },
+    { bound: "sequences", whole: sequences, what: `the ${sequences} sequences of a step` },
+    { bound: "layers", whole: layers, what: `the ${layers} layers of the model` },
+  ] as const;
+  return bounds.flatMap(({ bound, whole, what }) =>
+    boundedBy(bound).flatMap((field) => {
+      const given = plan[field];
+      if (given === undefined || whole === undefined || !Number.isInteger(whole)) return [];
+      const divides = bound !== "layers";
+      const values = [given].flat() as number[];
+      if (values.some((value) => (divides ? whole % value === 0 : value <= whole))) return [];
+      const nearest = divides ? nearestDivisors(whole, values[0] as number).join(" or ") : `at most ${whole}`;
+      return [{ field, values, what, divides, nearest }];
+    }),
+  );
 }
 
 /**
@@ -25,45 +58,18 @@ export function checkPlan(
   model: Model | undefined,
   details: ProblemDetail[],
 ): void {
-  const ranks = cluster.nodes * cluster.gpusPerNode;
-  const sequences = lengths && lengths.globalBatchTokens / lengths.sequenceLengthTokens;
-  const bounds: Bound[] = [
-    { fields: boundedBy("ranks"), whole: ranks, what: `the ${ranks} ranks of the cluster`, divides: true },
-    ...(sequences !== undefined && Number.isInteger(sequences)
-      ? [
-          {
-            fields: boundedBy("sequences"),
-            whole: sequences,
-            what: `the ${sequences} sequences of a step`,
-            divides: true,
-          },
-        ]
-      : []),
-    ...(model === undefined
-      ? []
-      : [
-          {
-            fields: boundedBy("layers"),
-            whole: model.layers,
-            what: `the ${model.layers} layers of the model`,
-            divides: false,
-          },
-        ]),
-  ];
-  for (const { fields, whole, what, divides } of bounds)
-    for (const field of fields) {
-      const given = plan[field];
-      if (given === undefined) continue;
-      const values = [given].flat() as number[];
-      if (values.some((value) => (divides ? whole % value === 0 : value <= whole))) continue;
-      const nearest = divides ? nearestDivisors(whole, values[0] as number).join(" or ") : `at most ${whole}`;
-      details.push({
-        field: `plan.${field}`,
-        value: given,
-        message: divides ? `does not divide ${what}` : `is more than ${what}`,
-        remedy: `give ${nearest}, or leave it out`,
-      });
-    }
+  const sizes = {
+    ranks: cluster.nodes * cluster.gpusPerNode,
+    sequences: lengths && lengths.globalBatchTokens / lengths.sequenceLengthTokens,
+    layers: model?.layers,
+  };
+  for (const { field, what, divides, nearest } of boundFaults(plan, sizes))
+    details.push({
+      field: `plan.${field}`,
+      value: plan[field],
+      message: `${divides ? "does not divide" : "is more than"} ${what}`,
+      remedy: `give ${nearest}, or leave it out`,
+    });
 }
 
 /** Of a step with more than 2^32 sequences not all divisors are looked at. */
