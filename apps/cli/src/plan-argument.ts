@@ -130,15 +130,13 @@ const isRank = (text: string): boolean => /^\d+$/.test(text.trim());
 /** Why a job has no plan at all: what binds. */
 function noPlan(job: JobSpec, { closest, counts, unmet }: PlanningResult): ProblemError {
   const limit = formatBytes(plannedMemoryBytes(job));
-  const own = closest === null ? unmetOf(job) : undefined;
-  const message = unmet ?? own?.message;
-  if (message !== undefined)
+  if (unmet !== undefined)
     return new ProblemError("no-feasible-plan", "no plan meets what the job's `plan` asks for", [
       {
         field: "plan",
         value: job.plan,
-        message,
-        remedy: own?.remedy ?? "give other values, or leave one of them free",
+        message: unmet,
+        remedy: unmetOf(job)?.remedy ?? "give other values, or leave one of them free",
       },
     ]);
   if (closest === null) {

@@ -20,7 +20,7 @@ import {
 import { isRunnable, placementOf, planFault, planOfJob } from "@internevo/plan";
 import { countFamilies, search, type Ranked, type SearchOptions } from "./search.ts";
 import type { Scored } from "./top.ts";
-import { unmetConstraints } from "./unmet.ts";
+import { unmetOf } from "./unmet.ts";
 import { countFamiliesOfWholePlans, isOfWholePlans, searchWholePlans } from "./whole-plans.ts";
 
 export interface PlanJobOptions {
@@ -89,7 +89,8 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
   };
   const candidates = found.best.map(candidate);
   const runnableCandidates = candidates.filter(({ runnable }) => runnable);
-  const unmet = found.evaluated === 0 ? (hostUnmet(model) ?? unmetConstraints(job)) : undefined;
+  const nothing = found.feasible === 0 && found.closest === null;
+  const unmet = nothing ? (hostUnmet(model) ?? unmetOf(job)?.message) : undefined;
   const documents = documentsWords(job);
   const closest = found.closest && {
     plan: found.closest,

@@ -231,6 +231,3 @@ export function unmetOf(job: JobSpec): UnmetPlan | undefined {
   const alone = fields.filter((field) => !hasAny({ ...job, plan: { [field]: plan[field] } }));
   return alone.length > 0 ? unmetAlone(job, plan, alone) : unmetTogether(job, plan, fields);
 }
-
-/** As {@link unmetOf}, without what to do. */
-export const unmetConstraints = (job: JobSpec): string | undefined => unmetOf(job)?.message;

@@ -10,6 +10,7 @@ import {
   type PlanningResult,
 } from "@internevo/domain";
 import { trainerFault } from "@internevo/plan";
+import { unmetOf } from "@internevo/search";
 
 /** Whether plans divide and fit in a rank's memory, and none in that of the hosts. */
 export const exceedsHosts = ({ closest, counts }: PlanningResult): boolean =>
@@ -44,7 +45,7 @@ export function noFeasiblePlan(spec: JobSpec, result: PlanningResult, uncounted?
     return {
       code: "no-feasible-plan",
       message: unmet,
-      remedy: "leave one of them out of the job's `plan`, or give other values",
+      remedy: unmetOf(spec)?.remedy ?? "give other values in the job's `plan`, or leave them free",
     };
   if (exceedsHosts(result)) return noRoomOnHosts(spec, result);
   if (!closest) {

@@ -8,7 +8,7 @@ import {
   type PlanningResult,
   type TimeModelName,
 } from "@internevo/domain";
-import { planJob, unmetOf } from "@internevo/search";
+import { planJob } from "@internevo/search";
 import type { Command } from "commander";
 import { Option } from "commander";
 import { integerArgument } from "../arguments.ts";
@@ -66,14 +66,10 @@ export async function planCommand(
       ...(options.show === "plans" ? { plans: options.top } : {}),
       ...(locate ? { locate } : {}),
     });
-    // Plans that do not divide the job are of its space, and none of them meets what it asks for.
-    const divides = found.counts.feasible > 0 || found.closest !== null;
-    const unmet = found.unmet ?? (divides ? undefined : unmetOf(job)?.message);
-    const result = unmet === undefined ? found : { ...found, unmet };
     // The published planner reads other measurements than ours, and estimates none.
-    if (job.timeModel === "published") return result;
+    if (job.timeModel === "published") return found;
     const estimates = estimatesOf(job, [job], profile, measuredByFile(options.job, job, options.profile));
-    return { ...result, ...(estimates === undefined ? {} : { estimates }) };
+    return { ...found, ...(estimates === undefined ? {} : { estimates }) };
   });
 }
 
