@@ -17,7 +17,7 @@ export interface AnswerWatchOptions {
 
 /** Between two looks at the connections that are in use. */
 const LOOK_MILLISECONDS = 250;
-/** Looks in a row that heard nothing, after which Postgres is asked for a sign of life. */
+/** After so many looks in a row that heard nothing, and as many again, Postgres is asked for a sign of life. */
 const SILENT_LOOKS = 8;
 
 interface Silence {
@@ -64,7 +64,7 @@ export class AnswerWatch {
       silence.bytesRead = bytesRead;
       if (longest !== null && silence.looks * LOOK_MILLISECONDS >= longest)
         cut(client, `Postgres has not answered for ${longest / 1000} s on a connection that is in use`);
-      else isSilent ||= silence.looks >= SILENT_LOOKS;
+      else isSilent ||= silence.looks > 0 && silence.looks % SILENT_LOOKS === 0;
     }
     if (isSilent && !this.#isAsking) void this.#askForSign();
   }
