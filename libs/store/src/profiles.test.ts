@@ -2,11 +2,23 @@ import { shippedProfile } from "@internevo/cost-model";
 import { estimatedPoints, type Profile } from "@internevo/domain";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { discardProfile, listProfiles, newestProfile, storeProfile } from "./profiles.ts";
+import {
+  discardProfile,
+  getProfile,
+  listProfiles,
+  newestProfile,
+  profilesCalled,
+  storeGivenProfile,
+  storeProfile,
+} from "./profiles.ts";
+import { createProject } from "./projects.ts";
 
 let test: TestDatabase;
 beforeAll(async () => {
   test = await createTestDatabase();
+  await test.database.transaction(async (tx) => {
+    for (const name of ["nlp", "vision"]) await createProject(tx, { name });
+  });
 });
 afterAll(() => test.drop());
 
@@ -48,4 +60,44 @@ it("lists which profiles have points that nobody measured", async () => {
     Object.fromEntries(expected),
   );
   expect(expected.map(([, any]) => any)).toEqual([false, true, true, overlap.length > 0, true]);
+});
+
+/** What somebody gives; the store reads its name only. */
+const given = (name: string, notes = "") => ({ name, notes }) as unknown as Profile;
+
+it("means by a name the newest profile of whoever's project, else the installation's", async () => {
+  const { db } = test.database;
+  const give = (project: string | null, notes: string) =>
+    storeGivenProfile(db, given("team", notes), project);
+  const called = async (only: string | null, name = "team") =>
+    (await profilesCalled(db, name, only)).map(({ id }) => id);
+  const nlp = await give("nlp", "of nlp");
+  expect(await give("nlp", "of nlp"), "the same content, once in a project").toBe(nlp);
+  const vision = await give("vision", "of nlp");
+  expect(vision, "and again in another").not.toBe(nlp);
+  expect([await called("nlp"), await called("vision"), await called("default")]).toEqual([
+    [nlp],
+    [vision],
+    [],
+  ]);
+  expect((await called(null)).toSorted(), "of both").toEqual([nlp, vision].toSorted());
+  const installation = await give(null, "of all");
+  const newer = await give("vision", "newer");
+  expect([await called("nlp"), await called("vision"), await called("default")]).toEqual([
+    [nlp],
+    [newer],
+    [installation],
+  ]);
+  expect(await called(null)).toEqual([installation]);
+  const listed = (await listProfiles(db, { limit: 200 }, "nlp")).items.filter(({ name }) => name === "team");
+  expect(listed.map(({ id, project }) => [id, project])).toEqual([
+    [installation, null],
+    [nlp, "nlp"],
+  ]);
+  const shown = async (only: string) => [
+    await getProfile(db, nlp, only),
+    await getProfile(db, installation, only),
+  ];
+  expect((await shown("nlp")).map((profile) => profile?.project)).toEqual(["nlp", null]);
+  expect((await shown("vision")).map((profile) => profile?.project)).toEqual([undefined, null]);
 });

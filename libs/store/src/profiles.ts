@@ -16,6 +16,7 @@ const recordOf = (row: typeof profiles.$inferSelect): ProfileRecord => ({
   id: row.id,
   name: row.name,
   clusterKey: row.clusterKey,
+  project: row.project,
   createdAt: row.createdAt.toISOString(),
   freshUntil: row.freshUntil.toISOString(),
   discardedAt: row.discardedAt?.toISOString() ?? null,
@@ -52,29 +53,53 @@ const rowOf = (
 });
 
 /**
- * Stores a profile that somebody gave, once: the same content keeps its id, also where it is given many times
- * at once, and one that was discarded is there again. It is nobody's measurement, and used only where it is
- * named. @returns its id.
+ * What a project may see: its own profiles, and the installation's. @param only the project; null: all profiles
  */
-export async function storeGivenProfile(tx: Queryable, profile: Profile): Promise<string> {
+const seenBy = (only: string | null) =>
+  only === null ? undefined : or(isNull(profiles.project), eq(profiles.project, only));
+
+/** The unique indexes of given profiles, as an insertion names them. */
+const ONCE_IN_INSTALLATION = {
+  target: profiles.givenSha256,
+  targetWhere: sql`discarded_at is null and project is null`,
+};
+const ONCE_IN_PROJECT = {
+  target: [profiles.project, profiles.givenSha256],
+  targetWhere: sql`discarded_at is null`,
+};
+
+/**
+ * Stores a profile that somebody gave, once in its project: the same content keeps its id, also where it is
+ * given many times at once. It is nobody's measurement, and used only where it is named.
+ * @param project whose it is; null: the installation's. @returns its id.
+ */
+export async function storeGivenProfile(
+  tx: Queryable,
+  profile: Profile,
+  project: string | null = null,
+): Promise<string> {
   // Postgres writes equal documents as equal text, whatever the order of their fields was.
   const digest = sql<string>`encode(sha256(convert_to(${JSON.stringify(profile)}::jsonb::text, 'UTF8')), 'hex')`;
+  const kept = and(
+    isNull(profiles.discardedAt),
+    project === null ? isNull(profiles.project) : eq(profiles.project, project),
+  );
   // A discarded profile stays discarded: who gives its content again gets another.
   const [same] = await tx
     .select({ id: profiles.id })
     .from(profiles)
-    .where(and(eq(profiles.givenSha256, digest), isNull(profiles.discardedAt)));
+    .where(and(eq(profiles.givenSha256, digest), kept));
   if (same) return same.id;
   const [row] = await tx
     .insert(profiles)
     .values({
       ...rowOf(randomUUID(), { clusterKey: givenKey(profile.name), profile, freshForSeconds: 0 }),
+      project,
       givenSha256: digest,
     })
     // An update, though it changes nothing: unlike none at all it answers the id of the row that was first.
     .onConflictDoUpdate({
-      target: profiles.givenSha256,
-      targetWhere: isNull(profiles.discardedAt),
+      ...(project === null ? ONCE_IN_INSTALLATION : ONCE_IN_PROJECT),
       set: { givenSha256: sql`excluded.given_sha256` },
     })
     .returning({ id: profiles.id });
@@ -124,13 +149,13 @@ export async function discardProfile(tx: Queryable, id: string): Promise<boolean
   return rows.length === 1;
 }
 
-/** Whether a profile was discarded. */
-export async function isProfileDiscarded(db: Queryable, id: string): Promise<boolean> {
+/** Whether a project's jobs may use a profile: it is seen, and nobody discarded it. @param only as of {@link getProfile} */
+export async function isProfileUsable(db: Queryable, id: string, only: string | null): Promise<boolean> {
   const [row] = await db
-    .select({ discardedAt: profiles.discardedAt })
+    .select({ id: profiles.id })
     .from(profiles)
-    .where(eq(profiles.id, id));
-  return row !== undefined && row.discardedAt !== null;
+    .where(and(eq(profiles.id, id), isNull(profiles.discardedAt), seenBy(only)));
+  return row !== undefined;
 }
 
 /**
@@ -147,35 +172,54 @@ export async function newestJobMeasuredFor(db: Queryable, profileId: string): Pr
   return row?.spec;
 }
 
-/** A profile, whether it was discarded or not. */
-export async function getProfile(db: Queryable, id: string): Promise<ProfileRecord | undefined> {
+/**
+ * A profile, whether it was discarded or not. @param only one that this project may see: its own or the
+ * installation's; null: whosever
+ */
+export async function getProfile(
+  db: Queryable,
+  id: string,
+  only: string | null = null,
+): Promise<ProfileRecord | undefined> {
   if (!isUuid(id)) return undefined;
-  const [row] = await db.select().from(profiles).where(eq(profiles.id, id));
+  const [row] = await db
+    .select()
+    .from(profiles)
+    .where(and(eq(profiles.id, id), seenBy(only)));
   return row && recordOf(row);
 }
 
-/** Of every cluster the newest profile that a name means: its own, or the cluster's. */
+/**
+ * Of every cluster the newest profile that a name means: its own, or the cluster's. Who names one means those of
+ * their own first, then what else they see.
+ * @param only the project that names it; null: the installation, which also sees those of all projects
+ */
 export async function profilesCalled(
   db: Queryable,
   name: string,
-): Promise<Pick<ProfileRecord, "id" | "name" | "clusterKey">[]> {
-  return db
-    .selectDistinctOn([profiles.clusterKey], {
+  only: string | null,
+): Promise<Pick<ProfileRecord, "id" | "name" | "clusterKey" | "project">[]> {
+  const seen = await db
+    .selectDistinctOn([profiles.project, profiles.clusterKey], {
       id: profiles.id,
       name: profiles.name,
       clusterKey: profiles.clusterKey,
+      project: profiles.project,
     })
     .from(profiles)
     .where(
       and(
         isNull(profiles.discardedAt),
+        seenBy(only),
         or(
           eq(profiles.name, name),
           sql`substring(${profiles.clusterKey} from ${CLUSTER_NAME_IN_KEY}) = ${name}`,
         ),
       ),
     )
-    .orderBy(profiles.clusterKey, desc(profiles.createdAt), desc(profiles.id));
+    .orderBy(profiles.project, profiles.clusterKey, desc(profiles.createdAt), desc(profiles.id));
+  const own = seen.filter(({ project }) => project === only);
+  return own.length > 0 ? own : seen;
 }
 
 /** As `estimatedPoints` of the domain: of modules, overlaps, and the points of collectives. */
@@ -185,6 +229,7 @@ const SUMMARY_COLUMNS = {
   id: profiles.id,
   name: profiles.name,
   clusterKey: profiles.clusterKey,
+  project: profiles.project,
   createdAt: profiles.createdAt,
   freshUntil: profiles.freshUntil,
   estimated: sql<boolean>`jsonb_path_exists(${profiles.profile}, ${HAS_ESTIMATES}::jsonpath)`,
@@ -226,8 +271,12 @@ export async function profilesOfCluster(
   return rows.map(summaryOf);
 }
 
-/** Newest first, without the curves; none that was discarded. */
-export async function listProfiles(db: Queryable, request: PageRequest = {}): Promise<Page<ProfileSummary>> {
+/** Newest first, without the curves; none that was discarded. @param only as of {@link getProfile} */
+export async function listProfiles(
+  db: Queryable,
+  request: PageRequest = {},
+  only: string | null = null,
+): Promise<Page<ProfileSummary>> {
   const limit = pageLimit(request);
   const after = decodeCursor(request.cursor);
   const rows = await db
@@ -236,6 +285,7 @@ export async function listProfiles(db: Queryable, request: PageRequest = {}): Pr
     .where(
       and(
         isNull(profiles.discardedAt),
+        seenBy(only),
         after &&
           sql`(${profiles.createdAt}, ${profiles.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
       ),
