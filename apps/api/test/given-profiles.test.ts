@@ -1,7 +1,15 @@
 import { randomUUID } from "node:crypto";
 import type { GivenProfile, JobDetail, Problem, ProfileRecord } from "@internevo/contracts";
 import { findShippedProfile, shippedProfile } from "@internevo/cost-model";
-import { createProject, createToken, discardProfile, storeProfile, updateJob } from "@internevo/store";
+import {
+  createProject,
+  createToken,
+  discardProfile,
+  storeGivenProfile,
+  storeProfile,
+  updateJob,
+} from "@internevo/store";
+import { MOST_GIVEN_PROFILES } from "@internevo/domain";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
 
@@ -211,6 +219,35 @@ describe("profiles of projects", () => {
       errors: expect.arrayContaining([
         expect.objectContaining({ message: "may be of two, of project vision", remedy: `give ${other.id}` }),
       ]),
+    });
+  });
+
+  it("are discarded by their operators, and gone where nothing used them", async () => {
+    const own = await giveAs("vision", profile("to discard"));
+    expect((await ask("DELETE", `/profiles/${own.id}`, bearer["nlp"] ?? "")).statusCode).toBe(404);
+    // What the API keeps in memory goes with it.
+    expect((await ask("POST", "/plans", bearer["vision"] ?? "", { job: jobNaming(own.id) })).statusCode).toBe(
+      200,
+    );
+    expect((await ask("DELETE", `/profiles/${own.id}`, bearer["vision"] ?? "")).statusCode).toBe(204);
+    expect((await ask("GET", `/profiles/${own.id}`, bearer["vision"] ?? "")).statusCode).toBe(404);
+    expect((await ask("POST", "/plans", bearer["vision"] ?? "", { job: jobNaming(own.id) })).statusCode).toBe(
+      422,
+    );
+  });
+
+  it("are so many at most", async () => {
+    await api.database.transaction((tx) => createProject(tx, { name: "full" }));
+    for (let at = 0; at < MOST_GIVEN_PROFILES; at += 1)
+      await storeGivenProfile(api.database.db, { ...shipped, name: `profile ${at}` }, "full");
+    const made = { name: "full", role: "operator" as const, project: "full", validForSeconds: null };
+    const { token } = await api.database.transaction((tx) => createToken(tx, made));
+    const reply = await ask("POST", "/profiles", `Bearer ${token}`, profile("one more"));
+    expect(reply.json<Problem>()).toMatchObject({
+      status: 403,
+      code: "quota-exceeded",
+      detail: "project full keeps 100 given profiles, as many as a project may",
+      errors: [{ field: "name", value: "one more", remedy: expect.stringMatching(/^discard one/) }],
     });
   });
 });

@@ -321,6 +321,7 @@ describe("profiles of the installation", () => {
     for (const role of ROLES) expect(await asked(`own ${role}`, "DELETE")).toBe(403);
     expect(await asked("installation viewer", "DELETE")).toBe(403);
     expect(await asked("installation operator", "DELETE")).toBe(204);
+    expect(await asked("own viewer", "GET"), "nothing used it").toBe(404);
   });
 });
 

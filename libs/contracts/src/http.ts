@@ -476,7 +476,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   POST   /what-if/sweep, /what-if/largest-sequence, /what-if/pareto, /what-if/cheapest-cluster [viewer] advice.ts
  *   POST   /profiles                   [operator] body: Profile; 201 ProfileRecord, Location; the same content keeps its id in its project
  *   GET    /profiles, /profiles/:id    [viewer]   Page(ProfileSummary) / ProfileRecord
- *   DELETE /profiles/:id               [operator] 204; jobs that used it still show it, no other job does
+ *   DELETE /profiles/:id               [operator] 204; jobs that used it still show it, no other job does; one that nothing used is gone
  *   POST   /profiles/:id/measure       [operator] 201 JobDetail of a job that measures it again and ends
  *   GET    /clusters, /clusters/:name   [viewer]   Page(ClusterRecord) / ClusterRecord
  *   GET    /workloads, POST /workloads, GET|DELETE /workloads/:id, POST /workloads/:id/run   [viewer | operator]

@@ -3,6 +3,9 @@ import { and, desc, eq, gt, isNull, or, sql } from "drizzle-orm";
 import {
   CLUSTER_NAME_IN_KEY,
   givenKey,
+  isGivenKey,
+  MOST_GIVEN_PROFILES,
+  ProblemError,
   type JobSpec,
   type LauncherKind,
   type Profile,
@@ -10,7 +13,8 @@ import {
 import type { ProfileRecord, ProfileSummary } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
-import { jobs, profiles } from "./schema/index.ts";
+import { noProject } from "./no-project.ts";
+import { jobs, plannings, profiles, projects, workloads } from "./schema/index.ts";
 
 const recordOf = (row: typeof profiles.$inferSelect): ProfileRecord => ({
   id: row.id,
@@ -72,6 +76,7 @@ const ONCE_IN_PROJECT = {
  * Stores a profile that somebody gave, once in its project: the same content keeps its id, also where it is
  * given many times at once. It is nobody's measurement, and used only where it is named.
  * @param project whose it is; null: the installation's. @returns its id.
+ * @throws ProblemError `quota-exceeded` where the project keeps as many as it may.
  */
 export async function storeGivenProfile(
   tx: Queryable,
@@ -84,12 +89,16 @@ export async function storeGivenProfile(
     isNull(profiles.discardedAt),
     project === null ? isNull(profiles.project) : eq(profiles.project, project),
   );
+  // Who gives to the same project waits, so that none passes the limit beside another.
+  if (project !== null) await lockProject(tx, project);
   // A discarded profile stays discarded: who gives its content again gets another.
   const [same] = await tx
     .select({ id: profiles.id })
     .from(profiles)
     .where(and(eq(profiles.givenSha256, digest), kept));
   if (same) return same.id;
+  if (project !== null && (await tx.$count(profiles, kept)) >= MOST_GIVEN_PROFILES)
+    throw tooManyGiven(project, profile.name);
   const [row] = await tx
     .insert(profiles)
     .values({
@@ -106,6 +115,29 @@ export async function storeGivenProfile(
   if (!row) throw new Error("a profile was neither stored nor found");
   return row.id;
 }
+
+async function lockProject(tx: Queryable, name: string): Promise<void> {
+  const found = await tx
+    .select({ name: projects.name })
+    .from(projects)
+    .where(eq(projects.name, name))
+    .for("no key update");
+  if (found.length === 0) throw noProject(name, "project");
+}
+
+const tooManyGiven = (project: string, name: string): ProblemError =>
+  new ProblemError(
+    "quota-exceeded",
+    `project ${project} keeps ${MOST_GIVEN_PROFILES} given profiles, as many as a project may`,
+    [
+      {
+        field: "name",
+        value: name,
+        message: `would be one more than the ${MOST_GIVEN_PROFILES} given profiles that project ${project} may keep`,
+        remedy: "discard one that is not needed (`internevo profile discard`), then give this one again",
+      },
+    ],
+  );
 
 /** Profiles that were measured after the last one of their cluster that somebody discarded. */
 const afterDiscarded = (clusterKey: string) =>
@@ -136,17 +168,36 @@ export async function newestProfile(
 }
 
 /**
- * Takes a profile out of use: jobs that used it still show it, no other job does. @returns false when there
- * is none; discarding again changes nothing.
+ * Takes a profile out of use: jobs that used it still show it, no other job does. A given one that nothing refers
+ * to is deleted. @returns false when there is none; discarding again changes nothing.
  */
 export async function discardProfile(tx: Queryable, id: string): Promise<boolean> {
   if (!isUuid(id)) return false;
-  const rows = await tx
-    .update(profiles)
-    .set({ discardedAt: sql`coalesce(${profiles.discardedAt}, clock_timestamp())` })
+  // Who begins to refer to it holds the row until that can be seen below.
+  const [row] = await tx
+    .select({ clusterKey: profiles.clusterKey })
+    .from(profiles)
     .where(eq(profiles.id, id))
-    .returning({ id: profiles.id });
-  return rows.length === 1;
+    .for("update");
+  if (!row) return false;
+  if (isGivenKey(row.clusterKey) && !(await isReferredTo(tx, id)))
+    await tx.delete(profiles).where(eq(profiles.id, id));
+  else
+    await tx
+      .update(profiles)
+      .set({ discardedAt: sql`coalesce(${profiles.discardedAt}, clock_timestamp())` })
+      .where(eq(profiles.id, id));
+  return true;
+}
+
+/** Whether a job, a planning or a workload used a profile, or names it by its id. */
+async function isReferredTo(tx: Queryable, id: string): Promise<boolean> {
+  const { rows } = await tx.execute<{ readonly is_referred_to: boolean }>(sql`select
+    exists (select from ${jobs} where profile_id = ${id})
+    or exists (select from ${jobs} where (spec -> 'cluster' ->> 'profile') = ${id}::text)
+    or exists (select from ${plannings} where profile_id = ${id})
+    or exists (select from ${workloads} where (spec -> 'cluster' ->> 'profile') = ${id}::text) as is_referred_to`);
+  return rows[0]?.is_referred_to === true;
 }
 
 /** Whether a project's jobs may use a profile: it is seen, and nobody discarded it. @param only as of {@link getProfile} */

@@ -8,7 +8,7 @@ import {
   type ProfileRecord,
 } from "@internevo/contracts";
 import { ESTIMATED_PROFILES, GIVEN_PROFILES, parseProfile, shippedProfile } from "@internevo/cost-model";
-import { ProblemError, ProfileSchema } from "@internevo/domain";
+import { MOST_GIVEN_PROFILES, ProblemError, ProfileSchema } from "@internevo/domain";
 import {
   discardProfile,
   getJobDetail,
@@ -97,8 +97,7 @@ function registerProfileChanges(app: ApiInstance, database: Database): void {
       schema: {
         tags: ["profiles"],
         summary: "Store a profile, so that jobs can name it by its id",
-        description:
-          "It belongs to the token's project, where the same content keeps its id; tokens of the installation give to all projects.",
+        description: `It belongs to the token's project, where the same content keeps its id; tokens of the installation give to all projects. A project keeps ${MOST_GIVEN_PROFILES} at most; then the answer is a 403, \`quota-exceeded\`, until one is discarded.`,
         headers: headers.idempotent,
         body: ProfileSchema,
         response: answers({ 201: ProfileRecordSchema }),
@@ -125,7 +124,7 @@ function registerProfileChanges(app: ApiInstance, database: Database): void {
         tags: ["profiles"],
         summary: "Discard a profile",
         description:
-          "Tokens of a project discard what their project gave, tokens of the installation any. Jobs that used it still show it. No other job uses it. If it is its cluster's newest, the next job measures the cluster: it uses an older profile only if it names it.",
+          "Tokens of a project discard what their project gave, tokens of the installation any. Jobs that used it still show it. A given one that nothing used is deleted. No other job uses it. If it is its cluster's newest, the next job measures the cluster: it uses an older profile only if it names it.",
         params: IdParams,
         response: answers({ 204: Type.Null() }),
       },
