@@ -1,17 +1,21 @@
 import { GIVEN_PROFILE_WORDS } from "@internevo/cost-model";
 import { clusterKey, ProblemError, type JobSpec, type Profile } from "@internevo/domain";
 import { namedProfile } from "@internevo/stages";
-import {
-  getProfile,
-  isProfileDiscarded,
-  newestProfile,
-  type Database,
-  type Queryable,
-} from "@internevo/store";
+import { getProfile, isProfileUsable, newestProfile, type Database, type Queryable } from "@internevo/store";
+import { namingProject } from "./http/rights.ts";
 
-/** Checks that a profile which a job names is there. @throws ProblemError `profile-missing` */
-export async function assertNamedProfile(db: Queryable, spec: JobSpec, field: string): Promise<void> {
-  if (spec.cluster.profile !== null) await namedProfile(db, spec.cluster.profile, field);
+/**
+ * Checks that a profile which a job names is there. @param visible the project of the token; null: it sees all.
+ * @throws ProblemError `profile-missing`
+ */
+export async function assertNamedProfile(
+  db: Queryable,
+  spec: JobSpec,
+  field: string,
+  visible: string | null,
+): Promise<void> {
+  const { profile } = spec.cluster;
+  if (profile !== null) await namedProfile(db, profile, field, namingProject(visible, spec));
 }
 
 /**
@@ -41,25 +45,31 @@ export async function storedProfile(db: Queryable, id: string): Promise<Profile 
   return stored && keep(stored.id, stored.profile);
 }
 
-/** The profile of that name. @throws ProblemError `profile-missing` */
-export async function profileOfName(db: Queryable, name: string, field: string): Promise<Profile> {
+/** The profile of that name. @param only as of {@link namedProfile} @throws ProblemError `profile-missing` */
+export async function profileOfName(
+  db: Queryable,
+  name: string,
+  field: string,
+  only: string | null,
+): Promise<Profile> {
   const known = kept.get(name);
-  if (known && !(await isProfileDiscarded(db, name))) return keep(name, known);
-  const { profile, storedId } = await namedProfile(db, name, field);
+  if (known && (await isProfileUsable(db, name, only))) return keep(name, known);
+  const { profile, storedId } = await namedProfile(db, name, field, only);
   return storedId === null ? profile : keep(storedId, profile);
 }
 
 /**
  * The profile to plan a job with: the one of that name, else the one that the job names, else the newest of
- * its cluster.
+ * its cluster. What the job names is looked up as its submission does; `name` is what the token sees.
  * @throws ProblemError `profile-missing`
  */
 export const createProfileSource =
   (database: Database) =>
-  async (spec: JobSpec, name: string | undefined): Promise<Profile> => {
+  async (spec: JobSpec, name: string | undefined, visible: string | null): Promise<Profile> => {
     const { name: cluster, nodes, gpusPerNode, profile } = spec.cluster;
-    if (name !== undefined) return profileOfName(database.db, name, "profile");
-    if (profile !== null) return profileOfName(database.db, profile, "job.cluster.profile");
+    if (name !== undefined) return profileOfName(database.db, name, "profile", visible);
+    if (profile !== null)
+      return profileOfName(database.db, profile, "job.cluster.profile", namingProject(visible, spec));
     const stored = await newestProfile(database.db, clusterKey(spec.cluster));
     if (stored) return keep(stored.id, stored.profile);
     throw new ProblemError(

@@ -1,6 +1,15 @@
-import type { GivenProfile, JobDetail, ProfileRecord } from "@internevo/contracts";
-import { findShippedProfile } from "@internevo/cost-model";
-import { discardProfile, storeProfile, updateJob } from "@internevo/store";
+import { randomUUID } from "node:crypto";
+import type { GivenProfile, JobDetail, Problem, ProfileRecord } from "@internevo/contracts";
+import { findShippedProfile, shippedProfile } from "@internevo/cost-model";
+import {
+  createProject,
+  createToken,
+  discardProfile,
+  storeGivenProfile,
+  storeProfile,
+  updateJob,
+} from "@internevo/store";
+import { MOST_GIVEN_PROFILES } from "@internevo/domain";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
 
@@ -10,13 +19,14 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const post = (path: string, payload: object) =>
+const ask = (method: "GET" | "POST" | "DELETE", path: string, authorization: string, payload?: object) =>
   api.app.inject({
-    method: "POST",
+    method,
     url: `/api/v1${path}`,
-    headers: { authorization: api.bearer.operator },
-    payload,
+    headers: { authorization },
+    ...(payload === undefined ? {} : { payload }),
   });
+const post = (path: string, payload: object) => ask("POST", path, api.bearer.operator, payload);
 const give = (payload: object) => post("/profiles", payload);
 
 describe("profiles", () => {
@@ -93,5 +103,151 @@ describe("profiles", () => {
     expect(again.json<JobDetail>().spec.cluster).toEqual(measured.spec.cluster);
     // One that jobs only named was measured for none.
     expect((await post(`/profiles/${given.id}/measure`, {})).statusCode).toBe(409);
+  });
+});
+
+describe("profiles of projects", () => {
+  const bearer: Record<string, string> = {};
+  const shipped = shippedProfile("a800-128");
+  /** Profiles of one name may differ in what the program takes, which leaves room for the job's plans. */
+  const profile = (name: string, runtimeBytes = 2 ** 20) => ({
+    ...shipped,
+    name,
+    device: { ...shipped.device, runtimeBytes },
+  });
+  const giveAs = async (who: string, body: object) => {
+    const reply = await ask("POST", "/profiles", bearer[who] ?? "", body);
+    expect(reply.statusCode).toBe(201);
+    return reply.json<ProfileRecord>();
+  };
+  const jobNaming = (name: string, over: object = {}) => {
+    const { cluster, ...file } = jobFile(api);
+    return { ...file, ...over, cluster: { ...(cluster as object), profile: name } };
+  };
+  /** What each of the four requests that name a profile answers. */
+  const naming = async (who: string, name: string, over: object = {}) => {
+    const job = jobNaming(name, over);
+    const replies = [
+      await ask("POST", "/plans", bearer[who] ?? "", { job }),
+      await ask("POST", "/plans", bearer[who] ?? "", { job: jobFile(api), profile: name }),
+      await ask("POST", "/jobs/check", bearer[who] ?? "", job),
+      await ask("POST", "/workloads", bearer[who] ?? "", { name: randomUUID(), job, cron: "0 3 * * *" }),
+    ];
+    return replies.map((reply) => [reply.statusCode, reply.json<{ code?: string }>().code ?? "accepted"]);
+  };
+  const MISSING = [422, "profile-missing"];
+
+  beforeAll(async () => {
+    await api.database.transaction(async (tx) => {
+      for (const name of ["nlp", "vision"]) {
+        await createProject(tx, { name });
+        const made = { name, role: "operator" as const, project: name, validForSeconds: null };
+        bearer[name] = `Bearer ${(await createToken(tx, made)).token}`;
+      }
+    });
+    bearer["installation"] = api.bearer.operator;
+  });
+
+  /** The memory of the best plan of a job that names this profile: what the program takes is a line of it. */
+  const plannedWith = async (who: string, name: string) => {
+    const reply = await ask("POST", "/plans/memory", bearer[who] ?? "", { job: jobNaming(name), plan: 1 });
+    expect(reply.statusCode).toBe(200);
+    return reply.body;
+  };
+
+  it("are what its members mean by their name, whatever other projects call so", async () => {
+    await giveAs("vision", profile("team2-cluster", 2 ** 20));
+    const before = await plannedWith("vision", "team2-cluster");
+    await giveAs("nlp", profile("team2-cluster", 2 ** 24));
+    expect(await plannedWith("vision", "team2-cluster")).toBe(before);
+    expect(await plannedWith("nlp", "team2-cluster")).not.toBe(before);
+    await giveAs("installation", profile("team2-cluster", 2 ** 25));
+    expect(await plannedWith("vision", "team2-cluster")).toBe(before);
+    expect(await plannedWith("installation", "team2-cluster")).not.toBe(before);
+  });
+
+  it("are not there for others: in no list, by no id and by no name", async () => {
+    const own = await giveAs("nlp", profile("only ours"));
+    expect(own.project).toBe("nlp");
+    // It is kept by the API from here on.
+    expect(await naming("nlp", own.id)).toEqual([200, 200, 200, 201].map((status) => [status, "accepted"]));
+    for (const named of [own.id, "only ours"])
+      expect(await naming("vision", named)).toEqual(Array.from({ length: 4 }, () => MISSING));
+    const listed = async (who: string) =>
+      (await ask("GET", "/profiles?limit=200", bearer[who] ?? "")).json<{ items: ProfileRecord[] }>().items;
+    expect((await listed("nlp")).find(({ id }) => id === own.id)?.project).toBe("nlp");
+    expect((await listed("installation")).some(({ id }) => id === own.id)).toBe(true);
+    expect((await listed("vision")).filter(({ project }) => project === "nlp")).toEqual([]);
+    for (const method of ["GET", "DELETE"] as const) {
+      const [hidden, absent] = [own.id, randomUUID()];
+      const said = await Promise.all(
+        [hidden, absent].map(async (id) => {
+          const { traceId: _, ...problem } = (
+            await ask(method, `/profiles/${id}`, bearer["vision"] ?? "")
+          ).json<Problem>();
+          return JSON.stringify(problem).replaceAll(id, "ID");
+        }),
+      );
+      expect(said[0]).toBe(said[1]);
+      expect(said[0]).toContain("not-found");
+    }
+    // A job that is told to go into the other project learns nothing either.
+    const probe = await ask(
+      "POST",
+      "/jobs/check",
+      bearer["vision"] ?? "",
+      jobNaming("only ours", { project: "nlp" }),
+    );
+    expect(probe.statusCode).toBe(404);
+    expect(probe.body).toContain("names no profile");
+    const planned = await ask("POST", "/plans", bearer["vision"] ?? "", {
+      job: jobNaming("only ours", { project: "nlp" }),
+    });
+    expect(planned.statusCode).toBe(422);
+  });
+
+  it("are named by the installation for a job of their project, and asked for where several call one so", async () => {
+    await giveAs("nlp", profile("of two"));
+    expect(await naming("installation", "of two", { project: "nlp" })).toEqual(
+      [200, 200, 200, 201].map((status) => [status, "accepted"]),
+    );
+    expect((await naming("installation", "of two"))[2], "its own jobs are of default").toEqual(MISSING);
+    const other = await giveAs("vision", profile("of two"));
+    const reply = await post("/plans", { job: jobFile(api), profile: "of two" });
+    expect(reply.json<Problem>()).toMatchObject({
+      detail: "of two names profiles of 2 projects",
+      errors: expect.arrayContaining([
+        expect.objectContaining({ message: "may be of two, of project vision", remedy: `give ${other.id}` }),
+      ]),
+    });
+  });
+
+  it("are discarded by their operators, and gone where nothing used them", async () => {
+    const own = await giveAs("vision", profile("to discard"));
+    expect((await ask("DELETE", `/profiles/${own.id}`, bearer["nlp"] ?? "")).statusCode).toBe(404);
+    // What the API keeps in memory goes with it.
+    expect((await ask("POST", "/plans", bearer["vision"] ?? "", { job: jobNaming(own.id) })).statusCode).toBe(
+      200,
+    );
+    expect((await ask("DELETE", `/profiles/${own.id}`, bearer["vision"] ?? "")).statusCode).toBe(204);
+    expect((await ask("GET", `/profiles/${own.id}`, bearer["vision"] ?? "")).statusCode).toBe(404);
+    expect((await ask("POST", "/plans", bearer["vision"] ?? "", { job: jobNaming(own.id) })).statusCode).toBe(
+      422,
+    );
+  });
+
+  it("are so many at most", async () => {
+    await api.database.transaction((tx) => createProject(tx, { name: "full" }));
+    for (let at = 0; at < MOST_GIVEN_PROFILES; at += 1)
+      await storeGivenProfile(api.database.db, { ...shipped, name: `profile ${at}` }, "full");
+    const made = { name: "full", role: "operator" as const, project: "full", validForSeconds: null };
+    const { token } = await api.database.transaction((tx) => createToken(tx, made));
+    const reply = await ask("POST", "/profiles", `Bearer ${token}`, profile("one more"));
+    expect(reply.json<Problem>()).toMatchObject({
+      status: 403,
+      code: "quota-exceeded",
+      detail: "project full keeps 100 given profiles, as many as a project may",
+      errors: [{ field: "name", value: "one more", remedy: expect.stringMatching(/^discard one/) }],
+    });
   });
 });

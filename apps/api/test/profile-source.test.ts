@@ -25,24 +25,26 @@ describe("stored profiles", () => {
       });
     const id = await store("first");
     const newest = createProfileSource(test.database);
-    const first = await newest(spec, undefined);
+    const first = await newest(spec, undefined, null);
     expect(first.name).toBe("first");
     for (const again of [
-      await newest(spec, undefined),
-      await newest(spec, id),
+      await newest(spec, undefined, null),
+      await newest(spec, id, null),
       await storedProfile(db, id),
-      await profileOfName(db, id, "profile"),
+      await profileOfName(db, id, "profile", null),
     ])
       expect(again).toBe(first);
     const later = await store("second");
-    expect((await newest(spec, undefined)).name).toBe("second");
+    expect((await newest(spec, undefined, null)).name).toBe("second");
     expect(await storedProfile(db, later)).not.toBe(first);
     for (let index = 0; index < 16; index += 1) await storedProfile(db, await store(`other ${index}`));
     const read = await storedProfile(db, id);
     expect(read).not.toBe(first);
     expect(read).toEqual(first);
     expect(await storedProfile(db, "no-id")).toBeUndefined();
-    await expect(profileOfName(db, "nothing", "profile")).rejects.toMatchObject({ code: "profile-missing" });
+    await expect(profileOfName(db, "nothing", "profile", null)).rejects.toMatchObject({
+      code: "profile-missing",
+    });
   });
 
   it("are named by their name or their cluster's, the newest first, and asked for where clusters share it", async () => {
@@ -52,17 +54,17 @@ describe("stored profiles", () => {
       storeProfile(db, { clusterKey: key, profile: profile(name), freshForSeconds: 60 });
     await store("local:mine (a+b):1x2", "mine earlier");
     await store("local:mine (a+b):1x2", "mine later");
-    expect((await profileOfName(db, "mine (a+b)", "profile")).name).toBe("mine later");
-    expect((await profileOfName(db, "mine earlier", "profile")).name).toBe("mine earlier");
+    expect((await profileOfName(db, "mine (a+b)", "profile", null)).name).toBe("mine later");
+    expect((await profileOfName(db, "mine earlier", "profile", null)).name).toBe("mine earlier");
     await storeGivenProfile(db, profile("given:x:1x2"));
-    await expect(profileOfName(db, "x", "profile")).rejects.toMatchObject({ code: "profile-missing" });
+    await expect(profileOfName(db, "x", "profile", null)).rejects.toMatchObject({ code: "profile-missing" });
     const ids = [await store("local:shared:1x2", "of two"), await store("ssh:shared:2x8:cuda", "of sixteen")];
-    await expect(profileOfName(db, "shared", "profile")).rejects.toMatchObject({
+    await expect(profileOfName(db, "shared", "profile", null)).rejects.toMatchObject({
       code: "profile-missing",
       message: "shared names profiles of 2 clusters",
       details: ids.map((id) => ({ field: "profile", remedy: `give ${id}` })),
     });
-    await expect(profileOfName(db, randomUUID(), "profile")).rejects.toMatchObject({
+    await expect(profileOfName(db, randomUUID(), "profile", null)).rejects.toMatchObject({
       code: "profile-missing",
     });
   });

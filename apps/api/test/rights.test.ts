@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { ROLES, type Problem, type Role } from "@internevo/contracts";
+import { shippedProfile } from "@internevo/cost-model";
 import {
   claimHosts,
   jobLease,
@@ -9,6 +10,7 @@ import {
   createToken,
   createWorkload,
   storeDeadLetter,
+  storeGivenProfile,
   submitJob,
 } from "@internevo/store";
 import { exampleSpec } from "@internevo/test-kit/fixtures";
@@ -60,8 +62,11 @@ const MADE: Readonly<Record<string, (project: string) => Promise<string>>> = {
         (await createToken(tx, { name: randomUUID(), role: "viewer", project, validForSeconds: null })).record
           .id,
     ),
+  profile: (project) => giveProfile(project),
   "dead-letter": async (project) => letterOf((await MADE["job"]?.(project)) ?? ""),
 };
+const giveProfile = (project: string | null): Promise<string> =>
+  storeGivenProfile(api.database.db, { ...shippedProfile("a800-128"), name: randomUUID() }, project);
 const letterOf = (jobId: string): Promise<string> =>
   storeDeadLetter(api.database.db, {
     consumer: "profiler/job.profile",
@@ -107,7 +112,9 @@ function expectedOf({ role, scope }: RouteRule, place: Place, has: Role | undefi
   const isHidden = place === "foreign";
   const before: Partial<Record<Scope, Outcome>> = {
     installation: 403,
-    ...(isHidden ? { job: 404, workload: 404, token: 404, "dead-letter": 404, project: 404 } : {}),
+    ...(isHidden
+      ? { job: 404, workload: 404, token: 404, "dead-letter": 404, profile: 404, project: 404 }
+      : {}),
   };
   const first = before[scope];
   if (first !== undefined) return first;
@@ -296,6 +303,25 @@ describe("a token of a project", () => {
     expect(
       (await as("own admin", "/tokens", { name: "spy", role: "viewer", project: "vision" })).status,
     ).toBe(404);
+  });
+});
+
+describe("profiles of the installation", () => {
+  it("are seen by every token, and discarded by its own", async () => {
+    const id = await giveProfile(null);
+    const asked = async (who: string, method: "GET" | "DELETE") => {
+      const reply = await api.app.inject({
+        method,
+        url: `/api/v1/profiles/${id}`,
+        headers: { authorization: `Bearer ${tokens.get(who) ?? ""}` },
+      });
+      return reply.statusCode;
+    };
+    expect(await asked("own viewer", "GET")).toBe(200);
+    for (const role of ROLES) expect(await asked(`own ${role}`, "DELETE")).toBe(403);
+    expect(await asked("installation viewer", "DELETE")).toBe(403);
+    expect(await asked("installation operator", "DELETE")).toBe(204);
+    expect(await asked("own viewer", "GET"), "nothing used it").toBe(404);
   });
 });
 

@@ -70,9 +70,10 @@ it("suggests the name that is near", async () => {
 });
 
 it("takes a cluster's name for its newest profile, and asks which one where clusters share it", async () => {
-  const profile = (start: string, name: string, clusterKey: string) => ({
+  const profile = (start: string, name: string, clusterKey: string, project: string | null = null) => ({
     ...item(start, name),
     clusterKey,
+    project,
     freshUntil: "2026-02-01T00:00:00.000Z",
     estimated: false,
     quality: null,
@@ -84,15 +85,32 @@ it("takes a cluster's name for its newest profile, and asks which one where clus
       profile("a3", "there", "slurm:there:4x8:cuda"),
       profile("a4", "there", "local:there:1x2"),
       profile("a5", "given", "given:given"),
+      profile("b1", "ours", "given:ours", "vision"),
+      profile("b2", "ours", "given:ours", "nlp"),
+      profile("b3", "ours", "given:ours", "nlp"),
+      profile("b4", "ours", "given:ours"),
+      profile("b5", "theirs", "given:theirs", "vision"),
+      profile("b6", "theirs", "given:theirs", "nlp"),
     ];
   }
-  const called = (text: string): Promise<string> =>
-    resolveNamed("profile", text, "internevo profile list", profiles(), profileCalling);
-  expect(await Promise.all(["here", "here earlier", "given"].map(called))).toEqual([
+  const called = (text: string, project: string | null = null): Promise<string> =>
+    resolveNamed(
+      "profile",
+      text,
+      "internevo profile list",
+      profiles(),
+      profileCalling(() => Promise.resolve(project)),
+    );
+  expect(await Promise.all(["here", "here earlier", "given"].map((text) => called(text)))).toEqual([
     ID("a1"),
     ID("a2"),
     ID("a5"),
   ]);
+  expect([await called("ours"), await called("ours", "nlp")], "its own project's first").toEqual([
+    ID("b4"),
+    ID("b2"),
+  ]);
+  await expect(called("theirs")).rejects.toMatchObject({ message: "theirs names 2 profiles" });
   await expect(called("there")).rejects.toMatchObject({
     code: "bad-request",
     message: "there names 2 profiles",

@@ -31,9 +31,11 @@ interface Calling<T> {
   readonly names: (item: T) => readonly string[];
   /** Of those that a name means and that are of the same, the first is taken: lists begin with the newest. */
   readonly sameAs: (item: T) => string;
+  /** Of several that have the name, those that are meant before the others; by default all alike. */
+  readonly preferred?: (found: readonly T[]) => Promise<readonly T[]>;
 }
 
-const byName: Calling<Named> = { names: ({ name }) => [name], sameAs: ({ id }) => id };
+const byName: Omit<Calling<Named>, "preferred"> = { names: ({ name }) => [name], sameAs: ({ id }) => id };
 
 /**
  * @throws ProblemError `not-found` when nothing is named so; `bad-request` when several are, listing them.
@@ -43,13 +45,13 @@ export async function resolveNamed<T extends Named>(
   text: string,
   command: string,
   items: AsyncIterable<T>,
-  { names, sameAs }: Calling<T> = byName,
+  { names, sameAs, preferred }: Calling<T> = byName,
 ): Promise<string> {
   const wanted = text.trim();
   // A whole id names one thing only, and whether it is there the API says.
   if (UUID.test(wanted.toLowerCase())) return wanted.toLowerCase();
   const isPrefix = /^[0-9a-f-]+$/i.test(wanted);
-  const found: T[] = [];
+  let found: readonly T[] = [];
   const known = new Set<string>();
   const taken = new Set<string>();
   if (wanted !== "") {
@@ -58,9 +60,11 @@ export async function resolveNamed<T extends Named>(
       const isMeant = isPrefix && item.id.startsWith(wanted.toLowerCase());
       if (!isMeant && (!names(item).includes(wanted) || taken.has(sameAs(item)))) continue;
       taken.add(sameAs(item));
-      found.push(item);
+      found = [...found, item];
     }
   }
+  const isNamed = found.length > 1 && found.every((item) => names(item).includes(wanted));
+  if (preferred && isNamed) found = await preferred(found);
   const [first, second] = found;
   if (first !== undefined && second === undefined) return first.id;
   if (first === undefined) {
@@ -99,11 +103,20 @@ const clusterName = new RegExp(CLUSTER_NAME_IN_KEY);
 /** The cluster that a profile was measured of; undefined for one that was given. */
 export const clusterOfProfile = ({ clusterKey }: Pick<ProfileSummary, "clusterKey">): string | undefined =>
   clusterName.exec(clusterKey)?.[1];
-/** A profile is called by its cluster's name as well, and means the newest of it then. */
-export const profileCalling: Calling<ProfileSummary> = {
+/**
+ * A profile is called by its cluster's name as well, and means the newest of it then: of the token's own project
+ * first. @param projectOfToken asked where it matters; null: the installation's
+ */
+export const profileCalling = (projectOfToken: () => Promise<string | null>): Calling<ProfileSummary> => ({
   names: ({ name, clusterKey }) => [name, ...(clusterName.exec(clusterKey)?.slice(1) ?? [])],
-  sameAs: ({ clusterKey }) => clusterKey,
-};
+  sameAs: ({ clusterKey, project }) => JSON.stringify([project, clusterKey]),
+  async preferred(found) {
+    if (new Set(found.map(({ project }) => project)).size === 1) return found;
+    const own = await projectOfToken();
+    const ofOwn = found.filter(({ project }) => project === own);
+    return ofOwn.length > 0 ? ofOwn : found;
+  },
+});
 /**
  * A stored profile, to do something with it. @throws ProblemError as {@link resolveNamed}; `conflict` for one
  * that is shipped only: nobody measured it here, so nobody can discard it or measure it again.
@@ -115,7 +128,7 @@ export async function profileId(client: InternEvoClient, text: string, signal: A
       text,
       "internevo profile list",
       pages((cursor) => client.listProfiles({ limit: 200, signal, ...cursor })),
-      profileCalling,
+      profileCalling(async () => (await client.whoami({ signal })).project),
     );
   } catch (error) {
     const isUnknown = error instanceof ProblemError && error.code === "not-found";

@@ -392,6 +392,7 @@ export function profilesTable(profiles: readonly ProfileSummary[], colors: Color
         most: 2 * MOST_OF_NAME,
         value: (profile) => (typeof profile === "string" ? profile : profile.name),
       },
+      { title: "PROJECT", spare: 2, value: stored(({ project }) => project ?? "all") },
       {
         title: "STORED",
         value: stored(
@@ -423,7 +424,7 @@ export function profilesTable(profiles: readonly ProfileSummary[], colors: Color
 function storedLines(record: ProfileRecord, colors: Colors): string[] {
   return [
     isGivenKey(record.clusterKey)
-      ? `${colors.bold("given")}         first used ${when(record.createdAt)}`
+      ? `${colors.bold("given")}         first used ${when(record.createdAt)}${record.project === null ? "" : ` in project ${record.project}`}`
       : `${colors.bold("measured")}      ${when(record.createdAt)}, fresh until ${when(record.freshUntil)}`,
     ...(record.discardedAt === null
       ? []

@@ -399,7 +399,7 @@ describe("profile and replan", () => {
   it("show what was measured, and keep workloads", async () => {
     const none = await internevo("profile", "list");
     expect(none.stderr).toContain("no profiles yet");
-    expect(none.stdout).toMatch(/\n– +a800-128 +shipped +–/);
+    expect(none.stdout).toMatch(/\n– +a800-128 +– +shipped +–/);
     const profile = findShippedProfile("a800-128");
     if (!profile) throw new Error("the profile ships with the project");
     const id = await storeProfile(database.database.db, {
@@ -412,7 +412,7 @@ describe("profile and replan", () => {
       internevo("profile", "show", id),
       internevo("profile", "show", id, "--json"),
     ]);
-    expect(list.stdout).toContain(id.slice(0, 8));
+    expect(list.stdout).toMatch(new RegExp(`${id.slice(0, 8)} +\\S+ +all `));
     expect(show.stdout).toMatch(/all-gather +\d+/);
     expect(json(document)).toEqual(profile);
     expect((await internevo("profile", "show", "here")).stdout).toContain(id);

@@ -391,6 +391,9 @@ export const ProfileRecordSchema = Type.Object({
   id: Type.String(),
   name: Type.String(),
   clusterKey: Type.String(),
+  project: nullable(
+    Type.String({ description: "whose it is; null: the installation's, as what was measured is" }),
+  ),
   createdAt: Type.String(),
   freshUntil: Type.String(),
   discardedAt: nullable(Type.String({ description: "since when no new job uses it" })),
@@ -471,9 +474,9 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   POST   /plans                      [viewer]   PlanRequest → PlanningResult (nothing is stored)
  *   POST   /plans/why-not, /plans/explain, /plans/memory, /plans/export, /plans/import       [viewer] advice.ts
  *   POST   /what-if/sweep, /what-if/largest-sequence, /what-if/pareto, /what-if/cheapest-cluster [viewer] advice.ts
- *   POST   /profiles                   [operator] body: Profile; 201 ProfileRecord, Location; the same content keeps its id
+ *   POST   /profiles                   [operator] body: Profile; 201 ProfileRecord, Location; the same content keeps its id in its project
  *   GET    /profiles, /profiles/:id    [viewer]   Page(ProfileSummary) / ProfileRecord
- *   DELETE /profiles/:id               [operator] 204; jobs that used it still show it, no other job does
+ *   DELETE /profiles/:id               [operator] 204; jobs that used it still show it, no other job does; one that nothing used is gone
  *   POST   /profiles/:id/measure       [operator] 201 JobDetail of a job that measures it again and ends
  *   GET    /clusters, /clusters/:name   [viewer]   Page(ClusterRecord) / ClusterRecord
  *   GET    /workloads, POST /workloads, GET|DELETE /workloads/:id, POST /workloads/:id/run   [viewer | operator]

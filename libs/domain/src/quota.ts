@@ -9,6 +9,9 @@ export interface QuotaStanding {
   readonly gpuHoursThisMonth: number;
 }
 
+/** Profiles that a project keeps, of those that its tokens gave and nobody discarded. */
+export const MOST_GIVEN_PROFILES = 100;
+
 /** GPU-hours in a few digits: `0.25`, `12.5`, `1,200`. */
 export const formatGpuHours = (hours: number): string =>
   hours.toLocaleString("en-US", {

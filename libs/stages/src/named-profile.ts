@@ -12,27 +12,23 @@ const MOST_LISTED = 10;
 
 /**
  * The profile of that name: a shipped one, or a stored one by its id, its name, or its cluster's, of which it
- * is the newest. Never a file: whoever may name a profile would otherwise learn what lies on the services'
- * machine.
+ * is the newest: of the project that names it first, then the installation's. Never a file: whoever may name a
+ * profile would otherwise learn what lies on the services' machine.
+ * @param only the project that names it, which sees nothing of others; null: the installation, which sees all.
  * @throws ProblemError `profile-missing`, the same for every name that is none, and where profiles of several
- * clusters are called so.
+ * clusters, or for the installation of several projects, are called so.
  */
-export async function namedProfile(db: Queryable, name: string, field: string): Promise<NamedProfile> {
+export async function namedProfile(
+  db: Queryable,
+  name: string,
+  field: string,
+  only: string | null,
+): Promise<NamedProfile> {
   const shipped = findShippedProfile(name);
   if (shipped) return { profile: shipped, storedId: null };
-  const identified = await getProfile(db, name);
-  const called = identified ? [] : await profilesCalled(db, name);
-  if (called.length > 1) {
-    const details = called
-      .slice(0, MOST_LISTED)
-      .map(({ id, name: own, clusterKey }) => ({
-        field,
-        value: name,
-        message: `may be ${own}, of ${clusterKey}`,
-        remedy: `give ${id}`,
-      }));
-    throw new ProblemError("profile-missing", `${name} names profiles of ${called.length} clusters`, details);
-  }
+  const identified = await getProfile(db, name, only);
+  const called = identified ? [] : await profilesCalled(db, name, only);
+  if (called.length > 1) throw severalCalled(called, name, field);
   const stored = called[0] ? await getProfile(db, called[0].id) : identified;
   if (stored && stored.discardedAt !== null) {
     throw new ProblemError(
@@ -49,7 +45,7 @@ export async function namedProfile(db: Queryable, name: string, field: string): 
     );
   }
   if (stored) return { profile: stored.profile, storedId: stored.id };
-  const { items } = await listProfiles(db, { limit: MOST_LISTED });
+  const { items } = await listProfiles(db, { limit: MOST_LISTED }, only);
   const known = [...new Set([...GIVEN_PROFILES, ...items.map((item) => item.name)])];
   const near = nearestWord(name, known);
   throw new ProblemError("profile-missing", `no profile is named ${name}`, [
@@ -60,4 +56,21 @@ export async function namedProfile(db: Queryable, name: string, field: string): 
       remedy: `${near === undefined ? "" : `did you mean ${near}? `}choose one: ${known.join(", ")}`,
     },
   ]);
+}
+
+function severalCalled(
+  called: Awaited<ReturnType<typeof profilesCalled>>,
+  name: string,
+  field: string,
+): ProblemError {
+  const details = called
+    .slice(0, MOST_LISTED)
+    .map(({ id, name: own, clusterKey, project }) => ({
+      field,
+      value: name,
+      message: `may be ${own}, of ${project === null ? clusterKey : `project ${project}`}`,
+      remedy: `give ${id}`,
+    }));
+  const places = called[0]?.project == null ? "clusters" : "projects";
+  return new ProblemError("profile-missing", `${name} names profiles of ${called.length} ${places}`, details);
 }

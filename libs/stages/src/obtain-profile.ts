@@ -9,6 +9,7 @@ import {
 import {
   aboutSeconds,
   clusterKey,
+  DEFAULT_PROJECT,
   formatCounted,
   schedulerOf,
   type Failure,
@@ -78,8 +79,12 @@ export type ObtainProfileOutcome =
   | { readonly status: "lost"; readonly failure: Failure }
   | { readonly status: "failed"; readonly failure: Failure };
 
-async function given(database: Database, name: string): Promise<ObtainedProfile> {
-  const { profile, storedId } = await namedProfile(database.db, name, "cluster.profile");
+async function given(
+  database: Database,
+  name: string,
+  { project = DEFAULT_PROJECT }: JobSpec,
+): Promise<ObtainedProfile> {
+  const { profile, storedId } = await namedProfile(database.db, name, "cluster.profile", project);
   return { profile, how: "given", persist: async (tx) => storedId ?? storeGivenProfile(tx, profile) };
 }
 
@@ -95,7 +100,8 @@ async function given(database: Database, name: string): Promise<ObtainedProfile>
 export async function obtainProfile(options: ObtainProfileOptions): Promise<ObtainProfileOutcome> {
   const { settings, database, spec } = options;
   const { cluster } = spec;
-  if (cluster.profile !== null) return { status: "obtained", ...(await given(database, cluster.profile)) };
+  if (cluster.profile !== null)
+    return { status: "obtained", ...(await given(database, cluster.profile, spec)) };
   await assertProgram(settings.probe);
   await assertProgram(settings.trainer);
   const needed = requiredMeasurements(spec);

@@ -3,6 +3,9 @@ import { and, desc, eq, gt, isNull, or, sql } from "drizzle-orm";
 import {
   CLUSTER_NAME_IN_KEY,
   givenKey,
+  isGivenKey,
+  MOST_GIVEN_PROFILES,
+  ProblemError,
   type JobSpec,
   type LauncherKind,
   type Profile,
@@ -10,12 +13,14 @@ import {
 import type { ProfileRecord, ProfileSummary } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
-import { jobs, profiles } from "./schema/index.ts";
+import { noProject } from "./no-project.ts";
+import { jobs, plannings, profiles, projects, workloads } from "./schema/index.ts";
 
 const recordOf = (row: typeof profiles.$inferSelect): ProfileRecord => ({
   id: row.id,
   name: row.name,
   clusterKey: row.clusterKey,
+  project: row.project,
   createdAt: row.createdAt.toISOString(),
   freshUntil: row.freshUntil.toISOString(),
   discardedAt: row.discardedAt?.toISOString() ?? null,
@@ -52,35 +57,87 @@ const rowOf = (
 });
 
 /**
- * Stores a profile that somebody gave, once: the same content keeps its id, also where it is given many times
- * at once, and one that was discarded is there again. It is nobody's measurement, and used only where it is
- * named. @returns its id.
+ * What a project may see: its own profiles, and the installation's. @param only the project; null: all profiles
  */
-export async function storeGivenProfile(tx: Queryable, profile: Profile): Promise<string> {
+const seenBy = (only: string | null) =>
+  only === null ? undefined : or(isNull(profiles.project), eq(profiles.project, only));
+
+/** The unique indexes of given profiles, as an insertion names them. */
+const ONCE_IN_INSTALLATION = {
+  target: profiles.givenSha256,
+  targetWhere: sql`discarded_at is null and project is null`,
+};
+const ONCE_IN_PROJECT = {
+  target: [profiles.project, profiles.givenSha256],
+  targetWhere: sql`discarded_at is null`,
+};
+
+/**
+ * Stores a profile that somebody gave, once in its project: the same content keeps its id, also where it is
+ * given many times at once. It is nobody's measurement, and used only where it is named.
+ * @param project whose it is; null: the installation's. @returns its id.
+ * @throws ProblemError `quota-exceeded` where the project keeps as many as it may.
+ */
+export async function storeGivenProfile(
+  tx: Queryable,
+  profile: Profile,
+  project: string | null = null,
+): Promise<string> {
   // Postgres writes equal documents as equal text, whatever the order of their fields was.
   const digest = sql<string>`encode(sha256(convert_to(${JSON.stringify(profile)}::jsonb::text, 'UTF8')), 'hex')`;
+  const kept = and(
+    isNull(profiles.discardedAt),
+    project === null ? isNull(profiles.project) : eq(profiles.project, project),
+  );
+  // Who gives to the same project waits, so that none passes the limit beside another.
+  if (project !== null) await lockProject(tx, project);
   // A discarded profile stays discarded: who gives its content again gets another.
   const [same] = await tx
     .select({ id: profiles.id })
     .from(profiles)
-    .where(and(eq(profiles.givenSha256, digest), isNull(profiles.discardedAt)));
+    .where(and(eq(profiles.givenSha256, digest), kept));
   if (same) return same.id;
+  if (project !== null && (await tx.$count(profiles, kept)) >= MOST_GIVEN_PROFILES)
+    throw tooManyGiven(project, profile.name);
   const [row] = await tx
     .insert(profiles)
     .values({
       ...rowOf(randomUUID(), { clusterKey: givenKey(profile.name), profile, freshForSeconds: 0 }),
+      project,
       givenSha256: digest,
     })
     // An update, though it changes nothing: unlike none at all it answers the id of the row that was first.
     .onConflictDoUpdate({
-      target: profiles.givenSha256,
-      targetWhere: isNull(profiles.discardedAt),
+      ...(project === null ? ONCE_IN_INSTALLATION : ONCE_IN_PROJECT),
       set: { givenSha256: sql`excluded.given_sha256` },
     })
     .returning({ id: profiles.id });
   if (!row) throw new Error("a profile was neither stored nor found");
   return row.id;
 }
+
+async function lockProject(tx: Queryable, name: string): Promise<void> {
+  const found = await tx
+    .select({ name: projects.name })
+    .from(projects)
+    .where(eq(projects.name, name))
+    .for("no key update");
+  if (found.length === 0) throw noProject(name, "project");
+}
+
+const tooManyGiven = (project: string, name: string): ProblemError =>
+  new ProblemError(
+    "quota-exceeded",
+    `project ${project} keeps ${MOST_GIVEN_PROFILES} given profiles, as many as a project may`,
+    [
+      {
+        field: "name",
+        value: name,
+        message: `would be one more than the ${MOST_GIVEN_PROFILES} given profiles that project ${project} may keep`,
+        remedy: "discard one that is not needed (`internevo profile discard`), then give this one again",
+      },
+    ],
+  );
 
 /** Profiles that were measured after the last one of their cluster that somebody discarded. */
 const afterDiscarded = (clusterKey: string) =>
@@ -111,26 +168,45 @@ export async function newestProfile(
 }
 
 /**
- * Takes a profile out of use: jobs that used it still show it, no other job does. @returns false when there
- * is none; discarding again changes nothing.
+ * Takes a profile out of use: jobs that used it still show it, no other job does. A given one that nothing refers
+ * to is deleted. @returns false when there is none; discarding again changes nothing.
  */
 export async function discardProfile(tx: Queryable, id: string): Promise<boolean> {
   if (!isUuid(id)) return false;
-  const rows = await tx
-    .update(profiles)
-    .set({ discardedAt: sql`coalesce(${profiles.discardedAt}, clock_timestamp())` })
+  // Who begins to refer to it holds the row until that can be seen below.
+  const [row] = await tx
+    .select({ clusterKey: profiles.clusterKey })
+    .from(profiles)
     .where(eq(profiles.id, id))
-    .returning({ id: profiles.id });
-  return rows.length === 1;
+    .for("update");
+  if (!row) return false;
+  if (isGivenKey(row.clusterKey) && !(await isReferredTo(tx, id)))
+    await tx.delete(profiles).where(eq(profiles.id, id));
+  else
+    await tx
+      .update(profiles)
+      .set({ discardedAt: sql`coalesce(${profiles.discardedAt}, clock_timestamp())` })
+      .where(eq(profiles.id, id));
+  return true;
 }
 
-/** Whether a profile was discarded. */
-export async function isProfileDiscarded(db: Queryable, id: string): Promise<boolean> {
+/** Whether a job, a planning or a workload used a profile, or names it by its id. */
+async function isReferredTo(tx: Queryable, id: string): Promise<boolean> {
+  const { rows } = await tx.execute<{ readonly is_referred_to: boolean }>(sql`select
+    exists (select from ${jobs} where profile_id = ${id})
+    or exists (select from ${jobs} where (spec -> 'cluster' ->> 'profile') = ${id}::text)
+    or exists (select from ${plannings} where profile_id = ${id})
+    or exists (select from ${workloads} where (spec -> 'cluster' ->> 'profile') = ${id}::text) as is_referred_to`);
+  return rows[0]?.is_referred_to === true;
+}
+
+/** Whether a project's jobs may use a profile: it is seen, and nobody discarded it. @param only as of {@link getProfile} */
+export async function isProfileUsable(db: Queryable, id: string, only: string | null): Promise<boolean> {
   const [row] = await db
-    .select({ discardedAt: profiles.discardedAt })
+    .select({ id: profiles.id })
     .from(profiles)
-    .where(eq(profiles.id, id));
-  return row !== undefined && row.discardedAt !== null;
+    .where(and(eq(profiles.id, id), isNull(profiles.discardedAt), seenBy(only)));
+  return row !== undefined;
 }
 
 /**
@@ -147,35 +223,54 @@ export async function newestJobMeasuredFor(db: Queryable, profileId: string): Pr
   return row?.spec;
 }
 
-/** A profile, whether it was discarded or not. */
-export async function getProfile(db: Queryable, id: string): Promise<ProfileRecord | undefined> {
+/**
+ * A profile, whether it was discarded or not. @param only one that this project may see: its own or the
+ * installation's; null: whosever
+ */
+export async function getProfile(
+  db: Queryable,
+  id: string,
+  only: string | null = null,
+): Promise<ProfileRecord | undefined> {
   if (!isUuid(id)) return undefined;
-  const [row] = await db.select().from(profiles).where(eq(profiles.id, id));
+  const [row] = await db
+    .select()
+    .from(profiles)
+    .where(and(eq(profiles.id, id), seenBy(only)));
   return row && recordOf(row);
 }
 
-/** Of every cluster the newest profile that a name means: its own, or the cluster's. */
+/**
+ * Of every cluster the newest profile that a name means: its own, or the cluster's. Who names one means those of
+ * their own first, then what else they see.
+ * @param only the project that names it; null: the installation, which also sees those of all projects
+ */
 export async function profilesCalled(
   db: Queryable,
   name: string,
-): Promise<Pick<ProfileRecord, "id" | "name" | "clusterKey">[]> {
-  return db
-    .selectDistinctOn([profiles.clusterKey], {
+  only: string | null,
+): Promise<Pick<ProfileRecord, "id" | "name" | "clusterKey" | "project">[]> {
+  const seen = await db
+    .selectDistinctOn([profiles.project, profiles.clusterKey], {
       id: profiles.id,
       name: profiles.name,
       clusterKey: profiles.clusterKey,
+      project: profiles.project,
     })
     .from(profiles)
     .where(
       and(
         isNull(profiles.discardedAt),
+        seenBy(only),
         or(
           eq(profiles.name, name),
           sql`substring(${profiles.clusterKey} from ${CLUSTER_NAME_IN_KEY}) = ${name}`,
         ),
       ),
     )
-    .orderBy(profiles.clusterKey, desc(profiles.createdAt), desc(profiles.id));
+    .orderBy(profiles.project, profiles.clusterKey, desc(profiles.createdAt), desc(profiles.id));
+  const own = seen.filter(({ project }) => project === only);
+  return own.length > 0 ? own : seen;
 }
 
 /** As `estimatedPoints` of the domain: of modules, overlaps, and the points of collectives. */
@@ -185,6 +280,7 @@ const SUMMARY_COLUMNS = {
   id: profiles.id,
   name: profiles.name,
   clusterKey: profiles.clusterKey,
+  project: profiles.project,
   createdAt: profiles.createdAt,
   freshUntil: profiles.freshUntil,
   estimated: sql<boolean>`jsonb_path_exists(${profiles.profile}, ${HAS_ESTIMATES}::jsonpath)`,
@@ -226,8 +322,12 @@ export async function profilesOfCluster(
   return rows.map(summaryOf);
 }
 
-/** Newest first, without the curves; none that was discarded. */
-export async function listProfiles(db: Queryable, request: PageRequest = {}): Promise<Page<ProfileSummary>> {
+/** Newest first, without the curves; none that was discarded. @param only as of {@link getProfile} */
+export async function listProfiles(
+  db: Queryable,
+  request: PageRequest = {},
+  only: string | null = null,
+): Promise<Page<ProfileSummary>> {
   const limit = pageLimit(request);
   const after = decodeCursor(request.cursor);
   const rows = await db
@@ -236,6 +336,7 @@ export async function listProfiles(db: Queryable, request: PageRequest = {}): Pr
     .where(
       and(
         isNull(profiles.discardedAt),
+        seenBy(only),
         after &&
           sql`(${profiles.createdAt}, ${profiles.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
       ),

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import type { Profile } from "@internevo/domain";
 import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { exampleSpec } from "@internevo/test-kit/fixtures";
@@ -16,6 +17,7 @@ import { listJobs } from "./job-reads.ts";
 import { submitJob } from "./jobs.ts";
 import { jobLease } from "./leases.ts";
 import type { Queryable } from "./database.ts";
+import { discardProfile, storeGivenProfile } from "./profiles.ts";
 import { createProject, deleteProject, getProject, listProjects, updateProject } from "./projects.ts";
 import { newTraceparent } from "./trace.ts";
 import { projectUse, usageBetween } from "./usage.ts";
@@ -359,9 +361,18 @@ describe("projects", () => {
     );
     await expect(tx((t) => deleteProject(t, "nlp"))).rejects.toMatchObject({
       code: "conflict",
-      message: "project nlp has 0 jobs, 0 workloads and 1 valid tokens",
+      message: "project nlp has 0 jobs, 0 workloads, 1 valid tokens and 0 profiles",
     });
     await tx((t) => revokeToken(t, made.record.id));
+    const profile = await storeGivenProfile(db, { name: "p" } as Profile, "nlp");
+    await db.execute(
+      `insert into plannings (id, profile_id, summary, counts) values (gen_random_uuid(), '${profile}', '{}', '{}')`,
+    );
+    await expect(tx((t) => deleteProject(t, "nlp"))).rejects.toMatchObject({
+      message: "project nlp has 0 jobs, 0 workloads, 0 valid tokens and 1 profiles",
+    });
+    // The planning of a workload that is gone has it still.
+    await discardProfile(db, profile);
     await tx((t) => deleteProject(t, "nlp"));
     await expect(tx((t) => deleteProject(t, "nlp"))).rejects.toMatchObject({ code: "not-found" });
     await expect(tx((t) => deleteProject(t, "default"))).rejects.toMatchObject({ code: "conflict" });

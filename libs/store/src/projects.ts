@@ -1,4 +1,4 @@
-import { and, asc, eq, sql } from "drizzle-orm";
+import { and, asc, eq, inArray, isNull, sql } from "drizzle-orm";
 import type { ProjectChange, ProjectCreate, ProjectRecord } from "@internevo/contracts";
 import { DEFAULT_PROJECT, ProblemError } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
@@ -6,7 +6,7 @@ import { callQueue } from "./host-queue.ts";
 import { noProject } from "./no-project.ts";
 import { isUuid } from "./pages.ts";
 import { isValidToken } from "./access.ts";
-import { apiTokens, deadLetters, jobs, projects, workloads } from "./schema/index.ts";
+import { apiTokens, deadLetters, jobs, plannings, profiles, projects, workloads } from "./schema/index.ts";
 import { NO_USE, projectUse, type ProjectUse } from "./usage.ts";
 
 const recordOf = (row: typeof projects.$inferSelect, use: ProjectUse | undefined): ProjectRecord => ({
@@ -70,7 +70,7 @@ export async function updateProject(
 
 /**
  * Deletes a project that nothing belongs to. @throws ProblemError `not-found`; `conflict` for the default
- * project, and where jobs, workloads or valid tokens belong to it.
+ * project, and where jobs, workloads, valid tokens or profiles belong to it.
  */
 export async function deleteProject(tx: Transaction, name: string): Promise<void> {
   const [row] = await tx.select().from(projects).where(eq(projects.name, name)).for("update");
@@ -83,18 +83,33 @@ export async function deleteProject(tx: Transaction, name: string): Promise<void
   const jobCount = await tx.$count(jobs, eq(jobs.project, name));
   const workloadCount = await tx.$count(workloads, eq(workloads.project, name));
   const tokenCount = await tx.$count(apiTokens, and(eq(apiTokens.project, name), isValidToken));
-  if (jobCount || workloadCount || tokenCount)
+  const profileCount = await tx.$count(
+    profiles,
+    and(eq(profiles.project, name), isNull(profiles.discardedAt)),
+  );
+  if (jobCount || workloadCount || tokenCount || profileCount)
     throw refuse(
-      `has ${jobCount} jobs, ${workloadCount} workloads and ${tokenCount} valid tokens`,
-      "a project with jobs is kept, as its jobs are; else delete its workloads and revoke its tokens first",
+      `has ${jobCount} jobs, ${workloadCount} workloads, ${tokenCount} valid tokens and ${profileCount} profiles`,
+      "a project with jobs is kept, as its jobs are; else delete its workloads, revoke its tokens and discard its profiles first",
     );
+  await forgetDiscarded(tx, name);
   // Those that nobody can use any more.
   await tx.delete(apiTokens).where(eq(apiTokens.project, name));
   await tx.delete(projects).where(eq(projects.name, name));
 }
 
+/** Profiles of a project without jobs and workloads: only what was planned for workloads that are gone had them. */
+async function forgetDiscarded(tx: Transaction, project: string): Promise<void> {
+  const ofProject = eq(profiles.project, project);
+  await tx
+    .update(plannings)
+    .set({ profileId: null })
+    .where(inArray(plannings.profileId, tx.select({ id: profiles.id }).from(profiles).where(ofProject)));
+  await tx.delete(profiles).where(ofProject);
+}
+
 /** What belongs to a project and is named by an id. */
-export type OwnedKind = "job" | "workload" | "dead-letter" | "token";
+export type OwnedKind = "job" | "workload" | "dead-letter" | "token" | "profile";
 
 /** The project of the job or workload that a dead letter's message is about; null: of neither. */
 export const projectOfLetter = sql<string | null>`coalesce(
@@ -106,6 +121,7 @@ const PROJECT_OF: Readonly<Record<OwnedKind, (db: Queryable, id: string) => Proj
   job: (db, id) => db.select({ project: jobs.project }).from(jobs).where(eq(jobs.id, id)),
   workload: (db, id) => db.select({ project: workloads.project }).from(workloads).where(eq(workloads.id, id)),
   token: (db, id) => db.select({ project: apiTokens.project }).from(apiTokens).where(eq(apiTokens.id, id)),
+  profile: (db, id) => db.select({ project: profiles.project }).from(profiles).where(eq(profiles.id, id)),
   "dead-letter": (db, id) =>
     db.select({ project: projectOfLetter }).from(deadLetters).where(eq(deadLetters.id, id)),
 };

@@ -9,6 +9,7 @@ const absent =
     ]);
 
 export const noJob = absent("job", "jobs");
+export const noProfile = absent("profile", "profiles");
 export const noWorkload = absent("workload", "workloads");
 
 /** The job that a question in a body is about. */
@@ -23,4 +24,5 @@ export const noneOf: Readonly<Record<OwnedKind, (id: string) => ProblemError>> =
   workload: noWorkload,
   token: absent("token", "tokens"),
   "dead-letter": noDeadLetter,
+  profile: noProfile,
 };

@@ -1,5 +1,5 @@
 import { API_PREFIX, ROLES, type Role } from "@internevo/contracts";
-import { DEFAULT_PROJECT, ProblemError } from "@internevo/domain";
+import { DEFAULT_PROJECT, ProblemError, type JobSpec } from "@internevo/domain";
 import {
   getProject,
   isUuid,
@@ -23,6 +23,7 @@ import { noJobOfBody, noneOf } from "./absent.ts";
  * - `submission`: in the project that the body names; the handler asks {@link projectForSubmission}.
  * - `subject`: in the project of the job that `jobId` of the body names, where there is one.
  * - `job`, `workload`, `dead-letter`, `token`: in the project of what `:id` names.
+ * - `profile`: the same; the installation's profiles every token sees, and only tokens of it change them.
  * - `project`: in the project that `:name` names.
  */
 export const SCOPES = [
@@ -36,6 +37,7 @@ export const SCOPES = [
   "workload",
   "dead-letter",
   "token",
+  "profile",
   "project",
 ] as const;
 export type Scope = (typeof SCOPES)[number];
@@ -103,7 +105,10 @@ export async function assertRights(
   if (scope === "project" && name !== actor.project) throw noProject(name ?? "", "name");
   // What is no id names nothing in any project: the route says so.
   if (isOwned(scope) && id !== undefined && isUuid(id)) {
-    if ((await projectOf(db, scope, id)) !== actor.project) throw noneOf[scope](id);
+    const owner = await projectOf(db, scope, id);
+    const isShared = scope === "profile" && owner === null;
+    if (!isShared && owner !== actor.project) throw noneOf[scope](id);
+    if (isShared && !READS.has(request.method)) throw forbidden(actor, role, true);
   }
   assertRole(actor, role);
   request.project = actor.project;
@@ -127,6 +132,15 @@ export async function projectForSubmission(
   request.project = project;
   return project;
 }
+
+/**
+ * The project whose profiles a job may name, before anything else was checked of it: the token's, else the one
+ * that it will be submitted into.
+ */
+export const namingProject = (
+  visible: string | null,
+  { project = DEFAULT_PROJECT }: Pick<JobSpec, "project">,
+): string => visible ?? project;
 
 /** A job file that names no project, with the token's. */
 export function withProjectOf(actor: TokenOwner, written: unknown): unknown {

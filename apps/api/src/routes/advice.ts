@@ -21,7 +21,9 @@ import { assertHeadroomOfAxis, withoutHeadroom, type Candidate, type Tried } fro
 import type { PlanOfJob } from "@internevo/plan";
 import { listTrials } from "@internevo/store";
 import type { TSchema } from "typebox";
+import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
+import { visibleTo } from "../http/rights.ts";
 import { inTurns } from "../work/turns.ts";
 import { EXAMPLES } from "./advice-examples.ts";
 import { withEstimates } from "./estimates.ts";
@@ -64,7 +66,7 @@ function registerPlanQuestions(app: ApiInstance, source: SubjectSource): void {
     ),
     async (request, reply) => {
       const gone = goneSignal(reply);
-      const subject = await subjectOf(request.body, source);
+      const subject = await subjectOf(request.body, visibleTo(actorOf(request)), source);
       return workers.advise<"why-not">(
         {
           kind: "why-not",
@@ -87,7 +89,7 @@ function registerPlanQuestions(app: ApiInstance, source: SubjectSource): void {
     ),
     async (request, reply) => {
       const gone = goneSignal(reply);
-      const subject = await subjectOf(request.body, source);
+      const subject = await subjectOf(request.body, visibleTo(actorOf(request)), source);
       const [a, b] = (await plansOf(
         [
           { choice: request.body.a, field: "a" },
@@ -112,7 +114,7 @@ function registerPlanQuestions(app: ApiInstance, source: SubjectSource): void {
     ),
     async (request, reply) => {
       const gone = goneSignal(reply);
-      const subject = await subjectOf(request.body, source);
+      const subject = await subjectOf(request.body, visibleTo(actorOf(request)), source);
       return workers.advise<"memory">(
         { kind: "memory", ...subject, plan: await planOf(request.body.plan, "plan", subject, source, gone) },
         gone,
@@ -136,7 +138,7 @@ function registerWhatIf(app: ApiInstance, source: SubjectSource): void {
     async (request, reply) => {
       const { axis, values, headroom } = request.body;
       assertHeadroomOfAxis(axis, headroomOf(headroom), "headroom");
-      const subject = await subjectOf(request.body, source);
+      const subject = await subjectOf(request.body, visibleTo(actorOf(request)), source);
       const gone = goneSignal(reply);
       const rows = await inTurns(values, workers.adviceThreads, gone, (value, signal) =>
         workers.advise<"sweep">({ kind: "sweep", ...subject, axis, value }, signal),
@@ -157,7 +159,7 @@ function registerWhatIf(app: ApiInstance, source: SubjectSource): void {
     async (request, reply) => {
       const { unitTokens = 1024, sequences = 1 } = request.body;
       const gone = goneSignal(reply);
-      const subject = await subjectOf(request.body, source);
+      const subject = await subjectOf(request.body, visibleTo(actorOf(request)), source);
       const answer = await workers.advise<"largest-sequence">(
         { kind: "largest-sequence", ...subject, unitTokens, sequences },
         gone,
@@ -183,7 +185,7 @@ function registerPareto(app: ApiInstance, source: SubjectSource): void {
     async (request, reply) => {
       const { points = MOST_PARETO_POINTS } = request.body;
       const gone = goneSignal(reply);
-      const subject = await subjectOf(request.body, source);
+      const subject = await subjectOf(request.body, visibleTo(actorOf(request)), source);
       const { profile } = subject;
       const spec = withoutHeadroom(subject.spec);
       const front: Candidate[] = [];
@@ -224,7 +226,7 @@ function registerCheapestCluster(app: ApiInstance, source: SubjectSource): void 
     ),
     async (request, reply) => {
       const { tokens, seconds, pricePerGpuHour, nodes: asked } = request.body;
-      const subject = await subjectOf(request.body, source);
+      const subject = await subjectOf(request.body, visibleTo(actorOf(request)), source);
       const sizes = asked ?? clusterSizes(subject.spec);
       const price = pricePerGpuHour === undefined ? {} : { pricePerGpuHour };
       const gone = goneSignal(reply);

@@ -8,7 +8,9 @@ import { ProblemError, resolveJob } from "@internevo/domain";
 import { importedJob } from "@internevo/frameworks";
 import type { FastifyReply } from "fastify";
 import { strToU8, zipSync } from "fflate";
+import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
+import { visibleTo } from "../http/rights.ts";
 import { profileOfName } from "../profile-source.ts";
 import { EXAMPLES } from "./advice-examples.ts";
 import { goneSignal } from "./gone.ts";
@@ -57,7 +59,7 @@ function registerExport(app: ApiInstance, source: SubjectSource): void {
     async (request, reply) => {
       const { framework, plan } = request.body;
       const gone = goneSignal(reply);
-      const subject = await subjectOf(request.body, source);
+      const subject = await subjectOf(request.body, visibleTo(actorOf(request)), source);
       const asked = plan === undefined ? null : await planOf(plan, "plan", subject, source, gone);
       const configuration = await workers.advise<"export">(
         { kind: "export", ...subject, framework, plan: asked },
@@ -109,7 +111,12 @@ function registerImport(app: ApiInstance, source: SubjectSource): void {
         ...(gpusPerNode === undefined ? {} : { gpusPerNode }),
       };
       const imported = await workers.advise<"import">({ kind: "import", framework, files, ...launch }, gone);
-      const profile = await profileOfName(source.database.db, profileName, "profile");
+      const profile = await profileOfName(
+        source.database.db,
+        profileName,
+        "profile",
+        visibleTo(actorOf(request)),
+      );
       const memory = memoryPerGpu ?? profile.cluster.memoryPerGpuBytes;
       if (memory === undefined)
         throw new ProblemError("bad-request", "the memory of a GPU is not known", [

@@ -138,7 +138,7 @@ class Acceptance {
         await assertQuota(database.db, job, project);
       },
       cluster: (job) => checkCluster(job.cluster, capabilities),
-      profile: (job) => assertNamedProfile(database.db, job, "cluster.profile"),
+      profile: (job) => assertNamedProfile(database.db, job, "cluster.profile", visibleTo(actorOf(request))),
       data: (task) => workers.checkData(task),
       weights: (task) => workers.checkWeights(task),
       room: async (job) => assertRoom(await this.#roomOf(job), capabilities.dataDirectory ?? ""),

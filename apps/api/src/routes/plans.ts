@@ -6,7 +6,9 @@ import {
   type JobSpec,
   type Profile,
 } from "@internevo/domain";
+import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
+import { visibleTo } from "../http/rights.ts";
 import type { Workers } from "../work/workers.ts";
 import { EXAMPLES } from "./advice-examples.ts";
 import { withEstimates } from "./estimates.ts";
@@ -17,8 +19,11 @@ import { headroomOf } from "./subject.ts";
 
 export interface PlanRoutesOptions {
   readonly workers: Workers;
-  /** The profile that a plan is made with. @throws ProblemError `profile-missing`, `profile-invalid` */
-  readonly profileFor: (spec: JobSpec, name: string | undefined) => Promise<Profile>;
+  /**
+   * The profile that a plan is made with. @param visible the project of the token; null: it sees all.
+   * @throws ProblemError `profile-missing`, `profile-invalid`
+   */
+  readonly profileFor: (spec: JobSpec, name: string | undefined, visible: string | null) => Promise<Profile>;
 }
 
 export function registerPlanRoutes(app: ApiInstance, options: PlanRoutesOptions): void {
@@ -41,7 +46,7 @@ export function registerPlanRoutes(app: ApiInstance, options: PlanRoutesOptions)
         kept,
         "headroom",
       );
-      const measured = await options.profileFor(spec, profile);
+      const measured = await options.profileFor(spec, profile, visibleTo(actorOf(request)));
       const gone = goneSignal(reply);
       const result = await options.workers.plan(
         { spec, profile: measured, top, ...(show === "plans" ? { plans: top } : {}) },

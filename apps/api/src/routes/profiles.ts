@@ -8,7 +8,7 @@ import {
   type ProfileRecord,
 } from "@internevo/contracts";
 import { ESTIMATED_PROFILES, GIVEN_PROFILES, parseProfile, shippedProfile } from "@internevo/cost-model";
-import { ProblemError, ProfileSchema } from "@internevo/domain";
+import { MOST_GIVEN_PROFILES, ProblemError, ProfileSchema } from "@internevo/domain";
 import {
   discardProfile,
   getJobDetail,
@@ -21,16 +21,13 @@ import {
   type Queryable,
 } from "@internevo/store";
 import { Type } from "typebox";
+import { noProfile } from "../http/absent.ts";
 import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { mutate } from "../http/mutations.ts";
 import { PageQuery } from "../http/pages.ts";
+import { visibleTo } from "../http/rights.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
-
-const noProfile = (id: string): ProblemError =>
-  new ProblemError("not-found", `there is no profile ${id}`, [
-    { field: "id", value: id, message: "names no profile", remedy: "see GET /api/v1/profiles" },
-  ]);
 
 async function profileOf(db: Queryable, id: string): Promise<ProfileRecord> {
   const profile = await getProfile(db, id);
@@ -54,7 +51,7 @@ function registerProfileLists(app: ApiInstance, database: Database): void {
   app.get(
     "/profiles",
     {
-      config: { role: "viewer", scope: "any" },
+      config: { role: "viewer", scope: "visible" },
       schema: {
         tags: ["profiles"],
         summary: "List profiles, newest first, without their curves",
@@ -62,7 +59,7 @@ function registerProfileLists(app: ApiInstance, database: Database): void {
         response: answers({ 200: ProfilePageSchema }),
       },
     },
-    async (request) => listProfiles(database.db, request.query),
+    async (request) => listProfiles(database.db, request.query, visibleTo(actorOf(request))),
   );
   app.get(
     "/profiles/given",
@@ -79,7 +76,7 @@ function registerProfileLists(app: ApiInstance, database: Database): void {
   app.get(
     "/profiles/:id",
     {
-      config: { role: "viewer", scope: "any" },
+      config: { role: "viewer", scope: "profile" },
       schema: {
         tags: ["profiles"],
         summary: "One profile, with everything that was measured",
@@ -100,7 +97,7 @@ function registerProfileChanges(app: ApiInstance, database: Database): void {
       schema: {
         tags: ["profiles"],
         summary: "Store a profile, so that jobs can name it by its id",
-        description: "The same content keeps its id.",
+        description: `It belongs to the token's project, where the same content keeps its id; tokens of the installation give to all projects. A project keeps ${MOST_GIVEN_PROFILES} at most; then the answer is a 403, \`quota-exceeded\`, until one is discarded.`,
         headers: headers.idempotent,
         body: ProfileSchema,
         response: answers({ 201: ProfileRecordSchema }),
@@ -109,7 +106,7 @@ function registerProfileChanges(app: ApiInstance, database: Database): void {
     async (request, reply) => {
       const profile = parseProfile(request.body, "the profile");
       return mutate(database, request, reply, async (tx) => {
-        const id = await storeGivenProfile(tx, profile);
+        const id = await storeGivenProfile(tx, profile, visibleTo(actorOf(request)));
         return {
           status: 201,
           body: await profileOf(tx, id),
@@ -122,12 +119,12 @@ function registerProfileChanges(app: ApiInstance, database: Database): void {
   app.delete(
     "/profiles/:id",
     {
-      config: { role: "operator", scope: "installation" },
+      config: { role: "operator", scope: "profile" },
       schema: {
         tags: ["profiles"],
         summary: "Discard a profile",
         description:
-          "Jobs that used it still show it. No other job uses it. If it is its cluster's newest, the next job measures the cluster: it uses an older profile only if it names it.",
+          "Tokens of a project discard what their project gave, tokens of the installation any. Jobs that used it still show it. A given one that nothing used is deleted. No other job uses it. If it is its cluster's newest, the next job measures the cluster: it uses an older profile only if it names it.",
         params: IdParams,
         response: answers({ 204: Type.Null() }),
       },

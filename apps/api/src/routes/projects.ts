@@ -115,7 +115,8 @@ function registerProjectChanges(app: ApiInstance, database: Database): void {
       schema: {
         tags,
         summary: "Delete a project that nothing belongs to",
-        description: "409 where it has jobs, workloads or valid tokens, and for the project `default`.",
+        description:
+          "409 where it has jobs, workloads, valid tokens or profiles, and for the project `default`.",
         params: NameParams,
         response: answers({ 204: Type.Null() }),
       },

@@ -24,8 +24,11 @@ import { innerJob } from "./inner-job.ts";
 export interface SubjectSource {
   readonly database: Database;
   readonly workers: Workers;
-  /** The profile that a plan is made with. @throws ProblemError `profile-missing`, `profile-invalid` */
-  readonly profileFor: (spec: JobSpec, name: string | undefined) => Promise<Profile>;
+  /**
+   * The profile that a plan is made with. @param visible the project of the token; null: it sees all.
+   * @throws ProblemError `profile-missing`, `profile-invalid`
+   */
+  readonly profileFor: (spec: JobSpec, name: string | undefined, visible: string | null) => Promise<Profile>;
 }
 
 export interface Subject {
@@ -70,7 +73,12 @@ export function headroomOf(text: string | undefined): Headroom | undefined {
   ]);
 }
 
-export async function subjectOf(asked: AdviceSubject, source: SubjectSource): Promise<Subject> {
+/** @param visible the project of the token that asks; null: it sees all. */
+export async function subjectOf(
+  asked: AdviceSubject,
+  visible: string | null,
+  source: SubjectSource,
+): Promise<Subject> {
   const headroom = headroomOf(asked.headroom);
   const { spec: whole, profileId } = await specOf(asked, source);
   const spec = withHeadroom(whole, headroom, "headroom");
@@ -78,7 +86,7 @@ export async function subjectOf(asked: AdviceSubject, source: SubjectSource): Pr
     asked.profile === undefined && profileId !== null
       ? await storedProfile(source.database.db, profileId)
       : undefined;
-  return { spec, profile: stored ?? (await source.profileFor(spec, asked.profile)), profileId };
+  return { spec, profile: stored ?? (await source.profileFor(spec, asked.profile, visible)), profileId };
 }
 
 /** A plan that a request names, and the field that names it. */

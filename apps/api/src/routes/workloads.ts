@@ -75,7 +75,7 @@ function registerCreation(app: ApiInstance, options: WorkloadRoutesOptions): voi
           return resolved;
         });
         await projectForSubmission(database.db, request, spec.project, "job.project");
-        await assertNamedProfile(database.db, spec, "job.cluster.profile");
+        await assertNamedProfile(database.db, spec, "job.cluster.profile", visibleTo(actorOf(request)));
         // Without a profile its cluster is measured: ranks are started as for a job.
         if (spec.cluster.profile === null) await innerCheck(() => checkCluster(spec.cluster, capabilities));
         return { spec, nextRunAt: firstRunAt({ cron, timeZone: settings.timeZone }, now()) };

@@ -4,7 +4,14 @@ import {
   requiredMeasurements,
   shippedProfile,
 } from "@internevo/cost-model";
-import { ProblemError, writeBytes, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
+import {
+  DEFAULT_PROJECT,
+  ProblemError,
+  writeBytes,
+  type JobSpec,
+  type PlanningResult,
+  type Profile,
+} from "@internevo/domain";
 import { pinnedFault, pinnedPlan } from "@internevo/plan";
 import { exceedsHosts, freshProfile, namedProfile, noFeasiblePlan, type Measuring } from "@internevo/stages";
 import type { Database } from "@internevo/store";
@@ -35,7 +42,8 @@ export async function runtimeMemory(
 ): Promise<RuntimeMemory> {
   const { profile: name } = spec.cluster;
   if (name !== null) {
-    const { profile } = await namedProfile(database.db, name, "cluster.profile");
+    const { project = DEFAULT_PROJECT } = spec;
+    const { profile } = await namedProfile(database.db, name, "cluster.profile", project);
     const threads = measuring === undefined ? "scratch of a rank's threads is not counted" : undefined;
     return { bytes: profile.device.runtimeBytes, uncounted: () => threads };
   }

@@ -13,11 +13,10 @@ export function ProfileActions({ id, name, isGiven }: { id: string; name: string
   const discard = useMutation({
     mutationFn: () => client.discardProfile(id),
     onSuccess: async () => {
-      await Promise.all([
-        queries.invalidateQueries({ queryKey: ["profiles"] }),
-        queries.invalidateQueries({ queryKey: ["profile", id] }),
-      ]);
+      await queries.invalidateQueries({ queryKey: ["profiles"] });
       await navigate({ to: "/clusters" });
+      // Asked for again only by whoever opens its page: it may be gone.
+      queries.removeQueries({ queryKey: ["profile", id] });
     },
   });
   const measure = useMutation({

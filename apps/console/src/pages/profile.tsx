@@ -21,7 +21,7 @@ import {
   formatPercent,
   formatSeconds,
 } from "../text/format.ts";
-import { mayActAs, useSession } from "../session/session.tsx";
+import { isOfInstallation, mayActAs, useSession } from "../session/session.tsx";
 import { OVERLAP_WORDS } from "../text/words.ts";
 
 const route = getRouteApi("/clusters/$profileId");
@@ -384,17 +384,23 @@ export function ProfilePage() {
         )}
       </Page>
     );
-  const { profile, name, clusterKey, createdAt, freshUntil, discardedAt } = query.data;
+  const { profile, name, clusterKey, project, createdAt, freshUntil, discardedAt } = query.data;
+  const isOwn = isOfInstallation(session) || project === session.project;
   return (
     <Page
       title={name}
       above={back}
       actions={
-        mayActAs(session, "operator") && discardedAt === null ? (
+        mayActAs(session, "operator") && isOwn && discardedAt === null ? (
           <ProfileActions id={profileId} name={name} isGiven={isGivenKey(clusterKey)} />
         ) : undefined
       }
-      lead={<span className="breakable">{clusterKey}</span>}
+      lead={
+        <span className="breakable">
+          {clusterKey}
+          {project === null ? "" : `, of project ${project}`}
+        </span>
+      }
     >
       {discardedAt !== null && (
         <Alert color="gray" variant="light" mb="sm">

@@ -35,6 +35,7 @@ function ProfileList({ query }: { query: ReturnType<typeof useProfiles> }) {
           <Row>
             <Column>Profile</Column>
             <Column>Cluster</Column>
+            <Column>Project</Column>
             <Column>Stored</Column>
             <Column>Freshness</Column>
             <Column>Quality</Column>
@@ -81,6 +82,7 @@ function ProfileRow({ profile, now }: { profile: ProfileSummary; now: number }) 
       <Cell label="Cluster" className="breakable">
         {profile.clusterKey}
       </Cell>
+      <Cell label="Project">{profile.project ?? <span className="nothing">all</span>}</Cell>
       <Cell label="Stored">{given ? "given" : <Moment at={profile.createdAt} both />}</Cell>
       <Cell label="Freshness">
         {given ? (

@@ -48,11 +48,13 @@ export const profiles = pgTable(
     profile: jsonb("profile").$type<Profile>().notNull(),
     createdAt: instant("created_at").notNull().defaultNow(),
     freshUntil: instant("fresh_until").notNull(),
+    /** Whose it is: of the token that gave it; null: the installation's, as everything measured is. */
+    project: text("project").references(() => projects.name),
     /** When somebody discarded it: jobs that used it still show it, no other job does. */
     discardedAt: instant("discarded_at"),
     /**
-     * SHA-256 of a profile that somebody gave, so that the same content has one row that is not discarded;
-     * null for what was measured.
+     * SHA-256 of a profile that somebody gave, so that the same content has one row in its project that is not
+     * discarded; null for what was measured.
      */
     givenSha256: text("given_sha256"),
   },
@@ -61,6 +63,9 @@ export const profiles = pgTable(
     index("profiles_page").on(table.createdAt, table.id),
     uniqueIndex("profiles_given_sha256")
       .on(table.givenSha256)
+      .where(sql`discarded_at is null and project is null`),
+    uniqueIndex("profiles_project_given_sha256")
+      .on(table.project, table.givenSha256)
       .where(sql`discarded_at is null`),
   ],
 );
@@ -83,6 +88,7 @@ export const plannings = pgTable(
   (table) => [
     index("plannings_job").on(table.jobId),
     index("plannings_workload").on(table.workloadId, table.createdAt),
+    index("plannings_profile").on(table.profileId),
   ],
 );
 
@@ -139,6 +145,8 @@ export const jobs = pgTable(
     // Trigrams: any part of a name, in either case.
     index("jobs_name").using("gin", table.name.op("gin_trgm_ops")),
     index("jobs_labels").using("gin", sql`(spec -> 'labels')`),
+    index("jobs_profile").on(table.profileId),
+    index("jobs_named_profile").using("hash", sql`(spec -> 'cluster' ->> 'profile')`),
     check("jobs_state_known", oneOf("state", JOB_STATES)),
   ],
 );
