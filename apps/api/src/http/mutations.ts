@@ -72,7 +72,7 @@ export async function mutate(
   return mutateAs(keyOf(request), database, request, reply, work);
 }
 
-/** {@link mutate} without a key, for answers that nothing may store. */
+/** {@link mutate} without a key, for answers that nothing may store, or that are too large to keep. */
 export async function mutateUnkeyed(
   database: Database,
   request: FastifyRequest,

@@ -24,7 +24,7 @@ import { Type } from "typebox";
 import { noProfile } from "../http/absent.ts";
 import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
-import { mutate } from "../http/mutations.ts";
+import { mutate, mutateUnkeyed } from "../http/mutations.ts";
 import { PageQuery } from "../http/pages.ts";
 import { visibleTo } from "../http/rights.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
@@ -97,15 +97,15 @@ function registerProfileChanges(app: ApiInstance, database: Database): void {
       schema: {
         tags: ["profiles"],
         summary: "Store a profile, so that jobs can name it by its id",
-        description: `It belongs to the token's project, where the same content keeps its id; tokens of the installation give to all projects. A project keeps ${MOST_GIVEN_PROFILES} at most; then the answer is a 403, \`quota-exceeded\`, until one is discarded.`,
-        headers: headers.idempotent,
+        description: `It belongs to the token's project, where the same content keeps its id; tokens of the installation give to all projects. A project keeps ${MOST_GIVEN_PROFILES} at most; then the answer is a 403, \`quota-exceeded\`, until one is discarded. It needs no \`Idempotency-Key\`, and ignores one.`,
         body: ProfileSchema,
         response: answers({ 201: ProfileRecordSchema }),
       },
     },
     async (request, reply) => {
       const profile = parseProfile(request.body, "the profile");
-      return mutate(database, request, reply, async (tx) => {
+      // The same content keeps its id: an answer of a megabyte need not be kept for a key.
+      return mutateUnkeyed(database, request, reply, async (tx) => {
         const id = await storeGivenProfile(tx, profile, visibleTo(actorOf(request)));
         return {
           status: 201,
