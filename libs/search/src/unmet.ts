@@ -126,19 +126,19 @@ const BELOW: Readonly<Partial<Record<PlanField, RejectionReason>>> = {
   gradientSharding: "gradient-sharding-not-allowed",
 };
 
-/** What most layouts of a job do not meet; undefined where one meets all. */
-function layoutReason(job: JobSpec): string | undefined {
+/** What layouts of a job do not meet, the commonest first; none where one meets all. */
+function layoutReasons(job: JobSpec): string[] {
   const counts = new Map<string, number>();
   const sequences = sequencesPerStep(job);
   const reasonOf = (layout: Layout): string =>
     layoutFault(layout, job)?.message ??
     `dataParallel ${layout.dataParallel} does not divide the ${sequences} sequences of a step`;
   for (const { layout, fault } of layoutsOf(job)) {
-    if (fault === null) return undefined;
+    if (fault === null) return [];
     const reason = reasonOf(layout);
     counts.set(reason, (counts.get(reason) ?? 0) + 1);
   }
-  return [...counts].sort(([, a], [, b]) => b - a)[0]?.[0];
+  return [...counts].sort(([, a], [, b]) => b - a).map(([reason]) => reason);
 }
 
 /** Why no plan has what is asked of a field, whatever the others. */
@@ -151,7 +151,7 @@ function reasonAlone(job: JobSpec, plan: PlanConstraints, field: PlanField): str
     if (values.length === 1) return `it ${divides ? "does not divide" : "is more than"} ${what}`;
     return `${divides ? "none of them divides" : "all of them are more than"} ${what}`;
   }
-  const reason = layoutReason({ ...job, plan: own });
+  const [reason] = layoutReasons({ ...job, plan: own });
   if (reason === undefined) {
     const below = BELOW[field];
     return below === undefined ? "nothing goes with it" : REJECTION_WORDS[below].about;
@@ -208,6 +208,9 @@ function unmetTogether(job: JobSpec, plan: PlanConstraints, fields: readonly Pla
   };
 }
 
+/** Reasons that are told where many layouts have different ones. */
+const MOST_REASONS = 3;
+
 /**
  * Why no plan divides a job as its `plan` asks, which part of it stands in the way, and what to do; undefined
  * where one does.
@@ -224,7 +227,7 @@ export function unmetOf(job: JobSpec): UnmetPlan | undefined {
   const { plan: _asked, ...free } = job;
   if (!hasAny(free))
     return {
-      message: `no plan divides the job, whatever is fixed: ${layoutReason(free) ?? "nothing goes together"}`,
+      message: `no plan divides the job, whatever is fixed: ${listed(layoutReasons(free).slice(0, MOST_REASONS), "and") || "nothing goes together"}`,
       remedy: "change the cluster, the batch or the sequence length",
     };
   const fields = Object.keys(plan) as PlanField[];
