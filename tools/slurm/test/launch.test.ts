@@ -502,6 +502,8 @@ int main(int argc, char** argv) {
         const { outcome, events } = await launched;
         expect(outcome).toMatchObject({ status: "completed" });
         expect(events.filter(({ event }) => event === "hello")).toHaveLength(2);
+        // Slurm says COMPLETING for a moment, until its nodes have said that nothing runs any more.
+        await eventually("the late one is over", async () => (await states())[late] !== "COMPLETING", 30);
         expect(await states()).toEqual({ [first]: "CANCELLED", [late]: "COMPLETED" });
       });
 
