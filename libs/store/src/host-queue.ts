@@ -1,9 +1,9 @@
-import { eq, isNotNull, sql } from "drizzle-orm";
+import { eq, inArray, isNotNull, sql } from "drizzle-orm";
 import type { MessageData, MessageType } from "@internevo/contracts";
 import { gaveWayToWords, giveTurns, queueOrder, whoGivesWay } from "@internevo/domain";
 import type { HostsWanted, QueuePriority, QueueSettings, Turn } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
-import { enqueueMessage } from "./outbox.ts";
+import { enqueueMessages } from "./outbox.ts";
 import {
   countEndedHold,
   projectsStanding,
@@ -12,7 +12,7 @@ import {
 } from "./queue-standing.ts";
 import { hostClaims, hostWaiters, jobs, preemptibleHolds, workloadFirings } from "./schema/index.ts";
 import type { WaitingCommand } from "./schema/messages.ts";
-import { beginHold, endHold, gpuWorkOf } from "./usage.ts";
+import { beginHolds, endHold, gpuWorkOf, type GpuWork } from "./usage.ts";
 
 /** Work that needs hosts for itself. */
 export interface HostRequest {
@@ -256,34 +256,60 @@ async function callWaiting(tx: Transaction, silent?: string): Promise<readonly s
     tx,
     called.map(({ owner }) => owner),
   );
-  for (const { owner, hosts } of called) {
-    await tx.insert(hostClaims).values(hosts.map((host) => ({ host, owner })));
-    const waited = await leaveQueue(tx, owner);
-    const work = works.get(owner);
-    if (work) await beginHold(tx, work);
-    if (work?.preemptible && waited) await beginPreemptibleHold(tx, waited);
-    if (waited && owner !== silent)
-      await enqueueMessage(tx, { ...waited.command, data: waited.command.data as MessageData<MessageType> });
-  }
+  await begin(tx, called, works, silent);
   await askToGiveWay(tx, queue, called);
   return called.map(({ owner }) => owner);
 }
 
-async function beginPreemptibleHold(
+/** Those who were called have their hosts, and wait no more; their commands are published in their order. */
+async function begin(
   tx: Transaction,
-  { owner, project, gpus, priority, submittedAt, waitingSince }: typeof hostWaiters.$inferSelect,
+  called: readonly Waiter[],
+  works: ReadonlyMap<string, GpuWork>,
+  silent: string | undefined,
 ): Promise<void> {
+  if (called.length === 0) return;
+  const owners = called.map(({ owner }) => owner);
+  await tx
+    .insert(hostClaims)
+    .values(called.flatMap(({ owner, hosts }) => hosts.map((host) => ({ host, owner }))));
+  const left = await tx.delete(hostWaiters).where(inArray(hostWaiters.owner, owners)).returning();
+  const waiterOf = new Map(left.map((row) => [row.owner, row]));
+  const inOrder = owners.flatMap((owner) => waiterOf.get(owner) ?? []);
+  await beginHolds(
+    tx,
+    owners.flatMap((owner) => works.get(owner) ?? []),
+  );
+  await beginPreemptibleHolds(
+    tx,
+    inOrder.filter(({ owner }) => works.get(owner)?.preemptible === true),
+  );
+  await enqueueMessages(
+    tx,
+    inOrder
+      .filter(({ owner }) => owner !== silent)
+      .map(({ command }) => ({ ...command, data: command.data as MessageData<MessageType> })),
+  );
+}
+
+async function beginPreemptibleHolds(
+  tx: Transaction,
+  waited: readonly (typeof hostWaiters.$inferSelect)[],
+): Promise<void> {
+  if (waited.length === 0) return;
   await tx
     .insert(preemptibleHolds)
-    .values({
-      owner,
-      project,
-      gpus,
-      priority,
-      submittedAt,
-      beganAt: sql`clock_timestamp()`,
-      waitedSeconds: sql`greatest(0, extract(epoch from clock_timestamp() - ${waitingSince.toISOString()}::timestamptz))`,
-    });
+    .values(
+      waited.map(({ owner, project, gpus, priority, submittedAt, waitingSince }) => ({
+        owner,
+        project,
+        gpus,
+        priority,
+        submittedAt,
+        beganAt: sql`clock_timestamp()`,
+        waitedSeconds: sql`greatest(0, extract(epoch from clock_timestamp() - ${waitingSince.toISOString()}::timestamptz))`,
+      })),
+    );
 }
 
 /**

@@ -26,12 +26,19 @@ export async function enqueueMessage<T extends MessageType>(
   tx: Queryable,
   message: OutboxMessage<T>,
 ): Promise<string> {
-  const id = randomUUID();
-  const data = message.data as Record<string, unknown>;
-  await tx
-    .insert(outbox)
-    .values({ id, type: message.type, subjectId: subjectIdOf(data), data, traceparent: message.traceparent });
-  return id;
+  const [id] = await enqueueMessages(tx, [message]);
+  return id as string;
+}
+
+/** The same of several, in order. @returns their ids. */
+export async function enqueueMessages(tx: Queryable, messages: readonly OutboxMessage[]): Promise<string[]> {
+  if (messages.length === 0) return [];
+  const rows = messages.map(({ type, data: content, traceparent }) => {
+    const data = content as Record<string, unknown>;
+    return { id: randomUUID(), type, subjectId: subjectIdOf(data), data, traceparent };
+  });
+  await tx.insert(outbox).values(rows);
+  return rows.map(({ id }) => id);
 }
 
 /** What the broker answered to a publication. */

@@ -34,14 +34,22 @@ export async function gpuWorkOf(
   return new Map(rows.map((row) => [row.owner, row]));
 }
 
-/** From now on the work is counted. */
-export async function beginHold(
-  tx: Transaction,
-  { owner, project, submitter, cluster, gpus }: GpuWork,
-): Promise<void> {
+/** From now on the works are counted. */
+export async function beginHolds(tx: Transaction, works: readonly GpuWork[]): Promise<void> {
+  if (works.length === 0) return;
+  const beganAt = sql`clock_timestamp()`;
   await tx
     .insert(hostHolds)
-    .values({ owner, project, submitter, cluster, gpus, beganAt: sql`clock_timestamp()` })
+    .values(
+      works.map(({ owner, project, submitter, cluster, gpus }) => ({
+        owner,
+        project,
+        submitter,
+        cluster,
+        gpus,
+        beganAt,
+      })),
+    )
     .onConflictDoNothing();
 }
 
