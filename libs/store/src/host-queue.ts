@@ -200,16 +200,14 @@ export interface Waiter extends HostsWanted {
   readonly gaveWayTo: string | null;
 }
 
+/** In plain SQL: every turn reads all of them, and drizzle takes as long to name their columns as Postgres to read. */
 async function waiters(db: Queryable): Promise<Waiter[]> {
-  const { owner, hosts, project, gpus, priority, submittedAt, waitingSince, gaveWayTo } = hostWaiters;
-  const rows = await db
-    .select({ owner, hosts, project, gpus, priority, submittedAt, waitingSince, gaveWayTo })
-    .from(hostWaiters);
-  return rows.map((row) => ({
-    ...row,
-    submittedAtMs: row.submittedAt.getTime(),
-    waitingSinceMs: row.waitingSince.getTime(),
-  }));
+  const { rows } = await db.execute<{ [K in keyof Omit<Waiter, "waitingSince">]: Waiter[K] }>(sql`
+    select owner, hosts, project, gpus, priority, gave_way_to as "gaveWayTo",
+      (extract(epoch from submitted_at) * 1000)::float8 as "submittedAtMs",
+      (extract(epoch from waiting_since) * 1000)::float8 as "waitingSinceMs"
+    from ${hostWaiters}`);
+  return rows.map((row) => ({ ...row, waitingSince: new Date(row.waitingSinceMs) }));
 }
 
 /** All that turns follow from. */

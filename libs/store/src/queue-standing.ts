@@ -25,12 +25,22 @@ export async function getQueueSettings(db: Queryable): Promise<QueueSettings> {
   return row ?? DEFAULT_QUEUE_SETTINGS;
 }
 
-/** The instant by Postgres's clock, which all services share. */
-async function clockMs(db: Queryable): Promise<number> {
-  const { rows } = await db.execute<{ ms: number }>(
-    sql`select extract(epoch from clock_timestamp())::float8 * 1000 as ms`,
-  );
-  return rows[0]?.ms ?? Date.now();
+/** Settings, and the instant by Postgres's clock, which all services share. */
+async function settingsNow(
+  db: Queryable,
+): Promise<{ readonly settings: QueueSettings; readonly nowMs: number }> {
+  const { rows } = await db.execute<{ nowMs: number } & { [K in keyof QueueSettings]: number | null }>(sql`
+    select extract(epoch from clock_timestamp())::float8 * 1000 as "nowMs", half_life_hours as "halfLifeHours",
+      patience_hours as "patienceHours", least_run_minutes as "leastRunMinutes"
+    from (select) one left join ${queueSettings} on true`);
+  const [row] = rows;
+  if (!row) throw new Error("Postgres answered no row to a question that has one");
+  const { nowMs, halfLifeHours, patienceHours, leastRunMinutes } = row;
+  const isSet = halfLifeHours !== null && patienceHours !== null && leastRunMinutes !== null;
+  return {
+    nowMs,
+    settings: isSet ? { halfLifeHours, patienceHours, leastRunMinutes } : DEFAULT_QUEUE_SETTINGS,
+  };
 }
 
 /** What the queue knows of the projects: what its order follows from, and the quotas of those that have some. */
@@ -44,8 +54,7 @@ export async function projectsStanding(
   db: Queryable,
   waiting: ReadonlySet<string | null>,
 ): Promise<ProjectsStanding> {
-  const settings = await getQueueSettings(db);
-  const nowMs = await clockMs(db);
+  const { settings, nowMs } = await settingsNow(db);
   const { name, weight, maxGpus, gpuHoursPerMonth } = projects;
   const { gpuHours, at } = projectUsage;
   const rows = await db
@@ -108,7 +117,7 @@ export async function storeQueueSettings(
 }
 
 async function countUsageAnew(tx: Transaction, halfLifeHours: number): Promise<void> {
-  const nowMs = await clockMs(tx);
+  const { nowMs } = await settingsNow(tx);
   const since = new Date(nowMs - HALF_LIVES_THAT_COUNT * halfLifeHours * 3_600_000);
   const ended = await tx
     .select({
@@ -138,12 +147,12 @@ export async function countEndedHold(
   tx: Transaction,
   { project, gpus, beganAt, endedAt }: typeof hostHolds.$inferSelect,
 ): Promise<void> {
-  const { halfLifeHours } = await getQueueSettings(tx);
+  const { settings, nowMs } = await settingsNow(tx);
   const [row] = await tx.select().from(projectUsage).where(eq(projectUsage.project, project));
   const hold = { gpus, beganAtMs: beganAt.getTime(), endedAtMs: endedAt?.getTime() ?? null };
   const before: DecayedUsage = row ? { gpuHours: row.gpuHours, atMs: row.at.getTime() } : NO_USAGE;
-  const endMs = Math.max(before.atMs, hold.endedAtMs ?? (await clockMs(tx)));
-  const { gpuHours, atMs } = usageWith(before, hold, endMs, halfLifeHours);
+  const endMs = Math.max(before.atMs, hold.endedAtMs ?? nowMs);
+  const { gpuHours, atMs } = usageWith(before, hold, endMs, settings.halfLifeHours);
   const counted = { gpuHours, at: new Date(atMs) };
   await tx
     .insert(projectUsage)
