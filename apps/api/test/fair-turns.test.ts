@@ -57,6 +57,8 @@ describe("turns", () => {
 });
 
 describe("searches", () => {
+  const as = <T>(token: string, work: () => Promise<T>): Promise<T> =>
+    new Promise((resolve, reject) => inNameOf(token, () => void work().then(resolve, reject)));
   let workers: Workers | undefined;
   afterEach(() => workers?.close());
 
@@ -74,8 +76,6 @@ describe("searches", () => {
         cluster: { nodes, gpusPerNode: 8, memoryPerGpu: "80GB" },
       });
     const gone = new AbortController();
-    const as = <T>(token: string, work: () => Promise<T>): Promise<T> =>
-      new Promise((resolve, reject) => inNameOf(token, () => void work().then(resolve, reject)));
     const why = (name: string) =>
       as("greedy", () =>
         pool.advise<"pareto">(
@@ -119,8 +119,6 @@ describe("searches", () => {
         globalBatchTokens: 720_720 * 1024,
         cluster: { nodes: 9009, gpusPerNode: 8, memoryPerGpu: "80TB" },
       });
-    const as = <T>(token: string, work: () => Promise<T>): Promise<T> =>
-      new Promise((resolve, reject) => inNameOf(token, () => void work().then(resolve, reject)));
     const small = resolveJob({
       name: "small",
       model: "llama-7b",

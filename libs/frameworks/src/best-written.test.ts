@@ -4,7 +4,7 @@ import { CostModel, shippedProfile } from "@internevo/cost-model";
 import { planLabel, ProblemError, type JobSpec, type Plan, type Profile } from "@internevo/domain";
 import { OVERLAPS, planFault, planOfJob } from "@internevo/plan";
 import { planJob } from "@internevo/search";
-import { jobOf, planAndJob } from "../test/random-plans.ts";
+import { jobOf, LLAMA3_ROPE as llama3, planAndJob } from "../test/random-plans.ts";
 import {
   exportBest,
   exportConfiguration,
@@ -84,13 +84,6 @@ describe("exportBest, where nothing can be written", () => {
     kvHeads: 4,
     ffnHiddenSize: 18_944,
     vocabularySize: 152_064,
-  };
-  const llama3 = {
-    kind: "llama3",
-    factor: 8,
-    originalPositions: 8192,
-    lowFrequencyFactor: 1,
-    highFrequencyFactor: 4,
   };
 
   function refusal(framework: Framework, written: Record<string, unknown>): ProblemError | null {

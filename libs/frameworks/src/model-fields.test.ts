@@ -9,18 +9,11 @@ import {
   type Framework,
   type FrameworkFile,
 } from "./index.ts";
-import { jobOf } from "../test/random-plans.ts";
+import { jobOf, LLAMA3_ROPE as llama3 } from "../test/random-plans.ts";
 
 /** What models may have beyond LLaMA: each framework says it, or refuses it by name. */
 
 const BASE = { base: "llama-7b", kvHeads: 8 };
-const llama3 = {
-  kind: "llama3",
-  factor: 8,
-  originalPositions: 8192,
-  lowFrequencyFactor: 1,
-  highFrequencyFactor: 4,
-} as const;
 const plan = (over: Partial<Plan> = {}): Plan =>
   aPlan({ recompute: true, dataParallel: 128, optimizerStateSharding: 128, ...over });
 const ring = plan({ microBatches: 8, dataParallel: 16, sequenceParallel: 8, contextParallel: 8 });

@@ -89,3 +89,12 @@ export const planAndJob = fc
     return { plan, job };
   })
   .filter(({ plan, job }) => planFault(plan, job) === null);
+
+/** As Llama 3.1 scales its positions. */
+export const LLAMA3_ROPE = {
+  kind: "llama3",
+  factor: 8,
+  originalPositions: 8192,
+  lowFrequencyFactor: 1,
+  highFrequencyFactor: 4,
+} as const;

@@ -2,5 +2,13 @@ export * from "./families.ts";
 export * from "./plan-job.ts";
 export * from "./search.ts";
 export * from "./top.ts";
-export { boundSearches, SearchLimitError, SearchTimeError, threadSeconds, tooManyPlans } from "./watch.ts";
+export {
+  boundSearches,
+  SEARCH_MEGABYTES,
+  SearchLimitError,
+  SearchTimeError,
+  searchTooLarge,
+  threadSeconds,
+  tooManyPlans,
+} from "./watch.ts";
 export { unmetOf, type UnmetPlan } from "./unmet.ts";

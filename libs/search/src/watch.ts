@@ -23,6 +23,12 @@ const TOO_MANY: ProblemDetail = {
 export const tooManyPlans = (message: string): ProblemError =>
   new ProblemError("job-invalid", message, [TOO_MANY]);
 
+/** Memory that the thread of one search may take; it takes some hundred megabytes at most. */
+export const SEARCH_MEGABYTES = 2048;
+/** A search whose thread ended for want of it. */
+export const searchTooLarge = (): ProblemError =>
+  tooManyPlans("the search takes more memory than it may have");
+
 /** A search that looked at as many batches and families as it may. */
 export class SearchLimitError extends ProblemError {
   constructor(most: number) {

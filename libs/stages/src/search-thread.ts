@@ -7,7 +7,7 @@ import {
   type PlanningResult,
   type Profile,
 } from "@internevo/domain";
-import { tooManyPlans, type PlanJobOptions } from "@internevo/search";
+import { SEARCH_MEGABYTES, searchTooLarge, tooManyPlans, type PlanJobOptions } from "@internevo/search";
 import { FairTurns } from "@internevo/service-kit";
 
 export interface SearchRequest {
@@ -30,8 +30,6 @@ export type SearchAnswer =
 const QUICK_SECONDS = 2;
 /** No search of a job that can be trained takes as long. */
 const LONG_SECONDS = 600;
-/** Memory that one search may take; it takes some hundred megabytes at most. */
-const SEARCH_MEGABYTES = 2048;
 
 const turnsOf = (atOnce: number): FairTurns =>
   new FairTurns({ atOnce, atOnceOfOne: atOnce, mostOfOne: Infinity, mostWaiting: Infinity });
@@ -125,11 +123,7 @@ async function searchInThread(
     else reject(answer.error);
   };
   const onError = (error: NodeJS.ErrnoException) =>
-    reject(
-      error.code === "ERR_WORKER_OUT_OF_MEMORY"
-        ? tooManyPlans("the search takes more memory than it may have")
-        : error,
-    );
+    reject(error.code === "ERR_WORKER_OUT_OF_MEMORY" ? searchTooLarge() : error);
   const onExit = (code: number) =>
     reject(
       signal.aborted ? (signal.reason as Error) : new Error(`the search ended with ${code} and no answer`),

@@ -108,6 +108,7 @@ async function answersAnew(options: AnswerWatchOptions): Promise<boolean> {
   } catch (error) {
     return error instanceof pg.DatabaseError;
   } finally {
+    // The answer is known: whether this connection ends in order changes nothing.
     void client.end().catch(() => {});
   }
 }

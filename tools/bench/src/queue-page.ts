@@ -19,12 +19,12 @@ export const writeQueuePage = (
       "Each time is of one call on one connection, with its transaction where it writes. Every write is on disk when the call ends. Changes of the queue come one after the other, whoever asks.",
       table(
         ["what", "times", "p50", "p99", "longest"],
-        Object.entries(operations).map(([what, { count, p50Ms, p99Ms, mostMs }]) => [
+        Object.entries(operations).map(([what, { count, p50, p99, most }]) => [
           what,
           formatInteger(count),
-          ms(p50Ms),
-          ms(p99Ms),
-          ms(mostMs),
+          ms(p50),
+          ms(p99),
+          ms(most),
         ]),
       ),
       circumstancesText(circumstances),

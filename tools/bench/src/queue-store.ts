@@ -16,6 +16,7 @@ import {
   usageBetween,
   type Database,
 } from "@internevo/store";
+import { quantilesOf, type Quantiles } from "./api-load/messages.ts";
 import { drawnHosts, drawnOf, randomBy } from "./drawn.ts";
 
 /** What the queue and its database are given. */
@@ -31,18 +32,12 @@ export interface QueueLoad {
   readonly seed: number;
 }
 
-export interface OperationTimes {
-  readonly count: number;
-  readonly p50Ms: number;
-  readonly p99Ms: number;
-  readonly mostMs: number;
-}
-
 export interface QueueStoreResult {
   readonly load: QueueLoad;
   readonly waitingAtTheEnd: number;
   readonly holdingAtTheEnd: number;
-  readonly operations: Readonly<Record<string, OperationTimes>>;
+  /** Milliseconds of each call. */
+  readonly operations: Readonly<Record<string, Quantiles>>;
 }
 
 const GPUS_OF_A_HOST = 8;
@@ -86,19 +81,6 @@ async function storeEnded(database: Database, spec: JobSpec, load: QueueLoad): P
   // As if they had come in months: what Postgres does behind so many rows at once is not measured.
   await database.db.execute(sql.raw("vacuum analyze"));
   await database.db.execute(sql.raw("checkpoint"));
-}
-
-const quantile = (sorted: readonly number[], q: number): number =>
-  sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] as number;
-
-function timesOf(list: readonly number[]): OperationTimes {
-  const sorted = [...list].sort((a, b) => a - b);
-  return {
-    count: sorted.length,
-    p50Ms: quantile(sorted, 0.5),
-    p99Ms: quantile(sorted, 0.99),
-    mostMs: sorted.at(-1) as number,
-  };
 }
 
 type Timed = <T>(name: string, work: () => Promise<T>) => Promise<T>;
@@ -201,6 +183,6 @@ export async function measureQueueStore(database: Database, load: QueueLoad): Pr
     load,
     waitingAtTheEnd: rows[0]?.waiting ?? 0,
     holdingAtTheEnd: rows[0]?.holding ?? 0,
-    operations: Object.fromEntries([...times].map(([name, list]) => [name, timesOf(list)])),
+    operations: Object.fromEntries([...times].map(([name, list]) => [name, quantilesOf(list)])),
   };
 }

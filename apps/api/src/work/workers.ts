@@ -3,7 +3,7 @@ import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { ProblemError, type PackedDocuments, type PlanningResult, type Profile } from "@internevo/domain";
 import type { DataRoots } from "@internevo/data";
-import { tooManyPlans } from "@internevo/search";
+import { SEARCH_MEGABYTES, searchTooLarge } from "@internevo/search";
 import { FairTurns } from "@internevo/service-kit";
 import { Piscina } from "piscina";
 import type { Allowed, DataTask } from "../submission/check-data.ts";
@@ -137,11 +137,6 @@ interface Bounds {
   /** What is said of one that takes more memory than its thread has. */
   readonly tooLarge: () => ProblemError;
 }
-
-/** Memory that one search may take; it takes some hundred megabytes at most. */
-const SEARCH_MEGABYTES = 2048;
-
-const searchTooLarge = (): ProblemError => tooManyPlans("the search takes more memory than it may have");
 
 const filesTooLarge = (): ProblemError =>
   new ProblemError("bad-request", "files take more memory to read than an import may have", [
