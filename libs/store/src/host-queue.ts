@@ -1,15 +1,11 @@
 import { eq, inArray, isNotNull, sql } from "drizzle-orm";
 import type { MessageData, MessageType } from "@internevo/contracts";
 import { gaveWayToWords, giveTurns, queueOrder, whoGivesWay } from "@internevo/domain";
-import type { HostsWanted, QueuePriority, QueueSettings, Turn } from "@internevo/domain";
+import type { QueuePriority, QueueSettings, Turn } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { enqueueMessages } from "./outbox.ts";
-import {
-  countEndedHold,
-  projectsStanding,
-  storeQueueSettings,
-  type ProjectsStanding,
-} from "./queue-standing.ts";
+import { queueNow, type QueueNow, type Waiter } from "./queue-now.ts";
+import { countEndedHold, storeQueueSettings } from "./queue-standing.ts";
 import { hostClaims, hostWaiters, jobs, preemptibleHolds, workloadFirings } from "./schema/index.ts";
 import type { WaitingCommand } from "./schema/messages.ts";
 import { beginHolds, endHold, gpuWorkOf, type GpuWork } from "./usage.ts";
@@ -132,9 +128,8 @@ export async function releaseHosts(tx: Transaction, owner: string): Promise<void
   await callWaiting(tx);
 }
 
+/** What work held is free again, and counted. */
 async function dropClaims(tx: Transaction, owner: string): Promise<void> {
-  await tx.delete(hostClaims).where(eq(hostClaims.owner, owner));
-  await tx.delete(preemptibleHolds).where(eq(preemptibleHolds.owner, owner));
   const ended = await endHold(tx, owner);
   if (ended) await countEndedHold(tx, ended);
 }
@@ -194,41 +189,8 @@ export async function setQueueSettings(
   return settings;
 }
 
-/** What waits, as the order of the queue sees it. */
-export interface Waiter extends HostsWanted {
-  readonly waitingSince: Date;
-  readonly gaveWayTo: string | null;
-}
-
-/** In plain SQL: every turn reads all of them, and drizzle takes as long to name their columns as Postgres to read. */
-async function waiters(db: Queryable): Promise<Waiter[]> {
-  const { rows } = await db.execute<{ [K in keyof Omit<Waiter, "waitingSince">]: Waiter[K] }>(sql`
-    select owner, hosts, project, gpus, priority, gave_way_to as "gaveWayTo",
-      (extract(epoch from submitted_at) * 1000)::float8 as "submittedAtMs",
-      (extract(epoch from waiting_since) * 1000)::float8 as "waitingSinceMs"
-    from ${hostWaiters}`);
-  return rows.map((row) => ({ ...row, waitingSince: new Date(row.waitingSinceMs) }));
-}
-
-/** All that turns follow from. */
-interface QueueNow extends ProjectsStanding {
-  readonly waiting: readonly Waiter[];
-  readonly claims: readonly { readonly host: string; readonly owner: string }[];
-}
-
-/** @returns undefined where nobody waits. */
-async function queueNow(db: Queryable): Promise<QueueNow | undefined> {
-  const waiting = await waiters(db);
-  if (waiting.length === 0) return undefined;
-  const { host, owner } = hostClaims;
-  return {
-    waiting,
-    claims: await db.select({ host, owner }).from(hostClaims),
-    ...(await projectsStanding(db, new Set(waiting.map(({ project }) => project)))),
-  };
-}
-
-const turnsIn = ({ waiting, claims, standing, quotas }: QueueNow): readonly Turn<Waiter>[] =>
+/** As {@link turns}, of a queue that was read. */
+export const turnsIn = ({ waiting, claims, standing, quotas }: QueueNow): readonly Turn<Waiter>[] =>
   giveTurns(queueOrder(waiting, standing), new Set(claims.map(({ host }) => host)), quotas);
 
 /** Who waits, in the order of the queue, and who of them may go now. */
@@ -312,13 +274,13 @@ async function beginPreemptibleHolds(
 
 /**
  * Tells holders for whom they give way, and those who were asked before that nobody needs it any more. Their
- * workers look at it with every heartbeat, and before every stage.
+ * workers look at it with every heartbeat, and before every stage. Who has just been called begins now, and is
+ * not asked.
  * @param called who waits no more since the queue was read.
  */
 async function askToGiveWay(tx: Transaction, queue: QueueNow, called: readonly Waiter[]): Promise<void> {
-  const holds = await tx.select().from(preemptibleHolds);
-  if (holds.length === 0) return;
-  const hostsOf = Map.groupBy(queue.claims, ({ owner }) => owner);
+  const { preemptible } = queue;
+  if (preemptible.length === 0) return;
   const gone = new Set(called);
   const quotas = new Map(queue.quotas);
   for (const { project, gpus } of called) {
@@ -328,28 +290,20 @@ async function askToGiveWay(tx: Transaction, queue: QueueNow, called: readonly W
   const asked = whoGivesWay({
     waiting: queue.waiting.filter((waiter) => !gone.has(waiter)),
     taken: new Set([...queue.claims.map(({ host }) => host), ...called.flatMap(({ hosts }) => [...hosts])]),
-    preemptible: holds.flatMap((hold) => {
-      const hosts = (hostsOf.get(hold.owner) ?? []).map(({ host }) => host);
-      // Who has just been called begins now.
-      if (hosts.length === 0) return [];
-      return [
-        {
-          ...hold,
-          hosts,
-          submittedAtMs: hold.submittedAt.getTime(),
-          beganAtMs: hold.beganAt.getTime(),
-          waitedMs: 1000 * hold.waitedSeconds,
-        },
-      ];
-    }),
+    preemptible,
     quotas,
     standing: queue.standing,
   });
-  for (const { owner, givesWayTo } of holds) {
+  const changes = preemptible.flatMap(({ owner, givesWayTo }) => {
     const to = asked.get(owner)?.owner ?? null;
-    if (to !== givesWayTo)
-      await tx.update(preemptibleHolds).set({ givesWayTo: to }).where(eq(preemptibleHolds.owner, owner));
-  }
+    return to === givesWayTo ? [] : [{ owner, to }];
+  });
+  if (changes.length === 0) return;
+  await tx.execute(sql`
+    update ${preemptibleHolds} h set gives_way_to = change.to
+    from unnest(${sql.param(changes.map(({ owner }) => owner))}::text[],
+      ${sql.param(changes.map(({ to }) => to))}::text[]) change(owner, "to")
+    where h.owner = change.owner`);
 }
 
 /** The quota that work waits for, in words; null where it waits for hosts alone, or not at all. */

@@ -2,20 +2,19 @@ import { and, asc, eq, inArray, isNull, ne, sql } from "drizzle-orm";
 import type { ClusterHolder, ClusterWaiter } from "@internevo/contracts";
 import type { JobState, LauncherKind, QueuePlace, QueuePosition, Turn } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
-import { turns, type Waiter } from "./host-queue.ts";
+import { turns, turnsIn } from "./host-queue.ts";
+import { queueNow, type QueueNow, type Waiter } from "./queue-now.ts";
 import { hostClaims, hostWaiters, jobs, runs, stepMetrics, workloads } from "./schema/index.ts";
 
 /** How many of those ahead are named. */
 const NAMED_AHEAD = 10;
 
 /** Who holds one of the hosts, other than the work itself. */
-async function holdersOf(db: Queryable, { owner, hosts }: Waiter): Promise<readonly string[]> {
-  const rows = await db
-    .selectDistinct({ owner: hostClaims.owner })
-    .from(hostClaims)
-    .where(and(inArray(hostClaims.host, [...hosts]), ne(hostClaims.owner, owner)))
-    .orderBy(asc(hostClaims.owner));
-  return rows.map((row) => row.owner);
+function holdersOf({ claims }: QueueNow, { owner, hosts }: Waiter): readonly string[] {
+  const wanted = new Set(hosts);
+  const holders = new Set(claims.flatMap((claim) => (wanted.has(claim.host) ? [claim.owner] : [])));
+  holders.delete(owner);
+  return [...holders].sort();
 }
 
 /**
@@ -78,12 +77,13 @@ export async function queuePlace(
     .from(hostWaiters)
     .where(eq(hostWaiters.owner, owner));
   if (!waits) return undefined;
-  const waiting = await turns(db);
+  const queue = await queueNow(db);
+  const waiting = queue ? turnsIn(queue) : [];
   const place = waiting.findIndex(({ waiter }) => waiter.owner === owner);
   const turn = waiting[place];
-  if (!turn) return undefined;
+  if (!queue || !turn) return undefined;
   const { waiter, limit } = turn;
-  const holders = await holdersOf(db, waiter);
+  const holders = holdersOf(queue, waiter);
   const wanted = new Set(waiter.hosts);
   // Who waits for a quota keeps no hosts from others.
   const waiters = waiting

@@ -1,4 +1,4 @@
-import { eq, gt, isNull, sql } from "drizzle-orm";
+import { gt, sql } from "drizzle-orm";
 import {
   DEFAULT_QUEUE_SETTINGS,
   NO_USAGE,
@@ -10,8 +10,8 @@ import {
   type QuotaStanding,
 } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
-import { hostHolds, projects, projectUsage, queueSettings } from "./schema/index.ts";
-import { NO_USE, projectUse, type ProjectUse } from "./usage.ts";
+import { hostHolds, projectUsage, queueSettings } from "./schema/index.ts";
+import { NO_USE, type EndedHold, type ProjectUse } from "./usage.ts";
 
 /** How the queue forgets usage, and how long it lets others go first. */
 export async function getQueueSettings(db: Queryable): Promise<QueueSettings> {
@@ -25,72 +25,63 @@ export async function getQueueSettings(db: Queryable): Promise<QueueSettings> {
   return row ?? DEFAULT_QUEUE_SETTINGS;
 }
 
-/** Settings, and the instant by Postgres's clock, which all services share. */
-async function settingsNow(
-  db: Queryable,
-): Promise<{ readonly settings: QueueSettings; readonly nowMs: number }> {
-  const { rows } = await db.execute<{ nowMs: number } & { [K in keyof QueueSettings]: number | null }>(sql`
-    select extract(epoch from clock_timestamp())::float8 * 1000 as "nowMs", half_life_hours as "halfLifeHours",
-      patience_hours as "patienceHours", least_run_minutes as "leastRunMinutes"
-    from (select) one left join ${queueSettings} on true`);
-  const [row] = rows;
-  if (!row) throw new Error("Postgres answered no row to a question that has one");
-  const { nowMs, halfLifeHours, patienceHours, leastRunMinutes } = row;
-  const isSet = halfLifeHours !== null && patienceHours !== null && leastRunMinutes !== null;
-  return {
-    nowMs,
-    settings: isSet ? { halfLifeHours, patienceHours, leastRunMinutes } : DEFAULT_QUEUE_SETTINGS,
-  };
-}
-
 /** What the queue knows of the projects: what its order follows from, and the quotas of those that have some. */
 export interface ProjectsStanding {
   readonly standing: QueueStanding;
   readonly quotas: ReadonlyMap<string, QuotaStanding>;
 }
 
-/** @param waiting the projects of what waits: quotas of others hold nobody back, and are left out. */
-export async function projectsStanding(
-  db: Queryable,
-  waiting: ReadonlySet<string | null>,
-): Promise<ProjectsStanding> {
-  const { settings, nowMs } = await settingsNow(db);
-  const { name, weight, maxGpus, gpuHoursPerMonth } = projects;
-  const { gpuHours, at } = projectUsage;
-  const rows = await db
-    .select({ name, weight, maxGpus, gpuHoursPerMonth, gpuHours, at })
-    .from(projects)
-    .leftJoin(projectUsage, eq(projectUsage.project, projects.name));
+/** A project, and what it used as it was last counted; null: it never used anything. */
+export interface ProjectRow extends Pick<QuotaStanding, "name" | "maxGpus" | "gpuHoursPerMonth"> {
+  readonly weight: number;
+  readonly gpuHours: number | null;
+  readonly atMs: number | null;
+}
+
+/** What a project's work holds now. */
+export interface OpenHold {
+  readonly project: string;
+  readonly gpus: number;
+  readonly beganAtMs: number;
+}
+
+/** What is read of projects, at one moment. */
+export interface ProjectsRead {
+  readonly nowMs: number;
+  readonly settings: QueueSettings;
+  readonly projects: readonly ProjectRow[];
+  readonly open: readonly OpenHold[];
+  readonly use: ReadonlyMap<string, ProjectUse>;
+  /** The projects of what waits: quotas of others hold nobody back, and are left out. */
+  readonly waiting: ReadonlySet<string | null>;
+}
+
+/** What the queue's order follows from, and the quotas that hold waiters back. */
+export function projectsStanding(read: ProjectsRead): ProjectsStanding {
+  const { nowMs, settings, use } = read;
   const usages = new Map<string, DecayedUsage>();
-  for (const row of rows)
-    if (row.gpuHours !== null && row.at !== null) {
-      const counted = { gpuHours: row.gpuHours, atMs: row.at.getTime() };
-      usages.set(row.name, usageAt(counted, nowMs, settings.halfLifeHours));
-    }
-  const open = await db
-    .select({ project: hostHolds.project, gpus: hostHolds.gpus, beganAt: hostHolds.beganAt })
-    .from(hostHolds)
-    .where(isNull(hostHolds.endedAt));
-  for (const { project, gpus, beganAt } of open) {
-    const hold = { gpus, beganAtMs: beganAt.getTime(), endedAtMs: null };
+  for (const { name, gpuHours, atMs } of read.projects)
+    if (gpuHours !== null && atMs !== null)
+      usages.set(name, usageAt({ gpuHours, atMs }, nowMs, settings.halfLifeHours));
+  for (const { project, ...held } of read.open) {
+    const hold = { ...held, endedAtMs: null };
     usages.set(project, usageWith(usages.get(project) ?? NO_USAGE, hold, nowMs, settings.halfLifeHours));
   }
-  const limited = rows.filter(
-    (row) => waiting.has(row.name) && (row.maxGpus !== null || row.gpuHoursPerMonth !== null),
+  const limited = read.projects.filter(
+    (row) => read.waiting.has(row.name) && (row.maxGpus !== null || row.gpuHoursPerMonth !== null),
   );
-  const use = limited.length === 0 ? new Map<string, ProjectUse>() : await projectUse(db);
   return {
     standing: {
       usages: new Map([...usages].map(([project, counted]) => [project, counted.gpuHours])),
-      weights: new Map(rows.map((row) => [row.name, row.weight])),
+      weights: new Map(read.projects.map((row) => [row.name, row.weight])),
       nowMs,
       settings,
     },
     quotas: new Map(
-      limited.map((row) => {
-        const quota = { name: row.name, maxGpus: row.maxGpus, gpuHoursPerMonth: row.gpuHoursPerMonth };
-        return [row.name, { ...quota, ...(use.get(row.name) ?? NO_USE) }];
-      }),
+      limited.map(({ name, maxGpus, gpuHoursPerMonth }) => [
+        name,
+        { name, maxGpus, gpuHoursPerMonth, ...(use.get(name) ?? NO_USE) },
+      ]),
     ),
   };
 }
@@ -117,7 +108,10 @@ export async function storeQueueSettings(
 }
 
 async function countUsageAnew(tx: Transaction, halfLifeHours: number): Promise<void> {
-  const { nowMs } = await settingsNow(tx);
+  const { rows } = await tx.execute<{ nowMs: number }>(
+    sql`select (extract(epoch from clock_timestamp()) * 1000)::float8 as "nowMs"`,
+  );
+  const nowMs = Number(rows[0]?.nowMs);
   const since = new Date(nowMs - HALF_LIVES_THAT_COUNT * halfLifeHours * 3_600_000);
   const ended = await tx
     .select({
@@ -143,19 +137,22 @@ async function countUsageAnew(tx: Transaction, halfLifeHours: number): Promise<v
 }
 
 /** Counts a hold that has ended for its project's fair share. The queue must be locked. */
-export async function countEndedHold(
-  tx: Transaction,
-  { project, gpus, beganAt, endedAt }: typeof hostHolds.$inferSelect,
-): Promise<void> {
-  const { settings, nowMs } = await settingsNow(tx);
-  const [row] = await tx.select().from(projectUsage).where(eq(projectUsage.project, project));
-  const hold = { gpus, beganAtMs: beganAt.getTime(), endedAtMs: endedAt?.getTime() ?? null };
-  const before: DecayedUsage = row ? { gpuHours: row.gpuHours, atMs: row.at.getTime() } : NO_USAGE;
-  const endMs = Math.max(before.atMs, hold.endedAtMs ?? nowMs);
-  const { gpuHours, atMs } = usageWith(before, hold, endMs, settings.halfLifeHours);
-  const counted = { gpuHours, at: new Date(atMs) };
+export async function countEndedHold(tx: Transaction, { project, ...hold }: EndedHold): Promise<void> {
+  const { rows } = await tx.execute<{ halfLifeHours: number | null; counted: DecayedUsage | null }>(sql`
+    select (select half_life_hours from ${queueSettings}) as "halfLifeHours",
+      (select json_build_object('gpuHours', gpu_hours, 'atMs', (extract(epoch from at) * 1000)::float8)
+        from ${projectUsage} where project = ${project}) as counted`);
+  const { halfLifeHours, counted } = rows[0] ?? {};
+  const before = counted ?? NO_USAGE;
+  const { gpuHours, atMs } = usageWith(
+    before,
+    hold,
+    Math.max(before.atMs, hold.endedAtMs),
+    halfLifeHours ?? DEFAULT_QUEUE_SETTINGS.halfLifeHours,
+  );
+  const usage = { gpuHours, at: new Date(atMs) };
   await tx
     .insert(projectUsage)
-    .values({ project, ...counted })
-    .onConflictDoUpdate({ target: projectUsage.project, set: counted });
+    .values({ project, ...usage })
+    .onConflictDoUpdate({ target: projectUsage.project, set: usage });
 }

@@ -1,7 +1,7 @@
 import { and, eq, gt, isNull, lt, or, sql, type SQL, type SQLWrapper } from "drizzle-orm";
 import type { Usage, UsageGroup } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
-import { hostHolds, jobs, projectMonths, workloads } from "./schema/index.ts";
+import { hostClaims, hostHolds, jobs, preemptibleHolds, projectMonths, workloads } from "./schema/index.ts";
 
 /** Work that holds hosts, or asks for them, as quotas see it. */
 export interface GpuWork {
@@ -53,17 +53,26 @@ export async function beginHolds(tx: Transaction, works: readonly GpuWork[]): Pr
     .onConflictDoNothing();
 }
 
-/** From now on it is not. @returns the hold that has ended; undefined where there was none. */
-export async function endHold(
-  tx: Transaction,
-  owner: string,
-): Promise<typeof hostHolds.$inferSelect | undefined> {
-  const [row] = await tx
-    .update(hostHolds)
-    .set({ endedAt: sql`clock_timestamp()` })
-    .where(and(eq(hostHolds.owner, owner), isNull(hostHolds.endedAt)))
-    .returning();
-  return row;
+/** A hold that is over. */
+export interface EndedHold {
+  readonly project: string;
+  readonly gpus: number;
+  readonly beganAtMs: number;
+  readonly endedAtMs: number;
+}
+
+/**
+ * Gives back what work held: from now on it is not counted. One statement.
+ * @returns the hold that has ended; undefined where there was none.
+ */
+export async function endHold(tx: Transaction, owner: string): Promise<EndedHold | undefined> {
+  const { rows } = await tx.execute<{ [K in keyof EndedHold]: EndedHold[K] }>(sql`
+    with claims as (delete from ${hostClaims} where owner = ${owner}),
+      preemptible as (delete from ${preemptibleHolds} where owner = ${owner})
+    update ${hostHolds} set ended_at = clock_timestamp() where owner = ${owner} and ended_at is null
+    returning project, gpus, (extract(epoch from began_at) * 1000)::float8 as "beganAtMs",
+      (extract(epoch from ended_at) * 1000)::float8 as "endedAtMs"`);
+  return rows[0];
 }
 
 /** The first instant of a month in UTC. */
@@ -86,18 +95,21 @@ export interface ProjectUse {
 }
 export const NO_USE: ProjectUse = { gpusInUse: 0, gpuHoursThisMonth: 0 };
 
+/** Which use is asked for. */
+export interface ProjectUseRequest {
+  /** Of this project only. */
+  readonly project?: string;
+  readonly now?: Date;
+}
+
 /**
- * What each project uses; those that use nothing are left out. It reads no hold that has ended: the queue asks
- * with every turn. @param project of this one only.
+ * The rows of {@link projectUse}, as a part of a statement. It reads no hold that has ended: the queue asks with
+ * every turn.
  */
-export async function projectUse(
-  db: Queryable,
-  options: { readonly project?: string; readonly now?: Date } = {},
-): Promise<ReadonlyMap<string, ProjectUse>> {
-  const { project, now = new Date() } = options;
+export function projectUseRows({ project, now = new Date() }: ProjectUseRequest = {}): SQL {
   const [from, to] = [instantOf(monthOf(now)), instantOf(nextMonth(now))];
   const only = (column: SQLWrapper): SQL => (project === undefined ? sql`` : sql`and ${column} = ${project}`);
-  const { rows } = await db.execute<{ project: string; gpusInUse: number; gpuHoursThisMonth: number }>(sql`
+  return sql`
     select project, sum(gpus)::float8 as "gpusInUse", sum(hours) as "gpuHoursThisMonth"
     from (
       select project, 0 as gpus, gpu_hours as hours from ${projectMonths}
@@ -105,7 +117,17 @@ export async function projectUse(
       union all
       select project, gpus, ${hoursWithin(from, to)} from ${hostHolds}
       where ${hostHolds.endedAt} is null ${only(hostHolds.project)}) use
-    group by project`);
+    group by project`;
+}
+
+/** What each project uses; those that use nothing are left out. */
+export async function projectUse(
+  db: Queryable,
+  request: ProjectUseRequest = {},
+): Promise<ReadonlyMap<string, ProjectUse>> {
+  const { rows } = await db.execute<{ project: string; gpusInUse: number; gpuHoursThisMonth: number }>(
+    projectUseRows(request),
+  );
   return new Map(rows.map(({ project: name, ...use }) => [name, use]));
 }
 
