@@ -2,7 +2,6 @@ import { CostModel, unpricedHost } from "@internevo/cost-model";
 import {
   allowedBy,
   constraintsOf,
-  contextOf,
   estimatedProfileWords,
   isWholePlan,
   keepsGateUpOnHost,
@@ -10,16 +9,17 @@ import {
   planPartLabel,
   ProblemError,
   rejectionCounts,
+  splitOf,
+  withoutDefaults,
   type JobSpec,
   type MeasuredStanding,
-  type PartialPlan,
   type MemoryLines,
+  type PartialPlan,
   type Plan,
   type Prediction,
   type Profile,
   type RejectionReason,
   type Tried,
-  withoutDefaults,
 } from "@internevo/domain";
 import {
   GATE_UP,
@@ -235,8 +235,8 @@ function* basesOf({ searchedJob: job }: CostModel): Generator<Base> {
       for (const microBatchSize of microBatchSizes) {
         const microBatches = sequences / layout.dataParallel / microBatchSize;
         // A layout leaves out a ring of one rank.
-        const ring = { contextParallel: contextOf(layout) };
-        yield { fixed: { microBatchSize, microBatches, ...layout, ...ring, ...sharding }, space };
+        const split = splitOf(layout);
+        yield { fixed: { microBatchSize, microBatches, ...layout, ...split, ...sharding }, space };
       }
   }
 }

@@ -1,7 +1,6 @@
 import {
-  chunksOf,
-  contextOf,
   allowedBy,
+  chunksOf,
   countedDocuments,
   formatBytes,
   keepsGateUpOnHost,
@@ -10,6 +9,10 @@ import {
   PRECISION_BYTES,
   ProblemError,
   recomputedLayers,
+  splitKind,
+  splitOf,
+  usesGpus,
+  withoutHeadroom,
   type JobSpec,
   type MemoryLines,
   type MemoryModelName,
@@ -18,8 +21,6 @@ import {
   type Profile,
   type TimeBreakdown,
   type TimeModelName,
-  usesGpus,
-  withoutHeadroom,
 } from "@internevo/domain";
 import {
   clusterRanks,
@@ -178,33 +179,22 @@ export class CostModel {
     microBatchSize: number,
     layout: Layout & Partial<Pick<Plan, "forwardOverlap" | "backwardOverlap">>,
   ): SliceTime {
-    const { sequenceParallel, tensorParallel, dataParallel } = layout;
     const { forwardOverlap = "none", backwardOverlap = "none" } = layout;
-    const contextParallel = contextOf(layout);
-    const beside = sharesBeside(layout, { forwardOverlap, backwardOverlap });
+    const split = splitOf(layout);
+    const beside = sharesBeside(split, { forwardOverlap, backwardOverlap });
     return this.take(
-      this.#prices
-        .slices({ sequenceParallel, tensorParallel, contextParallel, dataParallel })
-        .of(microBatchSize, beside),
+      this.#prices.slices({ ...split, dataParallel: layout.dataParallel }).of(microBatchSize, beside),
     );
   }
 
   /** The same for every micro-batch of a layout, without overlap and with it. */
-  sliceTimes({
-    sequenceParallel,
-    tensorParallel,
-    contextParallel = 1,
-    dataParallel,
-  }: Layout): (microBatchSize: number) => readonly [plain: SliceTime, beside: SliceTime] {
-    const prices = this.#prices.slices({ sequenceParallel, tensorParallel, contextParallel, dataParallel });
+  sliceTimes(layout: Layout): (microBatchSize: number) => readonly [plain: SliceTime, beside: SliceTime] {
+    const split = splitOf(layout);
+    const prices = this.#prices.slices({ ...split, dataParallel: layout.dataParallel });
+    const hides = splitKind(split) === "ring" || this.#prices.hidesTensor(split);
     return (microBatchSize) => {
       const plain = this.take(prices.of(microBatchSize, false));
-      return [
-        plain,
-        contextParallel > 1 || this.#prices.hidesTensor({ tensorParallel })
-          ? this.take(prices.of(microBatchSize, true))
-          : plain,
-      ];
+      return [plain, hides ? this.take(prices.of(microBatchSize, true)) : plain];
     };
   }
 

@@ -1,4 +1,4 @@
-import type { ByUnit, Pass, Plan } from "@internevo/domain";
+import { splitKind, type ByUnit, type Pass, type Plan, type SplitSource } from "@internevo/domain";
 import { backwardGroups, GATE_UP_UNITS, type GateUp, type OverlapChoice } from "@internevo/plan";
 import type { SliceTime } from "./layer-time.ts";
 import { ATTENTION_UNIT, sumOfUnits, UNIT_BLOCKS, UNIT_COUNT } from "./layer-units.ts";
@@ -13,11 +13,10 @@ export const overlapsAny = ({ forwardOverlap, backwardOverlap }: OverlapChoice):
  * Whether ranks that share a sequence communicate beside computation: a ring where the plan overlaps
  * anything, tensor ranks where its backward pass does.
  */
-export const sharesBeside = (
-  { contextParallel = 1, tensorParallel }: Pick<Plan, "contextParallel" | "tensorParallel">,
-  overlap: OverlapChoice,
-): boolean =>
-  contextParallel > 1 ? overlapsAny(overlap) : tensorParallel > 1 && overlap.backwardOverlap !== "none";
+export const sharesBeside = (split: SplitSource, overlap: OverlapChoice): boolean => {
+  const kind = splitKind(split);
+  return kind === "ring" ? overlapsAny(overlap) : kind === "tensor" && overlap.backwardOverlap !== "none";
+};
 
 /** Seconds of one layer, or of embedding or head, for one micro-batch, by cause. */
 export interface Part {

@@ -4,6 +4,7 @@ import {
   dimensionSize,
   headRanks,
   PRECISION_BYTES,
+  splitOf,
   usesGpus,
   type ByUnit,
   type Model,
@@ -410,8 +411,8 @@ export class SliceTimes {
 
   #copySeconds(slice: LayerSlice): Pick<SliceTime, "toHostSeconds" | "toDeviceSeconds"> {
     const { model, precision } = this.#job;
-    const { microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel } = slice;
-    const layout = { ...LAYOUT, sequenceParallel, tensorParallel, contextParallel: contextOf(slice) };
+    const { microBatchSize, sequenceLengthTokens } = slice;
+    const layout = { ...LAYOUT, ...splitOf(slice) };
     const bytes = hostBytes(
       layerValues(model, precision, layout, "host"),
       layerRows(layout, sequenceLengthTokens, microBatchSize),

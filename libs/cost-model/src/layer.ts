@@ -20,6 +20,7 @@ import {
   type ProgramCollective,
   type ProgramFlag,
   type ProgramOperator,
+  type SplitSource,
 } from "@internevo/domain";
 
 /** Precision in which the kernels of a policy compute. */
@@ -27,16 +28,11 @@ export const computePrecision = (precision: Precision): "fp32" | "bf16" =>
   precision === "fp32" ? "fp32" : "bf16";
 
 /**
- * What decides the shapes of a layer on one rank: b, S, s_sp, s_tp, and how many of the sequence ranks are a
- * ring.
+ * What decides the shapes of a layer on one rank: b, S, and how ranks share the sequence.
  */
-export interface LayerSlice {
+export interface LayerSlice extends SplitSource {
   readonly microBatchSize: number;
   readonly sequenceLengthTokens: number;
-  readonly sequenceParallel: number;
-  readonly tensorParallel: number;
-  /** Beyond the paper; 1 where it is left out. */
-  readonly contextParallel?: number;
 }
 
 /** Rows of the residual stream on one rank: b · S / s_sp tokens. */

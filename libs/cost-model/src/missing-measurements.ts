@@ -1,4 +1,12 @@
-import type { Estimates, JobSpec, ModuleShape, Profile, SliceRequest, SliceShape } from "@internevo/domain";
+import {
+  withoutSplit,
+  type Estimates,
+  type JobSpec,
+  type ModuleShape,
+  type Profile,
+  type SliceRequest,
+  type SliceShape,
+} from "@internevo/domain";
 import { clusterRanks } from "@internevo/plan";
 import { requiredMeasurements, type RequiredMeasurements } from "./measurements.ts";
 
@@ -77,9 +85,8 @@ export const measurementCount = ({ modules, collectives, overlaps, slices }: Mea
  * The model and the sequence of a slice: what a micro-batch of another size, or another way to share, can
  * stand in for.
  */
-const sequenceKey = ({
-  shape: { microBatchSize: _b, sequenceParallel: _sp, tensorParallel: _tp, contextParallel: _c, ...shape },
-}: SliceRequest): string => JSON.stringify(Object.entries(shape).sort(([a], [b]) => (a < b ? -1 : 1)));
+const sequenceKey = ({ shape: { microBatchSize: _, ...shape } }: SliceRequest): string =>
+  JSON.stringify(Object.entries(withoutSplit(shape)).sort(([a], [b]) => (a < b ? -1 : 1)));
 
 /**
  * How many of the needed measurements a profile lacks. Slices of a model and sequence of which others were

@@ -1,4 +1,4 @@
-import type { JobSpec } from "@internevo/domain";
+import { splitKey, splitOf, type JobSpec } from "@internevo/domain";
 import { layoutsOf } from "@internevo/plan";
 import type { LayerSlice } from "./layer.ts";
 
@@ -13,18 +13,12 @@ export function slicesOf({ plan: _, ...spec }: JobSpec): PlanSlice[] {
   const slices = new Map<string, PlanSlice>();
   for (const { layout, microBatchSizes, fault } of layoutsOf(spec)) {
     if (fault !== null || microBatchSizes === null) continue;
-    const { pipelineParallel, sequenceParallel, tensorParallel, contextParallel = 1 } = layout;
+    const { pipelineParallel } = layout;
+    const split = splitOf(layout);
     for (const microBatchSize of microBatchSizes) {
-      const key = `${microBatchSize} ${sequenceParallel} ${tensorParallel} ${contextParallel}`;
+      const key = `${microBatchSize} ${splitKey(split)}`;
       const inStages = pipelineParallel > 1 || (slices.get(key)?.inStages ?? false);
-      slices.set(key, {
-        microBatchSize,
-        sequenceLengthTokens,
-        sequenceParallel,
-        tensorParallel,
-        contextParallel,
-        inStages,
-      });
+      slices.set(key, { microBatchSize, sequenceLengthTokens, ...split, inStages });
     }
   }
   return [...slices.values()];

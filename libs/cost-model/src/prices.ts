@@ -3,8 +3,10 @@ import {
   countedDocuments,
   headRanks,
   PRECISION_BYTES,
+  splitKey,
   type Collective,
   type Profile,
+  type SequenceSplit,
 } from "@internevo/domain";
 import { nodesTouched, type Layout, type Sharding } from "@internevo/plan";
 import { CollectiveTimes, type GroupPlace } from "./collectives.ts";
@@ -134,35 +136,20 @@ export class Prices {
     return { size, nodes: nodesTouched({ size, stride }, this.#job.cluster.gpusPerNode) };
   }
 
-  /** The slices of ranks that share a sequence in one way. */
-  slices({
-    sequenceParallel,
-    tensorParallel,
-    contextParallel,
-    dataParallel,
-  }: Pick<LayerSlice, "sequenceParallel" | "tensorParallel"> & {
-    readonly contextParallel: number;
-    readonly dataParallel: number;
-  }): SlicePrices {
-    const key = `${sequenceParallel} ${tensorParallel} ${contextParallel}${this.#packed ? ` ${dataParallel}` : ""}`;
+  /** The slices of ranks that share a sequence in one way; packed documents depend on the replicas too. */
+  slices({ dataParallel, ...split }: SequenceSplit & { readonly dataParallel: number }): SlicePrices {
+    const key = `${splitKey(split)}${this.#packed ? ` ${dataParallel}` : ""}`;
     let prices = this.#slices.get(key);
     if (!prices) {
-      const shared = {
-        sequenceLengthTokens: this.#job.sequenceLengthTokens,
-        sequenceParallel,
-        tensorParallel,
-        contextParallel,
-      };
+      const shared = { sequenceLengthTokens: this.#job.sequenceLengthTokens, ...split };
+      const ring = contextOf(split);
       prices = new SlicePrices((microBatchSize, beside) => {
         const known = this.#former?.knownSlices(key)?.known(microBatchSize, beside);
         if (known) return known;
         const slice: LayerSlice = { microBatchSize, ...shared };
-        const packed = this.#packed?.({ ring: contextParallel, microBatchSize, dataParallel });
+        const packed = this.#packed?.({ ring, microBatchSize, dataParallel });
         return this.#recorder.keep(() => {
-          const plain = this.#corrections.apply(
-            slice,
-            this.#composed(slice, beside && contextParallel > 1, packed),
-          );
+          const plain = this.#corrections.apply(slice, this.#composed(slice, beside && ring > 1, packed));
           const time = beside && this.hidesTensor(slice) ? this.#withoutHidden(slice, plain) : plain;
           return packed ? withMeetings(time, packed) : time;
         });
@@ -221,7 +208,7 @@ export class Prices {
   #composed(slice: LayerSlice, beside: boolean, packed?: PackedAttention): SliceTime {
     const { gpusPerNode } = this.#job.cluster;
     const ring = contextOf(slice);
-    const stride = headRanks({ sequenceParallel: slice.sequenceParallel, contextParallel: ring });
+    const stride = headRanks(slice);
     const places = {
       heads: this.#place(stride, 1),
       ring: ringPlace(stride, nodesTouched({ size: ring, stride }, gpusPerNode), gpusPerNode),

@@ -1,6 +1,8 @@
 import {
-  contextOf,
   queryWidth,
+  splitDistance,
+  splitKind,
+  splitOf,
   type ByUnit,
   type JobSpec,
   type MeasuredSlice,
@@ -21,7 +23,7 @@ export function sliceShape(
 ): SliceShape {
   const { hiddenSize, heads, kvHeads, ffnHiddenSize, vocabularySize } = model;
   const { headSize, queryKeyNorm, queryKeyValueBias, slidingWindowTokens } = model;
-  const { microBatchSize, sequenceLengthTokens, sequenceParallel, tensorParallel } = slice;
+  const { microBatchSize, sequenceLengthTokens } = slice;
   return {
     precision: computePrecision(precision),
     hiddenSize,
@@ -35,9 +37,7 @@ export function sliceShape(
     ...(slidingWindowTokens === undefined ? {} : { slidingWindowTokens }),
     microBatchSize,
     sequenceLengthTokens,
-    sequenceParallel,
-    tensorParallel,
-    contextParallel: contextOf(slice),
+    ...splitOf(slice),
   };
 }
 
@@ -76,23 +76,12 @@ const OF_MODEL = [
 ] as const;
 const sameModel = (a: SliceShape, b: SliceShape): boolean => OF_MODEL.every((field) => a[field] === b[field]);
 
-/** How the ranks of a sequence share it: slices are corrected by those of their own kind. */
-type Sharing = "alone" | "tensor" | "ring" | "heads";
-function sharingOf({ sequenceParallel, tensorParallel, contextParallel }: SliceShape): Sharing {
-  if (sequenceParallel === 1) return "alone";
-  if (tensorParallel > 1) return "tensor";
-  return contextParallel > 1 ? "ring" : "heads";
-}
-
 /**
  * Of two slices of one model: how unlike they are beside their micro-batch, as the sum of the logarithms of
  * what differs.
  */
 const unlike = (a: SliceShape, b: SliceShape): number =>
-  (["sequenceLengthTokens", "sequenceParallel", "contextParallel"] as const).reduce(
-    (sum, field) => sum + Math.abs(Math.log(a[field] / b[field])),
-    0,
-  );
+  Math.abs(Math.log(a.sequenceLengthTokens / b.sequenceLengthTokens)) + splitDistance(a, b);
 
 /** How much longer each part takes in a step than what it is composed of; 1 where nothing is composed. */
 type Ratios = { readonly [Name in keyof SliceParts]: SliceParts[Name] extends number ? number : ByUnit } & {
@@ -258,12 +247,13 @@ export class SliceCorrections {
   apply(slice: LayerSlice, time: SliceTime): SliceTime {
     if (this.#measured.length === 0) return time;
     const shape = sliceShape(this.#job, slice);
-    const sharing = sharingOf(shape);
-    const own = this.#measured.filter((one) => sharingOf(one.shape) === sharing);
+    // Slices are corrected by those of their own kind.
+    const kind = splitKind(shape);
+    const own = this.#measured.filter((one) => splitKind(one.shape) === kind);
     if (own.length === 0) {
       this.#recorder.warn(
         "ways to share a sequence that the profile did not measure in a trainer, composed of modules and collectives",
-        sharing,
+        kind,
       );
       return time;
     }

@@ -17,6 +17,7 @@ export * from "./model.ts";
 export * from "./precision.ts";
 export * from "./plan-fields.ts";
 export * from "./plan.ts";
+export * from "./sequence-split.ts";
 export * from "./plan-text.ts";
 export * from "./plan-constraints.ts";
 export * from "./fixed-fields.ts";

@@ -5,6 +5,7 @@ import { HostUseSchema, summedDisturbances } from "./host-use.ts";
 import { ClusterSchema } from "./job.ts";
 import { DECODER_PROGRAM, type ByUnit } from "./layer-program.ts";
 import { ModelSchema } from "./model.ts";
+import { splitProperties } from "./sequence-split.ts";
 import { Line } from "./text.ts";
 import { formatBytes } from "./units.ts";
 
@@ -210,9 +211,7 @@ export const SliceShapeSchema = Type.Object(
     slidingWindowTokens: ModelSchema.properties.slidingWindowTokens,
     microBatchSize: size,
     sequenceLengthTokens: size,
-    sequenceParallel: size,
-    tensorParallel: size,
-    contextParallel: size,
+    ...splitProperties(size),
   },
   { additionalProperties: false },
 );

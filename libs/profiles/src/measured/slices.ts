@@ -1,11 +1,14 @@
 import { NATIVE_PROTOCOL, type TrainerConfig } from "@internevo/contracts";
 import { layerModules, rooflineSeconds, UNIT_PRODUCTS, type DevicePeak } from "@internevo/cost-model";
 import {
-  PLAIN_PLAN,
   disturbancesOf,
   formatCounted,
+  PLAIN_PLAN,
+  shortSplit,
+  splitOf,
   stepsOf,
   usesGpus,
+  withoutSplit,
   type Cluster,
   type HostUse,
   type LaneEvent,
@@ -115,11 +118,8 @@ function modelOf(shape: SliceShape, layers: number): Omit<Model, "name"> {
     precision: _precision,
     microBatchSize: _size,
     sequenceLengthTokens: _length,
-    sequenceParallel: _ranks,
-    tensorParallel: _tensor,
-    contextParallel: _ring,
     ...model
-  } = shape;
+  } = withoutSplit(shape);
   return {
     ...model,
     layers,
@@ -178,25 +178,11 @@ export interface SliceRun {
  */
 export function sliceRun({ shape, layers }: SliceRequest, options: SliceRunOptions): SliceRun {
   const { ranks, threadsPerRank, cluster, device, seconds, dataPath, timelinePath } = options;
-  const {
-    precision,
-    microBatchSize,
-    sequenceLengthTokens,
-    sequenceParallel,
-    tensorParallel,
-    contextParallel,
-  } = shape;
-  const dataParallel = ranks / sequenceParallel;
+  const { precision, microBatchSize, sequenceLengthTokens } = shape;
+  const split = splitOf(shape);
+  const dataParallel = ranks / split.sequenceParallel;
   const { microBatches, steps } = extentOf(shape, layers, device, seconds);
-  const plan: Plan = {
-    ...PLAIN_PLAN,
-    microBatchSize,
-    microBatches,
-    dataParallel,
-    tensorParallel,
-    sequenceParallel,
-    contextParallel,
-  };
+  const plan: Plan = { ...PLAIN_PLAN, microBatchSize, microBatches, dataParallel, ...split };
   const config: TrainerConfig = {
     protocol: NATIVE_PROTOCOL,
     model: modelOf(shape, layers),
@@ -208,9 +194,7 @@ export function sliceRun({ shape, layers }: SliceRequest, options: SliceRunOptio
       recompute: false,
       pipelineParallel: 1,
       dataParallel,
-      tensorParallel,
-      sequenceParallel,
-      ...(contextParallel > 1 ? { contextParallel } : {}),
+      ...shortSplit(split),
       parameterSharding: 1,
       gradientSharding: 1,
       optimizerStateSharding: 1,
