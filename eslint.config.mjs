@@ -48,13 +48,4 @@ export default tseslint.config(
       "@typescript-eslint/no-non-null-assertion": "off",
     },
   },
-  {
-    // Formulas of a whole layer or sharding, which read together: to be parted with the units of a layer.
-    files: [
-      "libs/cost-model/src/layer-step.ts",
-      "libs/cost-model/src/shard-time.ts",
-      "libs/simulator/src/simulate.ts",
-    ],
-    rules: { "max-lines-per-function": "off" },
-  },
 );

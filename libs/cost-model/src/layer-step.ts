@@ -95,48 +95,30 @@ const isGateUp = (place: number): boolean => GATE_UP_UNITS.includes(place);
 const added = (compute: number, communication: number, slowdown: number): number =>
   together(compute, communication, slowdown) - compute;
 
-/**
- * What a layer waits for, for every granularity (native/README.md, "Overlap"). While a unit, a block or a
- * layer is in use the next one of the pass is gathered and the gradients of the one before are reduced; a
- * group that is in use for longer than that takes hides it, another does not. Layers follow on each other, so
- * the order is a circle. A layer that is recomputed is gathered whole.
- */
-export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
-  const f = slice.forwardModules;
-  const b = slice.backwardModules;
-  const g = shard.gatherModules;
-  const s = shard.scatterModules;
-  const r = shard.reduceModules;
-  const { forwardGather, backwardGather, scatter, reduce } = shard.slowdowns;
-  const gathered = shard.gather.layer;
-  const movedOfLayer = gathered + shard.scatter.layer;
-  const exposed = { parameters: movedOfLayer, reduction: shard.reduce.layer };
-  if (movedOfLayer === 0 && shard.reduce.layer === 0) {
-    const nothing = { none: exposed, block: exposed, "intra-layer": exposed };
-    return {
-      forward: { none: 0, block: 0, "inter-layer": 0, "intra-layer": 0 },
-      kept: nothing,
-      again: nothing,
-      host: nothing,
-      recomputed: nothing,
-    };
+/** What a layer of one slice waits for under one sharding. */
+class LayerOverlap {
+  readonly #slice: SliceTime;
+  readonly #shard: ShardTime;
+  readonly #movedSeconds: number;
+  readonly #exposed: Waited;
+
+  constructor(slice: SliceTime, shard: ShardTime) {
+    this.#slice = slice;
+    this.#shard = shard;
+    this.#movedSeconds = shard.gather.layer + shard.scatter.layer;
+    this.#exposed = { parameters: this.#movedSeconds, reduction: shard.reduce.layer };
   }
-  const forwardAttention = slice.forwardAttentionSeconds;
-  const backwardAttention = slice.backwardAttentionSeconds;
-  const ofProducts = forwardGather.product;
-  const whole = mixed(forwardGather, forwardAttention, slice.forwardSeconds);
+
+  get isIdle(): boolean {
+    return this.#movedSeconds === 0 && this.#shard.reduce.layer === 0;
+  }
 
   /**
    * Computation of one group of the backward pass beside the gather of the next, and the reductions of the
    * one before. Collectives follow one another: R is the mean of theirs by how long each takes.
    */
-  const beside = (
-    compute: number,
-    attention: number,
-    gather: number,
-    scattered: number,
-    reduced: number,
-  ): Waited => {
+  #beside(compute: number, attention: number, gather: number, scattered: number, reduced: number): Waited {
+    const { backwardGather, scatter, reduce } = this.#shard.slowdowns;
     const moved = gather + scattered;
     const weighted =
       mixed(backwardGather, attention, compute) * gather + mixed(scatter, attention, compute) * scattered;
@@ -145,81 +127,118 @@ export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
     const seconds = moved + reduced;
     const slowdown = seconds > 0 ? (weighted + mixed(reduce, attention, compute) * reduced) / seconds : 1;
     return { parameters, reduction: Math.max(0, added(compute, seconds, slowdown) - parameters) };
-  };
-  const backwards = (turns: readonly Turn[], gateUpSeconds: number): Waited => {
+  }
+
+  #backwards(turns: readonly Turn[], gateUpSeconds: number): Waited {
+    const { backwardModules, backwardAttentionSeconds } = this.#slice;
+    const { gatherModules, scatterModules, reduceModules } = this.#shard;
     let parameters = 0;
     let reduction = 0;
     for (const { own, next, former, attends } of turns) {
-      const one = beside(
-        sumAt(b, own) + (own.some(isGateUp) ? gateUpSeconds : 0),
-        attends ? backwardAttention : 0,
-        sumAt(g, next),
-        sumAt(s, former),
-        sumAt(r, former),
+      const one = this.#beside(
+        sumAt(backwardModules, own) + (own.some(isGateUp) ? gateUpSeconds : 0),
+        attends ? backwardAttentionSeconds : 0,
+        sumAt(gatherModules, next),
+        sumAt(scatterModules, former),
+        sumAt(reduceModules, former),
       );
       parameters += one.parameters;
       reduction += one.reduction;
     }
     return { parameters, reduction };
-  };
+  }
+
   /** What is waited for after some wait in any case. */
-  const forwards = (turns: readonly Turn[], wait: number): number => {
+  #forwards(turns: readonly Turn[], wait: number): number {
+    const { forwardModules, forwardAttentionSeconds } = this.#slice;
+    const { forwardGather } = this.#shard.slowdowns;
     let seconds = wait;
     for (const { own, next, attends } of turns) {
-      const compute = sumAt(f, own);
-      const slowdown = attends ? mixed(forwardGather, forwardAttention, compute) : ofProducts;
-      seconds += added(compute, sumAt(g, next), slowdown);
+      const compute = sumAt(forwardModules, own);
+      const slowdown = attends
+        ? mixed(forwardGather, forwardAttentionSeconds, compute)
+        : forwardGather.product;
+      seconds += added(compute, sumAt(this.#shard.gatherModules, next), slowdown);
     }
     return seconds;
-  };
-  const wholeLayer = beside(
-    slice.recomputeSeconds + sumOfUnits(b),
-    backwardAttention,
-    gathered,
-    shard.scatter.layer,
-    shard.reduce.layer,
-  );
-  // A collective that nothing hides makes ranks wait for one another at every unit; one that is issued a
-  // group ahead lets them differ by that.
-  const [unitWait, layerWait] = [slice.unitWaits, slice.layerWaits];
-  const meets = (waited: Waited, seconds: number): Waited =>
-    movedOfLayer > 0
+  }
+
+  /**
+   * A collective that nothing hides makes ranks wait for one another at every unit; one that is issued a
+   * group ahead lets them differ by that.
+   */
+  #meets(waited: Waited, seconds: number): Waited {
+    return this.#movedSeconds > 0
       ? { ...waited, parameters: waited.parameters + seconds }
       : { ...waited, reduction: waited.reduction + seconds };
-  const forwardWait = gathered > 0 ? layerWait * slice.forwardSeconds : 0;
-  const backwardSeconds = slice.backwardSeconds;
-  const repeated = backwardSeconds + slice.recomputeSeconds;
-  let again: BackwardWaits | undefined;
-  let kept: BackwardWaits | undefined;
-  const ofKept = (): BackwardWaits => (kept ??= byGroups("kept", 0));
-  const byGroups = (gateUp: keyof typeof BACKWARD, gateUpSeconds: number): BackwardWaits => {
+  }
+
+  forward(): LayerWaits["forward"] {
+    const { forwardSeconds, forwardAttentionSeconds, unitWaits, layerWaits } = this.#slice;
+    const gathered = this.#shard.gather.layer;
+    const wait = gathered > 0 ? layerWaits * forwardSeconds : 0;
+    const whole = mixed(this.#shard.slowdowns.forwardGather, forwardAttentionSeconds, forwardSeconds);
+    return {
+      none: gathered > 0 ? gathered + unitWaits * forwardSeconds : 0,
+      block: this.#forwards(FORWARD.blocks, wait),
+      "inter-layer": wait + added(forwardSeconds, gathered, whole),
+      "intra-layer": this.#forwards(FORWARD.units, wait),
+    };
+  }
+
+  /** @param gateUpSeconds in which gate and up are made again, where they are not kept */
+  backward(gateUp: keyof typeof BACKWARD, gateUpSeconds: number): BackwardWaits {
     const { blocks, units } = BACKWARD[gateUp];
+    const { unitWaits, layerWaits, backwardSeconds } = this.#slice;
     const computed = backwardSeconds + gateUpSeconds;
     return {
-      none: meets(exposed, unitWait * computed),
-      block: meets(backwards(blocks, gateUpSeconds), layerWait * computed),
-      "intra-layer": meets(backwards(units, gateUpSeconds), layerWait * computed),
+      none: this.#meets(this.#exposed, unitWaits * computed),
+      block: this.#meets(this.#backwards(blocks, gateUpSeconds), layerWaits * computed),
+      "intra-layer": this.#meets(this.#backwards(units, gateUpSeconds), layerWaits * computed),
     };
-  };
+  }
+
+  recomputed(): BackwardWaits {
+    const { backwardModules, backwardAttentionSeconds, recomputeSeconds } = this.#slice;
+    const { unitWaits, layerWaits, backwardSeconds } = this.#slice;
+    const { gather, scatter, reduce } = this.#shard;
+    const whole = this.#beside(
+      recomputeSeconds + sumOfUnits(backwardModules),
+      backwardAttentionSeconds,
+      gather.layer,
+      scatter.layer,
+      reduce.layer,
+    );
+    const repeated = backwardSeconds + recomputeSeconds;
+    return {
+      none: this.#meets(this.#exposed, unitWaits * repeated),
+      block: this.#meets(whole, layerWaits * repeated),
+      "intra-layer": this.#meets(whole, layerWaits * repeated),
+    };
+  }
+}
+
+/**
+ * What a layer waits for, for every granularity (native/README.md, "Overlap"). While a unit, a block or a
+ * layer is in use the next one of the pass is gathered and the gradients of the one before are reduced; a
+ * group that is in use for longer than that takes hides it, another does not. Layers follow on each other, so
+ * the order is a circle. A layer that is recomputed is gathered whole.
+ */
+export function layerWaits(slice: SliceTime, shard: ShardTime): LayerWaits {
+  const overlap = new LayerOverlap(slice, shard);
+  if (overlap.isIdle) return NO_WAITS;
+  const kept = overlap.backward("kept", 0);
+  let again: BackwardWaits | undefined;
   return {
-    forward: {
-      none: gathered > 0 ? gathered + unitWait * slice.forwardSeconds : 0,
-      block: forwards(FORWARD.blocks, forwardWait),
-      "inter-layer": forwardWait + added(slice.forwardSeconds, gathered, whole),
-      "intra-layer": forwards(FORWARD.units, forwardWait),
-    },
-    kept: ofKept(),
+    forward: overlap.forward(),
+    kept,
     // Its units are gathered as where they are kept.
-    host: ofKept(),
+    host: kept,
     // Few searches ask for it of a family.
     get again() {
-      return (again ??= byGroups("again", slice.gateUpSeconds));
+      return (again ??= overlap.backward("again", slice.gateUpSeconds));
     },
-    recomputed: {
-      none: meets(exposed, unitWait * repeated),
-      block: meets(wholeLayer, layerWait * repeated),
-      "intra-layer": meets(wholeLayer, layerWait * repeated),
-    },
+    recomputed: overlap.recomputed(),
   };
 }
 

@@ -96,6 +96,181 @@ export const NO_MODULES: ByUnit = byUnit(() => 0);
 const SCALAR_BYTES = 64;
 const SCALAR_REDUCTIONS = 3;
 
+/** What a sharding is priced with. */
+interface ShardCosts {
+  readonly job: ShardedJob;
+  readonly times: ModuleTimes;
+  readonly collectives: CollectiveTimes;
+  readonly overlaps: OverlapTimes;
+  readonly device: Profile["device"];
+}
+
+/** The padded units of a layer and of the model's ends, and over how many ranks each is cut. */
+interface ShardedUnits {
+  readonly ps: number;
+  readonly oss: number;
+  /** Elements of the units of a layer. */
+  readonly units: readonly number[];
+  readonly sizes: UnitTimes;
+  /** Whether the head has parameters of its own. */
+  readonly hasHead: boolean;
+  readonly bytes: (typeof PRECISION_BYTES)[keyof typeof PRECISION_BYTES];
+}
+
+/** The groups of ranks over which a sharding communicates. */
+interface ShardGroups {
+  readonly parameters: GroupPlace;
+  readonly optimizer: GroupPlace;
+  readonly replicas: GroupPlace;
+  readonly everyone: GroupPlace;
+}
+
+function shardedUnits({ job }: ShardCosts, tensorParallel: number, ps: number, oss: number): ShardedUnits {
+  const unit = 64 * ps * oss;
+  const parameters = unitParameters(job.model, tensorParallel);
+  const embedding = up(parameters.embedding, unit);
+  const units = parameters.units.map((elements) => up(elements, unit));
+  const hasHead = parameters.head > 0;
+  return {
+    ps,
+    oss,
+    units,
+    // Tied embeddings: the head's part of the step gathers and reduces the embedding's unit.
+    sizes: { layer: sumOfUnits(units), embedding, head: hasHead ? up(parameters.head, unit) : embedding },
+    hasHead,
+    bytes: PRECISION_BYTES[job.precision],
+  };
+}
+
+/** Seconds of each unit, by the elements of each. */
+const byModule = ({ units }: ShardedUnits, seconds: (elements: number) => number): ByUnit =>
+  byUnit((place) => seconds(units[place] as number));
+const each = (
+  sharded: ShardedUnits,
+  seconds: (elements: number) => number,
+  ofUnits = byModule(sharded, seconds),
+): UnitTimes => ({
+  layer: sumOfUnits(ofUnits),
+  embedding: seconds(sharded.sizes.embedding),
+  head: seconds(sharded.sizes.head),
+});
+
+/** Gathers of parameters and reduce-scatters of gradients over s_ps, and what is staged between. */
+function unitCollectives(
+  { job, times, collectives, device }: ShardCosts,
+  sharded: ShardedUnits,
+  groups: ShardGroups,
+): Pick<ShardTime, "gather" | "scatter" | "gatherModules" | "scatterModules" | "stage" | "stageReduced"> {
+  const { ps, oss, bytes } = sharded;
+  const precision = computePrecision(job.precision);
+  const staged =
+    (kept: number) =>
+    (size: number): number =>
+      (size * bytes.gradientBytes) / device.memoryBandwidthBytesPerSecond +
+      times.seconds({ module: "accumulate", pass: "update", precision, elements: size / kept });
+  const gather = (size: number): number =>
+    collectives.seconds("all-gather", size * bytes.parameterBytes, groups.parameters);
+  const scatter = (size: number): number =>
+    collectives.seconds("reduce-scatter", size * bytes.gradientBytes, groups.parameters);
+  const gatherModules = ps > 1 ? byModule(sharded, gather) : NO_MODULES;
+  const scatterModules = ps > 1 ? byModule(sharded, scatter) : NO_MODULES;
+  return {
+    gather: ps > 1 ? each(sharded, gather, gatherModules) : NO_TIME,
+    scatter: ps > 1 ? each(sharded, scatter, scatterModules) : NO_TIME,
+    gatherModules,
+    scatterModules,
+    stage: ps > 1 ? each(sharded, staged(ps)) : NO_TIME,
+    stageReduced: oss > 1 ? each(sharded, staged(ps * oss)) : NO_TIME,
+  };
+}
+
+/** Reductions over s_oss and the replicas, and what happens once a step on the stage that has most of it. */
+function stepCollectives(
+  { job, times, collectives, device }: ShardCosts,
+  sharded: ShardedUnits,
+  groups: ShardGroups,
+  pipelineParallel: number,
+): Pick<
+  ShardTime,
+  | "reduce"
+  | "reduceModules"
+  | "reduceOnceSeconds"
+  | "normSeconds"
+  | "optimizerSeconds"
+  | "updateGatherSeconds"
+  | "updateGatherModules"
+  | "updateGatherEmbeddingSeconds"
+  | "updateRooflineSeconds"
+> {
+  const { ps, oss, bytes, sizes } = sharded;
+  const reduced = (size: number): number =>
+    collectives.seconds("reduce-scatter", (size / ps) * bytes.gradientBytes, groups.optimizer) +
+    collectives.seconds("all-reduce", (size / (ps * oss)) * bytes.gradientBytes, groups.replicas);
+  const gathered = (size: number): number =>
+    collectives.seconds("all-gather", (size / ps) * bytes.parameterBytes, groups.optimizer);
+  const reduceModules = byModule(sharded, reduced);
+  const reduce = each(sharded, reduced, reduceModules);
+  const updateGatherModules = oss > 1 ? byModule(sharded, gathered) : NO_MODULES;
+  const updateGather = oss > 1 ? each(sharded, gathered, updateGatherModules) : NO_TIME;
+  const once = fullestStages(job.model, pipelineParallel).map(({ layers, hasEmbedding, hasHead }) => {
+    const has = { embedding: hasEmbedding ? 1 : 0, head: hasHead && sharded.hasHead ? 1 : 0 };
+    const sum = (of: UnitTimes) => layers * of.layer + has.embedding * of.embedding + has.head * of.head;
+    const elements = sum(sizes);
+    return {
+      elements: elements / (ps * oss),
+      gather: sum(updateGather),
+      reduce: oss === 1 ? reduced(elements) : sum(reduce),
+    };
+  });
+  const most = (of: (stage: (typeof once)[number]) => number) => Math.max(...once.map(of));
+  const updated = {
+    pass: "update",
+    precision: computePrecision(job.precision),
+    elements: most((stage) => stage.elements),
+  } as const;
+  const norm: ModuleShape = { module: "squared-norm", ...updated };
+  const optimizer: ModuleShape = { module: "adamw", ...updated };
+  return {
+    reduceModules,
+    reduce,
+    reduceOnceSeconds: most((stage) => stage.reduce),
+    normSeconds:
+      times.seconds(norm) +
+      SCALAR_REDUCTIONS * collectives.seconds("all-reduce", SCALAR_BYTES, groups.everyone),
+    optimizerSeconds: times.seconds(optimizer),
+    updateGatherSeconds: most((stage) => stage.gather),
+    updateGatherModules,
+    updateGatherEmbeddingSeconds: updateGather.embedding,
+    updateRooflineSeconds: rooflineSeconds(norm, device) + rooflineSeconds(optimizer, device),
+  };
+}
+
+/** R of the collectives of a sharding, by the messages of the units of a layer. */
+function shardSlowdowns(
+  { overlaps }: ShardCosts,
+  { ps, oss, units, bytes }: ShardedUnits,
+  groups: ShardGroups,
+): ShardSlowdowns {
+  const parameterBytes = units.map((size) => size * bytes.parameterBytes);
+  const gradientBytes = units.map((size) => size * bytes.gradientBytes);
+  const ownGradientBytes = gradientBytes.map((size) => size / ps);
+  return {
+    forwardGather: overlaps.slowdown("all-gather", "forward", groups.parameters, parameterBytes),
+    backwardGather: overlaps.slowdown("all-gather", "backward", groups.parameters, parameterBytes),
+    scatter: overlaps.slowdown("reduce-scatter", "backward", groups.parameters, gradientBytes),
+    reduce:
+      oss > 1
+        ? overlaps.slowdown("reduce-scatter", "backward", groups.optimizer, ownGradientBytes)
+        : overlaps.slowdown("all-reduce", "backward", groups.replicas, ownGradientBytes),
+    update: overlaps.slowdown(
+      "all-gather",
+      "forward",
+      groups.optimizer,
+      units.map((size) => (size / ps) * bytes.parameterBytes),
+    ),
+  };
+}
+
 /**
  * Times of one (s_ps, s_oss) on a layout. Sizes are those of the padded units (native/MEMORY.md, "What is
  * communicated"): parameters gathered over s_ps; gradients reduce-scattered over s_ps, then over s_oss, then
@@ -112,117 +287,28 @@ export function shardTime(
 ): ShardTime {
   const { parameterSharding: ps, optimizerStateSharding: oss } = sharding;
   const { pipelineParallel: pp, dataParallel: dp, tensorParallel: tp, sequenceParallel: sp } = layout;
-  const bytes = PRECISION_BYTES[job.precision];
-  const gpus = job.cluster.gpusPerNode;
+  const costs: ShardCosts = { job, times, collectives, overlaps, device };
   const place = (size: number, stride: number): GroupPlace => ({
     size,
-    nodes: nodesTouched({ size, stride }, gpus),
+    nodes: nodesTouched({ size, stride }, job.cluster.gpusPerNode),
   });
-  const parameterGroup = place(ps, tp);
-  const optimizerGroup = place(oss, tp * ps);
-  const replicaGroup = place((dp * sp) / tp / (ps * oss), tp * ps * oss);
-  const everyone = place(pp * dp * sp, 1);
-
-  const unit = 64 * ps * oss;
-  const parameters = unitParameters(job.model, tp);
-  const embedding = up(parameters.embedding, unit);
-  // Tied embeddings: the head's part of the step gathers and reduces the embedding's unit.
-  const units = parameters.units.map((elements) => up(elements, unit));
-  const sizes = {
-    layer: sumOfUnits(units),
-    embedding,
-    head: parameters.head > 0 ? up(parameters.head, unit) : embedding,
+  const groups: ShardGroups = {
+    parameters: place(ps, tp),
+    optimizer: place(oss, tp * ps),
+    replicas: place((dp * sp) / tp / (ps * oss), tp * ps * oss),
+    everyone: place(pp * dp * sp, 1),
   };
+  const sharded = shardedUnits(costs, tp, ps, oss);
+  const { sizes } = sharded;
   const shareOnceSeconds = sharedGradientSeconds(job, layout, ps * oss, sizes, (bytes, size, stride) =>
     collectives.seconds("all-reduce", bytes, place(size, stride)),
   );
-  const byModule = (seconds: (elements: number) => number): ByUnit =>
-    byUnit((place) => seconds(units[place] as number));
-  const each = (seconds: (elements: number) => number, ofUnits = byModule(seconds)): UnitTimes => ({
-    layer: sumOfUnits(ofUnits),
-    embedding: seconds(sizes.embedding),
-    head: seconds(sizes.head),
-  });
-  const reduced = (size: number): number =>
-    collectives.seconds("reduce-scatter", (size / ps) * bytes.gradientBytes, optimizerGroup) +
-    collectives.seconds("all-reduce", (size / (ps * oss)) * bytes.gradientBytes, replicaGroup);
-  const gathered = (size: number): number =>
-    collectives.seconds("all-gather", (size / ps) * bytes.parameterBytes, optimizerGroup);
-  const precision = computePrecision(job.precision);
-  const staged =
-    (kept: number) =>
-    (size: number): number =>
-      (size * bytes.gradientBytes) / device.memoryBandwidthBytesPerSecond +
-      times.seconds({ module: "accumulate", pass: "update", precision, elements: size / kept });
-
-  const reduceModules = byModule(reduced);
-  const reduce = each(reduced, reduceModules);
-  const updateGatherModules = oss > 1 ? byModule(gathered) : NO_MODULES;
-  const updateGather = oss > 1 ? each(gathered, updateGatherModules) : NO_TIME;
-  // What happens once a step, on the stage that has most of it.
-  const once = fullestStages(job.model, pp).map(({ layers, hasEmbedding, hasHead }) => {
-    const has = { embedding: hasEmbedding ? 1 : 0, head: hasHead && parameters.head > 0 ? 1 : 0 };
-    const sum = (of: UnitTimes) => layers * of.layer + has.embedding * of.embedding + has.head * of.head;
-    const elements = sum(sizes);
-    return {
-      elements: elements / (ps * oss),
-      gather: sum(updateGather),
-      reduce: oss === 1 ? reduced(elements) : sum(reduce),
-    };
-  });
-  const most = (of: (stage: (typeof once)[number]) => number) => Math.max(...once.map(of));
-  const elements = most((stage) => stage.elements);
-  const [norm, optimizer] = (["squared-norm", "adamw"] as const).map((module) => ({
-    module,
-    pass: "update" as const,
-    precision,
-    elements,
-  })) as [ModuleShape, ModuleShape];
-  const gather = (size: number): number =>
-    collectives.seconds("all-gather", size * bytes.parameterBytes, parameterGroup);
-  const scatter = (size: number): number =>
-    collectives.seconds("reduce-scatter", size * bytes.gradientBytes, parameterGroup);
-  const gatherModules = ps > 1 ? byModule(gather) : NO_MODULES;
-  const scatterModules = ps > 1 ? byModule(scatter) : NO_MODULES;
-  const [parameterBytes, gradientBytes] = [
-    units.map((size) => size * bytes.parameterBytes),
-    units.map((size) => size * bytes.gradientBytes),
-  ];
-  const ownGradientBytes = gradientBytes.map((size) => size / ps);
   return {
-    gather: ps > 1 ? each(gather, gatherModules) : NO_TIME,
-    scatter: ps > 1 ? each(scatter, scatterModules) : NO_TIME,
-    gatherModules,
-    scatterModules,
-    reduceModules,
-    stage: ps > 1 ? each(staged(ps)) : NO_TIME,
-    stageReduced: oss > 1 ? each(staged(ps * oss)) : NO_TIME,
-    reduce,
-    reduceOnceSeconds: most((stage) => stage.reduce),
+    ...unitCollectives(costs, sharded, groups),
+    ...stepCollectives(costs, sharded, groups, pp),
     shareOnceSeconds,
-    normSeconds:
-      times.seconds(norm) + SCALAR_REDUCTIONS * collectives.seconds("all-reduce", SCALAR_BYTES, everyone),
-    optimizerSeconds: times.seconds(optimizer),
-    updateGatherSeconds: most((stage) => stage.gather),
-    updateGatherModules,
-    updateGatherEmbeddingSeconds: updateGather.embedding,
     updateTravels: executor.updatedParameters !== "within-update",
-    updateRooflineSeconds: rooflineSeconds(norm, device) + rooflineSeconds(optimizer, device),
-    slowdowns: {
-      forwardGather: overlaps.slowdown("all-gather", "forward", parameterGroup, parameterBytes),
-      backwardGather: overlaps.slowdown("all-gather", "backward", parameterGroup, parameterBytes),
-      scatter: overlaps.slowdown("reduce-scatter", "backward", parameterGroup, gradientBytes),
-      reduce:
-        oss > 1
-          ? overlaps.slowdown("reduce-scatter", "backward", optimizerGroup, ownGradientBytes)
-          : overlaps.slowdown("all-reduce", "backward", replicaGroup, ownGradientBytes),
-      update: overlaps.slowdown(
-        "all-gather",
-        "forward",
-        optimizerGroup,
-        units.map((size) => (size / ps) * bytes.parameterBytes),
-      ),
-    },
+    slowdowns: shardSlowdowns(costs, sharded, groups),
   };
 }
 

@@ -30,21 +30,63 @@ export const layersByStage = (layers: number, stages: number): number[] =>
 const linkOf = (costs: CostModel, group: GroupGeometry): Link =>
   nodesTouched(group, costs.job.cluster.gpusPerNode) > 1 ? "inter-node" : "intra-node";
 
+/** What a layer does in one micro-batch. @param stagedSeconds of its gradients on their way, behind its passes */
+function layerWork(
+  costs: CostModel,
+  plan: PlanOfJob,
+  elements: readonly number[],
+  stagedSeconds: number,
+): StepWork["layer"] {
+  const slice = costs.sliceTime(plan.microBatchSize, plan);
+  const beside = costs.tensorBeside(plan);
+  const shard = costs.shardTime(plan, plan);
+  const { forward, backward } = partsOf(slice);
+  const ofLayer = elements.reduce((sum, one) => sum + one, 0);
+  return {
+    forward,
+    forwardAttentionSeconds: slice.forwardAttentionSeconds,
+    backward: backward.map(
+      (seconds, unit) => seconds + (stagedSeconds * (elements[unit] as number)) / ofLayer,
+    ),
+    backwardAttentionSeconds: slice.backwardAttentionSeconds,
+    forwardExposedSeconds: slice.forwardCommunicationSeconds,
+    beside,
+    // What is left of the collectives beside products shows where these end.
+    backwardExposedSeconds: beside
+      ? Math.max(0, slice.backwardCommunicationSeconds - besideSeconds(beside).waited)
+      : slice.backwardCommunicationSeconds,
+    recomputeSeconds: slice.recomputeSeconds,
+    recomputeExposedSeconds: slice.recomputeCommunicationSeconds,
+    gateUpSeconds: slice.gateUpSeconds,
+    gateUpExposedSeconds: slice.gateUpCommunicationSeconds,
+    toHostSeconds: slice.toHostSeconds,
+    toDeviceSeconds: slice.toDeviceSeconds,
+    gather: shard.gatherModules,
+    scatter: shard.scatterModules,
+    reduce: shard.reduceModules,
+    elements,
+  };
+}
+
+/** Where the collectives of a sharding go: what is slowest of them decides. */
+function shardLinkOf(costs: CostModel, plan: PlanOfJob): Link {
+  const groups = (["parameterSharding", "optimizerStateSharding", "gradientReplicas"] as const)
+    .map((dimension) => groupGeometry(plan, dimension))
+    .filter(({ size }) => size > 1);
+  return groups.some((group) => linkOf(costs, group) === "inter-node") ? "inter-node" : "intra-node";
+}
+
 /** What a plan does in a step, from the costs of the planner's model. */
 export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(plan)): StepWork {
   const { model } = costs.job;
   const slice = costs.sliceTime(plan.microBatchSize, plan);
-  const beside = costs.tensorBeside(plan);
   const shard = costs.shardTime(plan, plan);
   const everyMicroBatch = plan.gradientSharding > 1;
   const staged = everyMicroBatch ? shard.stageReduced : shard.stage;
   const padded = (elements: number): number =>
     up(elements, 64 * plan.parameterSharding * plan.optimizerStateSharding);
   const parameters = unitParameters(model, plan.tensorParallel);
-  const elements = parameters.units.map(padded);
   const embedding = padded(parameters.embedding);
-  const ofLayer = elements.reduce((sum, one) => sum + one, 0);
-  const { forward, backward } = partsOf(slice);
   const sharded = (
     unit: "embedding" | "head",
   ): Pick<EndWork, "gatherSeconds" | "scatterSeconds" | "reduceSeconds"> => ({
@@ -53,35 +95,8 @@ export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(pl
     reduceSeconds: shard.reduce[unit],
   });
   const byStage = layersByStage(model.layers, plan.pipelineParallel);
-  // What is slowest of the collectives of a sharding decides where they go.
-  const shardGroups = (["parameterSharding", "optimizerStateSharding", "gradientReplicas"] as const)
-    .map((dimension) => groupGeometry(plan, dimension))
-    .filter(({ size }) => size > 1);
   return {
-    layer: {
-      forward,
-      forwardAttentionSeconds: slice.forwardAttentionSeconds,
-      backward: backward.map(
-        (seconds, unit) => seconds + (staged.layer * (elements[unit] as number)) / ofLayer,
-      ),
-      backwardAttentionSeconds: slice.backwardAttentionSeconds,
-      forwardExposedSeconds: slice.forwardCommunicationSeconds,
-      beside,
-      // What is left of the collectives beside products shows where these end.
-      backwardExposedSeconds: beside
-        ? Math.max(0, slice.backwardCommunicationSeconds - besideSeconds(beside).waited)
-        : slice.backwardCommunicationSeconds,
-      recomputeSeconds: slice.recomputeSeconds,
-      recomputeExposedSeconds: slice.recomputeCommunicationSeconds,
-      gateUpSeconds: slice.gateUpSeconds,
-      gateUpExposedSeconds: slice.gateUpCommunicationSeconds,
-      toHostSeconds: slice.toHostSeconds,
-      toDeviceSeconds: slice.toDeviceSeconds,
-      gather: shard.gatherModules,
-      scatter: shard.scatterModules,
-      reduce: shard.reduceModules,
-      elements,
-    },
+    layer: layerWork(costs, plan, parameters.units.map(padded), staged.layer),
     // Measured forward and backward together; which pass has it changes no sum.
     embedding: {
       forwardSeconds: slice.embeddingSeconds,
@@ -114,9 +129,7 @@ export function stepWork(costs: CostModel, plan: PlanOfJob, chunks = chunksOf(pl
     layerWaits: slice.layerWaits,
     slowdowns: shard.slowdowns,
     sequenceLink: linkOf(costs, groupGeometry(plan, "sequenceParallel")),
-    shardLink: shardGroups.some((group) => linkOf(costs, group) === "inter-node")
-      ? "inter-node"
-      : "intra-node",
+    shardLink: shardLinkOf(costs, plan),
     overlap: plan,
   };
 }
