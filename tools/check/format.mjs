@@ -13,7 +13,7 @@ function run(command, args) {
   return status === 0;
 }
 
-const sources = globSync("native/{include,src,tests}/**/*.{h,cpp,cu}", { cwd: root });
+const sources = globSync("native/{include,src,emulator,tests}/**/*.{h,cpp,cu}", { cwd: root });
 
 const passed = [
   run("prettier", [write ? "--write" : "--check", "--log-level=warn", "."]),

@@ -1,7 +1,7 @@
 // Attention by a library: what it is told of a tensor, who is chosen, and that a library whose numbers are wrong is not.
 #include "backend/cuda/attention_choice.h"
-#include "backend/cuda/model/model_attention.h"
-#include "backend/cuda/model/model_backend.h"
+#include "emulator/model_attention.h"
+#include "emulator/model_backend.h"
 #include "internevo/device_library.h"
 #include "ops/attention_operator.h"
 

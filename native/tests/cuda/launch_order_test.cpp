@@ -12,9 +12,9 @@
 #include <tuple>
 
 #include "../installed.h"
-#include "backend/cuda/model/launch_order.h"
 #include "cuda/plan_sample.h"
 #include "cuda/traced_library.h"
+#include "emulator/launch_order.h"
 #include "internevo/device_library.h"
 #include "trainer/lattice.h"
 #include "trainer/support.h"

@@ -1,5 +1,5 @@
-#include "backend/cuda/model/model_backend.h"
-#include "backend/cuda/model/launch_model.h"
+#include "emulator/model_backend.h"
+#include "emulator/launch_model.h"
 #include "ops/test_backend.h"
 
 namespace internevo::test {

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "backend/cuda/model/model_backend.h"
 #include "backend/cuda/open_arguments.h"
+#include "emulator/model_backend.h"
 
 extern "C" int internevo_device_open_1(internevo::DeviceOpenArguments* arguments) {
   return internevo::cuda::answerOpen(arguments,

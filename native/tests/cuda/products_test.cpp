@@ -4,12 +4,12 @@
 #include <algorithm>
 
 #include "backend/cuda/communication_share.h"
-#include "backend/cuda/model/model_backend.h"
-#include "backend/cuda/model/model_products.h"
-#include "backend/cuda/model/model_streams.h"
 #include "backend/cuda/product_trial.h"
 #include "backend/cuda/sizes.h"
 #include "backend/cuda/stream_stopwatch.h"
+#include "emulator/model_backend.h"
+#include "emulator/model_products.h"
+#include "emulator/model_streams.h"
 
 namespace internevo::cuda {
 namespace {

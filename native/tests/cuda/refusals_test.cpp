@@ -1,7 +1,7 @@
 // What the CUDA backend refuses, and what it only finds out when its work is done.
 #include <gtest/gtest.h>
 
-#include "backend/cuda/model/model_backend.h"
+#include "emulator/model_backend.h"
 #include "internevo/device_library.h"
 #include "ops/support.h"
 

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "backend/cuda/model/model_backend.h"
 #include "backend/cuda/open_arguments.h"
+#include "emulator/model_backend.h"
 
 namespace {
 

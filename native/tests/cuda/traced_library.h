@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "backend/cuda/model/trace.h"
+#include "emulator/trace.h"
 
 /// Entry point: the steps of the backend that was opened last.
 using ModelTrace = void (*)(std::vector<internevo::cuda::model::LaunchStep>* steps);

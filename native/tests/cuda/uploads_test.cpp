@@ -1,8 +1,8 @@
 // What the program gives to the device while that computes.
 #include <gtest/gtest.h>
 
-#include "backend/cuda/model/model_backend.h"
 #include "backend/cuda/staged_uploads.h"
+#include "emulator/model_backend.h"
 
 namespace internevo::test {
 namespace {

@@ -1,8 +1,8 @@
 // The backend on the model with attention on the kernels of sm_90a.
 #include <cstdlib>
 
-#include "backend/cuda/model/launch_model.h"
-#include "backend/cuda/model/model_backend.h"
+#include "emulator/launch_model.h"
+#include "emulator/model_backend.h"
 #include "ops/test_backend.h"
 
 namespace internevo::test {

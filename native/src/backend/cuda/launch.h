@@ -17,7 +17,7 @@ struct Grid {
 #ifdef __CUDACC__
 #include "backend/cuda/launch_device.h"
 #else
-#include "backend/cuda/model/launch_model.h"
+#include "emulator/launch_model.h"
 #endif
 
 namespace internevo::cuda {

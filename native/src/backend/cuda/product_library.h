@@ -1,5 +1,5 @@
 // Matrix products by a library that answers a problem with several algorithms: cuBLASLt (device/lt_products.cpp), and its meaning on
-// the model of a device (model/model_products.cpp). Host code without CUDA.
+// the model of a device (emulator/model_products.cpp). Host code without CUDA.
 #pragma once
 
 #include <array>

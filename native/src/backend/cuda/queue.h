@@ -4,5 +4,5 @@
 #ifdef INTERNEVO_CUDA_DEVICE
 #include "backend/cuda/device/device_queue.h"
 #else
-#include "backend/cuda/model/model_queue.h"
+#include "emulator/model_queue.h"
 #endif

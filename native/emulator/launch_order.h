@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/model/trace.h"
+#include "emulator/trace.h"
 
 namespace internevo::cuda::model {
 

@@ -1,4 +1,4 @@
-#include "backend/cuda/model/model_streams.h"
+#include "emulator/model_streams.h"
 
 #include <algorithm>
 #include <atomic>
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "backend/cuda/model/model_memory.h"
+#include "emulator/model_memory.h"
 
 namespace internevo::cuda::model {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "backend/cuda/backend_attention_library.h"
-#include "backend/cuda/model/trace.h"
+#include "emulator/trace.h"
 #include "internevo/device_library.h"
 
 namespace internevo::cuda {

@@ -2,7 +2,7 @@
 // library is used: accesses to the device's memory go to the trace of the step that is being done.
 #include <cstdint>
 
-#include "backend/cuda/model/trace.h"
+#include "emulator/trace.h"
 
 using internevo::cuda::model::noteAccess;
 

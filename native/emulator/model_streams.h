@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "backend/cuda/model/trace.h"
 #include "backend/cuda/streams.h"
+#include "emulator/trace.h"
 
 namespace internevo::cuda::model {
 

@@ -1,12 +1,12 @@
-#include "backend/cuda/model/model_backend.h"
+#include "emulator/model_backend.h"
 
 #include <cstdlib>
 
 #include "backend/cuda/attention_choice.h"
-#include "backend/cuda/model/model_attention.h"
-#include "backend/cuda/model/model_memory.h"
-#include "backend/cuda/model/model_products.h"
-#include "backend/cuda/model/model_streams.h"
+#include "emulator/model_attention.h"
+#include "emulator/model_memory.h"
+#include "emulator/model_products.h"
+#include "emulator/model_streams.h"
 
 namespace internevo::cuda {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "backend/cuda/model/stream.h"
+#include "emulator/stream.h"
 
 namespace internevo::cuda {
 

@@ -10,7 +10,7 @@
 #include <map>
 #include <mutex>
 
-#include "backend/cuda/model/nccl_transport.h"
+#include "emulator/nccl_transport.h"
 
 namespace internevo::cuda::model {
 

@@ -1,4 +1,4 @@
-#include "backend/cuda/model/launch_order.h"
+#include "emulator/launch_order.h"
 
 #include <algorithm>
 #include <cstdio>

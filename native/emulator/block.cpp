@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/model/launch_model.h"
-#include "backend/cuda/model/running.h"
+#include "emulator/launch_model.h"
+#include "emulator/running.h"
 
 namespace internevo::cuda::model {
 

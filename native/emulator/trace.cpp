@@ -1,4 +1,4 @@
-#include "backend/cuda/model/trace.h"
+#include "emulator/trace.h"
 
 #include <algorithm>
 #include <utility>

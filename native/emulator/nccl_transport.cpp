@@ -1,4 +1,4 @@
-#include "backend/cuda/model/nccl_transport.h"
+#include "emulator/nccl_transport.h"
 
 #include <string>
 

@@ -1,10 +1,10 @@
-#include "backend/cuda/model/model_attention.h"
+#include "emulator/model_attention.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "backend/cuda/model/model_memory.h"
+#include "emulator/model_memory.h"
 
 namespace internevo::cuda {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "backend/cuda/launch.h"
-#include "backend/cuda/model/running.h"
+#include "emulator/running.h"
 
 namespace internevo::cuda {
 

@@ -4,12 +4,12 @@
 // their group; left sides in registers that change before it; warps whose descriptors differ; operands out of shared memory, or
 // written by ordinary stores without fence.proxy.async; descriptors whose swizzle, strides or base offset do not go together;
 // groups that nobody waited for. A wrong address or transposition is another result.
-#include "backend/cuda/model/warpgroup.h"
+#include "emulator/warpgroup.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "backend/cuda/model/running.h"
+#include "emulator/running.h"
 #include "internevo/tensor.h"
 
 namespace internevo::cuda::model {

@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "backend/cuda/communication_share.h"
-#include "backend/cuda/model/nccl_transport.h"
+#include "emulator/nccl_transport.h"
 #include "internevo/tensor.h"
 
 namespace {

@@ -11,8 +11,8 @@
 #include <functional>
 
 #include "backend/cuda/launch.h"
-#include "backend/cuda/model/model_memory.h"
-#include "backend/cuda/model/warpgroup.h"
+#include "emulator/model_memory.h"
+#include "emulator/warpgroup.h"
 
 namespace internevo::cuda {
 

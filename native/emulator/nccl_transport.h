@@ -9,8 +9,8 @@
 #include <memory>
 #include <vector>
 
-#include "backend/cuda/model/stream.h"
 #include "backend/cuda/nccl/api.h"
+#include "emulator/stream.h"
 
 #define INTERNEVO_ENTRY extern "C" __attribute__((visibility("default")))
 

@@ -1,12 +1,12 @@
-#include "backend/cuda/model/model_products.h"
+#include "emulator/model_products.h"
 
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
 
-#include "backend/cuda/model/model_memory.h"
-#include "backend/cuda/model/model_streams.h"
+#include "emulator/model_memory.h"
+#include "emulator/model_streams.h"
 
 namespace internevo::cuda {
 

@@ -1,4 +1,4 @@
-#include "backend/cuda/model/model_memory.h"
+#include "emulator/model_memory.h"
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "backend/cuda/allocation.h"
-#include "backend/cuda/model/model_streams.h"
-#include "backend/cuda/model/trace.h"
 #include "backend/cuda/staged_uploads.h"
+#include "emulator/model_streams.h"
+#include "emulator/trace.h"
 
 namespace internevo::cuda::model {
 
