@@ -23,14 +23,6 @@ import { layersInFlight, unitParameters, up, type Stage } from "./stage.ts";
 
 const al = (bytes: number): number => up(bytes, 64);
 
-/** Of what waits in the host's memory, on the device. */
-const OFFLOAD_PLACES = 2;
-
-/** Scratch of one matrix product, per thread; on a GPU what cuBLASLt is given. */
-const PRODUCT_SCRATCH_BYTES = 4_243_968;
-const GPU_PRODUCT_SCRATCH_BYTES = 32 * 2 ** 20;
-/** Of the recorder of a timeline: 40 bytes an event. */
-const TIMELINE_BYTES = 40 * 200_000;
 /** Buffers of the tree reductions over a group of g ranks. */
 function reductionBytes(group: number): number {
   if (group === 1) return 0;
@@ -48,16 +40,6 @@ function attentionScratchFloats(keys: number, size: number): number {
   return t * (2 * size + d) + 2 * keys * size + 2 * tile * tile + 3 * tile * size + 2 * tile * d + tile;
 }
 
-/**
- * Heads that the GPU's tensor-core kernels of attention take: multiples of the step up to the largest. Then the
- * columns and queries of their tiles, and the most room for the float32 sums of the gradient of q.
- */
-const GPU_TILED_HEADS = { step: 8, largest: 256 };
-const GPU_TILE_COLUMNS = 64;
-const GPU_TILE_QUERIES = 64;
-const GPU_QUERY_SUMS_BYTES = 2 ** 30;
-const GPU_TICKET_BYTES = 256;
-
 /** Scratch of attention on a GPU, of b sequences (native/src/backend/cuda/sizes.cpp). */
 function gpuAttentionBytes(
   b: number,
@@ -67,13 +49,13 @@ function gpuAttentionBytes(
   size: number,
 ): number {
   const sums = al(4 * b * heads * sequence);
-  const tiled = size % GPU_TILED_HEADS.step === 0 && size <= GPU_TILED_HEADS.largest;
+  const tiled = size % sizes.gpuHeadStep === 0 && size <= sizes.gpuLargestHead;
   if (!tiled || heads % kvHeads !== 0) return sums;
   const group = heads / kvHeads;
-  const tiles = Math.ceil(sequence / GPU_TILE_QUERIES);
-  const pairBytes = group * tiles * GPU_TILE_QUERIES * up(size, GPU_TILE_COLUMNS) * 4;
-  const pairs = Math.min(Math.max(Math.floor(GPU_QUERY_SUMS_BYTES / pairBytes), 1), b * kvHeads);
-  const counts = al(GPU_TICKET_BYTES + 12 * b * heads * tiles * GPU_TILE_QUERIES);
+  const tiles = Math.ceil(sequence / sizes.gpuTileQueries);
+  const pairBytes = group * tiles * sizes.gpuTileQueries * up(size, sizes.gpuTileColumns) * 4;
+  const pairs = Math.min(Math.max(Math.floor(sizes.gpuQuerySumsBytes / pairBytes), 1), b * kvHeads);
+  const counts = al(sizes.gpuTicketBytes + 12 * b * heads * tiles * sizes.gpuTileQueries);
   return Math.max(sums, al(al(counts + 4 * pairs * group * tiles) + pairs * pairBytes));
 }
 
@@ -246,7 +228,7 @@ export const executorMemory: MemoryModel = {
     const offloaded = hostBytes(values, own);
     const lines: MemoryLines = {
       // One place is copied while the other is used.
-      ...(offloaded > 0 ? { offloadStaging: OFFLOAD_PLACES * offloaded } : {}),
+      ...(offloaded > 0 ? { offloadStaging: sizes.offloadPlaces * offloaded } : {}),
       activations:
         (layers.all + (stage.hasHead ? 1 : 0)) * stream + (layers.kept + (recomputed > 0 ? 1 : 0)) * layerSet,
       layerWorkspace: workspaceBytes(values, own),
@@ -255,7 +237,7 @@ export const executorMemory: MemoryModel = {
         : 4 * context.threadsPerRank * up(attentionScratchFloats(keys, d), 16),
       logits:
         (stage.hasHead ? al(4 * Math.ceil(model.vocabularySize / tp) * lossRows) : 0) +
-        (onGpu ? GPU_PRODUCT_SCRATCH_BYTES : PRODUCT_SCRATCH_BYTES * context.threadsPerRank),
+        (onGpu ? sizes.gpuProductScratchBytes : sizes.productScratchBytes * context.threadsPerRank),
       allToAllStaging: ulysses ? 2 * al(rows * query * beta) : 0,
       contextStaging: ring > 1 ? ringBytes(rows * 2 * key, rows * query, beta) : 0,
       ropeTables: 2 * al(4 * sequence * (d / 2)),
@@ -270,7 +252,9 @@ export const executorMemory: MemoryModel = {
             (stage.hasHead ? al(LOSS_STATISTICS_BYTES * tp * lossRows) : 0)
           : 0,
       pipelineBuffers: pp > 1 ? boundaryBuffers(stage) * stream : 0,
-      ...(context.job.timeline === undefined ? {} : { timeline: TIMELINE_BYTES }),
+      ...(context.job.timeline === undefined
+        ? {}
+        : { timeline: sizes.timelineEvents * sizes.timelineEventBytes }),
       runtime: context.runtimeBytes,
     };
     return lines;

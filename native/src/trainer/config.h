@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "executor_sizes/executor_sizes.h"
 #include "internevo/rope.h"
 #include "internevo/tensor.h"
 #include "trainer/data_source.h"
@@ -109,7 +110,7 @@ struct CheckpointConfig {
 /// The measured timeline of some steps; see timeline.h.
 struct TimelineConfig {
   std::string path;
-  std::int64_t firstStep = 1, steps = 1, capacityEvents = 200000;
+  std::int64_t firstStep = 1, steps = 1, capacityEvents = sizes::timelineEvents;
 };
 
 /// What runs the operators.

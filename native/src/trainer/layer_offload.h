@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "executor_sizes/executor_sizes.h"
 #include "internevo/arena.h"
 #include "internevo/backend.h"
 #include "trainer/memory_plan.h"
@@ -47,7 +48,7 @@ class LayerOffload {
 
   std::int64_t bytes_ = 0;
   std::unique_ptr<HostCopies> copies_;
-  std::array<void*, 2> places_{};
+  std::array<void*, sizes::offloadPlaces> places_{};
   std::vector<Turn> turns_;
   std::size_t turn_ = 0;
   std::array<Lane::Ticket, 2> last_{};  ///< job on each place

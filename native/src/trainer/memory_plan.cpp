@@ -385,6 +385,7 @@ std::int64_t hostBytesOf(const StagePlans& stages) {
   return most;
 }
 
+static_assert(sizeof(ActivityEvent) == sizes::timelineEventBytes);
 std::int64_t timelineBytes(const Config& config) {
   return config.timeline ? config.timeline->capacityEvents * static_cast<std::int64_t>(sizeof(ActivityEvent))
                          : 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/ring_attention.h"
+#include "executor_sizes/executor_sizes.h"
 #include "internevo/backend.h"
 #include "trainer/config.h"
 #include "trainer/layout.h"
@@ -84,9 +85,9 @@ struct MemoryPlan {
   ValuePieces workspace;                       ///< of every layer; values of different blocks share memory
   /// What is kept of a layer in the host's memory. On the device two places take turns, of one block of all such values each.
   struct Offload {
-    ValuePieces values;             ///< offsets in a block; empty where they are not in the host's memory
-    std::int64_t blockBytes = 0;    ///< 0: the plan keeps nothing there
-    std::array<Piece, 2> places;    ///< in the arena
+    ValuePieces values;           ///< offsets in a block; empty where they are not in the host's memory
+    std::int64_t blockBytes = 0;  ///< 0: the plan keeps nothing there
+    std::array<Piece, sizes::offloadPlaces> places;  ///< in the arena
     std::vector<Piece> ofLayerSet;  ///< [index in `layers`] in the host's memory; empty of recomputed layers
     std::int64_t hostBytes = 0;     ///< of all of them, which is no memory of the device
   } offload;

@@ -7,6 +7,7 @@
 #include "backend/cpu/gemm_packing.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/prefetch_ahead.h"
+#include "executor_sizes/executor_sizes.h"
 
 namespace internevo::cpu {
 
@@ -24,6 +25,8 @@ constexpr std::int64_t kStagedRows = 720;  // rows of a narrow C that are summed
 constexpr std::int64_t kPackedAElements = 240 * kBlockDepth + 64;
 constexpr std::int64_t kPackedBElements = 1024 * kBlockDepth + 64;
 constexpr std::int64_t kStagedElements = kStagedRows * 1024;
+static_assert(alignUp((kPackedAElements + kPackedBElements + kStagedElements) * 4, kAlignmentBytes) ==
+              sizes::productScratchBytes);
 static_assert(kBfloat16ProductWords <= kPackedAElements + kPackedBElements + kStagedElements);
 
 static_assert(kBlockRows % kTileRows == 0 && kStagedRows % kBlockRows == 0 && kBlockRows <= 240);
@@ -252,9 +255,7 @@ void multiplyPacked(std::int64_t m, std::int64_t n, std::int64_t k, const float*
 
 }  // namespace
 
-std::int64_t gemmWorkspaceBytesPerThread() {
-  return alignUp((kPackedAElements + kPackedBElements + kStagedElements) * 4, kAlignmentBytes);
-}
+std::int64_t gemmWorkspaceBytesPerThread() { return sizes::productScratchBytes; }
 
 void gemm(const Gemm& g, int threads, void* workspace) {
   const bool splitRows = g.m >= g.n;

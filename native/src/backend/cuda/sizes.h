@@ -7,7 +7,7 @@
 namespace internevo::cuda {
 
 /// What cuBLASLt is given (its advice for Hopper).
-constexpr std::int64_t kMatrixWorkspaceBytes = std::int64_t{32} << 20;
+constexpr std::int64_t kMatrixWorkspaceBytes = sizes::gpuProductScratchBytes;
 
 /// Of a norm's rows, as many sums for the gradient of its gain are made side by side: three or four blocks a multiprocessor.
 constexpr std::int64_t kNormParts = 512;

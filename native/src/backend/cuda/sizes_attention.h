@@ -12,9 +12,10 @@ namespace internevo::cuda {
 /// Offsets in bytes. gQ is summed in float32, of `pairs` (sequence, key/value head) in one launch: of all of them where that
 /// fits into kSumsBytes. A library that sums so has room for its own then.
 struct AttentionScratch {
-  static constexpr std::int64_t kTickets = 0, kTicketBytes = 256;
-  static constexpr std::int64_t kSumsBytes = std::int64_t{1} << 30;  ///< as many pairs as fit, at least one
-  static constexpr std::int64_t kQueries = 64;                       ///< of a tile of the backward pass
+  static constexpr std::int64_t kTickets = 0, kTicketBytes = sizes::gpuTicketBytes;
+  static constexpr std::int64_t kSumsBytes =
+      sizes::gpuQuerySumsBytes;                                    ///< as many pairs as fit, at least one
+  static constexpr std::int64_t kQueries = sizes::gpuTileQueries;  ///< of a tile of the backward pass
 
   std::int64_t tiles = 0;  ///< of a sequence's queries
   std::int64_t pairs = 0;  ///< of one launch
@@ -28,7 +29,7 @@ struct AttentionScratch {
 
 /// Head sizes that the kernels with matrix instructions take: any multiple of kHeadStep up to the largest. Rows then begin at
 /// multiples of 16 bytes, as copies want them.
-constexpr std::int64_t kHeadStep = 8, kLargestHead = sizes::gpuLargestHead;
+constexpr std::int64_t kHeadStep = sizes::gpuHeadStep, kLargestHead = sizes::gpuLargestHead;
 inline bool hasTensorKernels(std::int64_t headSize) {
   return headSize > 0 && headSize % kHeadStep == 0 && headSize <= kLargestHead;
 }
@@ -41,7 +42,7 @@ inline bool hasWarpgroupKernels(std::int64_t headSize) {
   return hasTensorKernels(headSize) && headSize <= 128;
 }
 /// Columns of the sums of gQ: those of the tiles of warpgroups, and of wider heads as many as a library would have.
-inline std::int64_t summedColumns(std::int64_t headSize) { return alignUp(headSize, 64); }
+inline std::int64_t summedColumns(std::int64_t headSize) { return alignUp(headSize, sizes::gpuTileColumns); }
 
 inline AttentionScratch attentionScratch(std::int64_t batch, std::int64_t sequence, std::int64_t heads,
                                          std::int64_t kvHeads, std::int64_t headSize,
