@@ -1,4 +1,6 @@
 export * from "./catalog.ts";
+export * from "./events.ts";
+export * from "./asyncapi.ts";
 export * from "./native.ts";
 export * from "./trainer-config.ts";
 export * from "./http.ts";

@@ -12,6 +12,7 @@ export { noProject } from "./no-project.ts";
 export * from "./projects.ts";
 export * from "./usage.ts";
 export * from "./outbox.ts";
+export type { Asker } from "./events.ts";
 export * from "./dead-letters.ts";
 export * from "./jobs.ts";
 export * from "./give-way.ts";

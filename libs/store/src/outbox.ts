@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { and, asc, desc, eq, inArray, isNotNull, isNull, lt, sql } from "drizzle-orm";
-import type { Envelope, MessageData, MessageType } from "@internevo/contracts";
+import { isEventType, type Envelope, type MessageData, type MessageType } from "@internevo/contracts";
+import { DEFAULT_PROJECT } from "@internevo/domain";
 import type { Database, Queryable, Transaction } from "./database.ts";
-import { inbox, outbox } from "./schema/index.ts";
+import { inbox, jobs, outbox } from "./schema/index.ts";
 
 export const OUTBOX_CHANNEL = "internevo_outbox";
 
@@ -10,6 +11,8 @@ export interface OutboxMessage<T extends MessageType = MessageType> {
   readonly type: T;
   readonly data: MessageData<T>;
   readonly traceparent: string;
+  /** Of an event. */
+  readonly project?: string;
 }
 
 const subjectIdOf = (data: Record<string, unknown>): string => {
@@ -33,9 +36,9 @@ export async function enqueueMessage<T extends MessageType>(
 /** The same of several, in order. @returns their ids. */
 export async function enqueueMessages(tx: Queryable, messages: readonly OutboxMessage[]): Promise<string[]> {
   if (messages.length === 0) return [];
-  const rows = messages.map(({ type, data: content, traceparent }) => {
+  const rows = messages.map(({ type, data: content, traceparent, project = null }) => {
     const data = content as Record<string, unknown>;
-    return { id: randomUUID(), type, subjectId: subjectIdOf(data), data, traceparent };
+    return { id: randomUUID(), type, subjectId: subjectIdOf(data), project, data, traceparent };
   });
   await tx.insert(outbox).values(rows);
   return rows.map(({ id }) => id);
@@ -66,12 +69,14 @@ export async function relayOutbox(
       .limit(limit)
       .for("update", { skipLocked: true });
     for (const row of rows) {
+      const { project, data } = await withProject(tx, row);
       const publication = await publish({
         id: row.id,
         type: row.type,
         occurredAt: row.occurredAt.toISOString(),
         traceparent: row.traceparent,
-        data: row.data as MessageData<MessageType>,
+        ...(project === null ? {} : { project }),
+        data: data as MessageData<MessageType>,
       });
       await tx
         .update(outbox)
@@ -80,6 +85,22 @@ export async function relayOutbox(
     }
     return rows.length;
   });
+}
+
+/**
+ * Whose an event is. A service of before events had projects may still run beside this one, and knew one event:
+ * it is completed here.
+ */
+async function withProject(
+  tx: Transaction,
+  { type, subjectId, project, data }: typeof outbox.$inferSelect,
+): Promise<Pick<typeof outbox.$inferSelect, "project" | "data">> {
+  if (project !== null || !isEventType(type)) return { project, data };
+  const [job] = await tx
+    .select({ name: jobs.name, project: jobs.project })
+    .from(jobs)
+    .where(eq(jobs.id, subjectId));
+  return { project: job?.project ?? DEFAULT_PROJECT, data: { jobName: job?.name ?? "", ...data } };
 }
 
 /** The newest message of a type about a job or workload. */
