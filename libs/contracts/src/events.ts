@@ -178,7 +178,10 @@ export const ASYNCAPI_FILE = "asyncapi.json";
 /** Names an event's data, with its version. */
 export const versionedName = (type: EventType): string => `${type}.v${EVENTS[type].version}`;
 
-const TYPE_PREFIX = "dev.internevo.";
+/** What the types of all our events begin with. */
+export const TYPE_PREFIX = "dev.internevo.";
+/** What is the same in every event. */
+export const CLOUD_EVENT_CONSTANTS = { specversion: "1.0", datacontenttype: "application/json" } as const;
 /** What CloudEvents calls the type of an event, for example `dev.internevo.job.transitioned.v1`. */
 export const cloudEventType = (type: EventType): string => TYPE_PREFIX + versionedName(type);
 
@@ -230,13 +233,12 @@ export const cloudEventSource = (namespace: string): string => `urn:internevo:${
 export function cloudEventOf(event: EventParts, namespace: string): CloudEvent {
   const { jobId, workloadId } = event.data as { jobId?: string | null; workloadId?: string | null };
   return {
-    specversion: "1.0",
+    ...CLOUD_EVENT_CONSTANTS,
     id: event.id,
     source: cloudEventSource(namespace),
     type: cloudEventType(event.type),
     subject: typeof jobId === "string" ? `job/${jobId}` : `workload/${workloadId ?? ""}`,
     time: event.occurredAt,
-    datacontenttype: "application/json",
     dataschema: dataSchemaUrl(event.type),
     project: event.project,
     traceparent: event.traceparent,

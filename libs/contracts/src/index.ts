@@ -5,5 +5,6 @@ export * from "./native.ts";
 export * from "./trainer-config.ts";
 export * from "./http.ts";
 export * from "./projects.ts";
+export * from "./webhooks.ts";
 export * from "./advice.ts";
 export * from "./clusters.ts";

@@ -434,10 +434,13 @@ describe("the outbox relay", () => {
       while (
         (await relayOutbox(
           database.database,
-          async (envelope) => {
-            const result = await through.publish(envelope);
-            if (ids.has(envelope.id) && !result.duplicate) places.push(result.streamSequence);
-            return result;
+          {
+            namespace,
+            async publish(envelope) {
+              const result = await through.publish(envelope);
+              if (ids.has(envelope.id) && !result.duplicate) places.push(result.streamSequence);
+              return result;
+            },
           },
           7,
         )) > 0

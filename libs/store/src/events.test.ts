@@ -251,9 +251,12 @@ it("completes what a service of an earlier version wrote while both run", async 
       traceparent: newTraceparent(),
     });
   const published: unknown[] = [];
-  await relayOutbox(test.database, async ({ project, data }) => {
-    published.push({ project, data });
-    return { streamSequence: 1 };
+  await relayOutbox(test.database, {
+    namespace: "here",
+    async publish({ project, data }) {
+      published.push({ project, data });
+      return { streamSequence: 1 };
+    },
   });
   expect(published).toEqual([
     { project: "nlp", data: { jobId: id, jobName: "small", from: null, to: "profiling", reason: null } },

@@ -26,6 +26,8 @@ export * from "./runs.ts";
 export * from "./workloads.ts";
 export * from "./plan-in-use.ts";
 export * from "./access.ts";
+export * from "./webhooks.ts";
+export * from "./webhook-deliveries.ts";
 export * from "./users.ts";
 export * from "./reconcile.ts";
 export type { FiringState } from "./schema/index.ts";

@@ -1,9 +1,16 @@
 import { randomUUID } from "node:crypto";
 import { and, asc, desc, eq, inArray, isNotNull, isNull, lt, sql } from "drizzle-orm";
-import { isEventType, type Envelope, type MessageData, type MessageType } from "@internevo/contracts";
+import {
+  cloudEventOf,
+  isEventType,
+  type Envelope,
+  type MessageData,
+  type MessageType,
+} from "@internevo/contracts";
 import { DEFAULT_PROJECT } from "@internevo/domain";
 import type { Database, Queryable, Transaction } from "./database.ts";
 import { inbox, jobs, outbox } from "./schema/index.ts";
+import { addDeliveries, type DeliverableEvent } from "./webhook-deliveries.ts";
 
 export const OUTBOX_CHANNEL = "internevo_outbox";
 
@@ -49,17 +56,20 @@ export interface Publication {
   readonly streamSequence: number;
 }
 
+/** Where messages are published to. */
+export interface Publisher {
+  /** Of the installation. */
+  readonly namespace: string;
+  publish(envelope: Envelope): Promise<Publication>;
+}
+
 /**
  * Publishes waiting messages, oldest first. Several relays may run: each row is locked by one of them. A
  * crash between publication and commit publishes again with the same id, which the broker drops and the inbox
- * would.
+ * would. Events are put on their way to webhooks in the same transaction, so that each comes there once.
  * @returns how many were published.
  */
-export async function relayOutbox(
-  database: Database,
-  publish: (envelope: Envelope) => Promise<Publication>,
-  limit = 50,
-): Promise<number> {
+export async function relayOutbox(database: Database, publisher: Publisher, limit = 50): Promise<number> {
   return database.transaction(async (tx) => {
     const rows = await tx
       .select()
@@ -68,21 +78,27 @@ export async function relayOutbox(
       .orderBy(asc(outbox.sequence))
       .limit(limit)
       .for("update", { skipLocked: true });
+    const deliverable: DeliverableEvent[] = [];
     for (const row of rows) {
       const { project, data } = await withProject(tx, row);
-      const publication = await publish({
-        id: row.id,
-        type: row.type,
-        occurredAt: row.occurredAt.toISOString(),
-        traceparent: row.traceparent,
+      const { id, type, traceparent } = row;
+      const common = { id, traceparent, occurredAt: row.occurredAt.toISOString() };
+      const publication = await publisher.publish({
+        ...common,
+        type,
         ...(project === null ? {} : { project }),
         data: data as MessageData<MessageType>,
       });
+      if (isEventType(type) && project !== null) {
+        const event = cloudEventOf({ ...common, type, project, data }, publisher.namespace);
+        deliverable.push({ id, type, project, payload: JSON.stringify(event) });
+      }
       await tx
         .update(outbox)
         .set({ publishedAt: sql`clock_timestamp()`, streamSequence: publication.streamSequence })
         .where(eq(outbox.id, row.id));
     }
+    await addDeliveries(tx, deliverable);
     return rows.length;
   });
 }
