@@ -14,6 +14,7 @@ const layers = {
   data: ["domain"],
   launcher: ["domain", "contracts"],
   profiling: ["domain", "contracts", "cost-model", "profiles", "data", "launcher"],
+  webhooks: ["contracts", "domain", "store"],
   "service-kit": ["bus", "store", "contracts", "domain"],
   stages: [
     "domain",

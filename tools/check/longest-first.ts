@@ -45,6 +45,8 @@ export const LONGEST: readonly string[] = [
   "libs/store/src/answer-watch.test.ts",
   "tools/chaos/importers.test.ts",
   "apps/cli/test/project.test.ts",
+  "apps/cli/test/webhook.test.ts",
+  "apps/replanner/test/webhooks.test.ts",
   "libs/search/test/search.test.ts",
   "apps/cli/test/login.test.ts",
   "libs/launcher/src/machine-lock.test.ts",

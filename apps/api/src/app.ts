@@ -37,8 +37,10 @@ import { registerSignInRoutes } from "./routes/sign-in.ts";
 import { registerTokenRoutes } from "./routes/tokens.ts";
 import { registerQueueRoutes } from "./routes/queue.ts";
 import { registerUsageRoutes } from "./routes/usage.ts";
+import { registerWebhookRoutes } from "./routes/webhooks.ts";
 import { registerWorkloadRoutes } from "./routes/workloads.ts";
 import type { LaunchCapabilities } from "@internevo/launcher";
+import type { AddressRule } from "@internevo/webhooks";
 import { Provider } from "./sign-in/provider.ts";
 import type { SignInSettings } from "./sign-in/settings.ts";
 import type { Workers } from "./work/workers.ts";
@@ -67,6 +69,10 @@ export interface ApiOptions {
   readonly trustProxy?: boolean;
   /** How people sign in; absent: by tokens alone. */
   readonly signIn?: SignInSettings | undefined;
+  /** Where webhooks may send to. Default: to public addresses. */
+  readonly webhookAddresses?: AddressRule;
+  /** Of the installation on its broker. Default `internevo`. */
+  readonly namespace?: string;
   readonly now?: () => Date;
 }
 
@@ -178,6 +184,8 @@ function registerRoutes(
   registerQueueRoutes(api, { database });
   registerUsageRoutes(api, { database, now });
   registerTokenRoutes(api, { database });
+  const { webhookAddresses: addresses = { privateAddresses: false }, namespace = "internevo" } = options;
+  registerWebhookRoutes(api, { database, addresses, namespace });
   registerAuditRoutes(api, { database });
   const clusters = new ClusterWatch(capabilities, (error, cluster) =>
     api.log.error({ err: error, cluster }, "a cluster could not be looked at"),

@@ -1,4 +1,5 @@
 import { nativeConfig } from "@internevo/stages";
+import { webhookConfig } from "@internevo/webhooks";
 import { Type } from "typebox";
 import { DEFAULT_LIMITS } from "./http/limits.ts";
 import { signInConfig } from "./sign-in/settings.ts";
@@ -75,6 +76,7 @@ export const ApiConfigSchema = Type.Object({
     description: "rows of the audit log beyond which the oldest are deleted",
   }),
   ...signInConfig,
+  ...webhookConfig,
   INTERNEVO_CLUSTERS: nativeConfig.INTERNEVO_CLUSTERS,
   INTERNEVO_DATA_DIRECTORY: Type.Optional(
     Type.String({

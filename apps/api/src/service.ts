@@ -6,6 +6,7 @@ import { dataRootsOf } from "@internevo/data";
 import { cudaHost, probeIn, type LaunchCapabilities } from "@internevo/launcher";
 import type { ServiceDefinition } from "@internevo/service-kit";
 import { weightsRoots } from "@internevo/stages";
+import { PRIVATE_ADDRESSES_SETTING } from "@internevo/webhooks";
 import type { Static } from "typebox";
 import { pruneAuditLog } from "@internevo/store";
 import { buildApi } from "./app.ts";
@@ -79,6 +80,8 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
       },
       trustProxy: config.INTERNEVO_API_TRUST_PROXY,
       signIn,
+      webhookAddresses: { privateAddresses: config[PRIVATE_ADDRESSES_SETTING] },
+      namespace: config.INTERNEVO_NAMESPACE,
     });
     service.onShutdown(() => app.close());
     service.every(AUDIT_PRUNE_SECONDS, "prune-audit-log", () =>

@@ -8,10 +8,12 @@ import {
   newTraceparent,
   createProject,
   createToken,
+  createWebhook,
   createWorkload,
   storeDeadLetter,
   storeGivenProfile,
   submitJob,
+  testWebhook,
 } from "@internevo/store";
 import { exampleSpec } from "@internevo/test-kit/fixtures";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -63,6 +65,18 @@ const MADE: Readonly<Record<string, (project: string) => Promise<string>>> = {
           .id,
     ),
   profile: (project) => giveProfile(project),
+  webhook: async (project) => {
+    // A project may have few of them.
+    await api.database.db.execute(`delete from webhooks where project = '${project}'`);
+    const made = { name: randomUUID(), url: "https://example.org", project };
+    return (await api.database.transaction((tx) => createWebhook(tx, made))).webhook.id;
+  },
+  "webhook-delivery": async (project) => {
+    const webhook = (await MADE["webhook"]?.(project)) ?? "";
+    const { id } = await api.database.transaction((tx) => testWebhook(tx, webhook, "here"));
+    await api.database.db.execute(`update webhook_deliveries set state = 'failed' where id = '${id}'`);
+    return id;
+  },
   "dead-letter": async (project) => letterOf((await MADE["job"]?.(project)) ?? ""),
 };
 const giveProfile = (project: string | null): Promise<string> =>
@@ -87,6 +101,7 @@ const BODIES: Readonly<Record<string, (project: string) => object>> = {
     job: jobFile(api, { project }),
     cron: "0 3 * * *",
   }),
+  "POST /api/v1/webhooks": (project) => ({ name: randomUUID(), url: "https://example.org", project }),
   "POST /api/v1/tokens": (project) => ({ name: randomUUID(), role: "viewer", project }),
 };
 /** Questions about a plan, with the job's id in place of its file. */
@@ -113,7 +128,16 @@ function expectedOf({ role, scope }: RouteRule, place: Place, has: Role | undefi
   const before: Partial<Record<Scope, Outcome>> = {
     installation: 403,
     ...(isHidden
-      ? { job: 404, workload: 404, token: 404, "dead-letter": 404, profile: 404, project: 404 }
+      ? {
+          job: 404,
+          workload: 404,
+          token: 404,
+          "dead-letter": 404,
+          profile: 404,
+          webhook: 404,
+          "webhook-delivery": 404,
+          project: 404,
+        }
       : {}),
   };
   const first = before[scope];

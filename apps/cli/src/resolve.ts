@@ -160,3 +160,10 @@ export const tokenId = (client: InternEvoClient, text: string, signal: AbortSign
     "internevo token list",
     pages((cursor) => client.listTokens({ limit: 200, signal, ...cursor })),
   );
+export const webhookId = (client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> =>
+  resolveNamed(
+    "webhook",
+    text,
+    "internevo webhook list",
+    pages((cursor) => client.listWebhooks({ limit: 200, signal, ...cursor })),
+  );

@@ -22,6 +22,7 @@ import { addAudit } from "./commands/audit.ts";
 import { addQueue } from "./commands/queue.ts";
 import { addUsage } from "./commands/usage.ts";
 import { addValidate } from "./commands/validate.ts";
+import { addWebhook } from "./commands/webhook.ts";
 import { addWhoami } from "./commands/whoami.ts";
 import { connect, type Context, type GlobalOptions } from "./context.ts";
 import { EXIT, exitCodeOf, InterruptedError, type ExitCode } from "./exit-codes.ts";
@@ -103,6 +104,7 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addLogin,
     addLogout,
     addToken,
+    addWebhook,
     addAudit,
     addWhoami,
   ])

@@ -43,7 +43,11 @@ export interface AttemptLaunch {
   readonly onQueue?: OnQueue;
   readonly onStarted: (resumedFromStep: number) => Promise<void>;
   readonly writeSteps: (metrics: readonly StepMetric[]) => Promise<void>;
-  readonly onCheckpoint: (event: Extract<TrainerEvent, { event: "checkpoint" }>) => void;
+  /** @param isRepeated an earlier supervisor was told of it as well: it may have stored it, or not. */
+  readonly onCheckpoint: (
+    event: Extract<TrainerEvent, { event: "checkpoint" }>,
+    isRepeated: boolean,
+  ) => Promise<void>;
   /** What the hosts did, where the ranks came to say it. */
   readonly onHosts: (hosts: readonly HostUse[]) => void;
   readonly onLog: (line: string) => void;
@@ -128,8 +132,17 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
     counted.stepsStored(metrics.at(-1)?.step ?? 0);
   };
   const recorder = new StepRecorder({ write, onFailure: () => atOnce.abort() });
-  let starting: Promise<void> | undefined;
-  let startFailure: { readonly error: unknown } | undefined;
+  let storing = Promise.resolve();
+  let failure: { readonly error: unknown } | undefined;
+  /** One after the other; ranks whose story cannot be stored are ended. */
+  const store = (work: () => Promise<void>): void => {
+    storing = storing
+      .then(() => (failure ? undefined : work()))
+      .catch((error: unknown) => {
+        failure = { error };
+        atOnce.abort();
+      });
+  };
   try {
     const outcome = await launchRanks({
       program: launch.trainer,
@@ -158,27 +171,26 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
       silenceSeconds: launch.silenceSeconds,
       onLog: launch.onLog,
       onEvent: (event, isRepeated) => {
-        if (event.event === "started") {
-          starting = launch.onStarted(event.resumedFromStep).catch((error: unknown) => {
-            startFailure = { error };
-            atOnce.abort();
-          });
-        }
+        if (event.event === "started") store(() => launch.onStarted(event.resumedFromStep));
         if (event.event === "hosts") launch.onHosts(event.hosts);
         if (event.event === "step") {
           recorder.push(metricOf(event, launch.attempt));
           stepped();
         }
-        if (event.event === "checkpoint") counted.checkpointWritten(event.step);
-        if (event.event === "checkpoint" && !isRepeated) launch.onCheckpoint(event);
+        if (event.event === "checkpoint") {
+          counted.checkpointWritten(event.step);
+          store(() => launch.onCheckpoint(event, isRepeated));
+        }
         if (event.event === "error" && event.continues === true && !isRepeated)
           launch.onLog(
             `${event.message}${event.remedy === undefined ? "" : `; ${event.remedy}`}; training goes on`,
           );
       },
     });
-    await starting;
-    if (startFailure) throw startFailure.error;
+    await storing;
+    // It is set in a callback, which the compiler does not see.
+    const stored = failure as { readonly error: unknown } | undefined;
+    if (stored) throw stored.error;
     return outcome;
   } finally {
     close();

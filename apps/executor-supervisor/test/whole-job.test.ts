@@ -26,6 +26,14 @@ async function runOf(jobId: string) {
     attempts: await listAttempts(world.database.db, run.id),
   };
 }
+/** What was told of a job, in order; of checkpoints also their step. */
+async function eventsOf(jobId: string): Promise<string[]> {
+  const { rows } = await world.database.db.execute<{ told: string }>(
+    `select concat_ws(' ', type, data ->> 'step') as told from outbox
+     where subject_id = '${jobId}' and project is not null order by sequence`,
+  );
+  return rows.map(({ told }) => told);
+}
 const stepEvent = (least: number) => (event: { type: string; data: Record<string, unknown> }) =>
   event.type === "step" && (event.data["step"] as number) >= least;
 
@@ -64,6 +72,20 @@ describe("a job through all services", () => {
       "step-60",
     ]);
     await world.untilNoRanks();
+    expect(await eventsOf(id)).toEqual([
+      "job.transitioned",
+      "queue.granted",
+      "profile.measured",
+      "job.transitioned",
+      "planning.done",
+      "job.transitioned",
+      ...trials.map(() => "trial.ended"),
+      "job.transitioned",
+      "attempt.begun",
+      ...[10, 20, 30, 40, 50, 60].map((step) => `checkpoint.written ${step}`),
+      "attempt.ended",
+      "job.transitioned",
+    ]);
   }, 900_000);
 
   it("goes on from the last checkpoint when a rank is killed, and ends with the same losses", async () => {

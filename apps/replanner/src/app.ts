@@ -1,13 +1,22 @@
-import { Type } from "typebox";
-import type { ServiceDefinition } from "@internevo/service-kit";
+import { Type, type Static } from "typebox";
+import type { Service, ServiceDefinition } from "@internevo/service-kit";
 import { MOST_AT_A_TIME, nativeConfig, profilingConfig, profilingSettings } from "@internevo/stages";
-import { finishFiring, fireDueWorkloads, getFiring } from "@internevo/store";
+import { acquireLease, finishFiring, fireDueWorkloads, getFiring, pruneDeliveries } from "@internevo/store";
+import { deliverWebhooks, PRIVATE_ADDRESSES_SETTING, webhookConfig } from "@internevo/webhooks";
+import { Counter } from "prom-client";
 import { replan } from "./consumers/replan.ts";
 import { nextRunAt } from "./schedule.ts";
 
 const ConfigSchema = Type.Object({
   ...nativeConfig,
   ...profilingConfig,
+  ...webhookConfig,
+  INTERNEVO_REPLANNER_WEBHOOK_TIMEOUT_SECONDS: Type.Number({
+    default: 15,
+    exclusiveMinimum: 0,
+    maximum: 60,
+    description: "how long a receiver of a webhook may take to answer",
+  }),
   INTERNEVO_REPLANNER_POLL_SECONDS: Type.Number({
     default: 5,
     exclusiveMinimum: 0,
@@ -16,13 +25,42 @@ const ConfigSchema = Type.Object({
   }),
 });
 
-/** Plans workloads again by their schedule. */
+const PRUNE_SECONDS = 60;
+
+/** Sends events to the webhooks of projects, beside whatever else the service does. */
+function startWebhooks(service: Service<Static<typeof ConfigSchema>>): void {
+  const { config, database, log, shutdown, health } = service;
+  const attempts = new Counter({
+    name: "internevo_webhook_attempts_total",
+    help: "Requests to webhooks by how they ended",
+    labelNames: ["outcome"],
+    registers: [health.registry],
+  });
+  const delivering = deliverWebhooks({
+    database,
+    privateAddresses: config[PRIVATE_ADDRESSES_SETTING],
+    timeoutSeconds: config.INTERNEVO_REPLANNER_WEBHOOK_TIMEOUT_SECONDS,
+    signal: shutdown,
+    onAttempt: (outcome) => attempts.inc({ outcome }),
+    onError: (error, what) => log.warn({ err: error }, what),
+  });
+  service.onShutdown(() => delivering);
+  service.every(PRUNE_SECONDS, "old deliveries", async () => {
+    // One of the replicas does it; nobody gives the lease back before the next time.
+    if (!(await acquireLease(database.db, "maintenance:webhooks", service.name, PRUNE_SECONDS / 2))) return;
+    const pruned = await pruneDeliveries(database.db);
+    if (pruned > 0) log.info({ pruned }, "old deliveries were deleted");
+  });
+}
+
+/** Plans workloads again by their schedule, and delivers events to webhooks. */
 export const replanner: ServiceDefinition<typeof ConfigSchema> = {
   name: "replanner",
   configSchema: ConfigSchema,
   start(service) {
     const { config, database, log } = service;
     const settings = { ...profilingSettings(config), top: 10 };
+    startWebhooks(service);
     service.every(config.INTERNEVO_REPLANNER_POLL_SECONDS, "the schedule", async () => {
       const fired = await database.transaction((tx) => fireDueWorkloads(tx, { now: new Date(), nextRunAt }));
       for (const { id, workloadId, state, outcome } of fired)

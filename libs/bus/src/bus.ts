@@ -5,7 +5,17 @@ import {
   type JetStreamManager,
 } from "@nats-io/jetstream";
 import { connect, headers, type NatsConnection, type Status } from "@nats-io/transport-node";
-import { CATALOG, type Envelope, type MessageType } from "@internevo/contracts";
+import {
+  cloudEventOf,
+  eventOf,
+  isCommandType,
+  streamOf,
+  type CommandType,
+  type Envelope,
+  type EventType,
+  type MessageData,
+  type MessageType,
+} from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import { parseNatsUrl } from "./address.ts";
 import { startConsumption, type Consumption, type ConsumeRequest } from "./consumption.ts";
@@ -49,12 +59,12 @@ export interface Bus {
    * Works on a type's messages, one durable consumer a type shared by all processes; goes on after the broker
    * was away or lost its store.
    */
-  consume<T extends MessageType>(request: ConsumeRequest<T>): Consumption;
+  consume<T extends CommandType>(request: ConsumeRequest<T>): Consumption;
   /**
    * Best effort: hears events that are published from now on; nothing is redelivered. @returns a function
    * that ends it.
    */
-  listen<T extends MessageType>(type: T, handler: (envelope: Envelope<T>) => void): () => void;
+  listen<T extends EventType>(type: T, handler: (envelope: Envelope<T>) => void): () => void;
   /** Whether the broker still keeps the message with that id at that place. */
   keeps(
     type: MessageType,
@@ -151,16 +161,24 @@ class NatsBus implements Bus {
   async #publishOnce(envelope: Envelope): Promise<PublishResult> {
     const extra = headers();
     extra.set("traceparent", envelope.traceparent);
-    const subject = this.#naming.subject(envelope.type);
-    const acknowledged = await this.#client.publish(subject, JSON.stringify(envelope), {
+    const { type, project } = envelope;
+    const subject = this.#naming.subject(type, project);
+    const acknowledged = await this.#client.publish(subject, this.#textOf(envelope), {
       msgID: envelope.id,
       headers: extra,
-      expect: { streamName: this.#naming.stream(CATALOG[envelope.type].stream) },
+      expect: { streamName: this.#naming.stream(streamOf(type)) },
     });
     return { streamSequence: acknowledged.seq, duplicate: acknowledged.duplicate };
   }
 
-  consume<T extends MessageType>(request: ConsumeRequest<T>): Consumption {
+  /** Commands are ours alone; events are read by others, who know CloudEvents. */
+  #textOf({ type, project, ...parts }: Envelope): string {
+    if (isCommandType(type)) return JSON.stringify({ type, ...parts });
+    if (project === undefined) throw new TypeError(`the event ${type} names no project`);
+    return JSON.stringify(cloudEventOf({ type, project, ...parts }, this.namespace));
+  }
+
+  consume<T extends CommandType>(request: ConsumeRequest<T>): Consumption {
     const consumption = startConsumption({
       connection: this.#connection,
       namespace: this.namespace,
@@ -172,12 +190,13 @@ class NatsBus implements Bus {
     return consumption;
   }
 
-  listen<T extends MessageType>(type: T, handler: (envelope: Envelope<T>) => void): () => void {
+  listen<T extends EventType>(type: T, handler: (envelope: Envelope<T>) => void): () => void {
     const subscription = this.#connection.subscribe(this.#naming.subject(type), {
       callback: (error, message) => {
         if (error) return this.#tell("listening-failed", error);
         try {
-          handler(JSON.parse(decoder.decode(message.data)) as Envelope<T>);
+          const event = eventOf(type, decoder.decode(message.data));
+          handler({ ...event, type, data: event.data as MessageData<T> });
         } catch (failure) {
           this.#tell("unreadable-event", failure);
         }
@@ -191,7 +210,7 @@ class NatsBus implements Bus {
     message: { readonly id: string; readonly streamSequence: number },
   ): Promise<boolean> {
     try {
-      const kept = await this.#manager.streams.getMessage(this.#naming.stream(CATALOG[type].stream), {
+      const kept = await this.#manager.streams.getMessage(this.#naming.stream(streamOf(type)), {
         seq: message.streamSequence,
       });
       // After the loss of the store another message may sit at that place.

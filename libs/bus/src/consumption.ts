@@ -1,6 +1,6 @@
 import { jetstream, type ConsumerInfo, type ConsumerMessages, type JsMsg } from "@nats-io/jetstream";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { CATALOG, type Envelope, type MessageType } from "@internevo/contracts";
+import { COMMANDS, type CommandType, type Envelope } from "@internevo/contracts";
 import { validate } from "@internevo/domain";
 import type { ensureStreams } from "./topology.ts";
 import { ensureConsumer } from "./topology.ts";
@@ -9,7 +9,7 @@ import { ensureConsumer } from "./topology.ts";
  * A message in hand. Exactly one of `ack`, `retryLater` and `discard` ends it; until then the broker is told
  * that work goes on.
  */
-export interface Delivery<T extends MessageType = MessageType> {
+export interface Delivery<T extends CommandType = CommandType> {
   /** Undefined when the message cannot be read; then see `unreadable`. */
   readonly envelope: Envelope<T> | undefined;
   readonly unreadable:
@@ -24,7 +24,7 @@ export interface Delivery<T extends MessageType = MessageType> {
   discard(): void;
 }
 
-export interface ConsumeRequest<T extends MessageType> {
+export interface ConsumeRequest<T extends CommandType> {
   readonly type: T;
   /** Messages worked on at once in this process. Default 1. */
   readonly concurrency?: number;
@@ -45,10 +45,10 @@ export interface Consumption {
 const PULL_MILLISECONDS = 5000;
 const RECHECK_MILLISECONDS = 30_000;
 
-function deliveryOf<T extends MessageType>(type: T, message: JsMsg): Delivery<T> {
+function deliveryOf<T extends CommandType>(type: T, message: JsMsg): Delivery<T> {
   let ended = false;
   // Well within the time after which the broker delivers again.
-  const working = setInterval(() => message.working(), (CATALOG[type].ackWaitSeconds * 1000) / 4);
+  const working = setInterval(() => message.working(), (COMMANDS[type].ackWaitSeconds * 1000) / 4);
   const end = (how: () => void) => {
     if (ended) return;
     ended = true;
@@ -61,7 +61,7 @@ function deliveryOf<T extends MessageType>(type: T, message: JsMsg): Delivery<T>
     const parsed = message.json<Envelope<T>>();
     if (typeof parsed.id !== "string" || parsed.type !== type || typeof parsed.traceparent !== "string")
       throw new TypeError(`is no envelope of ${type}`);
-    validate(CATALOG[type].schema, parsed.data, "bad-request", `the data of ${type}`);
+    validate(COMMANDS[type].schema, parsed.data, "bad-request", `the data of ${type}`);
     envelope = parsed;
   } catch (error) {
     unreadable = {
@@ -81,14 +81,14 @@ function deliveryOf<T extends MessageType>(type: T, message: JsMsg): Delivery<T>
   };
 }
 
-interface ConsumptionOptions<T extends MessageType> {
+interface ConsumptionOptions<T extends CommandType> {
   readonly connection: NatsConnection;
   readonly namespace: string;
   readonly ensureStreams: () => ReturnType<typeof ensureStreams>;
   readonly request: ConsumeRequest<T>;
 }
 
-class PullConsumption<T extends MessageType> implements Consumption {
+class PullConsumption<T extends CommandType> implements Consumption {
   readonly done: Promise<void>;
   readonly #options: ConsumptionOptions<T>;
   readonly #stop = new AbortController();
@@ -186,5 +186,5 @@ class PullConsumption<T extends MessageType> implements Consumption {
 }
 
 /** Pulls one message a free slot, so that nothing waits in this process while another process is idle. */
-export const startConsumption = <T extends MessageType>(options: ConsumptionOptions<T>): Consumption =>
+export const startConsumption = <T extends CommandType>(options: ConsumptionOptions<T>): Consumption =>
   new PullConsumption(options);

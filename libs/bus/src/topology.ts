@@ -9,7 +9,7 @@ import {
   type JetStreamManager,
 } from "@nats-io/jetstream";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { CATALOG, STREAMS, type MessageType } from "@internevo/contracts";
+import { COMMANDS, STREAMS, subjectOf, type CommandType, type MessageType } from "@internevo/contracts";
 
 const NANOSECONDS = 1e9;
 /** How long the broker drops a second publication of an id; beyond it the inbox does. */
@@ -22,8 +22,9 @@ export type StreamKey = keyof typeof STREAMS;
 /** Names of one installation on a broker that it may share with others. */
 export const names = (namespace: string) => ({
   stream: (key: StreamKey) => `${namespace}_${STREAMS[key].name}`,
-  subject: (type: MessageType) => `${namespace}.${CATALOG[type].subject}`,
-  consumer: (type: MessageType) => type.replaceAll(".", "_"),
+  /** @param project of an event that is published; without it those of all projects */
+  subject: (type: MessageType, project?: string) => `${namespace}.${subjectOf(type, project)}`,
+  consumer: (type: CommandType) => type.replaceAll(".", "_"),
 });
 
 const isApiError = (error: unknown, codes: readonly number[]): boolean =>
@@ -64,15 +65,15 @@ export async function ensureStreams(
   return manager;
 }
 
-/** Makes the durable pull consumer of a message type where it is missing. */
+/** Makes the durable pull consumer of a command where it is missing. */
 export async function ensureConsumer(
   manager: JetStreamManager,
   namespace: string,
-  type: MessageType,
+  type: CommandType,
 ): Promise<ConsumerInfo> {
   const naming = names(namespace);
-  const { stream: key, ackWaitSeconds } = CATALOG[type];
-  const stream = naming.stream(key);
+  const { ackWaitSeconds } = COMMANDS[type];
+  const stream = naming.stream("commands");
   const consumer = naming.consumer(type);
   const settings = {
     filter_subject: naming.subject(type),

@@ -20,8 +20,11 @@ import {
   type WhyNotRequest,
 } from "@internevo/contracts";
 import type {
+  ChangedWebhook,
   CreatedToken,
+  CreatedWebhook,
   DeadLetter,
+  DeliveryFilter,
   DeviceSignIn,
   DeviceToken,
   GivenProfile,
@@ -48,6 +51,10 @@ import type {
   TokenRecord,
   Usage,
   UsageQuery,
+  Webhook,
+  WebhookChange,
+  WebhookCreate,
+  WebhookDelivery,
   Whoami,
   WorkloadCreateSchema,
 } from "@internevo/contracts";
@@ -209,6 +216,63 @@ export class InternEvoClient {
       method: "DELETE",
       signal: options.signal,
     });
+  }
+
+  /** Webhooks, newest first, without their secrets. */
+  listWebhooks(options: PageOptions = {}): Promise<Page<Webhook>> {
+    return this.#page("/webhooks", options);
+  }
+
+  getWebhook(id: string, options: { signal?: AbortSignal } = {}): Promise<Webhook> {
+    return this.#get(`/webhooks/${encodeURIComponent(id)}`, options);
+  }
+
+  /** Creates a webhook; only this answer has its secret. Not repeated by a key, as {@link createToken}. */
+  createWebhook(webhook: WebhookCreate, options: { signal?: AbortSignal } = {}): Promise<CreatedWebhook> {
+    return request(this.#connection, `${API_PREFIX}/webhooks`, {
+      method: "POST",
+      body: webhook,
+      signal: options.signal,
+    });
+  }
+
+  /** Changes what is given. */
+  changeWebhook(
+    id: string,
+    change: WebhookChange,
+    options: { signal?: AbortSignal } = {},
+  ): Promise<ChangedWebhook> {
+    return request(this.#connection, `${API_PREFIX}/webhooks/${encodeURIComponent(id)}`, {
+      method: "PATCH",
+      body: change,
+      signal: options.signal,
+    });
+  }
+
+  removeWebhook(id: string, options: { signal?: AbortSignal } = {}): Promise<void> {
+    return request(this.#connection, `${API_PREFIX}/webhooks/${encodeURIComponent(id)}`, {
+      method: "DELETE",
+      signal: options.signal,
+    });
+  }
+
+  /** Sends a test event. */
+  testWebhook(id: string, options: MutationOptions = {}): Promise<WebhookDelivery> {
+    return this.#post(`/webhooks/${encodeURIComponent(id)}/test`, undefined, options);
+  }
+
+  /** Deliveries of a webhook, newest first. */
+  listDeliveries(id: string, options: PageOptions & DeliveryFilter = {}): Promise<Page<WebhookDelivery>> {
+    return this.#page(`/webhooks/${encodeURIComponent(id)}/deliveries`, options, { state: options.state });
+  }
+
+  getDelivery(id: string, options: { signal?: AbortSignal } = {}): Promise<WebhookDelivery> {
+    return this.#get(`/webhook-deliveries/${encodeURIComponent(id)}`, options);
+  }
+
+  /** Sends a delivery that has ended again, with the same id. */
+  replayDelivery(id: string, options: MutationOptions = {}): Promise<WebhookDelivery> {
+    return this.#post(`/webhook-deliveries/${encodeURIComponent(id)}/replay`, undefined, options);
   }
 
   /** One page of the audit log, newest first. */

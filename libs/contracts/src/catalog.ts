@@ -1,4 +1,6 @@
 import { Type, type Static, type TSchema } from "typebox";
+import type { EVENTS } from "./events.ts";
+import { type EventType } from "./events.ts";
 
 /** The data of every command: which job. State lives in Postgres, never in a message. */
 export const JobCommandSchema = Type.Object(
@@ -9,16 +11,6 @@ export const WorkloadCommandSchema = Type.Object(
   { workloadId: Type.String({ format: "uuid" }), firingId: Type.String({ format: "uuid" }) },
   { additionalProperties: false },
 );
-export const JobEventSchema = Type.Object(
-  {
-    jobId: Type.String({ format: "uuid" }),
-    from: Type.Union([Type.String(), Type.Null()]),
-    to: Type.String(),
-    reason: Type.Union([Type.String(), Type.Null()]),
-  },
-  { additionalProperties: false },
-);
-
 /** Streams. Commands form a work queue (one consumer each); events are kept for whoever listens. */
 export const STREAMS = {
   commands: { name: "COMMANDS", subjectPrefix: "command", retention: "workqueue" },
@@ -26,7 +18,6 @@ export const STREAMS = {
 } as const;
 
 export interface MessageDefinition {
-  readonly stream: keyof typeof STREAMS;
   /** Subject below the bus's namespace. */
   readonly subject: string;
   readonly schema: TSchema;
@@ -46,15 +37,14 @@ const command = <S extends TSchema>(
   schema: S,
   ackWaitSeconds = 10,
 ): MessageDefinition & { readonly schema: S } => ({
-  stream: "commands",
   subject: `command.${subject}`,
   schema,
   ackWaitSeconds,
   maxDeliver: 8,
 });
 
-/** Every command and event of the product. The name is the message's type. */
-export const CATALOG = {
+/** Every command of the product. The name is the message's type. */
+export const COMMANDS = {
   /** Measure the job's cluster, or reuse a fresh profile. Consumer: profiler. */
   "job.profile": command("job.profile", JobCommandSchema),
   /** Search the plans of the job. Consumer: planner. */
@@ -65,17 +55,25 @@ export const CATALOG = {
   "job.run": command("job.run", JobCommandSchema),
   /** Plan a workload again. Consumer: replanner. */
   "workload.replan": command("workload.replan", WorkloadCommandSchema),
-  /** A job went from one state to another, cancelling included: whoever works on it stops. */
-  "job.transitioned": {
-    stream: "events",
-    subject: "event.job.transitioned",
-    schema: JobEventSchema,
-    ackWaitSeconds: 15,
-    maxDeliver: 8,
-  },
 } as const satisfies Record<string, MessageDefinition>;
-export type MessageType = keyof typeof CATALOG;
-export type MessageData<T extends MessageType> = Static<(typeof CATALOG)[T]["schema"]>;
+export type CommandType = keyof typeof COMMANDS;
+/** Every command and every event. */
+export type MessageType = CommandType | EventType;
+export type MessageData<T extends MessageType> = T extends CommandType
+  ? Static<(typeof COMMANDS)[T]["schema"]>
+  : T extends EventType
+    ? Static<(typeof EVENTS)[T]["data"]>
+    : never;
+export const isCommandType = (type: string): type is CommandType => type in COMMANDS;
+export const streamOf = (type: MessageType): keyof typeof STREAMS =>
+  isCommandType(type) ? "commands" : "events";
+
+/**
+ * The subject of a message, below the bus's namespace. Events have their project in it, so that a subscriber can
+ * ask for those of one. @param project of an event; `*` stands for all of them
+ */
+export const subjectOf = (type: MessageType, project = "*"): string =>
+  isCommandType(type) ? COMMANDS[type].subject : `${STREAMS.events.subjectPrefix}.${project}.${type}`;
 
 /**
  * What travels: the id is the outbox row's and the broker's message id, so that a second publication is
@@ -87,5 +85,7 @@ export interface Envelope<T extends MessageType = MessageType> {
   readonly occurredAt: string;
   /** W3C trace context of the job, the same through all its messages. */
   readonly traceparent: string;
+  /** Whose job or workload an event is about; commands have none. */
+  readonly project?: string;
   readonly data: MessageData<T>;
 }

@@ -482,6 +482,8 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   GET    /workloads, POST /workloads, GET|DELETE /workloads/:id, POST /workloads/:id/run   [viewer | operator]
  *   GET    /workloads/:id/proposals    [viewer]   Page(Proposal)
  *   GET    /dead-letters, POST /dead-letters/:id/replay, POST /dead-letters/:id/discard      [admin]
+ *   POST   /webhooks [admin] 201 CreatedWebhook; GET /webhooks, GET|PATCH|DELETE /webhooks/:id, POST /webhooks/:id/test [admin]
+ *   GET    /webhooks/:id/deliveries, /webhook-deliveries/:id, POST /webhook-deliveries/:id/replay [admin] WebhookDelivery
  *   GET    /audit?actor=&target=&action=&outcome=&from=&until= [admin] Page(AuditRecord), newest first
  *   GET    /projects, /projects/:name  [viewer]   Page(ProjectRecord) / ProjectRecord
  *   POST   /projects, PATCH|DELETE /projects/:name [admin of the installation]

@@ -1,5 +1,11 @@
 import { DEFAULT_PRIORITY, ProblemError, type Failure } from "@internevo/domain";
-import { CATALOG, type Envelope, type MessageData, type MessageType } from "@internevo/contracts";
+import {
+  COMMANDS,
+  type CommandType,
+  type Envelope,
+  type MessageData,
+  type MessageType,
+} from "@internevo/contracts";
 import type { Bus, Consumption, Delivery } from "@internevo/bus";
 import {
   acquireLease,
@@ -42,8 +48,6 @@ import {
   type StopReason,
 } from "./lease-keeper.ts";
 import { logError, type Logger } from "./logging.ts";
-
-export type CommandType = Exclude<MessageType, "job.transitioned">;
 
 /**
  * What a handler's work changes, run in one transaction with the inbox row, guarded by the fence. For a
@@ -508,7 +512,7 @@ class CommandWorker<T extends CommandType> {
     const { database } = this.#runtime;
     const failures = await recordMessageFailure(database.db, this.#consumer, envelope.id, textOf(error));
     if (
-      failures < CATALOG[type].maxDeliver &&
+      failures < COMMANDS[type].maxDeliver &&
       !(error instanceof ProblemError && error.code !== "unavailable")
     ) {
       const backoffSeconds = this.#options.backoffSeconds ?? defaultBackoffSeconds;

@@ -12,7 +12,6 @@ export {
   type CommandContext,
   type CommandOptions,
   type CommandRuntime,
-  type CommandType,
   type Effect,
 } from "./command.ts";
 export { WorkStoppedError, HEARTBEAT_SECONDS, LEASE_TTL_SECONDS, type StopReason } from "./lease-keeper.ts";

@@ -28,8 +28,7 @@ export async function runRelay(runtime: CommandRuntime): Promise<void> {
     news = new AbortController();
     let published = 0;
     try {
-      if (bus.isConnected())
-        published = await relayOutbox(database, (envelope) => bus.publish(envelope), BATCH);
+      if (bus.isConnected()) published = await relayOutbox(database, bus, BATCH);
       if (published > 0) metrics.published.inc(published);
     } catch (error) {
       log.warn({ err: error }, "the outbox waits: the broker or the database is away");

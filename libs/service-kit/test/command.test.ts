@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { createTestBus, createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import type { Bus } from "@internevo/bus";
-import { CATALOG, type Envelope } from "@internevo/contracts";
+import { COMMANDS, type Envelope } from "@internevo/contracts";
 import { resolveJob } from "@internevo/domain";
 import {
   acquireLease,
@@ -302,7 +302,7 @@ describe("handleCommand", () => {
 
   it("hands over at once when a service stops in the middle", async () => {
     // Whoever waited for the delivery to time out would wait for an hour.
-    const definition: { ackWaitSeconds: number } = CATALOG["job.profile"];
+    const definition: { ackWaitSeconds: number } = COMMANDS["job.profile"];
     const { ackWaitSeconds } = definition;
     definition.ackWaitSeconds = 3600;
     onTestFinished(() => void (definition.ackWaitSeconds = ackWaitSeconds));
@@ -434,10 +434,13 @@ describe("the outbox relay", () => {
       while (
         (await relayOutbox(
           database.database,
-          async (envelope) => {
-            const result = await through.publish(envelope);
-            if (ids.has(envelope.id) && !result.duplicate) places.push(result.streamSequence);
-            return result;
+          {
+            namespace,
+            async publish(envelope) {
+              const result = await through.publish(envelope);
+              if (ids.has(envelope.id) && !result.duplicate) places.push(result.streamSequence);
+              return result;
+            },
           },
           7,
         )) > 0

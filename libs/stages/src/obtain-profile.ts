@@ -23,6 +23,7 @@ import {
   newestProfile,
   storeGivenProfile,
   storeProfile,
+  type Asker,
   type Database,
   type Transaction,
 } from "@internevo/store";
@@ -54,8 +55,8 @@ export interface ObtainProfileOptions {
   readonly settings: ProfilingSettings;
   readonly database: Database;
   readonly spec: JobSpec;
-  /** Job or workload that the cluster is measured for. */
-  readonly owner: string;
+  /** What the cluster is measured for. */
+  readonly asker: Asker;
   readonly signal: AbortSignal;
   /** Claims hosts, all or none, as a command's context does; throws while others go first. */
   readonly claimHosts: (hosts: readonly string[]) => Promise<void>;
@@ -167,7 +168,8 @@ async function measureOn(
   missing: Measurements,
   runs: number,
 ): Promise<MeasureProfileOutcome> {
-  const { settings, spec, signal } = options;
+  const { settings, spec, signal, asker } = options;
+  const owner = "jobId" in asker ? asker.jobId : asker.workloadId;
   const { killSignal, detachSignal } = launchSignals(spec.cluster, signal);
   const points = measurementCount(missing);
   let kept = 0;
@@ -182,7 +184,7 @@ async function measureOn(
         threadsPerRank: settings.threadsPerRank,
         effort: settings.effort,
         limits: settings.limits,
-        runDirectory: launchDirectory(settings.dataDirectory, spec.cluster, options.owner, "profile"),
+        runDirectory: launchDirectory(settings.dataDirectory, spec.cluster, owner, "profile"),
         signal: killSignal,
         detachSignal,
         confirm: options.confirm,
@@ -191,7 +193,7 @@ async function measureOn(
         ...(schedulerOf(spec.cluster) === null
           ? {
               keep: {
-                path: measuredSoFarPath(settings.dataDirectory, options.owner),
+                path: measuredSoFarPath(settings.dataDirectory, owner),
                 freshForSeconds: settings.freshForSeconds,
                 onKept: (count: number) => (kept = count),
               },
@@ -259,6 +261,10 @@ async function measure(
     profile,
     how: "measured",
     persist: (tx) =>
-      storeProfile(tx, { clusterKey: key, profile, freshForSeconds: Math.max(0, leftSeconds) }),
+      storeProfile(
+        tx,
+        { clusterKey: key, profile, freshForSeconds: Math.max(0, leftSeconds) },
+        options.asker,
+      ),
   };
 }

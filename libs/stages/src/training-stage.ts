@@ -10,7 +10,8 @@ import {
   type Dataset,
 } from "@internevo/data";
 import { assertProgram, trainerIn, type Trainer } from "@internevo/launcher";
-import type { CommandContext, CommandType, Effect } from "@internevo/service-kit";
+import type { CommandType } from "@internevo/contracts";
+import type { CommandContext, Effect } from "@internevo/service-kit";
 import type { StageState } from "@internevo/store";
 import type { Static, TObject } from "typebox";
 import { weightsRoots } from "./directories.ts";

@@ -1,7 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { and, desc, eq, isNull, sql } from "drizzle-orm";
 import { isAtRest, isResumable, ProblemError } from "@internevo/domain";
-import { CATALOG, type DeadLetter, type Envelope, type MessageType } from "@internevo/contracts";
+import {
+  isCommandType,
+  type CommandType,
+  type DeadLetter,
+  type Envelope,
+  type MessageData,
+} from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
 import { getJob } from "./jobs.ts";
 import { enqueueMessage } from "./outbox.ts";
@@ -125,7 +131,7 @@ export async function replayDeadLetter(tx: Transaction, id: string, by: string):
   const row = await lockOpenLetter(tx, id);
   const envelope = row.payload as Partial<Envelope> | null;
   if (
-    !(row.messageType in CATALOG) ||
+    !isCommandType(row.messageType) ||
     typeof envelope?.data !== "object" ||
     typeof envelope.traceparent !== "string"
   ) {
@@ -147,8 +153,8 @@ export async function replayDeadLetter(tx: Transaction, id: string, by: string):
     ]);
   }
   await enqueueMessage(tx, {
-    type: row.messageType as MessageType,
-    data: envelope.data,
+    type: row.messageType,
+    data: envelope.data as MessageData<CommandType>,
     traceparent: envelope.traceparent,
   });
   return resolve(tx, id, "replayed", by);

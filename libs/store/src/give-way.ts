@@ -2,9 +2,11 @@ import { and, desc, eq, inArray, sql } from "drizzle-orm";
 import { DEFAULT_PRIORITY, gaveWayWords } from "@internevo/domain";
 import { waitsAgain } from "@internevo/contracts";
 import type { Transaction } from "./database.ts";
+import { attemptEnded, type JobSubject } from "./events.ts";
 import { giveUpHosts } from "./host-queue.ts";
 import { appendJobEvents, getJob } from "./jobs.ts";
 import { jobLease } from "./leases.ts";
+import { enqueueMessages } from "./outbox.ts";
 import { attempts, runs, trials } from "./schema/index.ts";
 import type { WaitingCommand } from "./schema/messages.ts";
 
@@ -23,7 +25,8 @@ export async function giveWay(tx: Transaction, jobId: string, command: WaitingCo
   });
   const words =
     to === undefined ? "stopped to give way, though nobody needs its hosts any more" : gaveWayWords(to);
-  await leaveOpenWork(tx, jobId, to);
+  const { name: jobName, project, traceparent } = job;
+  await leaveOpenWork(tx, { jobId, jobName, project, traceparent }, to);
   await appendJobEvents(tx, jobId, [
     {
       type: "log",
@@ -37,20 +40,21 @@ export async function giveWay(tx: Transaction, jobId: string, command: WaitingCo
 }
 
 /** What was interrupted is still to be run, and the newest attempt says for whom it ended. */
-async function leaveOpenWork(tx: Transaction, jobId: string, gaveWayTo: string | undefined): Promise<void> {
+async function leaveOpenWork(tx: Transaction, job: JobSubject, gaveWayTo: string | undefined): Promise<void> {
+  const { jobId } = job;
   await tx
     .update(trials)
     .set({ state: "pending", startedAt: null })
     .where(and(eq(trials.jobId, jobId), eq(trials.state, "running")));
   const [last] = await tx
-    .select({ runId: attempts.runId, number: attempts.number })
+    .select({ runId: attempts.runId, number: attempts.number, state: attempts.state })
     .from(attempts)
     .innerJoin(runs, eq(runs.id, attempts.runId))
     .where(eq(runs.jobId, jobId))
     .orderBy(desc(attempts.number))
     .limit(1);
   if (!last) return;
-  await tx
+  const stopped = await tx
     .update(attempts)
     .set({
       state: "stopped",
@@ -63,5 +67,12 @@ async function leaveOpenWork(tx: Transaction, jobId: string, gaveWayTo: string |
         eq(attempts.number, last.number),
         inArray(attempts.state, ["running", "stopped"]),
       ),
+    )
+    .returning();
+  // One that had ended before was announced then.
+  if (last.state === "running")
+    await enqueueMessages(
+      tx,
+      stopped.map((row) => attemptEnded(job, row)),
     );
 }

@@ -1,9 +1,10 @@
-import { eq, inArray, isNotNull, sql } from "drizzle-orm";
-import type { MessageData, MessageType } from "@internevo/contracts";
+import { eq, getTableColumns, inArray, isNotNull, sql } from "drizzle-orm";
+import type { CommandType, MessageData } from "@internevo/contracts";
 import { gaveWayToWords, giveTurns, queueOrder, whoGivesWay } from "@internevo/domain";
 import type { QueuePriority, QueueSettings, Turn } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
-import { enqueueMessages } from "./outbox.ts";
+import { enqueueMessages, type OutboxMessage } from "./outbox.ts";
+import { gaveWayEvent, grantedEvent, waitingEvent, type Joined } from "./queue-events.ts";
 import { queueNow, type QueueNow, type Waiter } from "./queue-now.ts";
 import { countEndedHold, storeQueueSettings } from "./queue-standing.ts";
 import { hostClaims, hostWaiters, jobs, preemptibleHolds, workloadFirings } from "./schema/index.ts";
@@ -49,9 +50,13 @@ export async function claimHosts(tx: Transaction, request: HostRequest): Promise
   // It runs nothing while it asks. What it had under another description of its cluster is given back: two that
   // kept some hosts and waited for each other's would wait for ever.
   if (mine.size > 0) await dropClaims(tx, owner);
-  await joinQueue(tx, { ...request, hosts });
+  const joined = await joinQueue(tx, { ...request, hosts });
   // The caller goes on by itself when it is called at once.
-  return (await callWaiting(tx, owner)).includes(owner);
+  const called = await callWaiting(tx, {
+    silent: owner,
+    waits: joined.isNew ? waitingEvent(joined) : undefined,
+  });
+  return called.includes(owner);
 }
 
 /** What work that waits again brings from before. */
@@ -63,7 +68,7 @@ interface EarlierWait {
 const FIRST_WAIT: EarlierWait = { seconds: 0, gaveWayTo: null };
 
 /** Puts work into the queue, or leaves it there since when it waits. */
-async function joinQueue(tx: Transaction, request: HostRequest, earlier = FIRST_WAIT): Promise<void> {
+async function joinQueue(tx: Transaction, request: HostRequest, earlier = FIRST_WAIT): Promise<Joined> {
   const { owner, priority = "normal", submittedAt, command } = request;
   const work = (await gpuWorkOf(tx, [owner])).get(owner);
   const wanted = {
@@ -74,7 +79,7 @@ async function joinQueue(tx: Transaction, request: HostRequest, earlier = FIRST_
     submittedAt,
     command,
   };
-  await tx
+  const [row] = await tx
     .insert(hostWaiters)
     .values({
       owner,
@@ -82,7 +87,10 @@ async function joinQueue(tx: Transaction, request: HostRequest, earlier = FIRST_
       waitingSince: sql`clock_timestamp() - make_interval(secs => ${earlier.seconds})`,
       gaveWayTo: earlier.gaveWayTo,
     })
-    .onConflictDoUpdate({ target: hostWaiters.owner, set: wanted });
+    .onConflictDoUpdate({ target: hostWaiters.owner, set: wanted })
+    // Postgres marks a row that was there before with the transaction that changed it.
+    .returning({ isNew: sql<boolean>`xmax = 0` });
+  return { request, work, isNew: row?.isNew === true };
 }
 
 /**
@@ -167,8 +175,9 @@ export async function giveUpHosts(
     .where(eq(preemptibleHolds.owner, owner));
   await dropClaims(tx, owner);
   const earlier = { seconds: hold?.seconds ?? 0, gaveWayTo: gaveWayTo ?? null };
-  await joinQueue(tx, { ...request, hosts: claims.map(({ host }) => host).sort() }, earlier);
-  await callWaiting(tx);
+  const joined = await joinQueue(tx, { ...request, hosts: claims.map(({ host }) => host).sort() }, earlier);
+  const gave = gaveWayEvent(joined, gaveWayTo ?? null);
+  await callWaiting(tx, { before: gave ? [gave] : [] });
   return gaveWayTo;
 }
 
@@ -199,13 +208,22 @@ export async function turns(db: Queryable): Promise<readonly Turn<Waiter>[]> {
   return queue ? turnsIn(queue) : [];
 }
 
+/** What else is told when the queue moves on. */
+interface Told {
+  /** Whose command is not published. */
+  readonly silent?: string;
+  /** Published where the silent one has to wait. */
+  readonly waits?: OutboxMessage | undefined;
+  /** Published first. */
+  readonly before?: readonly OutboxMessage[];
+}
+
 /**
  * Gives free hosts to those whose turn it is, and publishes their commands; then asks those to give way whom
- * more urgent work waits for.
- * @param silent whose command is not published.
+ * more urgent work waits for. All that is published is one insert.
  * @returns who was called.
  */
-async function callWaiting(tx: Transaction, silent?: string): Promise<readonly string[]> {
+async function callWaiting(tx: Transaction, told: Told = {}): Promise<readonly string[]> {
   const queue = await queueNow(tx);
   if (!queue) {
     await tx.update(preemptibleHolds).set({ givesWayTo: null }).where(isNotNull(preemptibleHolds.givesWayTo));
@@ -216,24 +234,39 @@ async function callWaiting(tx: Transaction, silent?: string): Promise<readonly s
     tx,
     called.map(({ owner }) => owner),
   );
-  await begin(tx, called, works, silent);
+  const began = await begin(tx, called, works);
+  const { silent, waits, before = [] } = told;
+  await enqueueMessages(tx, [
+    ...before,
+    ...(waits && !called.some(({ owner }) => owner === silent) ? [waits] : []),
+    ...began.flatMap((row) => grantedEvent(row, works.get(row.owner)) ?? []),
+    ...began
+      .filter(({ owner }) => owner !== silent)
+      .map(({ command }) => ({ ...command, data: command.data as MessageData<CommandType> })),
+  ]);
   await askToGiveWay(tx, queue, called);
   return called.map(({ owner }) => owner);
 }
 
-/** Those who were called have their hosts, and wait no more; their commands are published in their order. */
+/** What work waited with, and for how long in all its waits. */
+type LeftWaiter = typeof hostWaiters.$inferSelect & { readonly waitedSeconds: number };
+const WAITED_SECONDS = sql<number>`greatest(0, extract(epoch from clock_timestamp() - ${hostWaiters.waitingSince}))::float8`;
+
+/** Those who were called have their hosts, and wait no more. @returns what they waited with, in their order. */
 async function begin(
   tx: Transaction,
   called: readonly Waiter[],
   works: ReadonlyMap<string, GpuWork>,
-  silent: string | undefined,
-): Promise<void> {
-  if (called.length === 0) return;
+): Promise<readonly LeftWaiter[]> {
+  if (called.length === 0) return [];
   const owners = called.map(({ owner }) => owner);
   await tx
     .insert(hostClaims)
     .values(called.flatMap(({ owner, hosts }) => hosts.map((host) => ({ host, owner }))));
-  const left = await tx.delete(hostWaiters).where(inArray(hostWaiters.owner, owners)).returning();
+  const left = await tx
+    .delete(hostWaiters)
+    .where(inArray(hostWaiters.owner, owners))
+    .returning({ ...getTableColumns(hostWaiters), waitedSeconds: WAITED_SECONDS });
   const waiterOf = new Map(left.map((row) => [row.owner, row]));
   const inOrder = owners.flatMap((owner) => waiterOf.get(owner) ?? []);
   await beginHolds(
@@ -244,30 +277,22 @@ async function begin(
     tx,
     inOrder.filter(({ owner }) => works.get(owner)?.preemptible === true),
   );
-  await enqueueMessages(
-    tx,
-    inOrder
-      .filter(({ owner }) => owner !== silent)
-      .map(({ command }) => ({ ...command, data: command.data as MessageData<MessageType> })),
-  );
+  return inOrder;
 }
 
-async function beginPreemptibleHolds(
-  tx: Transaction,
-  waited: readonly (typeof hostWaiters.$inferSelect)[],
-): Promise<void> {
+async function beginPreemptibleHolds(tx: Transaction, waited: readonly LeftWaiter[]): Promise<void> {
   if (waited.length === 0) return;
   await tx
     .insert(preemptibleHolds)
     .values(
-      waited.map(({ owner, project, gpus, priority, submittedAt, waitingSince }) => ({
+      waited.map(({ owner, project, gpus, priority, submittedAt, waitedSeconds }) => ({
         owner,
         project,
         gpus,
         priority,
         submittedAt,
         beganAt: sql`clock_timestamp()`,
-        waitedSeconds: sql`greatest(0, extract(epoch from clock_timestamp() - ${waitingSince.toISOString()}::timestamptz))`,
+        waitedSeconds,
       })),
     );
 }

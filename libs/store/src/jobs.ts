@@ -15,12 +15,13 @@ import {
   type Report,
   type ResumableJobState,
 } from "@internevo/domain";
-import type { JobStreamEvent, MessageType } from "@internevo/contracts";
+import type { CommandType, JobStreamEvent } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
+import { attemptEnded, jobEvent, trialEnded, type JobSubject } from "./events.ts";
 import { moveInQueue, releaseHosts } from "./host-queue.ts";
 import { isLeaseLive, jobLease } from "./leases.ts";
 import { orNoProject } from "./no-project.ts";
-import { enqueueMessage } from "./outbox.ts";
+import { enqueueMessages, type OutboxMessage } from "./outbox.ts";
 import { isUuid } from "./pages.ts";
 import { attempts, jobEvents, jobs, jobTransitions, runs, trials } from "./schema/index.ts";
 import { newTraceparent } from "./trace.ts";
@@ -31,7 +32,7 @@ export const STAGE_COMMANDS = {
   planning: "job.plan",
   trialling: "job.trial",
   running: "job.run",
-} as const satisfies Partial<Record<JobState, MessageType>>;
+} as const satisfies Partial<Record<JobState, CommandType>>;
 export type StageState = keyof typeof STAGE_COMMANDS;
 export type StageCommand = (typeof STAGE_COMMANDS)[StageState];
 export const STAGE_STATES = Object.keys(STAGE_COMMANDS) as readonly StageState[];
@@ -76,20 +77,25 @@ export async function appendJobEvents(
 
 async function recordTransition(
   tx: Transaction,
+  job: JobSubject,
   move: {
-    jobId: string;
-    version: number;
-    from: JobState | null;
-    to: JobState;
-    reason: string | null;
-    traceparent: string;
+    readonly version: number;
+    readonly from: JobState | null;
+    readonly to: JobState;
+    readonly reason: string | null;
+    /** What happened with it. */
+    readonly before?: readonly OutboxMessage[];
   },
 ): Promise<void> {
-  const { jobId, version, from, to, reason, traceparent } = move;
+  const { jobId, traceparent } = job;
+  const { version, from, to, reason, before = [] } = move;
   await tx.insert(jobTransitions).values({ jobId, version, from, to, reason, at: sql`clock_timestamp()` });
   await appendJobEvent(tx, jobId, "state", { from, to, reason });
-  await enqueueMessage(tx, { type: "job.transitioned", data: { jobId, from, to, reason }, traceparent });
-  if (isStage(to)) await enqueueMessage(tx, { type: STAGE_COMMANDS[to], data: { jobId }, traceparent });
+  await enqueueMessages(tx, [
+    ...before,
+    jobEvent(job, "job.transitioned", { from, to, reason }),
+    ...(isStage(to) ? [{ type: STAGE_COMMANDS[to], data: { jobId }, traceparent }] : []),
+  ]);
 }
 
 export interface SubmitOptions {
@@ -120,14 +126,8 @@ export async function submitJob(
   } catch (error) {
     throw orNoProject(error, project);
   }
-  await recordTransition(tx, {
-    jobId: id,
-    version: 1,
-    from: null,
-    to: "profiling",
-    reason: null,
-    traceparent,
-  });
+  const subject = { jobId: id, jobName: name, project, traceparent };
+  await recordTransition(tx, subject, { version: 1, from: null, to: "profiling", reason: null });
   return id;
 }
 
@@ -191,7 +191,13 @@ export async function transitionJob(tx: Transaction, request: TransitionRequest)
   for (const from of allowed)
     if (!canTransition(from, to)) throw new TypeError(`no job goes from ${from} to ${to}`);
   const [job] = await tx
-    .select({ state: jobs.state, version: jobs.version, traceparent: jobs.traceparent })
+    .select({
+      state: jobs.state,
+      version: jobs.version,
+      jobName: jobs.name,
+      project: jobs.project,
+      traceparent: jobs.traceparent,
+    })
     .from(jobs)
     .where(eq(jobs.id, jobId))
     .for("update");
@@ -211,17 +217,24 @@ export async function transitionJob(tx: Transaction, request: TransitionRequest)
     })
     .where(eq(jobs.id, jobId));
   if (isAtRest(to)) await releaseHosts(tx, jobLease(jobId));
-  if (to === "cancelled" || to === "failed") await endOpenWork(tx, jobId, to);
+  const { state: from, version: _version, ...named } = job;
+  const subject = { jobId, ...named };
+  const before = to === "cancelled" || to === "failed" ? await endOpenWork(tx, subject, to) : [];
   if (request.report) await appendJobEvent(tx, jobId, "report", { ...request.report });
-  await recordTransition(tx, { jobId, version, from: job.state, to, reason, traceparent: job.traceparent });
+  await recordTransition(tx, subject, { version, from, to, reason, before });
   return true;
 }
 
 /**
  * A job that ended leaves no trial that seems to run or to wait, and no attempt that seems to run: whoever
- * worked on it may be gone.
+ * worked on it may be gone. @returns the events of what was at work.
  */
-async function endOpenWork(tx: Transaction, jobId: string, to: "cancelled" | "failed"): Promise<void> {
+async function endOpenWork(
+  tx: Transaction,
+  job: JobSubject,
+  to: "cancelled" | "failed",
+): Promise<OutboxMessage[]> {
+  const { jobId } = job;
   const failure: Failure = {
     code: "cancelled",
     message:
@@ -229,15 +242,22 @@ async function endOpenWork(tx: Transaction, jobId: string, to: "cancelled" | "fa
         ? "the job was cancelled before this trial had ended"
         : "the job failed before this trial had ended",
   };
-  await tx
+  const ended = await tx
     .update(trials)
     .set({ state: "cancelled", failure, endedAt: sql`clock_timestamp()` })
-    .where(and(eq(trials.jobId, jobId), inArray(trials.state, ["pending", "running"])));
+    .where(and(eq(trials.jobId, jobId), inArray(trials.state, ["pending", "running"])))
+    .returning();
   const ofJob = tx.select({ id: runs.id }).from(runs).where(eq(runs.jobId, jobId));
-  await tx
+  const left = await tx
     .update(attempts)
     .set({ state: to === "cancelled" ? "stopped" : "lost", endedAt: sql`clock_timestamp()` })
-    .where(and(inArray(attempts.runId, ofJob), eq(attempts.state, "running")));
+    .where(and(inArray(attempts.runId, ofJob), eq(attempts.state, "running")))
+    .returning();
+  return [
+    // Those that only waited have not begun.
+    ...ended.filter(({ startedAt }) => startedAt !== null).map((row) => trialEnded(job, row)),
+    ...left.map((row) => attemptEnded(job, row)),
+  ];
 }
 
 /**

@@ -10,6 +10,9 @@ export interface Fence {
 
 /** The resource that whoever works on a job holds, whatever the stage. */
 export const jobLease = (jobId: string): string => `job:${jobId}`;
+/** The job whose {@link jobLease} it is; undefined for work that is no job. */
+export const jobOfLease = (resource: string): string | undefined =>
+  resource.startsWith("job:") ? resource.slice("job:".length) : undefined;
 /** The lease was lost, or taken over: what its holder still writes must be thrown away. */
 export class StaleFenceError extends Error {
   readonly fence: Fence;

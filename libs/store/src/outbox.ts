@@ -1,8 +1,16 @@
 import { randomUUID } from "node:crypto";
 import { and, asc, desc, eq, inArray, isNotNull, isNull, lt, sql } from "drizzle-orm";
-import type { Envelope, MessageData, MessageType } from "@internevo/contracts";
+import {
+  cloudEventOf,
+  isEventType,
+  type Envelope,
+  type MessageData,
+  type MessageType,
+} from "@internevo/contracts";
+import { DEFAULT_PROJECT } from "@internevo/domain";
 import type { Database, Queryable, Transaction } from "./database.ts";
-import { inbox, outbox } from "./schema/index.ts";
+import { inbox, jobs, outbox } from "./schema/index.ts";
+import { addDeliveries, type DeliverableEvent } from "./webhook-deliveries.ts";
 
 export const OUTBOX_CHANNEL = "internevo_outbox";
 
@@ -10,6 +18,8 @@ export interface OutboxMessage<T extends MessageType = MessageType> {
   readonly type: T;
   readonly data: MessageData<T>;
   readonly traceparent: string;
+  /** Of an event. */
+  readonly project?: string;
 }
 
 const subjectIdOf = (data: Record<string, unknown>): string => {
@@ -33,9 +43,9 @@ export async function enqueueMessage<T extends MessageType>(
 /** The same of several, in order. @returns their ids. */
 export async function enqueueMessages(tx: Queryable, messages: readonly OutboxMessage[]): Promise<string[]> {
   if (messages.length === 0) return [];
-  const rows = messages.map(({ type, data: content, traceparent }) => {
+  const rows = messages.map(({ type, data: content, traceparent, project = null }) => {
     const data = content as Record<string, unknown>;
-    return { id: randomUUID(), type, subjectId: subjectIdOf(data), data, traceparent };
+    return { id: randomUUID(), type, subjectId: subjectIdOf(data), project, data, traceparent };
   });
   await tx.insert(outbox).values(rows);
   return rows.map(({ id }) => id);
@@ -46,17 +56,20 @@ export interface Publication {
   readonly streamSequence: number;
 }
 
+/** Where messages are published to. */
+export interface Publisher {
+  /** Of the installation. */
+  readonly namespace: string;
+  publish(envelope: Envelope): Promise<Publication>;
+}
+
 /**
  * Publishes waiting messages, oldest first. Several relays may run: each row is locked by one of them. A
  * crash between publication and commit publishes again with the same id, which the broker drops and the inbox
- * would.
+ * would. Events are put on their way to webhooks in the same transaction, so that each comes there once.
  * @returns how many were published.
  */
-export async function relayOutbox(
-  database: Database,
-  publish: (envelope: Envelope) => Promise<Publication>,
-  limit = 50,
-): Promise<number> {
+export async function relayOutbox(database: Database, publisher: Publisher, limit = 50): Promise<number> {
   return database.transaction(async (tx) => {
     const rows = await tx
       .select()
@@ -65,21 +78,45 @@ export async function relayOutbox(
       .orderBy(asc(outbox.sequence))
       .limit(limit)
       .for("update", { skipLocked: true });
+    const deliverable: DeliverableEvent[] = [];
     for (const row of rows) {
-      const publication = await publish({
-        id: row.id,
-        type: row.type,
-        occurredAt: row.occurredAt.toISOString(),
-        traceparent: row.traceparent,
-        data: row.data as MessageData<MessageType>,
+      const { project, data } = await withProject(tx, row);
+      const { id, type, traceparent } = row;
+      const common = { id, traceparent, occurredAt: row.occurredAt.toISOString() };
+      const publication = await publisher.publish({
+        ...common,
+        type,
+        ...(project === null ? {} : { project }),
+        data: data as MessageData<MessageType>,
       });
+      if (isEventType(type) && project !== null) {
+        const event = cloudEventOf({ ...common, type, project, data }, publisher.namespace);
+        deliverable.push({ id, type, project, payload: JSON.stringify(event) });
+      }
       await tx
         .update(outbox)
         .set({ publishedAt: sql`clock_timestamp()`, streamSequence: publication.streamSequence })
         .where(eq(outbox.id, row.id));
     }
+    await addDeliveries(tx, deliverable);
     return rows.length;
   });
+}
+
+/**
+ * Whose an event is. A service of before events had projects may still run beside this one, and knew one event:
+ * it is completed here.
+ */
+async function withProject(
+  tx: Transaction,
+  { type, subjectId, project, data }: typeof outbox.$inferSelect,
+): Promise<Pick<typeof outbox.$inferSelect, "project" | "data">> {
+  if (project !== null || !isEventType(type)) return { project, data };
+  const [job] = await tx
+    .select({ name: jobs.name, project: jobs.project })
+    .from(jobs)
+    .where(eq(jobs.id, subjectId));
+  return { project: job?.project ?? DEFAULT_PROJECT, data: { jobName: job?.name ?? "", ...data } };
 }
 
 /** The newest message of a type about a job or workload. */

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { asc, desc, eq } from "drizzle-orm";
 import type { Candidate, PlanningResult } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
+import { announceFound, type Asker } from "./events.ts";
 import { isUuid } from "./pages.ts";
 import { planningCandidates, plannings } from "./schema/index.ts";
 
@@ -44,7 +45,34 @@ export async function storePlanning(
   const rows = [...rowsOf("all", candidates), ...rowsOf("runnable", runnableCandidates)];
   for (let at = 0; at < rows.length; at += ROWS_AT_ONCE)
     await tx.insert(planningCandidates).values(rows.slice(at, at + ROWS_AT_ONCE));
+  await announce(tx, id, result, owner);
   return id;
+}
+
+async function announce(
+  tx: Queryable,
+  planningId: string,
+  { counts, runnableCandidates: [best] }: PlanningResult,
+  { jobId, workloadId, profileId }: PlanningOwner,
+): Promise<void> {
+  let asker: Asker;
+  if (jobId !== undefined) asker = { jobId };
+  else if (workloadId !== undefined) asker = { workloadId };
+  else return;
+  await announceFound(tx, asker, "planning.done", {
+    planningId,
+    profileId: profileId ?? null,
+    evaluated: counts.evaluated,
+    feasible: counts.feasible,
+    best: best
+      ? {
+          plan: best.plan,
+          stepTimeSeconds: best.predicted.stepTimeSeconds,
+          tokensPerGpuPerSecond: best.predicted.tokensPerGpuPerSecond,
+          peakMemoryBytes: best.predicted.peakMemoryBytes,
+        }
+      : null,
+  });
 }
 
 /** A search's answer as the planner gave it. */

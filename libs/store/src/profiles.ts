@@ -12,6 +12,7 @@ import {
 } from "@internevo/domain";
 import type { ProfileRecord, ProfileSummary } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
+import { announceFound, type Asker } from "./events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { noProject } from "./no-project.ts";
 import { jobs, plannings, profiles, projects, workloads } from "./schema/index.ts";
@@ -27,27 +28,31 @@ const recordOf = (row: typeof profiles.$inferSelect): ProfileRecord => ({
   profile: row.profile,
 });
 
+interface NewProfile {
+  readonly clusterKey: string;
+  readonly profile: Profile;
+  /** How long it may be used without measuring again. */
+  readonly freshForSeconds: number;
+}
+
 /**
- * Stores a profile of a cluster. @param profile.freshForSeconds how long it may be used without measuring
- * again. @returns its id.
+ * Stores a profile of a cluster. @param measuredFor the job or workload that it was measured for, whose project
+ * is told; absent: nobody is. @returns its id.
  */
-export async function storeProfile(
-  tx: Queryable,
-  profile: { readonly clusterKey: string; readonly profile: Profile; readonly freshForSeconds: number },
-): Promise<string> {
+export async function storeProfile(tx: Queryable, profile: NewProfile, measuredFor?: Asker): Promise<string> {
   const id = randomUUID();
   await tx.insert(profiles).values(rowOf(id, profile));
+  if (measuredFor)
+    await announceFound(tx, measuredFor, "profile.measured", {
+      profileId: id,
+      profileName: profile.profile.name,
+      clusterKey: profile.clusterKey,
+      freshForSeconds: profile.freshForSeconds,
+    });
   return id;
 }
 
-const rowOf = (
-  id: string,
-  {
-    clusterKey,
-    profile,
-    freshForSeconds,
-  }: { readonly clusterKey: string; readonly profile: Profile; readonly freshForSeconds: number },
-) => ({
+const rowOf = (id: string, { clusterKey, profile, freshForSeconds }: NewProfile) => ({
   id,
   name: profile.name,
   clusterKey,

@@ -6,7 +6,17 @@ import { callQueue } from "./host-queue.ts";
 import { noProject } from "./no-project.ts";
 import { isUuid } from "./pages.ts";
 import { isValidToken } from "./access.ts";
-import { apiTokens, deadLetters, jobs, plannings, profiles, projects, workloads } from "./schema/index.ts";
+import {
+  apiTokens,
+  deadLetters,
+  jobs,
+  plannings,
+  profiles,
+  projects,
+  webhookDeliveries,
+  webhooks,
+  workloads,
+} from "./schema/index.ts";
 import { NO_USE, projectUse, type ProjectUse } from "./usage.ts";
 
 const recordOf = (row: typeof projects.$inferSelect, use: ProjectUse | undefined): ProjectRecord => ({
@@ -95,6 +105,7 @@ export async function deleteProject(tx: Transaction, name: string): Promise<void
   await forgetDiscarded(tx, name);
   // Those that nobody can use any more.
   await tx.delete(apiTokens).where(eq(apiTokens.project, name));
+  await tx.delete(webhooks).where(eq(webhooks.project, name));
   await tx.delete(projects).where(eq(projects.name, name));
 }
 
@@ -109,7 +120,8 @@ async function forgetDiscarded(tx: Transaction, project: string): Promise<void> 
 }
 
 /** What belongs to a project and is named by an id. */
-export type OwnedKind = "job" | "workload" | "dead-letter" | "token" | "profile";
+export type OwnedKind =
+  "job" | "workload" | "dead-letter" | "token" | "profile" | "webhook" | "webhook-delivery";
 
 /** The project of the job or workload that a dead letter's message is about; null: of neither. */
 export const projectOfLetter = sql<string | null>`coalesce(
@@ -122,6 +134,13 @@ const PROJECT_OF: Readonly<Record<OwnedKind, (db: Queryable, id: string) => Proj
   workload: (db, id) => db.select({ project: workloads.project }).from(workloads).where(eq(workloads.id, id)),
   token: (db, id) => db.select({ project: apiTokens.project }).from(apiTokens).where(eq(apiTokens.id, id)),
   profile: (db, id) => db.select({ project: profiles.project }).from(profiles).where(eq(profiles.id, id)),
+  webhook: (db, id) => db.select({ project: webhooks.project }).from(webhooks).where(eq(webhooks.id, id)),
+  "webhook-delivery": (db, id) =>
+    db
+      .select({ project: webhooks.project })
+      .from(webhooks)
+      .innerJoin(webhookDeliveries, eq(webhookDeliveries.webhookId, webhooks.id))
+      .where(eq(webhookDeliveries.id, id)),
   "dead-letter": (db, id) =>
     db.select({ project: projectOfLetter }).from(deadLetters).where(eq(deadLetters.id, id)),
 };

@@ -1,8 +1,10 @@
 import { randomUUID } from "node:crypto";
-import { and, asc, eq, gt, max, sql } from "drizzle-orm";
+import { and, asc, eq, gt, isNull, lt, max, or, sql } from "drizzle-orm";
 import { ProblemError, type Attempt, type Candidate, type Failure, type StepMetric } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
+import { attemptEnded, jobEvent, jobOfRun } from "./events.ts";
 import { appendJobEvents } from "./jobs.ts";
+import { enqueueMessages } from "./outbox.ts";
 import type { Page } from "./pages.ts";
 import { attempts, runs, stepMetrics } from "./schema/index.ts";
 
@@ -60,10 +62,11 @@ export async function startAttempt(tx: Transaction, runId: string, resumedFromSt
     .from(runs)
     .where(eq(runs.id, runId))
     .for("update");
-  await tx
+  const lost = await tx
     .update(attempts)
     .set({ state: "lost", endedAt: sql`clock_timestamp()` })
-    .where(and(eq(attempts.runId, runId), eq(attempts.state, "running")));
+    .where(and(eq(attempts.runId, runId), eq(attempts.state, "running")))
+    .returning();
   const [last] = await tx
     .select({ number: max(attempts.number) })
     .from(attempts)
@@ -80,6 +83,12 @@ export async function startAttempt(tx: Transaction, runId: string, resumedFromSt
     })
     .returning();
   if (!row) throw new Error(`the attempt of run ${runId} was not stored`);
+  const job = await jobOfRun(tx, runId);
+  if (job)
+    await enqueueMessages(tx, [
+      ...lost.map((each) => attemptEnded(job, each)),
+      jobEvent(job, "attempt.begun", { number: row.number, resumedFromStep }),
+    ]);
   return attemptOf(row);
 }
 
@@ -103,12 +112,50 @@ export async function finishAttempt(
   number: number,
   outcome: { readonly state: Exclude<Attempt["state"], "running">; readonly failure?: Failure },
 ): Promise<boolean> {
-  const rows = await tx
+  const [row] = await tx
     .update(attempts)
     .set({ state: outcome.state, failure: outcome.failure ?? null, endedAt: sql`clock_timestamp()` })
     .where(and(eq(attempts.runId, runId), eq(attempts.number, number), eq(attempts.state, "running")))
+    .returning();
+  if (!row) return false;
+  const job = await jobOfRun(tx, runId);
+  if (job) await enqueueMessages(tx, [attemptEnded(job, row)]);
+  return true;
+}
+
+/** A checkpoint that ranks have written. */
+export interface WrittenCheckpoint {
+  readonly step: number;
+  readonly bytes: number;
+  readonly seconds: number;
+}
+
+/**
+ * Announces a checkpoint of an attempt. Whoever finds ranks again is told of all that they wrote: each is
+ * announced once.
+ */
+export async function recordCheckpoint(
+  tx: Transaction,
+  run: { readonly runId: string; readonly attempt: number },
+  checkpoint: WrittenCheckpoint,
+): Promise<void> {
+  const { step, bytes, seconds } = checkpoint;
+  const rows = await tx
+    .update(attempts)
+    .set({ checkpointStep: step })
+    .where(
+      and(
+        eq(attempts.runId, run.runId),
+        eq(attempts.number, run.attempt),
+        or(isNull(attempts.checkpointStep), lt(attempts.checkpointStep, step)),
+      ),
+    )
     .returning({ number: attempts.number });
-  return rows.length === 1;
+  const job = rows.length === 1 ? await jobOfRun(tx, run.runId) : undefined;
+  if (job)
+    await enqueueMessages(tx, [
+      jobEvent(job, "checkpoint.written", { attempt: run.attempt, step, bytes, seconds }),
+    ]);
 }
 
 export async function listAttempts(db: Queryable, runId: string): Promise<Attempt[]> {

@@ -2,7 +2,9 @@ import { randomUUID } from "node:crypto";
 import { and, asc, eq, inArray, sql } from "drizzle-orm";
 import { runsOf, type Candidate, type Failure, type Measurement, type Trial } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
+import { jobSubject, trialEnded } from "./events.ts";
 import { appendJobEvent } from "./jobs.ts";
+import { enqueueMessages } from "./outbox.ts";
 import { trials } from "./schema/index.ts";
 
 const trialOf = (row: typeof trials.$inferSelect): Trial => ({
@@ -99,5 +101,7 @@ export async function finishTrial(
   if (!row) return undefined;
   const trial = trialOf(row);
   await appendJobEvent(tx, row.jobId, "trial", { trial });
+  const job = await jobSubject(tx, row.jobId);
+  if (job) await enqueueMessages(tx, [trialEnded(job, row)]);
   return trial;
 }

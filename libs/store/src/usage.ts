@@ -6,6 +6,8 @@ import { hostClaims, hostHolds, jobs, preemptibleHolds, projectMonths, workloads
 /** Work that holds hosts, or asks for them, as quotas see it. */
 export interface GpuWork {
   readonly owner: string;
+  /** Of the job or the workload. */
+  readonly name: string;
   readonly project: string;
   readonly submitter: string | null;
   readonly cluster: string;
@@ -25,11 +27,11 @@ export async function gpuWorkOf(
     sql`(select substring(o from ${kind.length + 2}::int)::uuid from unnest(${asked}) o where o like ${`${kind}:%`})`;
   const gpus = sql`(spec #>> '{cluster,nodes}')::int * (spec #>> '{cluster,gpusPerNode}')::int`;
   const { rows } = await db.execute<{ [K in keyof GpuWork]: GpuWork[K] }>(sql`
-    select 'job:' || id as owner, project, owner as submitter, spec #>> '{cluster,name}' as cluster, ${gpus} as gpus,
+    select 'job:' || id as owner, name, project, owner as submitter, spec #>> '{cluster,name}' as cluster, ${gpus} as gpus,
       coalesce((spec ->> 'preemptible')::boolean, false) and spec ->> 'checkpointing' is not null as preemptible
     from ${jobs} where id in ${idsOf("job")}
     union all
-    select 'workload:' || id, project, null, spec #>> '{cluster,name}', ${gpus}, false
+    select 'workload:' || id, name, project, null, spec #>> '{cluster,name}', ${gpus}, false
     from ${workloads} where id in ${idsOf("workload")}`);
   return new Map(rows.map((row) => [row.owner, row]));
 }

@@ -10,6 +10,7 @@ import {
 } from "@internevo/domain";
 import { sqlStateOf } from "./connection-loss.ts";
 import type { Queryable, Transaction } from "./database.ts";
+import { announceProposal } from "./events.ts";
 import { orNoProject } from "./no-project.ts";
 import { enqueueMessage } from "./outbox.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
@@ -268,7 +269,14 @@ export async function createProposal(tx: Queryable, proposal: NewProposal): Prom
     .values({ id: randomUUID(), ...proposal, createdAt: sql`clock_timestamp()` })
     .onConflictDoNothing()
     .returning();
-  return row && proposalOf(row);
+  if (!row) return undefined;
+  await announceProposal(tx, row.workloadId, {
+    proposalId: row.id,
+    predictedGain: row.predictedGain,
+    current: row.current?.plan ?? null,
+    proposed: row.proposed.plan,
+  });
+  return proposalOf(row);
 }
 
 /** Newest first. */

@@ -1,5 +1,5 @@
 import { ProblemError } from "@internevo/domain";
-import { noDeadLetter, type OwnedKind } from "@internevo/store";
+import { noDeadLetter, noDelivery, noWebhook, type OwnedKind } from "@internevo/store";
 
 const absent =
   (what: string, list: string) =>
@@ -25,4 +25,6 @@ export const noneOf: Readonly<Record<OwnedKind, (id: string) => ProblemError>> =
   token: absent("token", "tokens"),
   "dead-letter": noDeadLetter,
   profile: noProfile,
+  webhook: noWebhook,
+  "webhook-delivery": noDelivery,
 };

@@ -22,7 +22,7 @@ import { noJobOfBody, noneOf } from "./absent.ts";
  * - `visible`: it answers with what the token may see ({@link visibleTo}).
  * - `submission`: in the project that the body names; the handler asks {@link projectForSubmission}.
  * - `subject`: in the project of the job that `jobId` of the body names, where there is one.
- * - `job`, `workload`, `dead-letter`, `token`: in the project of what `:id` names.
+ * - `job`, `workload`, `dead-letter`, `token`, `webhook`, `webhook-delivery`: in the project of what `:id` names.
  * - `profile`: the same; the installation's profiles every token sees, and only tokens of it change them.
  * - `project`: in the project that `:name` names.
  */
@@ -38,6 +38,8 @@ export const SCOPES = [
   "dead-letter",
   "token",
   "profile",
+  "webhook",
+  "webhook-delivery",
   "project",
 ] as const;
 export type Scope = (typeof SCOPES)[number];

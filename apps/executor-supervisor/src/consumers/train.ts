@@ -38,6 +38,7 @@ import {
   listAttempts,
   listTrials,
   pause,
+  recordCheckpoint,
   recordSteps,
   setAttemptResumedFrom,
   startAttempt,
@@ -230,12 +231,15 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
     onStarted: (resumedFromStep) =>
       context.fenced((tx) => setAttemptResumedFrom(tx, runId, number, resumedFromStep)),
     writeSteps: (metrics) => context.fenced((tx) => recordSteps(tx, { jobId: job.id, runId }, metrics)),
-    onCheckpoint: (event) =>
-      feed.log(
-        "info",
-        "internevo-trainer",
-        `checkpoint at step ${event.step}: ${formatBytes(event.bytes)} in ${event.seconds.toFixed(2)} s`,
-      ),
+    onCheckpoint: (event, isRepeated) => {
+      if (!isRepeated)
+        feed.log(
+          "info",
+          "internevo-trainer",
+          `checkpoint at step ${event.step}: ${formatBytes(event.bytes)} in ${event.seconds.toFixed(2)} s`,
+        );
+      return context.fenced((tx) => recordCheckpoint(tx, { runId, attempt: number }, event));
+    },
     onHosts: (hosts) => (training.hosts = hosts),
     onLog: (line) => feed.log("warn", "internevo-trainer", line),
   });

@@ -25,7 +25,7 @@ export const profileJob =
         settings,
         database,
         spec: job.spec,
-        owner: job.id,
+        asker: { jobId: job.id },
         signal,
         claimHosts: (hosts) => context.claimHosts(hosts),
         confirm: () => context.confirm(),

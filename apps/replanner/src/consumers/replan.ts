@@ -56,7 +56,7 @@ async function measured(
       settings,
       database,
       spec: workload.spec,
-      owner: workload.id,
+      asker: { workloadId: workload.id },
       signal: context.signal,
       claimHosts: (hosts) => context.claimHosts(hosts),
       confirm: () => context.confirm(),

@@ -3,3 +3,4 @@ export * from "./jobs.ts";
 export * from "./messages.ts";
 export * from "./workloads.ts";
 export * from "./access.ts";
+export * from "./webhooks.ts";

@@ -238,6 +238,8 @@ export const attempts = pgTable(
     state: text("state").$type<Attempt["state"]>().notNull().default("running"),
     resumedFromStep: integer("resumed_from_step").notNull().default(0),
     lastStep: integer("last_step").notNull().default(0),
+    /** Of its newest checkpoint that was announced; null: it has written none. */
+    checkpointStep: integer("checkpoint_step"),
     failure: jsonb("failure").$type<Failure>(),
     /** What the ranks run: the run's plan may change between attempts. */
     plan: jsonb("plan").$type<Plan>(),

@@ -11,7 +11,7 @@ import {
   text,
   uuid,
 } from "drizzle-orm/pg-core";
-import type { MessageType } from "@internevo/contracts";
+import type { CommandType, MessageType } from "@internevo/contracts";
 import type { QueuePriority } from "@internevo/domain";
 import { instant } from "./columns.ts";
 
@@ -68,7 +68,7 @@ export const hostWaiters = pgTable("host_waiters", {
 
 /** What is published when the turn of who waits has come. */
 export interface WaitingCommand {
-  readonly type: MessageType;
+  readonly type: CommandType;
   readonly data: Readonly<Record<string, unknown>>;
   readonly traceparent: string;
 }
@@ -85,6 +85,8 @@ export const outbox = pgTable(
     type: text("type").$type<MessageType>().notNull(),
     /** The job or workload that it is about. */
     subjectId: uuid("subject_id").notNull(),
+    /** Whose job or workload an event is about; null: it is a command. */
+    project: text("project"),
     data: jsonb("data").$type<Record<string, unknown>>().notNull(),
     traceparent: text("traceparent").notNull(),
     occurredAt: instant("occurred_at").notNull().defaultNow(),

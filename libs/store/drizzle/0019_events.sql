@@ -1,0 +1,2 @@
+ALTER TABLE "attempts" ADD COLUMN "checkpoint_step" integer;--> statement-breakpoint
+ALTER TABLE "outbox" ADD COLUMN "project" text;
