@@ -1,5 +1,12 @@
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
-import { worldSize, type HostUse, type JobSpec, type Plan, type StepMetric } from "@internevo/domain";
+import {
+  worldSize,
+  type HostUse,
+  type JobSpec,
+  type Plan,
+  type StepMetric,
+  type ValidationLoss,
+} from "@internevo/domain";
 import { type Dataset } from "@internevo/data";
 import {
   launchRanks,
@@ -15,11 +22,19 @@ import { goesOn } from "@internevo/stages";
 import { checkpointsToKeep, CountedCheckpoint } from "./checkpoints.ts";
 import { StepRecorder } from "./step-recorder.ts";
 
+/** What the ranks said, in their order. */
+export interface Told {
+  readonly steps: readonly StepMetric[];
+  readonly validations: readonly ValidationLoss[];
+}
+
 export interface AttemptLaunch {
   readonly trainer: Trainer;
   readonly spec: JobSpec;
   readonly plan: Plan;
   readonly dataset: Dataset;
+  /** Of the validation loss. */
+  readonly heldOut?: Dataset | undefined;
   readonly attempt: number;
   readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
@@ -42,7 +57,10 @@ export interface AttemptLaunch {
   readonly confirm: () => Promise<void>;
   readonly onQueue?: OnQueue;
   readonly onStarted: (resumedFromStep: number) => Promise<void>;
-  readonly writeSteps: (metrics: readonly StepMetric[]) => Promise<void>;
+  /**
+   * Stores all of it or nothing. So whoever goes on from a step that is stored has the losses before it.
+   */
+  readonly write: (told: Told) => Promise<void>;
   readonly onCheckpoint: (event: Extract<TrainerEvent, { event: "checkpoint" }>) => void;
   /** What the hosts did, where the ranks came to say it. */
   readonly onHosts: (hosts: readonly HostUse[]) => void;
@@ -57,6 +75,15 @@ const metricOf = (event: Extract<TrainerEvent, { event: "step" }>, attempt: numb
   stepTimeSeconds: event.stepTimeSeconds,
   tokensPerSecond: event.tokensPerSecond,
   exposedCommunicationSeconds: event.exposedCommunicationSeconds,
+  attempt,
+  at: new Date().toISOString(),
+});
+
+const lossOf = (event: Extract<TrainerEvent, { event: "validation" }>, attempt: number): ValidationLoss => ({
+  step: event.step,
+  loss: event.loss,
+  tokens: event.tokens,
+  seconds: event.seconds,
   attempt,
   at: new Date().toISOString(),
 });
@@ -123,11 +150,13 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
   const counted = new CountedCheckpoint(launch.checkpointDirectory, (error) =>
     launch.onLog(`the trainer cannot be told which checkpoint to keep: ${(error as Error).message}`),
   );
-  const write = async (metrics: readonly StepMetric[]): Promise<void> => {
-    await launch.writeSteps(metrics);
-    counted.stepsStored(metrics.at(-1)?.step ?? 0);
+  const write = async (reports: readonly (StepMetric | ValidationLoss)[]): Promise<void> => {
+    const steps = reports.filter((report) => "gradientNorm" in report);
+    const validations = reports.filter((report) => "tokens" in report);
+    await launch.write({ steps, validations });
+    counted.stepsStored(steps.at(-1)?.step ?? 0);
   };
-  const recorder = new StepRecorder({ write, onFailure: () => atOnce.abort() });
+  const recorder = new StepRecorder<StepMetric | ValidationLoss>({ write, onFailure: () => atOnce.abort() });
   let starting: Promise<void> | undefined;
   let startFailure: { readonly error: unknown } | undefined;
   try {
@@ -138,6 +167,7 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
         plan,
         mesh: buildMesh(plan),
         dataset: launch.dataset,
+        heldOut: launch.heldOut,
         steps: spec.steps,
         checkpoint: checkpointConfig(launch),
         threadsPerRank: launch.threadsPerRank,
@@ -169,6 +199,7 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
           recorder.push(metricOf(event, launch.attempt));
           stepped();
         }
+        if (event.event === "validation") recorder.push(lossOf(event, launch.attempt));
         if (event.event === "checkpoint") counted.checkpointWritten(event.step);
         if (event.event === "checkpoint" && !isRepeated) launch.onCheckpoint(event);
         if (event.event === "error" && event.continues === true && !isRepeated)
