@@ -120,6 +120,7 @@ describe("jobs", () => {
     for (const id of ["nobody", "00000000-0000-4000-8000-000000000000"]) {
       problem(await send("GET", `${V}/jobs/${id}`), 404, "not-found");
       problem(await send("GET", `${V}/jobs/${id}/metrics`), 404, "not-found");
+      problem(await send("GET", `${V}/jobs/${id}/validations`), 404, "not-found");
       problem(await send("GET", `${V}/jobs/${id}/events`), 404, "not-found");
       problem(await send("POST", `${V}/jobs/${id}/cancel`), 404, "not-found");
       problem(await send("POST", `${V}/jobs/${id}/resume`), 404, "not-found");

@@ -333,3 +333,38 @@ it("names as enough memory only what is enough, with the program itself where a 
     await own.close();
   }
 });
+
+it("checks held-out data as it checks data, and names it by its own field", async () => {
+  const text = join(api.directory, "held-out.txt");
+  await writeFile(text, "x".repeat(3000));
+  const check = (validation: object) =>
+    post(
+      "/jobs/check",
+      jobFile(api, { sequenceLengthTokens: 64, globalBatchTokens: 512, steps: 25, validation }),
+    );
+  const checked = shaped(
+    JobCheckSchema,
+    await check({ data: { format: "text", paths: [text] }, batches: 5 }),
+  );
+  expect(checked.job.validation).toEqual({
+    data: { format: "text", paths: [text] },
+    everySteps: 3,
+    batches: 5,
+  });
+  const few = problemOf(await check({ data: { format: "text", paths: [text] }, batches: 6 }), "data-invalid");
+  expect(few.errors).toEqual([
+    {
+      field: "validation.batches",
+      value: 6,
+      message: "is more than the 5 batches of 512 tokens that the held-out data holds",
+      remedy: "use 5 or less, or give more held-out data",
+    },
+  ]);
+  const absent = problemOf(
+    await check({ data: { format: "tokens", path: join(api.directory, "none.tokens") } }),
+    "data-invalid",
+  );
+  expect(fields(absent)).toEqual(["validation.data.path"]);
+  const relative = problemOf(await check({ data: { format: "text", paths: ["here.txt"] } }), "job-invalid");
+  expect(fields(relative)).toEqual(["validation.data.paths.0"]);
+});

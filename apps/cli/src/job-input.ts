@@ -16,11 +16,18 @@ function withAbsolutePaths(document: unknown, base: string): unknown {
   const job = { ...(document as Record<string, unknown>) };
   const absolute = (path: unknown): unknown =>
     typeof path === "string" && path !== "" && !isAbsolute(path) ? resolve(base, path) : path;
-  if (typeof job["data"] === "object" && job["data"] !== null) {
-    const data = { ...(job["data"] as Record<string, unknown>) };
+  const withData = (of: Record<string, unknown>): void => {
+    if (typeof of["data"] !== "object" || of["data"] === null) return;
+    const data = { ...(of["data"] as Record<string, unknown>) };
     if (Array.isArray(data["paths"])) data["paths"] = data["paths"].map(absolute);
     if ("path" in data) data["path"] = absolute(data["path"]);
-    job["data"] = data;
+    of["data"] = data;
+  };
+  withData(job);
+  if (typeof job["validation"] === "object" && job["validation"] !== null) {
+    const validation = { ...(job["validation"] as Record<string, unknown>) };
+    withData(validation);
+    job["validation"] = validation;
   }
   if ("initialWeights" in job) job["initialWeights"] = absolute(job["initialWeights"]);
   if (typeof job["cluster"] === "object" && job["cluster"] !== null) {

@@ -24,6 +24,7 @@ function follow(isTTY: boolean) {
     progress: (stage: string, message: string, done: number, total: number) =>
       event("progress", { stage, message, done, total, waits: message === WAITS_FOR_CLUSTER }),
     trial: (trial: unknown) => event("trial", { trial }),
+    validation: (step: number, loss: number) => event("validation", { step, loss }),
     text: () => text,
   };
 }
@@ -78,4 +79,11 @@ it("marks the times of disturbed trials, and says once what the mark means", () 
   expect(lines[0]).toMatch(/: 2\.00 s a step \(predicted/);
   expect(lines[1]).toMatch(/: 2\.00 s \* a step \(predicted/);
   expect(lines[2]).toMatch(/^ {2}\* Other work ran beside every run/);
+});
+
+it("has a line for every validation loss", () => {
+  const job = follow(false);
+  job.validation(0, 5.54512);
+  job.validation(20, 2.5);
+  expect(job.text()).toBe("  step 0/20: validation loss 5.5451\n  step 20/20: validation loss 2.5000\n");
 });

@@ -19,6 +19,7 @@ import {
   type Report,
   type StepMetric,
   type Trial,
+  type ValidationLoss,
 } from "@internevo/domain";
 import type { Output } from "./output.ts";
 
@@ -73,6 +74,10 @@ class ProgressLines {
         return this.#onTrial(event.data["trial"] as Trial);
       case "step":
         return this.#onStep(event.data as unknown as StepMetric);
+      case "validation": {
+        const { step, loss } = event.data as unknown as ValidationLoss;
+        return this.#output.note(`  step ${step}/${this.#options.steps}: validation loss ${loss.toFixed(4)}`);
+      }
       case "log":
         return this.#onLog(event.data);
       case "report": {

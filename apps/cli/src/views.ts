@@ -238,6 +238,10 @@ export function reportLines(job: JobDetail, colors: Colors): string[] {
     lines.push(
       `${colors.bold("chosen plan")}   ${planLabel(job.chosen.plan)} (rank #${job.chosen.rank} by prediction)`,
     );
+  if (!report && job.lastValidation)
+    lines.push(
+      `${colors.bold("validation")}    ${job.lastValidation.loss.toFixed(4)} nats a token of held-out data after step ${formatInteger(job.lastValidation.step)}`,
+    );
   if (!report) return lines;
   const [trained, loss, predictions] = reportWords(report);
   const beats =
@@ -245,11 +249,21 @@ export function reportLines(job: JobDetail, colors: Colors): string[] {
   lines.push(`${colors.bold("trained")}       ${trained}`);
   const judged = beats ? colors.green(loss) : colors.red(loss);
   lines.push(`${colors.bold("final loss")}    ${beats === undefined ? loss : judged}`);
+  if (report.validation) lines.push(`${colors.bold("validation")}    ${validationWords(report.validation)}`);
   lines.push(`${colors.bold("predictions")}   ${predictions}`);
   for (const disturbance of report.disturbances ?? [])
     lines.push(`${colors.bold("disturbed")}     ${colors.yellow(disturbance)}`);
   return lines;
 }
+
+/** The validation losses of a training that is complete. */
+const validationWords = ({
+  lossNats,
+  best,
+  evaluations,
+  seconds,
+}: NonNullable<Report["validation"]>): string =>
+  `${lossNats.toFixed(4)} nats a token of held-out data at the end, lowest ${best.lossNats.toFixed(4)} after step ${formatInteger(best.step)}; ${formatCounted(evaluations, "evaluation")} in ${formatSeconds(seconds)}`;
 
 /** A report in words: what was trained, the loss that it ended with, how good the predictions were. */
 export function reportWords(report: Report): [trained: string, loss: string, predictions: string] {

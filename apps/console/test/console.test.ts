@@ -251,7 +251,9 @@ describe("a job that has ended", () => {
       .waitFor();
     await page
       .getByRole("img", {
-        name: new RegExp(`Loss over 200 steps.*Unigram entropy ${formatLoss(UNIGRAM_ENTROPY_NATS)}`),
+        name: new RegExp(
+          `Loss over 200 steps.*; Validation loss, last 2\\.0286 nats.*Unigram entropy ${formatLoss(UNIGRAM_ENTROPY_NATS)}`,
+        ),
       })
       .waitFor();
     await page.getByText("A rank was lost: rank 1 was ended by signal 9").waitFor();

@@ -26,6 +26,7 @@ import {
   finishTrial,
   fireWorkloadNow,
   recordSteps,
+  recordValidations,
   startAttempt,
   startTrial,
   storeDeadLetter,
@@ -329,12 +330,27 @@ export function seeder(database: Database) {
     );
     await database.transaction((tx) => startAttempt(tx, runId, 80));
     await steps(id, runId, 81, 200, 2);
+    const validations = [0, 50, 100, 150, 200].map((step) => ({
+      step,
+      loss: 5.6 - step / 56,
+      tokens: 65_536,
+      seconds: 0.4,
+      attempt: step > 80 ? 2 : 1,
+      at: new Date().toISOString(),
+    }));
+    await database.transaction((tx) => recordValidations(tx, { jobId: id, runId }, validations));
     await database.transaction((tx) => finishAttempt(tx, runId, 2, { state: "succeeded" }));
     const report: Report = {
       plan: chosen.plan,
       steps: 200,
       finalLossNats: 1.934,
       unigramEntropyNats: UNIGRAM_ENTROPY_NATS,
+      validation: {
+        lossNats: 5.6 - 200 / 56,
+        best: { step: 200, lossNats: 5.6 - 200 / 56 },
+        evaluations: 5,
+        seconds: 2,
+      },
       meanStepTimeSeconds: 0.1103,
       tokensPerGpuPerSecond: 9283,
       attempts: 2,

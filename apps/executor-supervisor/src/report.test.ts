@@ -110,6 +110,25 @@ describe("reportOf", () => {
       unigramEntropyNats: 3,
     });
   });
+  it("tells the validation loss at the end, and where it was lowest", () => {
+    const loss = (at: number, value: number) => ({
+      step: at,
+      loss: value,
+      tokens: 64,
+      seconds: 0.5,
+      attempt: 1,
+      at: "2026-01-01T00:00:00.000Z",
+    });
+    const steps = [step(1, 1), step(2, 1)];
+    const validations = [loss(0, 5), loss(1, 3), loss(2, 3.5)];
+    expect(reportOf({ ...options, steps, validations }).validation).toEqual({
+      lossNats: 3.5,
+      best: { step: 1, lossNats: 3 },
+      evaluations: 3,
+      seconds: 1.5,
+    });
+    expect(reportOf({ ...options, steps })).not.toHaveProperty("validation");
+  });
   it("counts each step by the ranks of its own attempt, and names the plan of the last", () => {
     const attempts = [
       { number: 1, plan: plan(4) },

@@ -10,6 +10,7 @@ import {
   type Report,
   type StepMetric,
   type Trial,
+  type ValidationLoss,
 } from "@internevo/domain";
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
@@ -68,6 +69,8 @@ export function predictionErrors(
 export interface ReportOptions {
   readonly chosen: Candidate;
   readonly steps: readonly StepMetric[];
+  /** In order of steps; empty where nothing is evaluated. */
+  readonly validations?: readonly ValidationLoss[];
   readonly attempts: readonly Attempt[];
   readonly trials: readonly Trial[];
   readonly unigramEntropyNats: number | null;
@@ -75,6 +78,21 @@ export interface ReportOptions {
   readonly hosts: readonly HostUse[];
   /** Share of a host's processor time from which on others count as a disturbance. */
   readonly mostOthersPercent: number;
+}
+
+/** The validation loss at the end, and where it was lowest. */
+function validationOf(losses: readonly ValidationLoss[]): Pick<Report, "validation"> {
+  const last = losses.at(-1);
+  if (!last) return {};
+  const best = losses.reduce((least, each) => (each.loss < least.loss ? each : least));
+  return {
+    validation: {
+      lossNats: last.loss,
+      best: { step: best.step, lossNats: best.loss },
+      evaluations: losses.length,
+      seconds: sum(losses.map(({ seconds }) => seconds)),
+    },
+  };
 }
 
 /** What the trials said, and what disturbed them or the training. */
@@ -125,6 +143,7 @@ export function reportOf(options: ReportOptions): Report {
     plan: attempts.at(-1)?.plan ?? chosen.plan,
     steps: steps.length,
     finalLossNats: mean(lastTenth.map((step) => step.loss)),
+    ...validationOf(options.validations ?? []),
     unigramEntropyNats,
     meanStepTimeSeconds: mean(steps.map((step) => step.stepTimeSeconds)),
     // All tokens by all of the ranks' time: what slow steps lose counts as it does in the mean step time.

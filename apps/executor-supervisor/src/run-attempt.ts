@@ -1,5 +1,12 @@
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
-import { worldSize, type HostUse, type JobSpec, type Plan, type StepMetric } from "@internevo/domain";
+import {
+  worldSize,
+  type HostUse,
+  type JobSpec,
+  type Plan,
+  type StepMetric,
+  type ValidationLoss,
+} from "@internevo/domain";
 import { type Dataset } from "@internevo/data";
 import {
   launchRanks,
@@ -15,11 +22,19 @@ import { goesOn } from "@internevo/stages";
 import { checkpointsToKeep, CountedCheckpoint } from "./checkpoints.ts";
 import { StepRecorder } from "./step-recorder.ts";
 
+/** What the ranks said, in their order. */
+export interface Told {
+  readonly steps: readonly StepMetric[];
+  readonly validations: readonly ValidationLoss[];
+}
+
 export interface AttemptLaunch {
   readonly trainer: Trainer;
   readonly spec: JobSpec;
   readonly plan: Plan;
   readonly dataset: Dataset;
+  /** Of the validation loss. */
+  readonly heldOut?: Dataset | undefined;
   readonly attempt: number;
   readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
@@ -42,7 +57,10 @@ export interface AttemptLaunch {
   readonly confirm: () => Promise<void>;
   readonly onQueue?: OnQueue;
   readonly onStarted: (resumedFromStep: number) => Promise<void>;
-  readonly writeSteps: (metrics: readonly StepMetric[]) => Promise<void>;
+  /**
+   * Stores all of it or nothing. So whoever goes on from a step that is stored has the losses before it.
+   */
+  readonly write: (told: Told) => Promise<void>;
   /** @param isRepeated an earlier supervisor was told of it as well: it may have stored it, or not. */
   readonly onCheckpoint: (
     event: Extract<TrainerEvent, { event: "checkpoint" }>,
@@ -61,6 +79,15 @@ const metricOf = (event: Extract<TrainerEvent, { event: "step" }>, attempt: numb
   stepTimeSeconds: event.stepTimeSeconds,
   tokensPerSecond: event.tokensPerSecond,
   exposedCommunicationSeconds: event.exposedCommunicationSeconds,
+  attempt,
+  at: new Date().toISOString(),
+});
+
+const lossOf = (event: Extract<TrainerEvent, { event: "validation" }>, attempt: number): ValidationLoss => ({
+  step: event.step,
+  loss: event.loss,
+  tokens: event.tokens,
+  seconds: event.seconds,
   attempt,
   at: new Date().toISOString(),
 });
@@ -116,6 +143,20 @@ function rankSignals({ spec, signal, giveWay, graceSeconds }: AttemptLaunch) {
   };
 }
 
+const configOf = (launch: AttemptLaunch): ReturnType<typeof trainerConfig> =>
+  trainerConfig({
+    spec: launch.spec,
+    plan: launch.plan,
+    mesh: buildMesh(launch.plan),
+    dataset: launch.dataset,
+    heldOut: launch.heldOut,
+    steps: launch.spec.steps,
+    checkpoint: checkpointConfig(launch),
+    threadsPerRank: launch.threadsPerRank,
+    timeline: launch.timeline,
+    loadWeights: true,
+  });
+
 /**
  * Starts the ranks once, and stores every step that they report.
  * @throws what storing threw: then the ranks have been ended.
@@ -127,11 +168,13 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
   const counted = new CountedCheckpoint(launch.checkpointDirectory, (error) =>
     launch.onLog(`the trainer cannot be told which checkpoint to keep: ${(error as Error).message}`),
   );
-  const write = async (metrics: readonly StepMetric[]): Promise<void> => {
-    await launch.writeSteps(metrics);
-    counted.stepsStored(metrics.at(-1)?.step ?? 0);
+  const write = async (reports: readonly (StepMetric | ValidationLoss)[]): Promise<void> => {
+    const steps = reports.filter((report) => "gradientNorm" in report);
+    const validations = reports.filter((report) => "tokens" in report);
+    await launch.write({ steps, validations });
+    counted.stepsStored(steps.at(-1)?.step ?? 0);
   };
-  const recorder = new StepRecorder({ write, onFailure: () => atOnce.abort() });
+  const recorder = new StepRecorder<StepMetric | ValidationLoss>({ write, onFailure: () => atOnce.abort() });
   let storing = Promise.resolve();
   let failure: { readonly error: unknown } | undefined;
   /** One after the other; ranks whose story cannot be stored are ended. */
@@ -146,17 +189,7 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
   try {
     const outcome = await launchRanks({
       program: launch.trainer,
-      config: trainerConfig({
-        spec,
-        plan,
-        mesh: buildMesh(plan),
-        dataset: launch.dataset,
-        steps: spec.steps,
-        checkpoint: checkpointConfig(launch),
-        threadsPerRank: launch.threadsPerRank,
-        timeline: launch.timeline,
-        loadWeights: true,
-      }),
+      config: configOf(launch),
       ranks: worldSize(plan),
       threadsPerRank: launch.threadsPerRank,
       ...target,
@@ -177,6 +210,7 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
           recorder.push(metricOf(event, launch.attempt));
           stepped();
         }
+        if (event.event === "validation") recorder.push(lossOf(event, launch.attempt));
         if (event.event === "checkpoint") {
           counted.checkpointWritten(event.step);
           store(() => launch.onCheckpoint(event, isRepeated));

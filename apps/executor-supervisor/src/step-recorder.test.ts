@@ -7,7 +7,7 @@ const metric = (step: number) => ({ step }) as StepMetric;
 it("writes at once, gathers what comes meanwhile, and keeps the order", async () => {
   const batches: number[][] = [];
   let release: (() => void) | undefined;
-  const recorder = new StepRecorder({
+  const recorder = new StepRecorder<StepMetric>({
     write: async (metrics) => {
       batches.push(metrics.map((each) => each.step));
       if (batches.length === 1) await new Promise<void>((resolve) => (release = resolve));

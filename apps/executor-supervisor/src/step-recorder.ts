@@ -1,22 +1,21 @@
-import type { StepMetric } from "@internevo/domain";
 import { pause } from "@internevo/store";
 
 /**
- * Brings steps into the database in batches: the first at once, what comes within the interval after it
+ * Brings what ranks report of their steps into the database in batches, in the order of the reports: the first at once, what comes within the interval after it
  * together, so that quick steps cost one transaction for many and slow ones are seen when they happen. A
  * write that fails ends the recorder: the caller is told by `onFailure` and stops the ranks.
  */
-export class StepRecorder {
-  readonly #write: (metrics: readonly StepMetric[]) => Promise<void>;
+export class StepRecorder<T> {
+  readonly #write: (metrics: readonly T[]) => Promise<void>;
   readonly #onFailure: (error: unknown) => void;
   readonly #intervalMilliseconds: number;
   #hurry = new AbortController();
-  #waiting: StepMetric[] = [];
+  #waiting: T[] = [];
   #writing: Promise<void> | undefined;
   #failure: { readonly error: unknown } | undefined;
 
   constructor(options: {
-    write: (metrics: readonly StepMetric[]) => Promise<void>;
+    write: (metrics: readonly T[]) => Promise<void>;
     onFailure: (error: unknown) => void;
     intervalMilliseconds?: number;
   }) {
@@ -25,9 +24,9 @@ export class StepRecorder {
     this.#onFailure = options.onFailure;
   }
 
-  push(metric: StepMetric): void {
+  push(report: T): void {
     if (this.#failure) return;
-    this.#waiting.push(metric);
+    this.#waiting.push(report);
     this.#writing ??= this.#drain();
   }
 

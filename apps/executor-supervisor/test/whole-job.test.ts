@@ -1,7 +1,7 @@
 import { readdir } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { checkpointDirectory } from "@internevo/stages";
-import { allSteps, findRun, listAttempts, listTrials, requestCancel } from "@internevo/store";
+import { allSteps, allValidations, findRun, listAttempts, listTrials, requestCancel } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 import { planner } from "@internevo/planner";
@@ -23,6 +23,7 @@ async function runOf(jobId: string) {
   if (!run) throw new Error("the job has no run");
   return {
     steps: await allSteps(world.database.db, run.id),
+    validations: await allValidations(world.database.db, run.id),
     attempts: await listAttempts(world.database.db, run.id),
   };
 }
@@ -95,6 +96,11 @@ describe("a job through all services", () => {
     const job = {
       cluster,
       steps: 800,
+      validation: {
+        data: { format: "text", paths: ["/usr/share/common-licenses/GPL-2"] },
+        everySteps: 30,
+        batches: 4,
+      },
       trials: { count: 1, warmupSteps: 0, steps: 1 },
       checkpointing: { everySteps: 20, keepLast: 100 },
     };
@@ -121,7 +127,20 @@ describe("a job through all services", () => {
     expect(steps.map((metric) => metric.loss)).toEqual(
       (await runOf(undisturbed)).steps.map((metric) => metric.loss),
     );
-    expect((await world.job(id)).report?.attempts).toBe(2);
+    const { validations } = await runOf(id);
+    expect(validations.map(({ step }) => step)).toEqual([
+      ...Array.from({ length: 27 }, (_, index) => 30 * index),
+      800,
+    ]);
+    expect(validations.map(({ loss }) => loss)).toEqual(
+      (await runOf(undisturbed)).validations.map(({ loss }) => loss),
+    );
+    const { report } = await world.job(id);
+    expect(report).toMatchObject({
+      attempts: 2,
+      validation: { lossNats: validations.at(-1)?.loss, evaluations: 28 },
+    });
+    expect(report?.validation?.best.lossNats).toBeLessThan(validations[0]?.loss as number);
   }, 900_000);
 
   it("is cancelled while it trains, and no rank is left", async () => {

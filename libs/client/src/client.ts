@@ -65,6 +65,7 @@ import type {
   Proposal,
   QueueSettings,
   StepMetric,
+  ValidationLoss,
   Workload,
 } from "@internevo/domain";
 import type { Static } from "typebox";
@@ -380,6 +381,11 @@ export class InternEvoClient {
   /** Steps of a job, oldest first, from after step `after` on. */
   jobMetrics(id: string, options: PageOptions & { after?: number } = {}): Promise<Page<StepMetric>> {
     return this.#page(`/jobs/${encodeURIComponent(id)}/metrics`, options, { after: options.after });
+  }
+
+  /** The validation losses of a job, oldest first. */
+  jobValidations(id: string, options: PageOptions & { after?: number } = {}): Promise<Page<ValidationLoss>> {
+    return this.#page(`/jobs/${encodeURIComponent(id)}/validations`, options, { after: options.after });
   }
 
   /** Lines of a job's log, newest first. */

@@ -22,8 +22,10 @@ import {
   QueuePositionSchema,
   ReportSchema,
   StepMetricSchema,
+  ValidationLossSchema,
   TrialSchema,
   WorkloadSchema,
+  type ValidationLoss,
   type JobFile,
 } from "@internevo/domain";
 
@@ -318,6 +320,12 @@ export const JobDetailSchema = Type.Object({
   trials: Type.Array(TrialSchema),
   chosen: nullable(CandidateSchema),
   attempts: Type.Array(AttemptSchema),
+  lastValidation: Type.Optional(
+    Type.Unsafe<ValidationLoss>({
+      ...ValidationLossSchema,
+      description: "the newest loss of held-out data; absent before the first, and where none is evaluated",
+    }),
+  ),
   failure: nullable(FailureSchema),
   report: nullable(ReportSchema),
   files: Type.Optional(
@@ -363,7 +371,15 @@ export type JobCheck = Static<typeof JobCheckSchema>;
 /**
  * SSE of a job: `event:` is the type, `id:` the event's number, so that `Last-Event-ID` resumes without loss.
  */
-export const JOB_STREAM_EVENTS = ["state", "progress", "trial", "step", "log", "report"] as const;
+export const JOB_STREAM_EVENTS = [
+  "state",
+  "progress",
+  "trial",
+  "step",
+  "validation",
+  "log",
+  "report",
+] as const;
 export const JobStreamEventSchema = Type.Object({
   id: Type.Integer(),
   jobId: Type.String(),
@@ -372,7 +388,7 @@ export const JobStreamEventSchema = Type.Object({
   data: Type.Record(Type.String(), Type.Unknown(), {
     description:
       "state {from,to,reason}; progress {stage,message,done,total}; trial " +
-      "{trial: Trial}; step StepMetric; log {level,source,message}; report Report",
+      "{trial: Trial}; step StepMetric; validation ValidationLoss; log {level,source,message}; report Report",
   }),
 });
 export type JobStreamEvent = Static<typeof JobStreamEventSchema>;
@@ -469,6 +485,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   POST   /jobs/:id/cancel            [operator] 202 JobDetail
  *   POST   /jobs/:id/priority          [operator] {priority}; 200 JobDetail
  *   GET    /jobs/:id/metrics?after=    [viewer]   Page(StepMetric)
+ *   GET    /jobs/:id/validations?after= [viewer]  Page(ValidationLoss)
  *   GET    /jobs/:id/log               [viewer]   Page(JobLogLine), newest first
  *   GET    /jobs/:id/events            [viewer]   SSE of JobStreamEvent
  *   POST   /plans                      [viewer]   PlanRequest → PlanningResult (nothing is stored)
@@ -497,6 +514,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
 export const API_PREFIX = "/api/v1";
 export const JobPageSchema = PageSchema(JobSummarySchema);
 export const MetricPageSchema = PageSchema(StepMetricSchema);
+export const ValidationPageSchema = PageSchema(ValidationLossSchema);
 export const JobLogPageSchema = PageSchema(JobLogLineSchema);
 export const WorkloadPageSchema = PageSchema(WorkloadSchema);
 export const ProposalPageSchema = PageSchema(ProposalSchema);

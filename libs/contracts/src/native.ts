@@ -22,6 +22,17 @@ const strict = { additionalProperties: false } as const;
 const { forwardOverlap, backwardOverlap, ...trainerPlanProperties } = PlanSchema.properties;
 const { name: _name, ...trainerModelProperties } = ModelSchema.properties;
 
+/** Which tokens are read. */
+const dataFile = {
+  path: Type.String(),
+  format: Type.Optional(
+    Type.Union([Type.Literal("own"), Type.Literal("megatron"), Type.Literal("internevo")], {
+      description: "default: by the ending of path",
+    }),
+  ),
+  endOfDocumentToken: Type.Optional(Type.Union([Type.Integer({ minimum: 0 }), Type.Null()])),
+};
+
 export const TrainerConfigSchema = Type.Object(
   {
     protocol: Type.Literal(NATIVE_PROTOCOL),
@@ -40,20 +51,33 @@ export const TrainerConfigSchema = Type.Object(
     optimizer: OptimizerSchema,
     data: Type.Object(
       {
-        path: Type.String(),
-        format: Type.Optional(
-          Type.Union([Type.Literal("own"), Type.Literal("megatron"), Type.Literal("internevo")], {
-            description: "default: by the ending of path",
-          }),
-        ),
+        ...dataFile,
         packing: Type.Optional(Type.Union([Type.Literal("none"), Type.Literal("documents")])),
-        endOfDocumentToken: Type.Optional(Type.Union([Type.Integer({ minimum: 0 }), Type.Null()])),
         maxDocumentsPerSequence: Type.Optional(Type.Integer({ minimum: 1 })),
       },
       strict,
     ),
     seed: Type.Integer({ minimum: 0 }),
     steps: Type.Integer({ minimum: 1 }),
+    validation: Type.Optional(
+      Type.Union(
+        [
+          Type.Object(
+            {
+              data: Type.Object(dataFile, {
+                ...strict,
+                description: "held-out data; packing is the training data's",
+              }),
+              everySteps: Type.Integer({ minimum: 1 }),
+              batches: Type.Integer({ minimum: 1 }),
+            },
+            strict,
+          ),
+          Type.Null(),
+        ],
+        { description: "null: nothing is evaluated" },
+      ),
+    ),
     checkpoint: Type.Union([
       Type.Object(
         {
@@ -277,6 +301,25 @@ export const TrainerEventSchema = Type.Union([
     peakMemoryBytes: Type.Integer(),
     residentPeakBytes: Type.Integer(),
   }),
+  Type.Object(
+    {
+      event: Type.Literal("evaluating"),
+      step: Type.Integer({ minimum: 0 }),
+      batch: Type.Integer({ minimum: 1 }),
+      batches: Type.Integer({ minimum: 1 }),
+    },
+    { description: "a batch of held-out data was evaluated: a sign of life; nothing here reads it" },
+  ),
+  Type.Object(
+    {
+      event: Type.Literal("validation"),
+      step: Type.Integer({ minimum: 0 }),
+      loss: Type.Number(),
+      tokens: Type.Integer({ minimum: 1 }),
+      seconds: Type.Number(),
+    },
+    { description: "the loss of held-out data after that step; 0: before the first" },
+  ),
   Type.Object({
     event: Type.Literal("checkpoint"),
     step: Type.Integer(),

@@ -1,4 +1,12 @@
-import { usesGpus, withoutDefaults, type Data, type JobSpec, type Mesh, type Plan } from "@internevo/domain";
+import {
+  heldOutData,
+  usesGpus,
+  withoutDefaults,
+  type Data,
+  type JobSpec,
+  type Mesh,
+  type Plan,
+} from "@internevo/domain";
 import { NATIVE_PROTOCOL, type TrainerConfig } from "./native.ts";
 
 export interface TrainerConfigOptions {
@@ -7,6 +15,8 @@ export interface TrainerConfigOptions {
   readonly mesh: Mesh;
   /** What the trainer reads: a token file, or data in a format that it knows. */
   readonly dataset: { readonly path: string };
+  /** The same of the held-out data; without it nothing is evaluated, whatever the job says. */
+  readonly heldOut?: { readonly path: string } | undefined;
   /** Optimizer steps to reach, counted from the first one of the job. */
   readonly steps: number;
   /** Null: no checkpoint is written or read. */
@@ -46,6 +56,14 @@ function trainerData(data: Data | null, path: string): TrainerConfig["data"] {
   };
 }
 
+/** What is evaluated, where held-out data was prepared. */
+function trainerValidation(spec: JobSpec, path: string | undefined): Pick<TrainerConfig, "validation"> {
+  if (spec.validation === undefined || path === undefined) return {};
+  const { packing: _, maxDocumentsPerSequence: __, ...data } = trainerData(heldOutData(spec), path);
+  const { everySteps, batches } = spec.validation;
+  return { validation: { data, everySteps, batches } };
+}
+
 /** The trainer's configuration for a plan of a job. */
 export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
   const {
@@ -53,6 +71,7 @@ export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
     plan,
     mesh,
     dataset,
+    heldOut,
     steps,
     checkpoint,
     threadsPerRank,
@@ -72,6 +91,7 @@ export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
     data: trainerData(spec.data, dataset.path),
     seed: spec.seed,
     steps,
+    ...trainerValidation(spec, heldOut?.path),
     checkpoint,
     memoryLimitBytes: spec.cluster.memoryPerGpuBytes,
     ...(usesGpus(spec.cluster) ? { device: "cuda" as const } : {}),

@@ -12,6 +12,7 @@ export {
   assertRoomForDocuments,
   BYTE_VOCABULARY_SIZE,
   DatasetSchema,
+  assertHoldsBatches,
   prepareDataset,
   type Dataset,
 } from "./prepare.ts";

@@ -1,7 +1,7 @@
 import { createHash, randomUUID, type Hash } from "node:crypto";
 import { mkdir, open, readFile, rename, rm, stat, type FileHandle } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { dataFiles, documentsOf, ProblemError, validate, type Data } from "@internevo/domain";
+import { dataFiles, documentsOf, ProblemError, validate, type Data, type JobSpec } from "@internevo/domain";
 import { Type, type Static } from "typebox";
 import { openData } from "./open-data.ts";
 import { assertKnowsDocuments, DocumentCounter, openSource, type TokenData } from "./source.ts";
@@ -347,6 +347,38 @@ export function assertFitsSequences(
     );
   }
   if (dataset.mostDocuments !== undefined) assertRoomForDocuments(data, dataset.mostDocuments, dataset.path);
+}
+
+/**
+ * Checks that held-out data holds the batches of an evaluation.
+ * @param tokenCount of all of the data
+ * @throws ProblemError `data-invalid`
+ */
+export function assertHoldsBatches(
+  tokenCount: number,
+  {
+    validation,
+    globalBatchTokens,
+    sequenceLengthTokens,
+  }: Pick<JobSpec, "validation" | "globalBatchTokens" | "sequenceLengthTokens">,
+): void {
+  if (validation === undefined) return;
+  const { batches } = validation;
+  const sequences = Math.floor((tokenCount - 1) / sequenceLengthTokens);
+  const most = Math.floor(sequences / (globalBatchTokens / sequenceLengthTokens));
+  if (batches <= most) return;
+  throw new ProblemError(
+    "data-invalid",
+    `the held-out data holds ${tokenCount} tokens: fewer than ${batches} batches of ${globalBatchTokens} and their last target`,
+    [
+      {
+        field: "validation.batches",
+        value: batches,
+        message: `is more than the ${most} batches of ${globalBatchTokens} tokens that the held-out data holds`,
+        remedy: most < 1 ? "give more held-out data" : `use ${most} or less, or give more held-out data`,
+      },
+    ],
+  );
 }
 
 /**

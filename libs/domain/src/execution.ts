@@ -142,6 +142,20 @@ export const StepMetricSchema = Type.Object(
 );
 export type StepMetric = Static<typeof StepMetricSchema>;
 
+/** The loss of held-out data at a step, 0 before training; by one attempt or another, it is the same. */
+export const ValidationLossSchema = Type.Object(
+  {
+    step: Type.Integer({ minimum: 0 }),
+    loss: Type.Number({ description: "mean over the tokens of all batches, nats per token" }),
+    tokens: Type.Integer({ minimum: 1, description: "tokens that were predicted" }),
+    seconds: Type.Number({ description: "that the evaluation took" }),
+    attempt: Type.Integer({ minimum: 1 }),
+    at: Type.String(),
+  },
+  { additionalProperties: false },
+);
+export type ValidationLoss = Static<typeof ValidationLossSchema>;
+
 /** The end of a job's story: figures that a person or a machine reads first. */
 export const ReportSchema = Type.Object(
   {
@@ -149,6 +163,20 @@ export const ReportSchema = Type.Object(
     plan: PlanSchema,
     steps: Type.Integer(),
     finalLossNats: Type.Number({ description: "mean of the last tenth of the steps, nats per token" }),
+    validation: Type.Optional(
+      Type.Object(
+        {
+          lossNats: Type.Number({ description: "after the last step, nats per token" }),
+          best: Type.Object(
+            { step: Type.Integer({ minimum: 0 }), lossNats: Type.Number() },
+            { additionalProperties: false, description: "the lowest, and after which step" },
+          ),
+          evaluations: Type.Integer({ minimum: 1 }),
+          seconds: Type.Number({ description: "that all evaluations took" }),
+        },
+        { additionalProperties: false, description: "of held-out data, where the job names some" },
+      ),
+    ),
     unigramEntropyNats: Type.Union([Type.Number(), Type.Null()], {
       description: "of the training tokens, nats per token",
     }),

@@ -295,6 +295,35 @@ describe("resolveJob", () => {
       ["model.hiddenSize", "model.kvHeads"],
     ],
     [
+      "held-out text that is trained on",
+      job({
+        data: { format: "text", paths: ["a.txt", "b.txt"] },
+        validation: { data: { format: "text", paths: ["c.txt", "b.txt"] } },
+      }),
+      ["validation.data.paths"],
+    ],
+    [
+      "held-out tokens that are trained on",
+      job({
+        data: { format: "tokens", path: "/a.tokens" },
+        validation: { data: { format: "tokens", path: "/a.tokens" } },
+      }),
+      ["validation.data.path"],
+    ],
+    [
+      "held-out data that says how it is packed",
+      job({
+        data: { format: "tokens", path: "/a.tokens" },
+        validation: { data: { format: "tokens", path: "/b.tokens", packing: "documents" } },
+      }),
+      ["validation.data.packing"],
+    ],
+    [
+      "an evaluation of no batch",
+      job({ validation: { data: { format: "tokens", path: "/b.tokens" }, batches: 0 } }),
+      ["validation.batches"],
+    ],
+    [
       "warm-up longer than the job",
       job({ steps: 10, optimizer: { warmupSteps: 11, decaySteps: 100 } }),
       ["optimizer.warmupSteps"],

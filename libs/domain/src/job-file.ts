@@ -5,7 +5,14 @@ import { resolveLengths } from "./job-file/lengths.ts";
 import { resolveModel } from "./job-file/model.ts";
 import { resolvePlan } from "./job-file/plan-limits.ts";
 import { JobFileSchema, type JobFile } from "./job-file/schema.ts";
-import { checkData, checkWatchdog, resolveOptimizer, resolveTimeline } from "./job-file/training.ts";
+import {
+  checkData,
+  checkWatchdog,
+  everyTenth,
+  resolveOptimizer,
+  resolveTimeline,
+  resolveValidation,
+} from "./job-file/training.ts";
 import { formatCounted } from "./figures.ts";
 import { ProblemError, type ProblemDetail } from "./problem.ts";
 import { formatBytes } from "./units.ts";
@@ -43,6 +50,13 @@ function withSenseOf(written: unknown, faults: ProblemError): ProblemError {
   const stepsKnown = !faulty.has("steps");
   if (known("optimizer") && stepsKnown)
     resolveOptimizer(file.optimizer, file.steps ?? DEFAULT_STEPS, details);
+  if (known("validation") && stepsKnown)
+    resolveValidation(
+      file.validation,
+      known("data") ? file.data : undefined,
+      file.steps ?? DEFAULT_STEPS,
+      details,
+    );
   if (known("timeline") && stepsKnown) resolveTimeline(file.timeline, file.steps ?? DEFAULT_STEPS, details);
   if (known("watchdog")) checkWatchdog(file.watchdog, details);
   if (known("plan", "cluster")) resolvePlan(file, lengths, model, details);
@@ -82,6 +96,7 @@ export function resolveJob(written: unknown): JobSpec {
   if (file.data) checkData(file.data, model, details);
   const steps = file.steps ?? DEFAULT_STEPS;
   const optimizer = resolveOptimizer(file.optimizer, steps, details);
+  const validation = resolveValidation(file.validation, file.data, steps, details);
   const timeline = resolveTimeline(file.timeline, steps, details);
   checkWatchdog(file.watchdog, details);
   const plan = resolvePlan(file, lengths, model, details);
@@ -102,7 +117,8 @@ export function resolveJob(written: unknown): JobSpec {
     steps,
     seed: file.seed ?? 0,
     cluster,
-    checkpointing: file.checkpointing ?? { everySteps: Math.max(1, Math.ceil(steps / 10)), keepLast: 2 },
+    ...(validation === undefined ? {} : { validation }),
+    checkpointing: file.checkpointing ?? { everySteps: everyTenth(steps), keepLast: 2 },
     trials: { count: 10, warmupSteps: 2, steps: 5, repeats: DEFAULT_TRIAL_REPEATS, ...file.trials },
     ...(file.initialWeights === undefined ? {} : { initialWeights: file.initialWeights }),
     ...(timeline === undefined ? {} : { timeline }),

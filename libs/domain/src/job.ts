@@ -164,10 +164,58 @@ export const DataSchema = Type.Union([
 ]);
 export type Data = Static<typeof DataSchema>;
 
+const heldOut = <Format extends "tokens" | "megatron" | "internevo">(format: Format) =>
+  Type.Object({ format: Type.Literal(format), path: Line(4096) }, { additionalProperties: false });
+
+/** Held-out data in a format of training data. How documents are packed is the training data's. */
+const HeldOutDataSchema = Type.Union(
+  [
+    Type.Object(
+      { format: Type.Literal("text"), paths: Type.Array(Line(4096), { minItems: 1, maxItems: 10_000 }) },
+      { additionalProperties: false },
+    ),
+    heldOut("tokens"),
+    heldOut("megatron"),
+    heldOut("internevo"),
+  ],
+  { description: "held-out data, in a format of data; its documents are packed as those are" },
+);
+
+/** The validation loss: that of held-out data, which the model is not trained on. */
+export const ValidationSchema = Type.Object(
+  {
+    data: HeldOutDataSchema,
+    everySteps: Type.Integer({
+      minimum: 1,
+      maximum: MAXIMUM_STEPS,
+      description: "steps between two evaluations; the first is before training, the last behind it",
+    }),
+    batches: Type.Integer({
+      minimum: 1,
+      maximum: 1_000_000,
+      description: "global batches of each evaluation: the first of the held-out data, always the same",
+    }),
+  },
+  { additionalProperties: false },
+);
+export type Validation = Static<typeof ValidationSchema>;
+
+/** The held-out data as data that is read: packed as the training data is. */
+export function heldOutData({ data, validation }: Pick<JobSpec, "data" | "validation">): Data | null {
+  if (validation === undefined) return null;
+  const { packing, endOfDocumentToken, maxDocumentsPerSequence } = data ?? {};
+  return {
+    ...validation.data,
+    ...(packing === undefined ? {} : { packing }),
+    ...(endOfDocumentToken === undefined ? {} : { endOfDocumentToken }),
+    ...(maxDocumentsPerSequence === undefined ? {} : { maxDocumentsPerSequence }),
+  };
+}
+
 /** NAME of Megatron-LM's NAME.bin, NAME.idx or NAME. */
 export const megatronStem = (path: string): string => path.replace(/\.(bin|idx)$/, "");
 
-/** The files of a job's data, whether they exist or not, each with the field that names it. */
+/** The files of data, whether they exist or not, each with the field that names it in a job's `data`. */
 export function dataFiles(data: Data): { readonly path: string; readonly field: string }[] {
   const ofPath = (...paths: string[]) => paths.map((path) => ({ path, field: "data.path" }));
   switch (data.format) {
@@ -273,6 +321,7 @@ export const JobSpecSchema = Type.Object(
     steps: Type.Integer({ minimum: 1, maximum: MAXIMUM_STEPS }),
     seed: Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 }),
     cluster: ClusterSchema,
+    validation: Type.Optional(ValidationSchema),
     checkpointing: Type.Union([CheckpointingSchema, Type.Null()]),
     trials: TrialSettingsSchema,
     initialWeights: Type.Optional(

@@ -54,3 +54,19 @@ export class ProblemError extends Error {
     this.details = details;
   }
 }
+
+/**
+ * Calls what reads a part of a job, and has its expected errors name that part's fields: `data.path` becomes
+ * `validation.data.path` below `validation`.
+ */
+export async function asPartOf<T>(part: string, read: () => Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (error) {
+    if (!(error instanceof ProblemError)) throw error;
+    const details = error.details.map((detail) =>
+      /^data\b/.test(detail.field) ? { ...detail, field: `${part}.${detail.field}` } : detail,
+    );
+    throw new ProblemError(error.code, error.message, details, { cause: error });
+  }
+}

@@ -1,9 +1,11 @@
 import { resolve } from "node:path";
-import { dataFiles, ProblemError, type JobSpec } from "@internevo/domain";
+import { asPartOf, dataFiles, heldOutData, ProblemError, type JobSpec } from "@internevo/domain";
 import {
   assertBelowRoots,
   assertFitsSequences,
+  assertHoldsBatches,
   assertInitialWeights,
+  assertRoomForDocuments,
   dataRootsOf,
   prepareDataset,
   type DataRoots,
@@ -70,6 +72,29 @@ export async function prepareTraining(settings: TrainingSettings, spec: JobSpec)
   });
   assertFitsSequences(dataset, spec);
   return dataset;
+}
+
+/**
+ * The held-out data of a job; undefined where it names none. @throws ProblemError for data that cannot be
+ * evaluated, or that has fewer batches than the job asks for.
+ */
+export async function prepareHeldOut(
+  settings: TrainingSettings,
+  spec: JobSpec,
+): Promise<Dataset | undefined> {
+  const data = heldOutData(spec);
+  if (data === null) return undefined;
+  return asPartOf("validation", async () => {
+    await assertBelowRoots(dataFiles(data), settings.dataRoots);
+    const dataset = await prepareDataset(data, settings.dataDirectory, {
+      vocabularySize: spec.model.vocabularySize,
+      sequenceLengthTokens: spec.sequenceLengthTokens,
+    });
+    assertHoldsBatches(dataset.tokenCount, spec);
+    if (dataset.mostDocuments !== undefined)
+      assertRoomForDocuments(data, dataset.mostDocuments, dataset.path);
+    return dataset;
+  });
 }
 
 /**

@@ -7,7 +7,7 @@ import { queuePlace, queuePositions } from "./queue-reads.ts";
 import { lastJobEventId } from "./job-events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { getPlanning } from "./plannings.ts";
-import { findRun, listAttempts } from "./runs.ts";
+import { findRun, lastValidation, listAttempts } from "./runs.ts";
 import {
   hostHolds,
   hostWaiters,
@@ -207,6 +207,7 @@ export async function getJobDetail(
     .where(eq(jobTransitions.jobId, jobId))
     .orderBy(asc(jobTransitions.version));
   const run = await findRun(db, jobId);
+  const validation = run && (await lastValidation(db, run.id));
   return {
     ...summaryOf(summary),
     queue: (await queuePlace(db, jobLease(jobId), only)) ?? null,
@@ -222,6 +223,7 @@ export async function getJobDetail(
     trials: await listTrials(db, jobId),
     chosen,
     attempts: run ? await listAttempts(db, run.id) : [],
+    ...(validation ? { lastValidation: validation } : {}),
     failure,
     report,
   };

@@ -34,7 +34,10 @@ import {
   finishAttempt,
   listAttempts,
   listStepMetrics,
+  allValidations,
+  listValidations,
   recordSteps,
+  recordValidations,
   startAttempt,
 } from "./runs.ts";
 import { outbox } from "./schema/index.ts";
@@ -338,6 +341,57 @@ describe("trials and steps", () => {
         await test.database.transaction((tx) => finishAttempt(tx, run.id, 1, { state: "succeeded" })),
       ).toBe(false);
     }
+  });
+
+  it("count each validation loss once, and give them in pages", async () => {
+    const id = await submit();
+    const { db } = test.database;
+    const run = await test.database.transaction((tx) => ensureRun(tx, id, exampleCandidate()));
+    const record = (...losses: readonly (readonly [step: number, attempt: number, loss: number])[]) =>
+      test.database.transaction((tx) =>
+        recordValidations(
+          tx,
+          { jobId: id, runId: run.id },
+          losses.map(([step, attempt, loss]) => ({
+            step,
+            attempt,
+            loss,
+            tokens: 4096,
+            seconds: 0.25,
+            at: "2026-01-01T00:00:00.000Z",
+          })),
+        ),
+      );
+    expect(await getJobDetail(db, id)).not.toHaveProperty("lastValidation");
+    await record([0, 1, 6], [10, 1, 5.5]);
+    await record([0, 1, 6]);
+    // A later attempt goes on from step 10, and evaluates its weights again; late words of the first change nothing.
+    await record([10, 2, 5.5], [20, 2, 5.25]);
+    await record([20, 1, 99]);
+    expect(
+      (await allValidations(db, run.id)).map(({ step, attempt, loss }) => [step, attempt, loss]),
+    ).toEqual([
+      [0, 1, 6],
+      [10, 2, 5.5],
+      [20, 2, 5.25],
+    ]);
+    expect(
+      (await listJobEvents(db, id))
+        .filter(({ type }) => type === "validation")
+        .map(({ data }) => data["step"]),
+    ).toEqual([0, 10, 10, 20]);
+    const first = await listValidations(db, id, { limit: 2 });
+    expect([first.items.map(({ step }) => step), first.nextCursor]).toEqual([[0, 10], "10"]);
+    const rest = await listValidations(db, id, { after: 10 });
+    expect([rest.items.map(({ step }) => step), rest.nextCursor]).toEqual([[20], null]);
+    expect((await getJobDetail(db, id))?.lastValidation).toEqual({
+      step: 20,
+      attempt: 2,
+      loss: 5.25,
+      tokens: 4096,
+      seconds: 0.25,
+      at: "2026-01-01T00:00:00.000Z",
+    });
   });
 
   it("count each step once, the latest attempt's", async () => {

@@ -1,12 +1,19 @@
 import { randomUUID } from "node:crypto";
-import { and, asc, eq, gt, isNull, lt, max, or, sql } from "drizzle-orm";
-import { ProblemError, type Attempt, type Candidate, type Failure, type StepMetric } from "@internevo/domain";
+import { and, asc, desc, eq, gt, isNull, lt, max, or, sql } from "drizzle-orm";
+import {
+  ProblemError,
+  type Attempt,
+  type Candidate,
+  type Failure,
+  type StepMetric,
+  type ValidationLoss,
+} from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { attemptEnded, jobEvent, jobOfRun } from "./events.ts";
 import { appendJobEvents } from "./jobs.ts";
 import { enqueueMessages } from "./outbox.ts";
 import type { Page } from "./pages.ts";
-import { attempts, runs, stepMetrics } from "./schema/index.ts";
+import { attempts, runs, stepMetrics, validationLosses } from "./schema/index.ts";
 
 /** The job's run, made at the first call. */
 export async function ensureRun(
@@ -226,29 +233,121 @@ export async function allSteps(db: Queryable, runId: string): Promise<StepMetric
   return rows.map(metricOf);
 }
 
+const lossOf = (row: typeof validationLosses.$inferSelect): ValidationLoss => {
+  const { runId: _, at, ...figures } = row;
+  return { ...figures, at: at.toISOString() };
+};
+
 /**
- * A page of a job's steps, oldest first. @param request.limit 1 to 1000, default 200.
+ * Stores losses of held-out data, and announces them on the job's stream. What a later attempt evaluated again
+ * replaces the earlier; a repeated write changes and announces nothing.
+ * @param losses of one attempt, each step at most once.
+ */
+export async function recordValidations(
+  tx: Transaction,
+  run: { readonly jobId: string; readonly runId: string },
+  losses: readonly ValidationLoss[],
+): Promise<void> {
+  if (losses.length === 0) return;
+  const written = await tx
+    .insert(validationLosses)
+    .values(losses.map((loss) => ({ ...loss, runId: run.runId, at: new Date(loss.at) })))
+    .onConflictDoUpdate({
+      target: [validationLosses.runId, validationLosses.step],
+      set: {
+        attempt: sql`excluded.attempt`,
+        loss: sql`excluded.loss`,
+        tokens: sql`excluded.tokens`,
+        seconds: sql`excluded.seconds`,
+        at: sql`excluded.at`,
+      },
+      setWhere: sql`${validationLosses.attempt} < excluded.attempt`,
+    })
+    .returning({ step: validationLosses.step });
+  const fresh = new Set(written.map((row) => row.step));
+  await appendJobEvents(
+    tx,
+    run.jobId,
+    losses.filter(({ step }) => fresh.has(step)).map((loss) => ({ type: "validation", data: { ...loss } })),
+  );
+}
+
+/** All validation losses of a run, in order. */
+export async function allValidations(db: Queryable, runId: string): Promise<ValidationLoss[]> {
+  const rows = await db
+    .select()
+    .from(validationLosses)
+    .where(eq(validationLosses.runId, runId))
+    .orderBy(asc(validationLosses.step));
+  return rows.map(lossOf);
+}
+
+/** The newest validation loss of a run. */
+export async function lastValidation(db: Queryable, runId: string): Promise<ValidationLoss | undefined> {
+  const [row] = await db
+    .select()
+    .from(validationLosses)
+    .where(eq(validationLosses.runId, runId))
+    .orderBy(desc(validationLosses.step))
+    .limit(1);
+  return row && lossOf(row);
+}
+
+interface HistoryRequest {
+  /** Only steps after this one. */
+  readonly after?: number;
+  /** 1 to 1000, default 200. */
+  readonly limit?: number;
+}
+
+function pageLimit({ limit = 200 }: HistoryRequest): number {
+  if (Number.isInteger(limit) && limit >= 1 && limit <= 1000) return limit;
+  throw new ProblemError("bad-request", "limit is not valid", [
+    { field: "limit", value: limit, message: "is not a page size", remedy: "use 1 to 1000" },
+  ]);
+}
+
+/** What was read for a page, with one item more where another page follows. */
+function pageOf<T extends { readonly step: number }>(rows: readonly T[], limit: number): Page<T> {
+  const items = rows.slice(0, limit);
+  return { items, nextCursor: rows.length > limit ? String(items.at(-1)?.step) : null };
+}
+
+/** Not a join: with one Postgres reads all steps of the run that follow, and sorts them. */
+const runOf = (db: Queryable, jobId: string) =>
+  db.select({ id: runs.id }).from(runs).where(eq(runs.jobId, jobId));
+
+/**
+ * A page of a job's steps, oldest first.
  * @returns `nextCursor` is the last step, as text; null when no more is stored yet.
  */
 export async function listStepMetrics(
   db: Queryable,
   jobId: string,
-  request: { readonly after?: number; readonly limit?: number } = {},
+  request: HistoryRequest = {},
 ): Promise<Page<StepMetric>> {
-  const limit = request.limit ?? 200;
-  if (!Number.isInteger(limit) || limit < 1 || limit > 1000) {
-    throw new ProblemError("bad-request", "limit is not valid", [
-      { field: "limit", value: limit, message: "is not a page size", remedy: "use 1 to 1000" },
-    ]);
-  }
-  // Not a join: with one Postgres reads all steps of the run that follow, and sorts them.
-  const runId = db.select({ id: runs.id }).from(runs).where(eq(runs.jobId, jobId));
+  const limit = pageLimit(request);
   const rows = await db
     .select()
     .from(stepMetrics)
-    .where(and(eq(stepMetrics.runId, runId), gt(stepMetrics.step, request.after ?? 0)))
+    .where(and(eq(stepMetrics.runId, runOf(db, jobId)), gt(stepMetrics.step, request.after ?? 0)))
     .orderBy(asc(stepMetrics.step))
     .limit(limit + 1);
-  const items = rows.slice(0, limit).map(metricOf);
-  return { items, nextCursor: rows.length > limit ? String(items.at(-1)?.step) : null };
+  return pageOf(rows.map(metricOf), limit);
+}
+
+/** A page of a job's validation losses, as `listStepMetrics` has steps. */
+export async function listValidations(
+  db: Queryable,
+  jobId: string,
+  request: HistoryRequest = {},
+): Promise<Page<ValidationLoss>> {
+  const limit = pageLimit(request);
+  const rows = await db
+    .select()
+    .from(validationLosses)
+    .where(and(eq(validationLosses.runId, runOf(db, jobId)), gt(validationLosses.step, request.after ?? -1)))
+    .orderBy(asc(validationLosses.step))
+    .limit(limit + 1);
+  return pageOf(rows.map(lossOf), limit);
 }

@@ -88,6 +88,7 @@ class Activity {
   std::int64_t longestNanoseconds() const { return longest_.load(std::memory_order_relaxed); }
 
   void record(bool on) { recording_.store(on, std::memory_order_relaxed); }
+  bool recording() const { return recording_.load(std::memory_order_relaxed); }
   /// Events recorded, in order of their end. Call when no lane is in an operation.
   const ActivityEvent* events() const { return events_.data(); }
   std::int64_t eventCount() const;

@@ -326,8 +326,8 @@ class Backend : public BackendSizes {
                                   View logits, View statistics, Workspace) = 0;
   /// Second half, with the statistics of all slices, float64 [slices, rows, kHeadStatistics], this rank's at index
   /// `own`, and the logits of the first half (overwritten): adds the counted rows' losses to *lossSum unless that is
-  /// null, writes gX[rows, width] = this slice's part of the gradient (the sum over the slices is the gradient) and
-  /// adds to gW [vocabulary, width]. gX may alias x.
+  /// null, and, when gX is not empty, writes gX[rows, width] = this slice's part of the gradient (the sum over the slices is
+  /// the gradient) and adds to gW [vocabulary, width]. gX may alias x.
   virtual Status headSliceBackward(const HeadSliceShape&, int slices, int own, ConstView x, ConstView w,
                                    ConstView targets, ConstView statistics, float gradientScale,
                                    ExactSum* lossSum, View logits, View gX, View gW, Workspace) = 0;

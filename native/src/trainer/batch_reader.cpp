@@ -58,32 +58,43 @@ void BatchReader::upload(const View& from, const View& to, std::int64_t elements
 }
 
 void BatchReader::read(std::int64_t step, std::int64_t microBatch) {
-  if (step == step_ && microBatch == microBatch_) return;
-  step_ = step, microBatch_ = -1;
+  const std::int64_t first = (step - 1) * config_.plan.globalBatchSequences();
+  fill({&data_, step, microBatch}, [&](std::int64_t place) {
+    return sequenceOfDraw(config_.seed, data_.sequenceCount(), first + place);
+  });
+}
+
+void BatchReader::readInOrder(const TokenFile& data, std::int64_t batch, std::int64_t microBatch) {
+  const std::int64_t first = batch * config_.plan.globalBatchSequences();
+  fill({&data, batch, microBatch}, [&](std::int64_t place) { return first + place; });
+}
+
+template <typename SequenceAt>
+void BatchReader::fill(const Held& wanted, const SequenceAt& sequenceAt) {
+  if (held_ == wanted) return;
+  held_ = {};
   const PlanConfig& p = config_.plan;
+  const std::int64_t first = wanted.microBatch * p.microBatchSize * p.dataParallel;
   for (std::int64_t row = 0; row < p.microBatchSize; ++row) {
-    const std::int64_t place =
-        microBatch * p.microBatchSize * p.dataParallel + dataIndex_ * p.microBatchSize + row;
-    const std::int64_t draw = (step - 1) * p.globalBatchSequences() + place;
-    readSequence(sequenceOfDraw(config_.seed, data_.sequenceCount(), draw), row);
+    readSequence(*wanted.data, sequenceAt(first + dataIndex_ * p.microBatchSize + row), row);
   }
   const std::int64_t own = p.microBatchSize * own_.rows();
   upload(views_.tokens, target_.tokens, own), upload(views_.targets, target_.targets, own);
   if (config_.packsDocuments())
     upload(views_.positions, target_.positions, p.microBatchSize * turned().rows());
   upload(views_.firstKeys, target_.firstKeys, p.microBatchSize * attention_.rows());
-  microBatch_ = microBatch;
+  held_ = wanted;
 }
 
-void BatchReader::readSequence(std::int64_t sequence, std::int64_t row) {
+void BatchReader::readSequence(const TokenFile& data, std::int64_t sequence, std::int64_t row) {
   const bool documents = !views_.documentStarts.empty();
   std::int32_t* const starts = at(views_.documentStarts, 0);
-  const std::int64_t count = documents ? data_.documents(sequence, starts) : 0;
+  const std::int64_t count = documents ? data.documents(sequence, starts) : 0;
   std::int64_t to = row * own_.rows();
   for (int i = 0; i < own_.count; ++i) {
     const Stretch& s = own_.stretches[static_cast<std::size_t>(i)];
     if (!views_.tokens.empty())
-      data_.read(sequence, s.first, s.count, at(views_.tokens, to), at(views_.targets, to));
+      data.read(sequence, s.first, s.count, at(views_.tokens, to), at(views_.targets, to));
     if (documents && !turnsInAttention_)
       expandDocuments(starts, count, s.first, s.count, nullptr, at(views_.positions, to));
     to += s.count;

@@ -30,11 +30,22 @@ class BatchReader {
 
   /// Fills the views, unless they hold that micro-batch already. Errors: Failure dataError.
   void read(std::int64_t step, std::int64_t microBatch);
+  /// The same from other data, whose sequences are taken in their order: global batch `batch`, counted from 0.
+  void readInOrder(const TokenFile& data, std::int64_t batch, std::int64_t microBatch);
   /// Targets that the views hold and that are counted.
   std::int64_t realTokens() const;
 
  private:
-  void readSequence(std::int64_t sequence, std::int64_t row);
+  /// A micro-batch of the data: `of` tells its global batches apart.
+  struct Held {
+    const TokenFile* data = nullptr;
+    std::int64_t of = 0, microBatch = -1;
+    bool operator==(const Held&) const = default;
+  };
+  /// sequenceAt(place): the sequence at a place of the global batch.
+  template <typename SequenceAt>
+  void fill(const Held& wanted, const SequenceAt& sequenceAt);
+  void readSequence(const TokenFile& data, std::int64_t sequence, std::int64_t row);
   const SequencePart& turned() const { return turnsInAttention_ ? attention_ : own_; }
   View prepared(const View& view, std::int64_t elements);
   void upload(const View& from, const View& to, std::int64_t elements);
@@ -48,7 +59,7 @@ class BatchReader {
   std::vector<std::vector<std::int32_t>> staging_;  ///< one for each view that the program cannot read
   const BatchViews target_;
   BatchViews views_;  ///< that the program writes to
-  std::int64_t step_ = 0, microBatch_ = -1;
+  Held held_;         ///< what the views hold
 };
 
 }  // namespace internevo::trainer

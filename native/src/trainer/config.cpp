@@ -379,7 +379,8 @@ OptimizerConfig readOptimizer(Reader r) {
   return o;
 }
 
-DataConfig readData(Reader r, std::int64_t vocabularySize) {
+/// Which file, and what ends a document in it.
+DataConfig readDataFile(Reader& r, std::int64_t vocabularySize) {
   using Format = DataConfig::Format;
   DataConfig d;
   d.path = r.text("path");
@@ -387,16 +388,34 @@ DataConfig readData(Reader r, std::int64_t vocabularySize) {
     constexpr Format kFormats[] = {Format::own, Format::megatron, Format::internevo};
     d.format = kFormats[r.choice("format", {"own", "megatron", "internevo"})];
   }
-  if (r.has("packing") && r.choice("packing", {"none", "documents"}) == 1)
-    d.packing = DataConfig::Packing::documents;
   if (r.has("endOfDocumentToken") && !r.isNull("endOfDocumentToken")) {
     d.endOfDocumentToken = r.integer("endOfDocumentToken", 0, vocabularySize - 1);
   }
+  return d;
+}
+
+DataConfig readData(Reader r, std::int64_t vocabularySize) {
+  DataConfig d = readDataFile(r, vocabularySize);
+  if (r.has("packing") && r.choice("packing", {"none", "documents"}) == 1)
+    d.packing = DataConfig::Packing::documents;
   if (r.has("maxDocumentsPerSequence")) {
     d.maxDocumentsPerSequence = r.integer("maxDocumentsPerSequence", 1, kSize - 1);
   }
   r.finish();
   return d;
+}
+
+ValidationConfig readValidation(Reader r, const DataConfig& training, std::int64_t vocabularySize) {
+  ValidationConfig v;
+  Reader data = r.object("data");
+  v.data = readDataFile(data, vocabularySize);
+  data.finish();
+  v.data.packing = training.packing;
+  v.data.maxDocumentsPerSequence = training.maxDocumentsPerSequence;
+  v.everySteps = r.integer("everySteps", 1, 1000000000);
+  v.batches = r.integer("batches", 1, 1000000000);
+  r.finish();
+  return v;
 }
 
 CheckpointConfig readCheckpoint(Reader r) {
@@ -441,6 +460,8 @@ Config parseConfig(const std::string& text) {
   c.data = readData(r.object("data"), c.model.vocabularySize);
   c.seed = static_cast<std::uint64_t>(r.integer("seed", 0));
   c.steps = r.integer("steps", 1, 1000000000);
+  if (r.has("validation") && !r.isNull("validation"))
+    c.validation = readValidation(r.object("validation"), c.data, c.model.vocabularySize);
   if (!r.isNull("checkpoint")) c.checkpoint = readCheckpoint(r.object("checkpoint"));
   if (r.has("initialWeights") && !r.isNull("initialWeights")) {
     Reader weights = r.object("initialWeights");

@@ -107,6 +107,13 @@ struct CheckpointConfig {
   bool stopOnFailure = false;  ///< else a checkpoint that cannot be written is reported, and training goes on
 };
 
+/// Held-out data that is evaluated before the first step, every so many steps and after the last: its first `batches` global batches,
+/// in the order of the file. Packing is the training data's: memory and kernels are planned for it.
+struct ValidationConfig {
+  DataConfig data;
+  std::int64_t everySteps = 1, batches = 1;
+};
+
 /// The measured timeline of some steps; see timeline.h.
 struct TimelineConfig {
   std::string path;
@@ -128,6 +135,7 @@ struct Config {
   DataConfig data;
   std::uint64_t seed = 0;
   std::int64_t steps = 1;
+  std::optional<ValidationConfig> validation;
   std::optional<CheckpointConfig> checkpoint;
   /// Hugging Face folder or directory of a checkpoint: the weights to begin with, unless a checkpoint is resumed.
   std::optional<std::string> initialWeightsPath;

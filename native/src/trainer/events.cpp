@@ -132,6 +132,14 @@ void emitStep(const StepResult& r, std::int64_t peakMemoryBytes, std::int64_t re
                 {"residentPeakBytes", residentPeakBytes}});
 }
 
+void emitEvaluating(std::int64_t step, std::int64_t batch, std::int64_t batches) {
+  emit("evaluating", {{"step", step}, {"batch", batch}, {"batches", batches}});
+}
+
+void emitValidation(std::int64_t step, const Evaluation& e) {
+  emit("validation", {{"step", step}, {"loss", e.loss}, {"tokens", e.tokens}, {"seconds", e.seconds}});
+}
+
 void emitCheckpoint(const CheckpointResult& r) {
   emit("checkpoint", {{"step", r.step},
                       {"path", r.path},

@@ -22,6 +22,8 @@ void emitPlan(const Config& config, const StagePlans& plans, std::int64_t runtim
 /// What the first step took of the device's memory outside the arena, beside what was planned for that.
 void emitCommunicators(std::int64_t plannedBytes, std::int64_t measuredBytes);
 void emitStep(const StepResult& result, std::int64_t peakMemoryBytes, std::int64_t residentPeakBytes);
+void emitEvaluating(std::int64_t step, std::int64_t batch, std::int64_t batches);
+void emitValidation(std::int64_t step, const Evaluation& evaluation);
 void emitCheckpoint(const CheckpointResult& result);
 void emitHosts(const std::vector<HostUse>& hosts);
 void emitDone(std::int64_t step, double loss, const std::string& reason);

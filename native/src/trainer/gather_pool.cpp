@@ -162,6 +162,12 @@ void GatherPool::weightsChanged() {
   restart();
 }
 
+void GatherPool::forget() {
+  if (inStep_)
+    refuse(groupAt(std::max<std::int64_t>(current_, 0)).units.front(), "were dropped inside a step");
+  restart();
+}
+
 void GatherPool::updated(int unit) {
   if (inStep_) refuse(unit, "were updated while the step uses them");
   updatedUnits_ = unit + 1;

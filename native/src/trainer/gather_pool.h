@@ -40,6 +40,8 @@ class GatherPool {
   void endStep();
   /// What was gathered before holds no longer.
   void weightsChanged();
+  /// Between two steps: what was gathered ahead is dropped, and its memory may be used. The caller has waited for the lane.
+  void forget();
   /// Between two steps: the weights of the units up to this one are those of the next step, for which they may be gathered.
   void updated(int unit);
 

@@ -78,7 +78,29 @@ class Scheduler {
   const PipelineOperation operation_;
 };
 
+void addForward(const PlanConfig& plan, const Layout& layout, const PipelineOperation& operation,
+                std::vector<GatherGroup>* schedule) {
+  const Scheduler add(plan, operation);
+  const LayerRange& range = layout.chunks()[static_cast<std::size_t>(operation.chunk)];
+  if (layout.hasEmbedding() && operation.chunk == 0) add.end(layout.embeddingUnit(), schedule);
+  for (std::int64_t i = range.first; i < range.last; ++i) {
+    add.layer(forwardGroups(plan, layout, i), schedule);
+  }
+}
+
 }  // namespace
+
+std::vector<GatherGroup> evaluationGatherSchedule(const PlanConfig& plan, const Layout& layout,
+                                                  const std::vector<PipelineOperation>& forwardPasses) {
+  std::vector<GatherGroup> schedule;
+  if (plan.parameterSharding == 1) return schedule;
+  for (const PipelineOperation& operation : forwardPasses) {
+    addForward(plan, layout, operation, &schedule);
+    if (layout.hasHead() && operation.chunk + 1 == plan.pipelineChunks)
+      Scheduler(plan, operation).end(layout.headUnit(), &schedule);
+  }
+  return schedule;
+}
 
 std::vector<GatherGroup> gatherSchedule(const PlanConfig& plan, const Layout& layout,
                                         const std::vector<PipelineOperation>& operations) {
@@ -86,15 +108,12 @@ std::vector<GatherGroup> gatherSchedule(const PlanConfig& plan, const Layout& la
   if (plan.parameterSharding == 1) return schedule;
   const std::int64_t recomputed = plan.recomputedOf(layout.stageLayers());
   for (const PipelineOperation& operation : operations) {
-    const Scheduler add(plan, operation);
-    const LayerRange& range = layout.chunks()[static_cast<std::size_t>(operation.chunk)];
     if (operation.pass == Pass::forward) {
-      if (layout.hasEmbedding() && operation.chunk == 0) add.end(layout.embeddingUnit(), &schedule);
-      for (std::int64_t i = range.first; i < range.last; ++i) {
-        add.layer(forwardGroups(plan, layout, i), &schedule);
-      }
+      addForward(plan, layout, operation, &schedule);
       continue;
     }
+    const Scheduler add(plan, operation);
+    const LayerRange& range = layout.chunks()[static_cast<std::size_t>(operation.chunk)];
     if (layout.hasHead() && operation.chunk + 1 == plan.pipelineChunks) add.end(layout.headUnit(), &schedule);
     for (std::int64_t i = range.last; i-- > range.first;) {
       add.layer(backwardGroups(plan, layout, i, layout.placeInStage(i) < recomputed), &schedule);

@@ -26,6 +26,10 @@ struct GatherGroup {
 /// that makes a value of a block again has the units of that block together, from the one that makes it on, in the order of their first use.
 std::vector<GatherGroup> gatherSchedule(const PlanConfig& plan, const Layout& layout,
                                         const std::vector<PipelineOperation>& operations);
+/// Of evaluation: forward passes, and the head behind those of the last layers. Its groups are all of a training step's too, so
+/// that they have room in the same pool.
+std::vector<GatherGroup> evaluationGatherSchedule(const PlanConfig& plan, const Layout& layout,
+                                                  const std::vector<PipelineOperation>& forwardPasses);
 
 /// Elements of a group's units.
 std::int64_t elementsOf(const GatherGroup& group, const Layout& layout);

@@ -16,6 +16,7 @@ Model::Model(const Config& config, const Layout& layout, const MemoryPlan& plan,
       parameters_(parameters),
       operations_(pipelineSchedule(layout.position().stage, config.plan.pipelineParallel,
                                    config.plan.microBatches, config.plan.pipelineChunks)),
+      evaluationOperations_(forwardOnly(operations_)),
       link_(config, layout, plan, arena, backend.memory(), groups, operations_),
       tensorLane_(backend, groups, config.plan.overlapsActivations()) {
   const DataType type = config.precision;
@@ -145,22 +146,31 @@ std::vector<LayerTurn> Model::layerTurns() const {
   return turns;
 }
 
-LayerViews Model::beginTurn(int layerSet) {
+LayerViews Model::beginTurn(int layerSet, bool trains) {
   LayerViews views = layers_[static_cast<std::size_t>(layerSet)];
-  if (!offload_.empty()) views.gateUp = gateUpPlaces_[static_cast<std::size_t>(offload_.begin())];
+  if (!offload_.empty()) {
+    const int place = trains ? offload_.begin() : 0;
+    views.gateUp = gateUpPlaces_[static_cast<std::size_t>(place)];
+  }
   return views;
 }
 
 void Model::run(const PipelineOperation& operation, float gradientScale, ExactSum* lossSum) {
   groups_.microBatch = static_cast<std::int32_t>(operation.microBatch);
   if (operation.pass == Pass::forward) {
-    forward(operation);
+    forward(operation, true);
   } else {
     backward(operation, gradientScale, lossSum);
   }
 }
 
-void Model::forward(const PipelineOperation& operation) {
+void Model::evaluate(const PipelineOperation& operation, ExactSum* lossSum) {
+  groups_.microBatch = static_cast<std::int32_t>(operation.microBatch);
+  forward(operation, false);
+  if (endsAtHead(operation)) evaluateHead(slotOf(operation).output, lossSum);
+}
+
+void Model::forward(const PipelineOperation& operation, bool trains) {
   const PlanConfig& p = config_.plan;
   const LayerRange& range = layout_.chunks()[static_cast<std::size_t>(operation.chunk)];
   Slot& slot = slotOf(operation);
@@ -173,9 +183,9 @@ void Model::forward(const PipelineOperation& operation) {
   for (std::size_t i = 0; i < slot.inputs.size(); ++i) {
     const bool last = i + 1 == slot.inputs.size();
     const View output = !last ? slot.inputs[i + 1] : onward ? link_.sendBuffer(Pass::forward) : slot.output;
-    forwardLayer(range.first + static_cast<std::int64_t>(i), beginTurn(slot.layerSets[i]), slot.inputs[i],
-                 output, false);
-    offload_.end();
+    forwardLayer(range.first + static_cast<std::int64_t>(i), beginTurn(slot.layerSets[i], trains),
+                 slot.inputs[i], output, false);
+    if (trains) offload_.end();
   }
   if (onward) link_.send(operation);
 }

@@ -53,8 +53,7 @@ class Model {
   const BatchViews& batch() const { return batch_; }
   bool needsData(const PipelineOperation& operation) const {
     const bool tokens = layout_.hasEmbedding() && operation.chunk == 0;
-    const bool targets = layout_.hasHead() && operation.pass == Pass::backward &&
-                         operation.chunk + 1 == config_.plan.pipelineChunks;
+    const bool targets = operation.pass == Pass::backward && endsAtHead(operation);
     return tokens || targets || config_.packsDocuments();
   }
 
@@ -67,6 +66,17 @@ class Model {
   /// gradients of (sum of losses · gradientScale) to the parameter store.
   void run(const PipelineOperation& operation, float gradientScale, ExactSum* lossSum);
   void endStep() { link_.finish(); }
+
+  /// What this stage does with a batch that is evaluated: forward passes, in a step's order.
+  const std::vector<PipelineOperation>& evaluationOperations() const { return evaluationOperations_; }
+  bool evaluationNeedsData(const PipelineOperation& operation) const {
+    return (layout_.hasEmbedding() && operation.chunk == 0) || endsAtHead(operation) ||
+           config_.packsDocuments();
+  }
+  /// endStep() ends it too.
+  void beginEvaluation() { link_.begin(true); }
+  /// Adds the rows' losses to *lossSum where the head is. Nothing is kept for a backward pass, and no gradient is made.
+  void evaluate(const PipelineOperation& operation, ExactSum* lossSum);
   /// Seconds that the ring and tensor ranks have communicated beside the computing thread, since the beginning.
   double hiddenBusySeconds() const {
     return (ringLane_ ? ringLane_->busySeconds() : 0) + tensorLane_.busySeconds();
@@ -80,7 +90,11 @@ class Model {
     View output;
   };
   Slot& slotOf(const PipelineOperation& operation);
-  void forward(const PipelineOperation& operation);
+  bool endsAtHead(const PipelineOperation& operation) const {
+    return layout_.hasHead() && operation.chunk + 1 == config_.plan.pipelineChunks;
+  }
+  /// `trains`: a backward pass follows, for which values may go to the host's memory.
+  void forward(const PipelineOperation& operation, bool trains);
   void backward(const PipelineOperation& operation, float gradientScale, ExactSum* lossSum);
 
   // model_layer.cpp
@@ -113,6 +127,12 @@ class Model {
   void embedBackward();
   /// Loss and gradient of one micro-batch from the last layer's output; the gradient goes to workspace.hiddenGradient.
   void head(View input, float gradientScale, ExactSum* lossSum);
+  /// Its loss alone.
+  void evaluateHead(View input, ExactSum* lossSum);
+  /// workspace.norm of the head's input.
+  void normHeadInput(View input, ConstView unit);
+  /// From that: the loss and, unless `gradient` is empty, its gradients, that of the input in workspace.hidden.
+  void headLoss(ConstView unit, View gradient, float gradientScale, ExactSum* lossSum);
   void headLossOfSlices(ConstView unit, View gradient, float gradientScale, ExactSum* lossSum);
 
   // model_moves.cpp
@@ -161,8 +181,9 @@ class Model {
   }
   /// The passes of layers of a step, in order.
   std::vector<LayerTurn> layerTurns() const;
-  /// The values of a layer set for its next turn: what waits in the host's memory is in one of two places.
-  LayerViews beginTurn(int layerSet);
+  /// The values of a layer set for its next turn: what waits in the host's memory is in one of two places. Evaluation takes no turn:
+  /// between two steps nothing is copied to or from either place.
+  LayerViews beginTurn(int layerSet, bool trains = true);
   LinearShape linear(std::int64_t inputs, std::int64_t outputs) const;
   AttentionShape attentionShape() const;
   BiasShape projectionBias() const { return {shape_.blockRows, shape_.queryWidth + 2 * shape_.kvWidth, 0}; }
@@ -183,7 +204,7 @@ class Model {
   Backend& backend_;
   GroupSet& groups_;
   ParameterStore& parameters_;
-  const std::vector<PipelineOperation> operations_;
+  const std::vector<PipelineOperation> operations_, evaluationOperations_;
   PipelineLink link_;
   std::vector<std::vector<Slot>> slots_;  ///< [chunk][micro-batch mod size]
   std::vector<LayerViews> layers_;

@@ -32,29 +32,43 @@ void Model::embedBackward() {
   parameters_.reduce(layout_.embeddingUnit());
 }
 
-void Model::head(View input, float gradientScale, ExactSum* lossSum) {
+void Model::normHeadInput(View input, ConstView unit) {
   const ModelConfig& m = config_.model;
+  require(backend_.rmsNormForward({shape_.rows, m.hiddenSize}, input, {},
+                                  unit.offset(layout_.finalNormOffset()), static_cast<float>(m.normEpsilon),
+                                  {}, workspace_.norm, workspace_.inverseRms));
+}
+
+void Model::headLoss(ConstView unit, View gradient, float gradientScale, ExactSum* lossSum) {
+  const ModelConfig& m = config_.model;
+  const WorkspaceViews& w = workspace_;
+  if (!block_.empty()) blockInput(w.norm);
+  const auto scope = computing("head and loss", layout_.headUnit());
+  if (!block_.empty()) return headLossOfSlices(unit, gradient, gradientScale, lossSum);
+  require(backend_.headLoss({shape_.rows, m.hiddenSize, m.vocabularySize, backend_.lossChunkRows()}, w.norm,
+                            unit, batch_.targets, gradientScale, lossSum,
+                            gradient.empty() ? View{} : w.hidden, gradient, headWorkspace_));
+}
+
+void Model::head(View input, float gradientScale, ExactSum* lossSum) {
   const ConstView unit = parameters_.get(layout_.headUnit());
   const View gradient = parameters_.gradient(layout_.headUnit());
-  const NormShape norm{shape_.rows, m.hiddenSize};
+  const NormShape norm{shape_.rows, config_.model.hiddenSize};
   const WorkspaceViews& w = workspace_;
-  const ConstView gain = unit.offset(layout_.finalNormOffset());
-  require(backend_.rmsNormForward(norm, input, {}, gain, static_cast<float>(m.normEpsilon), {}, w.norm,
-                                  w.inverseRms));
-  if (block_.empty()) {
-    const auto scope = computing("head and loss", layout_.headUnit());
-    require(backend_.headLoss({shape_.rows, m.hiddenSize, m.vocabularySize, backend_.lossChunkRows()}, w.norm,
-                              unit, batch_.targets, gradientScale, lossSum, w.hidden, gradient,
-                              headWorkspace_));
-  } else {
-    blockInput(w.norm);
-    const auto scope = computing("head and loss", layout_.headUnit());
-    headLossOfSlices(unit, gradient, gradientScale, lossSum);
-    finishBlock(w.hidden);
-  }
-  require(backend_.rmsNormBackward(norm, input, gain, w.inverseRms, w.hidden, {}, w.hiddenGradient,
-                                   gradient.offset(layout_.finalNormOffset()), matrixScratch()));
+  normHeadInput(input, unit);
+  headLoss(unit, gradient, gradientScale, lossSum);
+  finishBlock(w.hidden);
+  require(backend_.rmsNormBackward(norm, input, unit.offset(layout_.finalNormOffset()), w.inverseRms,
+                                   w.hidden, {}, w.hiddenGradient, gradient.offset(layout_.finalNormOffset()),
+                                   matrixScratch()));
   parameters_.reduce(layout_.headUnit());
+  parameters_.release(layout_.headUnit());
+}
+
+void Model::evaluateHead(View input, ExactSum* lossSum) {
+  const ConstView unit = parameters_.get(layout_.headUnit());
+  normHeadInput(input, unit);
+  headLoss(unit, {}, 0, lossSum);
   parameters_.release(layout_.headUnit());
 }
 
@@ -81,7 +95,8 @@ void Model::headLossOfSlices(ConstView unit, View gradient, float gradientScale,
       require(groups_.tensor.allGather(statistics, headStatistics_, rows * kHeadStatistics));
     }
     require(backend_.headSliceBackward(shape, slices, own, x, unit, targets, headStatistics_, gradientScale,
-                                       own == 0 ? lossSum : nullptr, logits, x, gradient, scratch));
+                                       own == 0 ? lossSum : nullptr, logits, gradient.empty() ? View{} : x,
+                                       gradient, scratch));
   }
 }
 

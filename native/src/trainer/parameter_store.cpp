@@ -54,6 +54,11 @@ ParameterStore::ParameterStore(const Config& config, const Layout& layout, const
   for (Communicator* group : {&groups.parameterShards, &groups.optimizerShards, &groups.replicas}) {
     group->setPolite(lane_.overlapped());
   }
+  if (config.validation) {
+    evaluationPool_.emplace(
+        layout, evaluationGatherSchedule(plan_, layout, forwardOnly(operationsOf(plan_, layout))),
+        config.plan.overlaps() ? 2 : 1, pool_.memory(), parameters_, groups.parameterShards, groups, lane_);
+  }
   announceBuffers(plan);
 }
 
@@ -224,13 +229,13 @@ Status ParameterStore::reduceMicroBatch(std::int64_t group, int unit) {
 
 ConstView ParameterStore::get(int unit) {
   if (plan_.parameterSharding > 1)
-    return pool_.get(unit);  // gathered behind what was shared, on the same lane
+    return pool().get(unit);  // gathered behind what was shared, on the same lane
   lane_.wait(std::exchange(shared_[static_cast<std::size_t>(unit)], 0), "wait for updated parameters", unit);
   return parameterShard(unit);
 }
 
 void ParameterStore::release(int unit) {
-  if (plan_.parameterSharding > 1) pool_.release(unit);
+  if (plan_.parameterSharding > 1) pool().release(unit);
 }
 
 View ParameterStore::stagingOf(std::int64_t group, int unit) const {
@@ -308,6 +313,21 @@ void ParameterStore::beginStep() {
 
 void ParameterStore::endPasses() { pool_.endStep(); }
 
+void ParameterStore::beginEvaluation() {
+  settle();
+  pool_.forget();
+  evaluating_ = true;
+}
+
+void ParameterStore::beginBatch() { evaluationPool_->beginStep(); }
+
+void ParameterStore::endBatch() { evaluationPool_->endStep(); }
+
+void ParameterStore::weightsChanged() {
+  pool_.weightsChanged();
+  if (evaluationPool_) evaluationPool_->weightsChanged();
+}
+
 void ParameterStore::finishGradients(ExactSum* squares) {
   if (plan_.gradientSharding == 1 && plan_.optimizerStateSharding == 1 && !reducesBeside()) {
     submit(Work::sumAllOverReplicas, "all-reduce gradients", -1);
@@ -359,7 +379,7 @@ void ParameterStore::addSquares(int unit, ExactSum* squares) {
 }
 
 void ParameterStore::update(const AdamwSettings& settings) {
-  pool_.weightsChanged();
+  weightsChanged();
   for (int unit = 0; unit < layout_.unitCount(); ++unit) {
     {
       const Activity::Scope scope(*groups_.activity, ActivityLane::compute, "optimizer", unit);
@@ -385,7 +405,7 @@ void ParameterStore::update(const AdamwSettings& settings) {
 void ParameterStore::settle() { lane_.waitAll("wait for updated parameters"); }
 
 void ParameterStore::shareParameters() {
-  pool_.weightsChanged();
+  weightsChanged();
   if (plan_.optimizerStateSharding == 1) return;
   for (int unit = 0; unit < layout_.unitCount(); ++unit) {
     submit(Work::shareParameters, "all-gather updated parameters", unit);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "internevo/arena.h"
@@ -42,6 +43,13 @@ class ParameterStore {
   void beginStep();
   /// All micro-batches have gone through.
   void endPasses();
+
+  /// Between two steps. Until endEvaluation, every batch is beginBatch, get / release as the gather schedule of evaluation has
+  /// them, endBatch. It is in the pool's memory: what an update gathered ahead for the next step is gathered again by that.
+  void beginEvaluation();
+  void beginBatch();
+  void endBatch();
+  void endEvaluation() { evaluating_ = false; }
   /// Sums the gradients over the replicas where that has not been done. Afterwards each rank holds the summed gradient
   /// of its optimizer shard, also over the tensor ranks and stages that hold the same slice; the squares of each logical
   /// element are added to *squares by exactly one rank.
@@ -97,6 +105,8 @@ class ParameterStore {
   void announceBuffers(const MemoryPlan& plan);
   static Staging planStaging(const PlanConfig& plan, const Layout& layout, View memory);
   std::vector<GatherGroup> planGathers() const;
+  GatherPool& pool() { return evaluating_ ? *evaluationPool_ : pool_; }
+  void weightsChanged();
   bool staged() const { return plan_.parameterSharding > 1 || plan_.gradientSharding > 1; }
   bool reducesBeside() const { return plan_.backwardOverlap != BackwardOverlap::none; }
   View parameterShard(int unit) const;   ///< this rank's ps shard
@@ -128,6 +138,8 @@ class ParameterStore {
       shared_;                ///< of the gather of each unit's updated parameters, until it was waited for
   std::vector<bool> summed_;  ///< the once-a-step reduction of a unit is on the lane
   GatherPool pool_;
+  std::optional<GatherPool> evaluationPool_;  ///< in the same memory, where the run evaluates
+  bool evaluating_ = false;
   CommunicationLane lane_;  ///< ends first: its jobs use what is above
 };
 

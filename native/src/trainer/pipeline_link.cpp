@@ -44,8 +44,9 @@ void PipelineLink::startReceive(Pass pass) {
                                         tagOf(direction.expected[direction.next]), &direction.receiving));
 }
 
-void PipelineLink::begin() {
+void PipelineLink::begin(bool onlyForward) {
   for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (onlyForward && pass == Pass::backward) continue;
     of(pass).next = 0;
     startReceive(pass);
   }

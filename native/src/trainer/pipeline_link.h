@@ -23,8 +23,8 @@ class PipelineLink {
   PipelineLink(const Config& config, const Layout& layout, const MemoryPlan& plan, Arena& arena,
                MemorySpace& memory, GroupSet& groups, std::vector<PipelineOperation> operations);
 
-  /// Starts the receives of a step.
-  void begin();
+  /// Starts the receives of a step, or of its forward passes alone: they take their messages in the same order.
+  void begin(bool onlyForward = false);
   /// Takes the message that this operation needs into target [rows, H]. Operations of a pass in the schedule's order.
   void receive(const PipelineOperation& operation, View target);
   /// The buffer that the next result of a pass is to be written to, once its former content has been taken.

@@ -33,6 +33,11 @@ std::vector<PipelineOperation> pipelineSchedule(int stage, int stages, std::int6
   return operations;
 }
 
+std::vector<PipelineOperation> forwardOnly(std::vector<PipelineOperation> operations) {
+  std::erase_if(operations, [](const PipelineOperation& each) { return each.pass != Pass::forward; });
+  return operations;
+}
+
 std::int64_t mostInFlight(const std::vector<PipelineOperation>& operations, int chunk) {
   std::int64_t now = 0, most = 0;
   for (const PipelineOperation& operation : operations) {

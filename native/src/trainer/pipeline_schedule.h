@@ -21,6 +21,9 @@ struct PipelineOperation {
 /// min(stages − stage, microBatches) are in flight. More than one chunk: microBatches must be a multiple of stages.
 std::vector<PipelineOperation> pipelineSchedule(int stage, int stages, std::int64_t microBatches, int chunks);
 
+/// The forward passes of a schedule, in its order: what evaluation does.
+std::vector<PipelineOperation> forwardOnly(std::vector<PipelineOperation> operations);
+
 /// Most micro-batches of a chunk that have gone forward and not yet backward at one time. They are consecutive ones, so
 /// micro-batch mod this number tells their places apart.
 std::int64_t mostInFlight(const std::vector<PipelineOperation>& operations, int chunk);

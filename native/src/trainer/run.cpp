@@ -119,8 +119,20 @@ struct Progress {
   bool terminated = false;
 };
 
+/// Evaluates where training stands, if that is due. False: the run shall end, and nothing was evaluated.
+bool evaluateIfDue(const Run& r, Trainer& trainer, std::int64_t step) {
+  if (!evaluatesAt(r.config, step)) return true;
+  // Every batch is a sign of life: whoever waits for the next step need not wait for all of them.
+  const std::optional<Evaluation> evaluation = trainer.evaluate(r.terminate, [&](std::int64_t batch) {
+    if (r.rank == 0) emitEvaluating(step, batch, r.config.validation->batches);
+  });
+  if (evaluation && r.rank == 0) emitValidation(step, *evaluation);
+  return evaluation.has_value();
+}
+
 void trainSteps(const Run& r, Trainer& trainer, Checkpoints* checkpoints, Progress* progress) {
   const Config& config = r.config;
+  progress->terminated = !evaluateIfDue(r, trainer, progress->done);
   bool dumped = false;
   const auto taken = [&] { return trainer.memory().occupancy().takenBytes; };
   std::optional<std::int64_t> takenBefore;  // of a device that several ranks communicate from
@@ -143,12 +155,15 @@ void trainSteps(const Run& r, Trainer& trainer, Checkpoints* checkpoints, Progre
     const bool last = progress->done >= config.steps;
     progress->terminated = report.terminate && !last;
     timeline.afterStep(progress->done, last || report.terminate, trainer);
-    if (checkpoints == nullptr) continue;
-    const Activity::Scope scope(r.activity, ActivityLane::compute, "checkpoint saving");
-    checkpoints->advance(report.checkpointWord);
-    if (last || report.terminate || checkpoints->due(progress->done)) {
-      checkpoints->save(progress->done, last || report.terminate);
+    if (checkpoints != nullptr) {
+      const Activity::Scope scope(r.activity, ActivityLane::compute, "checkpoint saving");
+      checkpoints->advance(report.checkpointWord);
+      if (last || report.terminate || checkpoints->due(progress->done)) {
+        checkpoints->save(progress->done, last || report.terminate);
+      }
     }
+    // After the checkpoint, which a run goes on from that is stopped while it evaluates.
+    if (!progress->terminated) progress->terminated = !evaluateIfDue(r, trainer, progress->done);
   }
   trainer.parameters().settle();
 }
@@ -241,6 +256,8 @@ void dryRun(const Config& config, const DryRunOptions& options) {
   if (options.withData) {
     TokenFile data;
     data.open(config.data, config.model.vocabularySize, config.sequenceLengthTokens);
+    TokenFile validation;
+    openValidationData(config, &validation);
   }
   const std::int64_t runtime = residentBytes();
   if (!onDevice) addCheckpointStaging(config, runtime, &plans);

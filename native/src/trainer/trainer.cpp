@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "checkpoint/safetensors.h"
 #include "internevo/device_library.h"
@@ -64,6 +63,7 @@ Trainer::Trainer(const Config& config, int rank, const std::vector<int>& ranks, 
   agree(groups_.world, reduceWorkspace_, [&] {
     requireFits(config_, memoryPlan(), runtimeBytes_);
     data_.open(config_.data, config_.model.vocabularySize, config_.sequenceLengthTokens);
+    openValidationData(config_, &validationData_);
     require(arena_.create(plan.arenaBytes(), backend_->memory()));
   });
   chooseProducts(plan.arenaBytes());
@@ -124,23 +124,7 @@ std::int64_t Trainer::maximum(std::int64_t value) {
 /// Reads what this rank needs in the step once before anything is computed, so that a bad token is an error that all
 /// ranks learn of. Returns the real tokens of the global batch, by which its loss is divided.
 std::int64_t Trainer::checkData(std::int64_t step) {
-  const PlanConfig& p = config_.plan;
-  realTokens_ = 0;
-  const auto read = [&] {
-    if (!layout_.hasEmbedding() && !layout_.hasHead() && !config_.packsDocuments()) return;
-    for (std::int64_t m = p.microBatches - 1; m >= 0; --m) {
-      reader_->read(step, m);
-      if (config_.packsDocuments()) realTokens_ += reader_->realTokens();
-    }
-  };
-  agree(groups_.world, reduceWorkspace_, std::ref(read));  // a copy of the captures would be allocated
-  if (!config_.packsDocuments()) return p.globalBatchSequences() * config_.sequenceLengthTokens;
-  // Every token counts once: tensor ranks read the same ones, and so do the stages at both ends.
-  std::int64_t count = layout_.hasHead() && groups_.tensor.index() == 0 ? realTokens_ : 0;
-  {
-    const Exposed exposed(groups_, "all-reduce real tokens");
-    require(groups_.world.allReduce({&count, DataType::int64}, 1, ReduceOperation::sum, reduceWorkspace_));
-  }
+  const std::int64_t count = checkBatch([&](std::int64_t microBatch) { reader_->read(step, microBatch); });
   if (count > 0) return count;
   throw AgreedFailure(
       {StatusCode::dataError,

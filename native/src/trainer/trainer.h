@@ -1,11 +1,15 @@
 // One rank of a training run: owns its memory, communicators, data and model; executes optimizer steps.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "trainer/agreement.h"
+#include "trainer/evaluation.h"
 #include "trainer/model.h"
 #include "trainer/token_file.h"
 
@@ -37,6 +41,12 @@ class Trainer {
   /// One optimizer step. Collective. Errors: AgreedFailure dataError (a token outside the vocabulary), internal (a
   /// loss that is not finite: nothing is updated); Failure communicationError.
   StepResult step(std::int64_t number);
+  /// The loss of the weights on the held-out data of the configuration, which must have such, between two steps. It uses memory of a
+  /// step, and leaves everything that a step reads as it was. None when a rank's `stop` became true: it ends behind the batch in
+  /// progress. `done`: told of every batch, how many were evaluated. Collective. Errors: AgreedFailure dataError, internal (a loss
+  /// that is not finite); Failure communicationError.
+  std::optional<Evaluation> evaluate(const std::atomic<bool>& stop,
+                                     const std::function<void(std::int64_t)>& done = {});
   /// Of a device: waits until it has done what it was given, and gives what `activity` recorded its times.
   void settleActivity();
 
@@ -84,6 +94,12 @@ class Trainer {
  private:
   std::vector<float> ownShardOf(const std::string& unitName, Quantity quantity, std::int64_t elements);
   std::int64_t checkData(std::int64_t step);
+  /// Calls read(microBatch) for all that this rank needs of a global batch. Returns the real tokens of all of it.
+  template <typename Read>
+  std::int64_t checkBatch(const Read& read);
+  std::int64_t checkValidationData(std::int64_t batch);
+  /// The sum of the losses of a batch's real tokens, the same on all ranks.
+  ExactSum evaluateBatch(std::int64_t batch);
   LargestOfRanks largestOfRanks();
   void chooseProducts(std::int64_t arenaBytes);
 
@@ -107,7 +123,7 @@ class Trainer {
   std::int64_t runtimeBytes_ = 0;
   Arena arena_;
   ProductChoices products_;
-  TokenFile data_;
+  TokenFile data_, validationData_;
   std::int64_t realTokens_ = 0;  ///< of this rank's part of the global batch
   Workspace reduceWorkspace_;    ///< of `world`, in the program's memory
   std::vector<std::byte> hostScratch_;
@@ -117,5 +133,27 @@ class Trainer {
   std::unique_ptr<Model> model_;
   std::unique_ptr<BatchReader> reader_;
 };
+
+// ---- of a batch ----------------------------------------------------------------------------------------------------
+
+template <typename Read>
+std::int64_t Trainer::checkBatch(const Read& read) {
+  const PlanConfig& p = config_.plan;
+  realTokens_ = 0;
+  const auto readAll = [&] {
+    if (!layout_.hasEmbedding() && !layout_.hasHead() && !config_.packsDocuments()) return;
+    for (std::int64_t m = p.microBatches - 1; m >= 0; --m) {
+      read(m);
+      if (config_.packsDocuments()) realTokens_ += reader_->realTokens();
+    }
+  };
+  agree(groups_.world, reduceWorkspace_, std::ref(readAll));  // a copy of the captures would be allocated
+  if (!config_.packsDocuments()) return p.globalBatchSequences() * config_.sequenceLengthTokens;
+  // Every token counts once: tensor ranks read the same ones, and so do the stages at both ends.
+  std::int64_t count = layout_.hasHead() && groups_.tensor.index() == 0 ? realTokens_ : 0;
+  const Exposed exposed(groups_, "all-reduce real tokens");
+  require(groups_.world.allReduce({&count, DataType::int64}, 1, ReduceOperation::sum, reduceWorkspace_));
+  return count;
+}
 
 }  // namespace internevo::trainer

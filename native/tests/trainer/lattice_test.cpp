@@ -11,6 +11,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -31,6 +32,7 @@ namespace {
 constexpr int kSteps = 3;
 constexpr std::int64_t kSequences = 8;
 constexpr double kTolerance = 1e-6;
+constexpr std::int64_t kValidationBatches = 2;
 constexpr int kOverlapSteps = 2;  ///< the second uses what the first left under way
 constexpr int kNarrowEvery =
     3;  ///< of the plans run in bfloat16 too, and as many others with bfloat16 gradients
@@ -49,7 +51,9 @@ int worldSize() {
 
 struct Outcome {
   std::vector<double> losses, norms;
+  std::vector<double> validations;  ///< before the first step, and before the second
   std::vector<std::int64_t> tokens;
+  std::int64_t validationTokens = 0;
   std::vector<std::vector<std::vector<float>>> gradients;  ///< [step][unit]
   std::uint64_t bits = 0;  ///< of losses, norms, all gradients and the final weights and moments
   std::uint64_t ownBits =
@@ -83,9 +87,10 @@ std::uint64_t ownBitsOf(Trainer& trainer, const std::vector<double>& told) {
   return checksumOf(bytes);
 }
 
-/// The run of a plan that is compared with the same plan's without overlap only.
+/// The run of a plan that is compared with the same plan's without overlap only. It evaluates nothing.
 std::uint64_t ownBitsUnder(const Config& base, const PlanConfig& plan, const std::vector<int>& ranks) {
-  const Config config = under(base, plan);
+  Config config = under(base, plan);
+  config.validation.reset();
   Trainer trainer(config, placeIn(ranks), ranks);
   trainer.initializeWeights();
   std::vector<double> told;
@@ -113,7 +118,13 @@ Outcome train(const Config& base, const PlanConfig& plan, const std::vector<int>
       if (result != nullptr) result->push_back(std::move(values));
     }
   };
+  const std::atomic<bool> never{false};
   for (int step = 1; step <= kSteps; ++step) {
+    if (step <= kOverlapSteps && config.validation) {
+      const Evaluation evaluation = trainer.evaluate(never).value();
+      outcome.validations.push_back(evaluation.loss), outcome.validationTokens = evaluation.tokens;
+      keep(&evaluation.loss, sizeof evaluation.loss);
+    }
     const StepResult result = trainer.step(step);
     outcome.losses.push_back(result.loss), outcome.norms.push_back(result.gradientNorm);
     outcome.tokens.push_back(result.tokens);
@@ -135,7 +146,9 @@ Outcome train(const Config& base, const PlanConfig& plan, const std::vector<int>
 double differenceOf(const Config& base, const Outcome& one, const Outcome& other) {
   const Layout layout = Layout::whole(base.model);
   double largest = 0;
-  if (one.tokens != other.tokens) return HUGE_VAL;
+  if (one.tokens != other.tokens || one.validationTokens != other.validationTokens) return HUGE_VAL;
+  for (std::size_t i = 0; i < one.validations.size(); ++i)
+    largest = std::max(largest, std::abs(other.validations[i] / one.validations[i] - 1));
   for (std::size_t step = 0; step < kSteps; ++step) {
     largest = std::max(largest, std::abs(other.losses[step] - one.losses[step]) / std::abs(one.losses[step]));
     for (int unit = 0; unit < layout.unitCount(); ++unit) {
@@ -179,11 +192,11 @@ double largestQuotient(const Errors& errors, const Errors& ofOne) {
   return largest;
 }
 
-/// The gradients of the first step in float64, by the plain model.
-Tensors exactGradients(const Config& config, const Batch& batch) {
+/// The weights that training begins with.
+Tensors initialWeights(const Config& config) {
   Trainer trainer(config, 0, {worldRank()});
   trainer.initializeWeights();
-  Tensors weights, gradients;
+  Tensors weights;
   const Layout& layout = trainer.wholeLayout();
   for (int unit = 0; unit < layout.unitCount(); ++unit) {
     const std::vector<float> values = trainer.collect(unit, Trainer::Quantity::weights);
@@ -191,7 +204,14 @@ Tensors exactGradients(const Config& config, const Batch& batch) {
       weights[t.name].assign(values.begin() + t.offset, values.begin() + t.offset + t.elements());
     }
   }
-  batchLoss(Reference(config.model, config.sequenceLengthTokens, false), weights, batch, &gradients);
+  return weights;
+}
+
+/// The gradients of the first step in float64, by the plain model.
+Tensors exactGradients(const Config& config, const Batch& batch) {
+  Tensors gradients;
+  batchLoss(Reference(config.model, config.sequenceLengthTokens, false), initialWeights(config), batch,
+            &gradients);
   return gradients;
 }
 
@@ -234,6 +254,7 @@ struct Setting {
   PlanConfig one;
   Batch batch;  ///< of the first step
   std::int64_t realTokens = 0;
+  Batch heldOut;  ///< all that is evaluated
 };
 Setting settingOf(const Model& model, const TemporaryDirectory& directory) {
   Setting setting;
@@ -252,6 +273,19 @@ Setting settingOf(const Model& model, const TemporaryDirectory& directory) {
   setting.one.microBatchSize = kSequences;
   base.plan = setting.one, base.mesh = meshOf(setting.one);
   setting.batch = batchOf(base, data, model.documents ? packed.documentOf : std::vector<int>{}, 1);
+  const Packed other = samplePacked(1000, 53);
+  const std::vector<std::uint32_t> heldOut = model.documents ? other.tokens : sampleTokens(1000, 53);
+  base.validation.emplace();
+  base.validation->batches = kValidationBatches;
+  base.validation->data = base.data;
+  base.validation->data.path = directory.file("v.tokens");
+  if (model.documents) {
+    writeOwn(base.validation->data.path, other.documents, 61, 2);
+  } else {
+    writeTokenFile(base.validation->data.path, heldOut, 61);
+  }
+  setting.heldOut = firstSequences(base, heldOut, model.documents ? other.documentOf : std::vector<int>{},
+                                   kValidationBatches * kSequences);
   for (const auto& targets : setting.batch.targets)
     setting.realTokens += std::count_if(targets.begin(), targets.end(), [](int t) { return t >= 0; });
   return setting;
@@ -265,7 +299,7 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
   if (isRecorded(which, key)) GTEST_SKIP() << "recorded";
   const double start = MPI_Wtime();
   TemporaryDirectory directory;  // of each rank
-  const auto [base, onePlan, batch, realTokens] = settingOf(GetParam(), directory);
+  const auto [base, onePlan, batch, realTokens, heldOut] = settingOf(GetParam(), directory);
   const bool documents = GetParam().documents;
   Config narrow = base;
   narrow.precision = DataType::bfloat16;
@@ -275,6 +309,10 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
   EXPECT_GT(one.norms[0], base.optimizer.clipGlobalNorm);
   EXPECT_LT(one.losses[2], one.losses[0]);
   EXPECT_EQ(one.tokens[0], realTokens);
+  const double exactLoss = batchLoss(Reference(base.model, base.sequenceLengthTokens, false),
+                                     initialWeights(base), heldOut, nullptr);
+  EXPECT_NEAR(one.validations[0] / exactLoss, 1, kTolerance);
+  EXPECT_NE(one.validations[1], one.validations[0]);
   EXPECT_EQ(realTokens < kSequences * base.sequenceLengthTokens, documents);
 
   std::vector<PlanConfig> plans;
@@ -296,6 +334,7 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
       others(plans.size(), 0);  // how many, and a bit for each that gives other bits
   std::vector<int> again(plans.size(),
                          0);  // 1: has the bits of the same plan that keeps gate and up, 2: has others
+  std::vector<int> untouched(plans.size(), 0);  // 1: evaluation changes no bit, 2: it does
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const int ranks = plans[i].worldSize(), worlds = worldSize() / ranks;
     const bool narrowToo = static_cast<int>(i) / worlds % kNarrowEvery == 0;
@@ -304,11 +343,13 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
     std::iota(members.begin(), members.end(), worldRank() / ranks * ranks);
     const Outcome outcome = train(base, plans[i], members);
     const Outcome narrowOutcome = narrowToo ? train(narrow, plans[i], members) : Outcome{};
-    if (plans[i].gateUp != GateUp::kept) {
-      PlanConfig kept = plans[i];
-      kept.gateUp = GateUp::kept;
+    // Of a run that evaluates nothing.
+    PlanConfig kept = plans[i];
+    kept.gateUp = GateUp::kept;
+    if (plans[i].gateUp != GateUp::kept)
       again[i] = ownBitsUnder(base, kept, members) == outcome.ownBits ? 1 : 2;
-    }
+    else if (narrowToo)
+      untouched[i] = ownBitsUnder(base, kept, members) == outcome.ownBits ? 1 : 2;
     if (which.overlaps) {
       const std::vector<PlanConfig> different = overlapsOf(base, plans[i]);
       for (std::size_t k = 0; k < different.size(); ++k) {
@@ -327,6 +368,8 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
   MPI_Allreduce(MPI_IN_PLACE, others.data(), static_cast<int>(plans.size()), MPI_INT, MPI_BOR,
                 MPI_COMM_WORLD);
   MPI_Allreduce(MPI_IN_PLACE, again.data(), static_cast<int>(plans.size()), MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, untouched.data(), static_cast<int>(plans.size()), MPI_INT, MPI_MAX,
+                MPI_COMM_WORLD);
   MPI_Allreduce(MPI_IN_PLACE, fromReference.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM,
                 MPI_COMM_WORLD);
   MPI_Allreduce(MPI_IN_PLACE, narrowQuotients.data(), static_cast<int>(plans.size()), MPI_DOUBLE, MPI_SUM,
@@ -345,6 +388,7 @@ TEST_P(LatticeTest, EveryPlanGivesTheLossesAndGradientsOfOneRank) {
     EXPECT_LE(narrowQuotients[i], 2) << "bfloat16, " << nameOf(plans[i]);
     EXPECT_EQ(again[i], plans[i].gateUp == GateUp::kept ? 0 : 1)
         << nameOf(plans[i]) << " does not give the bits of the same plan that keeps gate and up";
+    EXPECT_LT(untouched[i], 2) << nameOf(plans[i]) << " has other bits where it evaluates";
     for (int k = 0; others[i] >> k != 0; ++k) {
       EXPECT_EQ(others[i] >> k & 1, 0) << nameOf(overlapsOf(base, plans[i])[static_cast<std::size_t>(k)])
                                        << " does not give the bits of no overlap";

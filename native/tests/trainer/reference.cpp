@@ -365,26 +365,40 @@ double ReferenceOptimizer::update(std::int64_t step, const Tensors& gradients, T
 
 // ---- batches --------------------------------------------------------------------------------------------------------
 
+namespace {
+
+void addSequence(const Config& c, const std::vector<std::uint32_t>& data, const std::vector<int>& documentOf,
+                 std::int64_t sequence, Batch* batch) {
+  const std::int64_t first = sequence * c.sequenceLengthTokens;
+  std::vector<int> tokens, targets, starts;
+  const auto apart = [&](std::int64_t token) {  // from the one before it
+    return !documentOf.empty() && documentOf[at(token)] != documentOf[at(token - 1)];
+  };
+  for (std::int64_t t = first; t < first + c.sequenceLengthTokens; ++t) {
+    tokens.push_back(static_cast<int>(data[static_cast<std::size_t>(t)]));
+    targets.push_back(apart(t + 1) ? -1 : static_cast<int>(data[static_cast<std::size_t>(t + 1)]));
+    starts.push_back(t == first ? 0 : apart(t) ? static_cast<int>(t - first) : starts.back());
+  }
+  batch->tokens.push_back(tokens), batch->targets.push_back(targets);
+  batch->documentStarts.push_back(starts);
+}
+
+}  // namespace
+
 Batch batchOf(const Config& c, const std::vector<std::uint32_t>& data, const std::vector<int>& documentOf,
               std::int64_t step) {
   const std::int64_t sequences = (static_cast<std::int64_t>(data.size()) - 1) / c.sequenceLengthTokens;
   const std::int64_t size = c.plan.globalBatchSequences();
   Batch batch;
-  for (std::int64_t i = 0; i < size; ++i) {
-    const std::int64_t first =
-        sequenceOfDraw(c.seed, sequences, (step - 1) * size + i) * c.sequenceLengthTokens;
-    std::vector<int> tokens, targets, starts;
-    const auto apart = [&](std::int64_t token) {  // from the one before it
-      return !documentOf.empty() && documentOf[at(token)] != documentOf[at(token - 1)];
-    };
-    for (std::int64_t t = first; t < first + c.sequenceLengthTokens; ++t) {
-      tokens.push_back(static_cast<int>(data[static_cast<std::size_t>(t)]));
-      targets.push_back(apart(t + 1) ? -1 : static_cast<int>(data[static_cast<std::size_t>(t + 1)]));
-      starts.push_back(t == first ? 0 : apart(t) ? static_cast<int>(t - first) : starts.back());
-    }
-    batch.tokens.push_back(tokens), batch.targets.push_back(targets);
-    batch.documentStarts.push_back(starts);
-  }
+  for (std::int64_t i = 0; i < size; ++i)
+    addSequence(c, data, documentOf, sequenceOfDraw(c.seed, sequences, (step - 1) * size + i), &batch);
+  return batch;
+}
+
+Batch firstSequences(const Config& c, const std::vector<std::uint32_t>& data,
+                     const std::vector<int>& documentOf, std::int64_t count) {
+  Batch batch;
+  for (std::int64_t i = 0; i < count; ++i) addSequence(c, data, documentOf, i, &batch);
   return batch;
 }
 

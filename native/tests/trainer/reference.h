@@ -81,6 +81,10 @@ struct Batch {
 Batch batchOf(const Config& config, const std::vector<std::uint32_t>& data,
               const std::vector<int>& documentOf, std::int64_t step);
 
+/// The same of the first sequences of the data, in its order.
+Batch firstSequences(const Config& config, const std::vector<std::uint32_t>& data,
+                     const std::vector<int>& documentOf, std::int64_t count);
+
 /// Mean loss of a batch over the targets that are not −1; adds its gradient to `gradients` when it is given.
 double batchLoss(const Reference& reference, const Tensors& weights, const Batch& batch, Tensors* gradients);
 

@@ -180,6 +180,13 @@ std::string documentOf(const Config& c) {
                 {"threadsPerRank", c.threadsPerRank},
                 {"deterministic", c.deterministic},
                 {"gradientDumpPath", c.gradientDumpPath ? Json(*c.gradientDumpPath) : Json()}};
+  if (c.validation) {
+    const ValidationConfig& v = *c.validation;
+    document["validation"] = {
+        {"data", {{"path", v.data.path}}}, {"everySteps", v.everySteps}, {"batches", v.batches}};
+    if (v.data.endOfDocumentToken)
+      document["validation"]["data"]["endOfDocumentToken"] = *v.data.endOfDocumentToken;
+  }
   if (c.device == DeviceKind::cuda) document["device"] = "cuda";
   if (c.packsDocuments()) document["data"]["packing"] = "documents";
   if (c.data.endOfDocumentToken) document["data"]["endOfDocumentToken"] = *c.data.endOfDocumentToken;

@@ -6,6 +6,7 @@ import {
   JobLogPageSchema,
   JobPageSchema,
   MetricPageSchema,
+  ValidationPageSchema,
   SubmittedJobSchema,
   type JobDetail,
 } from "@internevo/contracts";
@@ -30,6 +31,7 @@ import {
   listJobLog,
   listJobs,
   listStepMetrics,
+  listValidations,
   lockJobState,
   requestCancel,
   setPriority,
@@ -40,7 +42,7 @@ import {
   type Transaction,
 } from "@internevo/store";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { Type } from "typebox";
+import { Type, type Static } from "typebox";
 import { noJob } from "../http/absent.ts";
 import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
@@ -416,7 +418,25 @@ function registerResume(app: ApiInstance, { database, capabilities }: JobRoutesO
   );
 }
 
-/** What a job's training said: steps and log lines, in pages. */
+const StepsQuery = Type.Object(
+  {
+    after: Type.Optional(
+      Type.Integer({ minimum: 0, maximum: LAST_STEP, description: "only steps after this one" }),
+    ),
+    cursor: Type.Optional(Type.String({ maxLength: 20, description: "`nextCursor` of the page before" })),
+    limit: Type.Optional(
+      Type.Integer({ minimum: 1, maximum: 1000, description: "items a page; 200 when absent" }),
+    ),
+  },
+  { additionalProperties: false },
+);
+
+function stepsAsked({ after, cursor, limit }: Static<typeof StepsQuery>): { after?: number; limit?: number } {
+  const from = cursor === undefined ? after : numberOfCursor(cursor, LAST_STEP);
+  return { ...(from === undefined ? {} : { after: from }), ...(limit === undefined ? {} : { limit }) };
+}
+
+/** What a job's training said: steps, validation losses and log lines, in pages. */
 function registerJobHistory(app: ApiInstance, { database }: JobRoutesOptions): void {
   app.get(
     "/jobs/:id/metrics",
@@ -426,31 +446,33 @@ function registerJobHistory(app: ApiInstance, { database }: JobRoutesOptions): v
         tags: ["jobs"],
         summary: "The training's steps, oldest first",
         params: IdParams,
-        querystring: Type.Object(
-          {
-            after: Type.Optional(
-              Type.Integer({ minimum: 0, maximum: LAST_STEP, description: "only steps after this one" }),
-            ),
-            cursor: Type.Optional(
-              Type.String({ maxLength: 20, description: "`nextCursor` of the page before" }),
-            ),
-            limit: Type.Optional(
-              Type.Integer({ minimum: 1, maximum: 1000, description: "items a page; 200 when absent" }),
-            ),
-          },
-          { additionalProperties: false },
-        ),
+        querystring: StepsQuery,
         response: answers({ 200: MetricPageSchema }),
       },
     },
     async (request) => {
       const { id } = request.params;
-      const { after, cursor, limit } = request.query;
       if (!(await getJob(database.db, id))) throw noJob(id);
-      return listStepMetrics(database.db, id, {
-        after: cursor === undefined ? (after ?? 0) : numberOfCursor(cursor, LAST_STEP),
-        ...(limit === undefined ? {} : { limit }),
-      });
+      return listStepMetrics(database.db, id, stepsAsked(request.query));
+    },
+  );
+
+  app.get(
+    "/jobs/:id/validations",
+    {
+      config: { role: "viewer", scope: "job" },
+      schema: {
+        tags: ["jobs"],
+        summary: "The losses of held-out data, oldest first; step 0 is before training",
+        params: IdParams,
+        querystring: StepsQuery,
+        response: answers({ 200: ValidationPageSchema }),
+      },
+    },
+    async (request) => {
+      const { id } = request.params;
+      if (!(await getJob(database.db, id))) throw noJob(id);
+      return listValidations(database.db, id, stepsAsked(request.query));
     },
   );
 

@@ -1,5 +1,7 @@
 import {
+  asPartOf,
   DataSchema,
+  heldOutData,
   ProblemError,
   resolveJob,
   validate,
@@ -38,6 +40,13 @@ function dataOf(written: unknown): Data | null | undefined {
   }
 }
 
+/** What held-out data leaves of attention is not asked for: only training is planned. */
+const heldOutTask = (spec: JobSpec): DataTask => ({
+  ...dataTask(spec),
+  data: heldOutData(spec),
+  evaluated: spec,
+});
+
 const dataTask = (spec: JobSpec): DataTask => ({
   data: spec.data,
   vocabularySize: spec.model.vocabularySize,
@@ -75,6 +84,8 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Jo
     await noting(() => checks.profile(spec));
     // What only measures reads no data.
     if (spec.until === undefined) documents = await noting(() => checks.data(dataTask(spec)));
+    if (spec.until === undefined && spec.validation !== undefined)
+      await noting(() => asPartOf("validation", () => checks.data(heldOutTask(spec))));
     const { initialWeights, model } = spec;
     if (initialWeights !== undefined) await noting(() => checks.weights({ initialWeights, model }));
     await noting(() => checks.room(spec));

@@ -3,11 +3,13 @@ import {
   dataFiles,
   ProblemError,
   type Data,
+  type JobSpec,
   type PackedDocuments,
   type ProblemDetail,
 } from "@internevo/domain";
 import {
   assertBelowRoots,
+  assertHoldsBatches,
   assertKnowsDocuments,
   assertRoomForDocuments,
   countPackedDocuments,
@@ -25,6 +27,8 @@ export interface DataTask {
   /** V of the model: every token is below it. */
   readonly vocabularySize?: number;
   readonly sequenceLengthTokens?: number;
+  /** Of held-out data: the batches that it must hold. */
+  readonly evaluated?: Pick<JobSpec, "validation" | "globalBatchTokens">;
   /** What else decides how packed documents are counted; where it is left out, they are not. */
   readonly counting?: Pick<DocumentTask, "ranks"> & Pick<DocumentTask["model"], "slidingWindowTokens">;
 }
@@ -77,6 +81,7 @@ export async function checkData({
   data,
   vocabularySize,
   sequenceLengthTokens,
+  evaluated,
   counting,
   roots,
 }: DataTask & Allowed): Promise<PackedDocuments | null> {
@@ -122,6 +127,8 @@ export async function checkData({
       ],
     );
   }
+  if (evaluated !== undefined && sequenceLengthTokens !== undefined)
+    assertHoldsBatches(tokens, { ...evaluated, sequenceLengthTokens });
   if (counting === undefined || vocabularySize === undefined || sequenceLengthTokens === undefined)
     return null;
   const { ranks, ...window } = counting;

@@ -19,6 +19,7 @@ import {
   type Report,
   type StepMetric,
   type Trial,
+  type ValidationLoss,
 } from "@internevo/domain";
 import { Argument, InvalidArgumentError, Option, type Command } from "commander";
 import type { JobStreamEvent } from "@internevo/contracts";
@@ -128,20 +129,24 @@ function logLine(event: JobStreamEvent): string {
           `${formatRate(metric.tokensPerSecond)} tokens/s of all ranks`
         );
       }
+      case "validation": {
+        const { step, loss, seconds } = event.data as unknown as ValidationLoss;
+        return `${step} validation loss ${loss.toFixed(4)}, evaluated in ${formatSeconds(seconds)}`;
+      }
       case "log":
         return `${text(event.data["level"])} ${text(event.data["source"])}: ${text(event.data["message"])}`;
       case "report":
         return reportWords(event.data as unknown as Report).join("; ");
     }
   })();
-  return `${at} ${event.type.padEnd(8)} ${said}`;
+  return `${at} ${event.type.padEnd(10)} ${said}`;
 }
 
 export function addLogs(program: Command, context: Context): void {
   program
     .command("logs")
     .description(
-      "the events of a job: states, progress, trials, steps, log lines; with --json one JSON value a line",
+      "the events of a job: states, progress, trials, steps, validation losses, log lines; with --json one JSON value a line",
     )
     .argument("<job>", JOB_ARGUMENT)
     .option("-f, --follow", "stay until the job has ended, or is held")

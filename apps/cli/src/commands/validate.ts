@@ -1,6 +1,8 @@
 import { existsSync } from "node:fs";
 import {
   dataFiles,
+  heldOutData,
+  type Data,
   describeJob,
   measuredFirstWords,
   printableJson,
@@ -28,11 +30,16 @@ export const validateCommand = async (path: string): Promise<JobSpec> => resolve
 
 const MOST_ABSENT = 10;
 
+const dataFilesOf = (heldOut: Data | null): { readonly path: string; readonly field: string }[] =>
+  heldOut === null
+    ? []
+    : dataFiles(heldOut).map(({ path, field }) => ({ path, field: `validation.${field}` }));
+
 /**
  * What a job cannot be submitted without and this machine does not have: no fault of the job file, for the
  * services may run elsewhere.
  */
-export function absentHere({ data, initialWeights, ...spec }: JobSpec): string[] {
+export function absentHere({ data, validation, initialWeights, ...spec }: JobSpec): string[] {
   const fault = trainerFault(spec);
   const planned =
     fault === null
@@ -45,6 +52,7 @@ export function absentHere({ data, initialWeights, ...spec }: JobSpec): string[]
     return [...planned, "data is missing: the job can be planned, and `internevo submit` refuses it"];
   const named = [
     ...dataFiles(data),
+    ...dataFilesOf(heldOutData({ data, ...(validation ? { validation } : {}) })),
     ...(initialWeights === undefined ? [] : [{ path: initialWeights, field: "initialWeights" }]),
   ];
   const absent = named.filter(({ path }) => !existsSync(path));

@@ -52,6 +52,7 @@ it("goes on from what was stored, though the stream begins a little before", () 
     progress: undefined,
     log: [line(2), line(5)],
     steps: [step(1, 1, 5), step(2, 1, 4)],
+    validations: [],
   });
   const feed = extendFeed(stored, [
     event(4, "step", step(2, 1, 4)),

@@ -1,5 +1,5 @@
 import type { JobDetail, JobLogLine, JobStreamEvent, StageProgress } from "@internevo/contracts";
-import type { StepMetric, Trial } from "@internevo/domain";
+import type { StepMetric, Trial, ValidationLoss } from "@internevo/domain";
 
 export type LogLine = JobLogLine;
 
@@ -12,6 +12,8 @@ export interface JobFeed {
   readonly log: readonly LogLine[];
   /** One value a step, in order of steps. */
   readonly steps: readonly StepMetric[];
+  /** The same of the validation loss. */
+  readonly validations: readonly ValidationLoss[];
   readonly ended: boolean;
 }
 
@@ -21,16 +23,18 @@ export interface JobHistory {
   readonly progress: StageProgress | undefined;
   readonly log: readonly LogLine[];
   readonly steps: readonly StepMetric[];
+  readonly validations: readonly ValidationLoss[];
 }
 
-export const feedOf = ({ progress, log, steps }: JobHistory): JobFeed => ({
+export const feedOf = ({ progress, log, steps, validations }: JobHistory): JobFeed => ({
   progress,
   log,
   steps: mergeSteps([], steps),
+  validations: mergeSteps([], validations),
   ended: false,
 });
 
-export const EMPTY_FEED: JobFeed = { progress: undefined, log: [], steps: [], ended: false };
+export const EMPTY_FEED: JobFeed = { progress: undefined, log: [], steps: [], validations: [], ended: false };
 
 /** Lines of the log that are kept; older ones are at the command line. */
 export const LOG_LINES = 2000;
@@ -42,9 +46,11 @@ const count = (value: unknown): number | null => (typeof value === "number" ? va
 export function extendFeed(feed: JobFeed, events: readonly JobStreamEvent[]): JobFeed {
   const log: LogLine[] = [];
   const steps: StepMetric[] = [];
+  const validations: ValidationLoss[] = [];
   let { progress } = feed;
   for (const { id, at, type, data } of events) {
     if (type === "step") steps.push(data as StepMetric);
+    else if (type === "validation") validations.push(data as ValidationLoss);
     else if (type === "log")
       log.push({
         id,
@@ -68,6 +74,7 @@ export function extendFeed(feed: JobFeed, events: readonly JobStreamEvent[]): Jo
     progress,
     log: log.length === 0 ? feed.log : withLines(feed.log, log),
     steps: steps.length === 0 ? feed.steps : mergeSteps(feed.steps, steps),
+    validations: validations.length === 0 ? feed.validations : mergeSteps(feed.validations, validations),
   };
 }
 
@@ -77,13 +84,16 @@ function withLines(known: readonly LogLine[], lines: readonly LogLine[]): LogLin
   return [...known, ...lines.filter(({ id }) => id > last)].slice(-LOG_LINES);
 }
 
+/** What an attempt measured at a step. */
+type OfStep = Pick<StepMetric, "step" | "attempt">;
+
 /**
  * One value a step, in order of steps: a step that a restart repeated counts once, as it was measured last.
  */
-export function mergeSteps(stored: readonly StepMetric[], streamed: readonly StepMetric[]): StepMetric[] {
+export function mergeSteps<T extends OfStep>(stored: readonly T[], streamed: readonly T[]): T[] {
   // As nearly always: what comes goes on from what is there.
-  if (isInOrder(streamed, stored.at(-1)?.step ?? 0)) return [...stored, ...streamed];
-  const byStep = new Map<number, StepMetric>();
+  if (isInOrder(streamed, stored.at(-1)?.step ?? -1)) return [...stored, ...streamed];
+  const byStep = new Map<number, T>();
   for (const step of [...stored, ...streamed]) {
     const known = byStep.get(step.step);
     if (!known || step.attempt >= known.attempt) byStep.set(step.step, step);
@@ -91,7 +101,7 @@ export function mergeSteps(stored: readonly StepMetric[], streamed: readonly Ste
   return [...byStep.values()].sort((a, b) => a.step - b.step);
 }
 
-function isInOrder(steps: readonly StepMetric[], after: number): boolean {
+function isInOrder(steps: readonly OfStep[], after: number): boolean {
   let last = after;
   for (const { step } of steps) {
     if (step <= last) return false;

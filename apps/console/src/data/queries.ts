@@ -1,7 +1,14 @@
 import { allPages, ApiConnectionError, ApiProblemError, type InternEvoClient } from "@internevo/client";
 import type { AuditFilter, JobDetail, JobFilter, UsageQuery } from "@internevo/contracts";
 import { keepPreviousData, QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { isAtRest, isTerminal, type JobState, type StepMetric, type Workload } from "@internevo/domain";
+import {
+  isAtRest,
+  isTerminal,
+  type JobState,
+  type StepMetric,
+  type ValidationLoss,
+  type Workload,
+} from "@internevo/domain";
 import { useSession } from "../session/session.tsx";
 import { LOG_LINES, type JobHistory, type LogLine } from "./job-feed.ts";
 
@@ -81,6 +88,12 @@ export async function readJobHistory(
       client.jobMetrics(id, { limit: STEPS_A_PAGE, signal, ...(cursor === undefined ? {} : { cursor }) }),
     ))
       steps.push(step);
+  const validations: ValidationLoss[] = [];
+  if (job.lastValidation)
+    for await (const loss of allPages((cursor) =>
+      client.jobValidations(id, { limit: STEPS_A_PAGE, signal, ...(cursor === undefined ? {} : { cursor }) }),
+    ))
+      validations.push(loss);
   const log: LogLine[] = [];
   for await (const line of allPages((cursor) =>
     client.jobLog(id, { limit: LINES_A_PAGE, signal, ...(cursor === undefined ? {} : { cursor }) }),
@@ -93,6 +106,7 @@ export async function readJobHistory(
     lastEventId: job.lastEventId,
     progress: job.progress ?? undefined,
     steps,
+    validations,
     log: log.reverse(),
   };
 }

@@ -257,7 +257,7 @@ function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
       <ChosenPlan job={job} rows={rows} />
       {(job.attempts.length > 0 || steps.length > 0) && (
         <Section title="Training">
-          <Training job={live} steps={steps} />
+          <Training job={live} steps={steps} validations={feed.validations} />
         </Section>
       )}
       {job.attempts.length > 0 && (

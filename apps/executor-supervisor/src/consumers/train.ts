@@ -16,6 +16,7 @@ import {
   failedJob,
   heldJob,
   launchDirectory,
+  prepareHeldOut,
   prepareTraining,
   recordTimeline,
   secondsBeforeRestart,
@@ -28,6 +29,7 @@ import {
 } from "@internevo/stages";
 import {
   allSteps,
+  allValidations,
   appendJobEvent,
   changeRunPlan,
   ensureRun,
@@ -40,6 +42,7 @@ import {
   pause,
   recordCheckpoint,
   recordSteps,
+  recordValidations,
   setAttemptResumedFrom,
   startAttempt,
   transitionJob,
@@ -75,6 +78,7 @@ interface Training {
   readonly feed: JobFeed;
   readonly runId: string;
   readonly dataset: Dataset;
+  readonly heldOut: Dataset | undefined;
   /** What the hosts did during the last attempt. */
   hosts?: readonly HostUse[];
 }
@@ -201,7 +205,7 @@ async function endForWantOfNodes(
  * ended.
  */
 async function attemptOnce(training: Training): Promise<Ended | undefined> {
-  const { settings, database, context, feed, runId, dataset } = training;
+  const { settings, database, context, feed, runId, dataset, heldOut } = training;
   const { job, signal, giveWay, log } = context;
   const candidate = (await findRun(database.db, job.id))?.candidate;
   if (!candidate) throw new Error(`the run of job ${job.id} is missing`);
@@ -220,6 +224,7 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
     spec,
     plan,
     dataset,
+    heldOut,
     attempt: number,
     timeline: await recordTimeline(settings.dataDirectory, job.id, `attempt-${number}`, job.spec.timeline),
     runDirectory,
@@ -230,7 +235,11 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
     onQueue: (message, waits) => feed.progress("running", message, 0, job.spec.steps, waits),
     onStarted: (resumedFromStep) =>
       context.fenced((tx) => setAttemptResumedFrom(tx, runId, number, resumedFromStep)),
-    writeSteps: (metrics) => context.fenced((tx) => recordSteps(tx, { jobId: job.id, runId }, metrics)),
+    write: ({ steps, validations }) =>
+      context.fenced(async (tx) => {
+        await recordSteps(tx, { jobId: job.id, runId }, steps);
+        await recordValidations(tx, { jobId: job.id, runId }, validations);
+      }),
     onCheckpoint: (event, isRepeated) => {
       if (!isRepeated)
         feed.log(
@@ -318,6 +327,7 @@ export const train =
         feed.log("info", "executor-supervisor", `${(context.giveWay.reason as Error).message}`);
       context.giveWay.addEventListener("abort", tellAsked, { once: true });
       const dataset = await prepareTraining(settings, job.spec);
+      const heldOut = await prepareHeldOut(settings, job.spec);
       const reservation: LaunchReservationOptions = {
         ...settings,
         cluster: job.spec.cluster,
@@ -331,7 +341,7 @@ export const train =
       const { run, training, end } = await whileReserved(reservation, async () => {
         feed.progress("running", "starts the ranks", 0, job.spec.steps);
         const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
-        const training: Training = { settings, database, context, feed, runId: run.id, dataset };
+        const training: Training = { settings, database, context, feed, runId: run.id, dataset, heldOut };
         return { run, training, end: await trainUntilDone(training) };
       });
       if (end) return (end.state === "held" ? heldJob : failedJob)(job.id, "running", end.failure);
@@ -352,6 +362,7 @@ export const train =
       const report = reportOf({
         chosen,
         steps: await allSteps(database.db, run.id),
+        validations: await allValidations(database.db, run.id),
         attempts: await listAttempts(database.db, run.id),
         trials: await listTrials(database.db, job.id),
         unigramEntropyNats: dataset.unigramEntropyNats,

@@ -9,6 +9,7 @@ import {
   OptimizerSchema,
   TimelineSchema,
   TrialSettingsSchema,
+  ValidationSchema,
 } from "../job.ts";
 import { formatInteger } from "../figures.ts";
 import { ModelSchema, NAMED_MODELS, PAPER_VOCABULARY_SIZE } from "../model.ts";
@@ -23,6 +24,9 @@ const aboutMemory = (): string =>
 const aboutNamedModels = (): string =>
   `a named model: ${modelNames()}; with the paper's vocabulary of ${formatInteger(PAPER_VOCABULARY_SIZE)} ` +
   "(LLaMA's is 32,000): { base: llama-7b, vocabularySize: 32000 } changes it";
+
+/** Global batches of an evaluation, where a job does not say. */
+export const DEFAULT_VALIDATION_BATCHES = 8;
 
 /** Longer than any quantity with its unit. */
 const QUANTITY_LENGTH = 40;
@@ -73,6 +77,19 @@ export const JobFileSchema = Type.Object(
         minNodes: ClusterSchema.properties.minNodes,
       },
       strict,
+    ),
+    validation: Type.Optional(
+      Type.Object(
+        {
+          data: ValidationSchema.properties.data,
+          everySteps: Type.Optional(ValidationSchema.properties.everySteps),
+          batches: Type.Optional(ValidationSchema.properties.batches),
+        },
+        {
+          ...strict,
+          description: `the loss of held-out data while the job trains; everySteps: a tenth of the steps, batches: ${DEFAULT_VALIDATION_BATCHES} where they are left out`,
+        },
+      ),
     ),
     checkpointing: Type.Optional(CheckpointingSchema),
     trials: Type.Optional(Type.Object(Type.Partial(TrialSettingsSchema).properties, strict)),

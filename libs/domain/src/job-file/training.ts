@@ -1,7 +1,14 @@
-import { WATCHDOG_DEFAULTS, type Data, type Optimizer, type Timeline, type Watchdog } from "../job.ts";
+import {
+  WATCHDOG_DEFAULTS,
+  type Data,
+  type Optimizer,
+  type Timeline,
+  type Validation,
+  type Watchdog,
+} from "../job.ts";
 import type { Model } from "../model.ts";
 import type { ProblemDetail } from "../problem.ts";
-import type { JobFile } from "./schema.ts";
+import { DEFAULT_VALIDATION_BATCHES, type JobFile } from "./schema.ts";
 
 export function resolveOptimizer(
   written: Partial<Optimizer> | undefined,
@@ -76,6 +83,29 @@ export function checkData(data: Data, model: Model | undefined, details: Problem
       remedy: "give the token that ends a document",
     });
   }
+}
+
+/** Every so many steps that there are about ten, where a job does not say. */
+export const everyTenth = (steps: number): number => Math.max(1, Math.ceil(steps / 10));
+
+export function resolveValidation(
+  written: JobFile["validation"],
+  data: Data | undefined,
+  steps: number,
+  details: ProblemDetail[],
+): Validation | undefined {
+  if (written === undefined) return undefined;
+  const files = (of: Data | Validation["data"]): string[] => ("paths" in of ? of.paths : [of.path]);
+  const trained = new Set(data ? files(data) : []);
+  const shared = files(written.data).find((path) => trained.has(path));
+  if (shared !== undefined)
+    details.push({
+      field: written.data.format === "text" ? "validation.data.paths" : "validation.data.path",
+      value: shared,
+      message: "is trained on: it is in data too",
+      remedy: "hold a file out of data, and name it here only",
+    });
+  return { everySteps: everyTenth(steps), batches: DEFAULT_VALIDATION_BATCHES, ...written };
 }
 
 export function resolveTimeline(

@@ -276,3 +276,20 @@ export const stepMetrics = pgTable(
   },
   (table) => [primaryKey({ columns: [table.runId, table.step] })],
 );
+
+/** The loss of held-out data, once a step; step 0: before training. */
+export const validationLosses = pgTable(
+  "validation_losses",
+  {
+    runId: uuid("run_id")
+      .notNull()
+      .references(() => runs.id),
+    step: integer("step").notNull(),
+    attempt: integer("attempt").notNull(),
+    loss: doublePrecision("loss").notNull(),
+    tokens: bigint("tokens", { mode: "number" }).notNull(),
+    seconds: doublePrecision("seconds").notNull(),
+    at: instant("at").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.runId, table.step] })],
+);

@@ -93,7 +93,10 @@ Status CpuBackend::headSliceBackward(const HeadSliceShape& s, int slices, int ow
                                      ExactSum* lossSum, View logits, View gX, View gW, Workspace workspace) {
   constexpr const char* kCall = "headSliceBackward";
   INTERNEVO_RETURN_IF_ERROR(check(kCall, s, x, w, targets, logits, statistics));
-  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gX", gX}, {"gW", gW}}));
+  const bool wantGradient = !gX.empty();
+  if (wantGradient) {
+    INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gX", gX}, {"gW", gW}}));
+  }
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, linearWorkspaceBytes()));
   if (own < 0 || own >= slices)
     return badArgument(kCall, "own", "is " + std::to_string(own) + "; must be a slice");
@@ -105,6 +108,7 @@ Status CpuBackend::headSliceBackward(const HeadSliceShape& s, int slices, int ow
       float* const rowLogits = logits.as<float>() + row * s.vocabulary;
       const std::int32_t target = targets.as<std::int32_t>()[row];
       if (target < 0) {
+        if (!wantGradient) continue;
         narrow ? zeroGradientOfRow<Bfloat16>(s.vocabulary, rowLogits)
                : zeroGradientOfRow<float>(s.vocabulary, rowLogits);
         continue;
@@ -119,6 +123,7 @@ Status CpuBackend::headSliceBackward(const HeadSliceShape& s, int slices, int ow
         targetLogit += of(slice, 2);
       }
       part.add(std::log(total) + top - targetLogit);
+      if (!wantGradient) continue;
       const float scale =
           static_cast<float>(static_cast<double>(gradientScale) * std::exp(of(own, 0) - top) / total);
       const std::int64_t place = ownTarget(s, target);
@@ -129,7 +134,8 @@ Status CpuBackend::headSliceBackward(const HeadSliceShape& s, int slices, int ow
 #pragma omp critical(internevo_loss_sum)
     lossSum->add(part);
   });
-  headGradients(s.rows, s.width, s.vocabulary, x, w, {logits.data, type}, gX, gW, threads_, workspace.data);
+  if (wantGradient)
+    headGradients(s.rows, s.width, s.vocabulary, x, w, {logits.data, type}, gX, gW, threads_, workspace.data);
   return Status::success();
 }
 

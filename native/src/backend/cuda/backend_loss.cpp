@@ -104,13 +104,16 @@ Status CudaBackend::headSliceBackward(const HeadSliceShape& s, int slices, int o
                                       ExactSum* lossSum, View logits, View gX, View gW, Workspace workspace) {
   constexpr const char* kCall = "headSliceBackward";
   INTERNEVO_RETURN_IF_ERROR(checkSlice(kCall, s, x, w, targets, logits, statistics));
-  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gX", gX}}));
-  INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gW", gW}}));
+  const bool wantGradient = !gX.empty();
+  if (wantGradient) {
+    INTERNEVO_RETURN_IF_ERROR(requireFloats(kCall, {{"gX", gX}, {"gW", gW}}));
+  }
   INTERNEVO_RETURN_IF_ERROR(requireWorkspace(kCall, workspace, linearWorkspaceBytes()));
   if (own < 0 || own >= slices)
     return badArgument(kCall, "own", "is " + std::to_string(own) + "; must be a slice");
   std::int64_t* loss = nullptr;
   if (lossSum != nullptr) INTERNEVO_RETURN_IF_ERROR(sumOf(lossSum, &loss));
+  // Without a gradient the kernel's takes the logits' place all the same: it is scratch, and a pass over it is short.
   INTERNEVO_RETURN_IF_ERROR(withElementType(x.type, [&](auto tag) {
     const SliceBackwardKernel<decltype(tag)> kernel{s.rows,
                                                     s.vocabulary,
@@ -124,6 +127,7 @@ Status CudaBackend::headSliceBackward(const HeadSliceShape& s, int slices, int o
                                                     loss};
     return launch(queue(), {blocksFor(s.rows, 1), 1, 1, kLossSharedBytes}, kernel, kCall);
   }));
+  if (!wantGradient) return Status::success();
   return gradientsOfHead(s.rows, s.width, s.vocabulary, x, w, logits.as<float>(), gX, gW, workspace);
 }
 

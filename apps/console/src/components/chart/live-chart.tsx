@@ -6,7 +6,10 @@ import { formatCounted, formatInteger } from "../../text/format.ts";
 interface LiveChartProps {
   readonly title: string;
   readonly steps: readonly number[];
-  readonly values: readonly number[];
+  /** Null at a step that has none. */
+  readonly values: readonly (number | null)[];
+  /** Another curve over the same steps, at some of which it has values. */
+  readonly second?: { readonly label: string; readonly values: readonly (number | null)[] } | undefined;
   readonly format: (value: number) => string;
   /** A line that the values are read against. */
   readonly reference?: { readonly label: string; readonly value: number } | undefined;
@@ -38,6 +41,7 @@ function rangeOf(
 interface Look {
   readonly title: string;
   readonly format: (value: number) => string;
+  readonly secondLabel: string | undefined;
   readonly referenceLabel: string | undefined;
   readonly referenceValue: number | undefined;
   readonly fromZero: boolean;
@@ -62,7 +66,16 @@ function axesOf(element: Element): uPlot.Axis[] {
   ];
 }
 
-function seriesOf(element: Element, { title, format, referenceLabel }: Look): uPlot.Series[] {
+/** The value at a step, or the one before it where that step has none. */
+function newest(values: ArrayLike<number | null | undefined>, at: number | null): number | null {
+  for (let index = at ?? -1; index >= 0; index -= 1) {
+    const value = values[index];
+    if (value != null) return value;
+  }
+  return null;
+}
+
+function seriesOf(element: Element, { title, format, secondLabel, referenceLabel }: Look): uPlot.Series[] {
   const value = (_: uPlot, at: number | null): string => (at === null ? "–" : format(at));
   return [
     { label: "Step", value: (_, at: number | null) => (at === null ? "–" : formatInteger(at)) },
@@ -73,6 +86,19 @@ function seriesOf(element: Element, { title, format, referenceLabel }: Look): uP
       points: { show: (self) => (self.data[0]?.length ?? 0) < 40, size: 5 },
       value,
     },
+    ...(secondLabel === undefined
+      ? []
+      : [
+          {
+            label: secondLabel,
+            stroke: colour(element, "--series-3"),
+            width: 1.75,
+            spanGaps: true,
+            points: { show: true, size: 6 },
+            value: (self: uPlot, _: number | null, series: number, at: number | null) =>
+              value(self, newest(self.data[series] ?? [], at)),
+          },
+        ]),
     ...(referenceLabel === undefined
       ? []
       : [
@@ -129,6 +155,7 @@ export function LiveChart({
   title,
   steps,
   values,
+  second,
   format,
   reference,
   marks = [],
@@ -139,13 +166,16 @@ export function LiveChart({
   const scheme = useComputedColorScheme("light");
   const referenceValue = reference?.value;
   const referenceLabel = reference?.label;
+  const secondLabel = second?.label;
+  const secondValues = second?.values;
   const data = useMemo<uPlot.AlignedData>(
     () => [
       steps as number[],
-      values as number[],
+      values as (number | null)[],
+      ...(secondValues === undefined ? [] : [secondValues as (number | null)[]]),
       ...(referenceValue === undefined ? [] : [steps.map(() => referenceValue)]),
     ],
-    [steps, values, referenceValue],
+    [steps, values, secondValues, referenceValue],
   );
   const latest = useRef({ data, marks });
   latest.current = { data, marks };
@@ -153,7 +183,7 @@ export function LiveChart({
   useEffect(() => {
     const element = box.current;
     if (!element) return;
-    const look = { title, format, referenceLabel, referenceValue, fromZero };
+    const look = { title, format, secondLabel, referenceLabel, referenceValue, fromZero };
     const options = plotOptions(element, look, () => latest.current.marks);
     const chart = new uPlot(options, latest.current.data, element);
     plot.current = chart;
@@ -167,7 +197,7 @@ export function LiveChart({
       chart.destroy();
       plot.current = null;
     };
-  }, [scheme, title, format, referenceLabel, referenceValue, fromZero]);
+  }, [scheme, title, format, secondLabel, referenceLabel, referenceValue, fromZero]);
 
   useEffect(() => {
     const chart = plot.current;
@@ -177,7 +207,9 @@ export function LiveChart({
       chart.setLegend({ idx: data[0].length - 1 }, false);
   }, [data]);
 
-  const last = values.at(-1);
-  const words = `${title} over ${formatCounted(steps.length, "step")}${last === undefined ? "" : `, last ${format(last)}`}${reference ? `; ${reference.label} ${format(reference.value)}` : ""}`;
+  const last = newest(values, values.length - 1);
+  const lastOfSecond = second ? newest(second.values, second.values.length - 1) : null;
+  const count = values.reduce<number>((sum, value) => (value === null ? sum : sum + 1), 0);
+  const words = `${title} over ${formatCounted(count, "step")}${last === null ? "" : `, last ${format(last)}`}${second && lastOfSecond !== null ? `; ${second.label}, last ${format(lastOfSecond)}` : ""}${reference ? `; ${reference.label} ${format(reference.value)}` : ""}`;
   return <div ref={box} className="live-chart" role="img" aria-label={words} />;
 }

@@ -36,6 +36,15 @@ export function FinalReport({ report }: { report: Report }) {
             value: `${formatLoss(finalLossNats)} nats`,
             note: "a token, mean of the last tenth",
           },
+          ...(report.validation
+            ? [
+                {
+                  name: "Validation loss",
+                  value: `${formatLoss(report.validation.lossNats)} nats`,
+                  note: `lowest ${formatLoss(report.validation.best.lossNats)} after step ${formatInteger(report.validation.best.step)}`,
+                },
+              ]
+            : []),
           {
             name: "Unigram entropy",
             value: unigramEntropyNats === null ? "not known" : `${formatLoss(unigramEntropyNats)} nats`,
