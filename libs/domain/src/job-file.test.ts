@@ -324,6 +324,27 @@ describe("resolveJob", () => {
       ["validation.batches"],
     ],
     [
+      "a constant learning rate with a least one",
+      job({ optimizer: { schedule: "constant", minLearningRate: 1e-5 } }),
+      ["optimizer.minLearningRate"],
+    ],
+    [
+      "a constant learning rate that decays",
+      job({ steps: 100, optimizer: { schedule: "constant", decaySteps: 50 } }),
+      ["optimizer.decaySteps"],
+    ],
+    [
+      "annealing of a schedule that has none",
+      job({ optimizer: { schedule: "linear", annealingSteps: 10 } }),
+      ["optimizer.annealingSteps"],
+    ],
+    [
+      "annealing that begins within warm-up",
+      job({ steps: 100, optimizer: { schedule: "wsd", warmupSteps: 30, annealingSteps: 71 } }),
+      ["optimizer.annealingSteps"],
+    ],
+    ["a schedule that nobody knows", job({ optimizer: { schedule: "polynomial" } }), ["optimizer.schedule"]],
+    [
       "warm-up longer than the job",
       job({ steps: 10, optimizer: { warmupSteps: 11, decaySteps: 100 } }),
       ["optimizer.warmupSteps"],

@@ -81,8 +81,25 @@ export const CLUSTER_NAME_IN_KEY = String.raw`^(?:${LAUNCHERS.join("|")}):(.*):\
 export const givenKey = (profileName: string): string => `given:${profileName}`;
 export const isGivenKey = (key: string): boolean => key.startsWith(givenKey(""));
 
+/** How the learning rate goes on behind its warm-up. */
+export const LEARNING_RATE_SCHEDULES = ["cosine", "linear", "constant", "wsd"] as const;
+
 export const OptimizerSchema = Type.Object(
   {
+    schedule: Type.Optional(
+      Type.Enum(LEARNING_RATE_SCHEDULES, {
+        description:
+          "of the learning rate behind warm-up: cosine (the default) or linear to minLearningRate, constant, or wsd: the peak, then linear over annealingSteps",
+      }),
+    ),
+    annealingSteps: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: MAXIMUM_STEPS,
+        description:
+          "of wsd: the last of decaySteps, over which the learning rate falls; a tenth of decaySteps where it is left out",
+      }),
+    ),
     peakLearningRate: Type.Number({ minimum: 1e-11, maximum: 10 }),
     minLearningRate: zeroOr(1e-12, 10, "at most the peak"),
     warmupSteps: Type.Integer({

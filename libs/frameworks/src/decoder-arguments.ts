@@ -54,6 +54,19 @@ const SMALLEST_SEED = 1;
 /** Both programs end at once with a warm-up that does not end before the decay does. */
 const warmupOf = ({ warmupSteps, decaySteps }: Optimizer): number => Math.min(warmupSteps, decaySteps - 1);
 
+/** Schedules of the learning rate, as both programs name them; wsd only Megatron-LM has. */
+const DECAY_STYLES = { cosine: "cosine", linear: "linear", constant: "constant", wsd: "WSD" } as const;
+
+function scheduleArguments(
+  { schedule = "cosine", annealingSteps = 0 }: Optimizer,
+  knowsWsd: boolean,
+): Argument[] {
+  if (schedule === "wsd" && !knowsWsd) return [["--lr-decay-style", DECAY_STYLES.cosine]];
+  const style: Argument = ["--lr-decay-style", DECAY_STYLES[schedule]];
+  if (schedule !== "wsd") return [style];
+  return [style, ["--lr-wsd-decay-style", "linear"], ["--lr-wsd-decay-iters", annealingSteps]];
+}
+
 /** What both programs have no option for. */
 export function inexpressibleTraining({ seed, optimizer }: ExportedJob): Inexpressible[] {
   const found: Inexpressible[] = [];
@@ -75,12 +88,15 @@ export function inexpressibleTraining({ seed, optimizer }: ExportedJob): Inexpre
   return found;
 }
 
-export function trainingArguments({ optimizer: o, steps, seed }: ExportedJob): Argument[] {
+export function trainingArguments(
+  { optimizer: o, steps, seed }: ExportedJob,
+  { knowsWsd }: { readonly knowsWsd: boolean },
+): Argument[] {
   return [
     ["--train-iters", steps],
     ["--lr", o.peakLearningRate],
     ["--min-lr", o.minLearningRate],
-    ["--lr-decay-style", "cosine"],
+    ...scheduleArguments(o, knowsWsd),
     ["--lr-decay-iters", o.decaySteps],
     ["--lr-warmup-iters", warmupOf(o)],
     ["--weight-decay", o.weightDecay],

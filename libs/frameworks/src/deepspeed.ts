@@ -8,6 +8,7 @@ import {
   type DecoderDialect,
 } from "./decoder-arguments.ts";
 import {
+  scheduleNotSaid,
   withoutFields,
   type ExportedJob,
   type Expression,
@@ -84,6 +85,7 @@ function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>, half
 export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression {
   const reasons: Partial<Record<keyof Plan, string>> = { ...DEEPSPEED_NEVER };
   const beyond: Inexpressible[] = inexpressibleTraining(job);
+  if (job.optimizer.schedule === "wsd") beyond.push(scheduleNotSaid(job.optimizer));
   if (contextOf(plan) > 1) {
     const split = headSplitFault(job.model, plan.sequenceParallel);
     if (split !== null) {
@@ -184,7 +186,7 @@ export function writeDeepSpeed(job: ExportedJob, plan: PlanOfJob): FrameworkFile
     pp > 1 ? [["--pipeline-model-parallel-size", pp]] : [["--no-pipeline-parallel"]],
     plan.recompute ? [["--checkpoint-activations"], ["--deepspeed-activation-checkpointing"]] : [],
     job.precision === "fp32" ? [] : [["--bf16"]],
-    ...trainingArguments(job).map((argument) => [argument]),
+    ...trainingArguments(job, { knowsWsd: false }).map((argument) => [argument]),
     [["--data-path", data]],
     [["--deepspeed"], ["--deepspeed_config", "ds_config.json"], ["--zero-stage", stage]],
   ]);

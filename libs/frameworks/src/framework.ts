@@ -38,6 +38,14 @@ export interface Inexpressible {
   readonly reason: string;
 }
 
+/** Of a framework that lacks a schedule: it follows a cosine. */
+export const scheduleNotSaid = ({ schedule = "cosine" }: Pick<Optimizer, "schedule">): Inexpressible => ({
+  field: "optimizer.schedule",
+  value: schedule,
+  nearest: "cosine",
+  reason: "it has no such schedule of the learning rate",
+});
+
 export interface ExportedConfiguration {
   readonly framework: Framework;
   readonly version: string;

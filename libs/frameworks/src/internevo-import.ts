@@ -183,7 +183,8 @@ function readOptimizer(root: Fields): Partial<Optimizer> {
   const schedule = root.section("lr_scheduler");
   const decaySteps = schedule.integer("total_steps");
   const warmup = schedule.number("warmup_ratio", 0);
-  const values: Record<keyof Optimizer, number | undefined> = {
+  // Its schedule is a cosine, as without one.
+  const values: Record<Exclude<keyof Optimizer, "schedule" | "annealingSteps">, number | undefined> = {
     peakLearningRate: adam.number("lr", 0),
     minLearningRate: schedule.number("eta_min", 0),
     warmupSteps:

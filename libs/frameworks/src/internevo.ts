@@ -1,6 +1,7 @@
 import { chunksOf, contextOf, headRanks, replicaRanks, type Plan } from "@internevo/domain";
 import type { PlanOfJob } from "@internevo/plan";
 import {
+  scheduleNotSaid,
   stageLayers,
   withoutFields,
   type ExportedJob,
@@ -86,6 +87,9 @@ export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression 
       nearest: false,
       reason: "LLAMA2 has a head of its own",
     });
+  // A constant one is a cosine from the peak to the peak.
+  const { schedule } = job.optimizer;
+  if (schedule === "linear" || schedule === "wsd") beyond.push(scheduleNotSaid(job.optimizer));
   if (job.data !== null && job.data.format !== "internevo")
     beyond.push({
       field: "data",

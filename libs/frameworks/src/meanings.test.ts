@@ -86,6 +86,50 @@ const ROTARY = "--normalization RMSNorm --position-embedding-type rope";
 const DEEPSPEED =
   "--normalization rmsnorm --use-rotary-position-embeddings --deepspeed --deepspeed_config ds.json";
 
+describe("a schedule of the learning rate", () => {
+  const written = (framework: Framework, optimizer: Record<string, unknown>) => {
+    const { files, inexpressible } = exported(framework, { steps: 100, optimizer });
+    return {
+      text: files.map(({ text }) => text).join("\n"),
+      named: inexpressible.filter(({ field }) => field === "optimizer.schedule"),
+    };
+  };
+  const WSD = { schedule: "wsd", annealingSteps: 25 };
+
+  it("is written for frameworks that have it", () => {
+    for (const framework of ["megatron", "deepspeed"] as const)
+      for (const schedule of ["cosine", "linear", "constant"]) {
+        const { text, named } = written(framework, { schedule });
+        expect(text).toContain(`--lr-decay-style ${schedule}`);
+        expect(named).toEqual([]);
+      }
+    const { text, named } = written("megatron", WSD);
+    expect(text).toMatch(/--lr-decay-style WSD[^-]*--lr-wsd-decay-style linear[^-]*--lr-wsd-decay-iters 25/);
+    expect(named).toEqual([]);
+    const titan = (optimizer: Record<string, unknown>) => {
+      const { text: toml, named: lost } = written("torchtitan", optimizer);
+      expect(lost).toEqual([]);
+      return toml.match(/^(?:decay_type|decay_ratio|min_lr_factor) = .*$/gm);
+    };
+    expect(titan({ schedule: "linear" })).toEqual(['decay_type = "linear"', "min_lr_factor = 0.1"]);
+    expect(titan({ schedule: "constant" })).toContain("min_lr_factor = 1");
+    expect(titan(WSD)).toEqual(['decay_type = "linear"', "decay_ratio = 0.25", "min_lr_factor = 0.1"]);
+    expect(written("internevo", { schedule: "constant" }).text).toContain("eta_min=0.0003");
+  });
+
+  it("is named where they lack it, and a cosine is written", () => {
+    for (const [framework, optimizer] of [
+      ["deepspeed", WSD],
+      ["internevo", WSD],
+      ["internevo", { schedule: "linear" }],
+    ] as const)
+      expect(written(framework, optimizer).named).toMatchObject([
+        { value: optimizer.schedule, nearest: "cosine" },
+      ]);
+    expect(written("deepspeed", WSD).text).toContain("--lr-decay-style cosine");
+  });
+});
+
 describe("a warm-up as long as the decay", () => {
   const warmup = (framework: Framework, written: Record<string, unknown>) => {
     const { files, inexpressible } = exported(framework, written);

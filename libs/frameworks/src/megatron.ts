@@ -290,7 +290,7 @@ export function writeMegatron(job: ExportedJob, plan: PlanOfJob): FrameworkFile[
     shardingArguments(plan),
     recomputeArguments(plan),
     precision,
-    ...trainingArguments(job).map((argument) => [argument]),
+    ...trainingArguments(job, { knowsWsd: true }).map((argument) => [argument]),
     data,
   ]);
   return [{ name: "pretrain.sh", text: `#!/bin/bash\nset -euo pipefail\n${environment}${text}\n` }];

@@ -288,7 +288,7 @@ function readOptimizer(
   );
   const peak = adam.number("lr", 0);
   const least = schedule.number("min_lr_factor", 0);
-  const values: Record<keyof Optimizer, number | undefined> = {
+  const values: Record<keyof Required<Omit<Optimizer, "schedule" | "annealingSteps">>, number | undefined> = {
     peakLearningRate: peak,
     minLearningRate:
       peak === undefined || least === undefined ? undefined : Number((peak * least).toPrecision(12)),

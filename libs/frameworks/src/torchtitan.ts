@@ -203,7 +203,9 @@ export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFil
     lr_scheduler: {
       warmup_steps: o.warmupSteps,
       total_steps: o.decaySteps,
-      decay_type: "cosine",
+      // A constant one is any from the peak to the peak.
+      decay_type: o.schedule === "linear" || o.schedule === "wsd" ? "linear" : "cosine",
+      ...(o.schedule === "wsd" ? { decay_ratio: (o.annealingSteps ?? 0) / o.decaySteps } : {}),
       min_lr_factor: o.minLearningRate / o.peakLearningRate,
     },
     training: {

@@ -1,5 +1,6 @@
 #include "trainer/config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <initializer_list>
@@ -371,6 +372,16 @@ OptimizerConfig readOptimizer(Reader r) {
   o.beta2 = r.number("beta2", 0, true, 0.9999999);
   o.epsilon = r.number("epsilon", 0, false, 1);
   o.clipGlobalNorm = r.number("clipGlobalNorm", 0, true, 1e6);
+  if (r.has("schedule"))
+    o.schedule =
+        static_cast<LearningRateSchedule>(r.choice("schedule", {"cosine", "linear", "constant", "wsd"}));
+  if (o.schedule == LearningRateSchedule::warmupStableDecay) {
+    o.annealingSteps = r.integer("annealingSteps", 1, 1000000000);
+    if (o.warmupSteps + o.annealingSteps > o.decaySteps)
+      refuse(r.field("annealingSteps"), std::to_string(o.annealingSteps),
+             "and warmupSteps are more than decaySteps",
+             "give at most " + std::to_string(std::max<std::int64_t>(o.decaySteps - o.warmupSteps, 0)));
+  }
   r.finish();
   if (o.minLearningRate > o.peakLearningRate) {
     refuse(r.field("minLearningRate"), Json(o.minLearningRate).dump(), "is above peakLearningRate",

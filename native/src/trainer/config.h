@@ -89,11 +89,16 @@ struct MeshConfig {
   Groups parameterSharding, optimizerStateSharding, gradientReplicas;
 };
 
+/// How the learning rate goes on behind its warm-up; see schedule.h.
+enum class LearningRateSchedule { cosine, linear, constant, warmupStableDecay };
+
 struct OptimizerConfig {
   double peakLearningRate = 0, minLearningRate = 0;
   std::int64_t warmupSteps = 0, decaySteps = 1;
   double weightDecay = 0, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double clipGlobalNorm = 0;  ///< 0: no clipping
+  LearningRateSchedule schedule = LearningRateSchedule::cosine;
+  std::int64_t annealingSteps = 0;  ///< of warm-up-stable-decay
 };
 
 /// Automatic: asynchronous where the memory limit has room for the staging.

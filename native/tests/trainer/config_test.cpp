@@ -163,6 +163,31 @@ TEST(Configuration, OverlapTimelineAndWatchdogMayBeLeftOutAndAreReadWhenGiven) {
   EXPECT_FALSE(parseConfig(document.dump()).watchdog || parseConfig(document.dump()).timeline);
 }
 
+TEST(Configuration, SchedulesAndHeldOutDataMayBeLeftOutAndAreReadWhenGiven) {
+  Config c = smallConfig("d.tokens");
+  EXPECT_EQ(parseConfig(documentOf(c)).optimizer.schedule, LearningRateSchedule::cosine);
+  EXPECT_FALSE(parseConfig(documentOf(c)).validation);
+  c.optimizer.schedule = LearningRateSchedule::warmupStableDecay, c.optimizer.annealingSteps = 18;
+  c.data.packing = DataConfig::Packing::documents;
+  c.validation = ValidationConfig{{.path = "v.tokens"}, 7, 3};
+  const Config read = parseConfig(documentOf(c));
+  EXPECT_EQ(read.optimizer.schedule, LearningRateSchedule::warmupStableDecay);
+  EXPECT_EQ(read.optimizer.annealingSteps, 18);
+  ASSERT_TRUE(read.validation);
+  EXPECT_EQ(read.validation->data.path, "v.tokens");
+  EXPECT_EQ(read.validation->data.packing, DataConfig::Packing::documents) << "as the training data";
+  EXPECT_EQ(read.validation->everySteps, 7);
+  EXPECT_EQ(read.validation->batches, 3);
+  c.optimizer.annealingSteps = 19;  // 2 steps of warm-up, and 20 until the least
+  try {
+    parseConfig(documentOf(c));
+    FAIL() << "more steps than there are";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.problem().field, "optimizer.annealingSteps");
+    EXPECT_EQ(failure.problem().remedy, "give at most 18");
+  }
+}
+
 TEST(Configuration, NamesAMissingMember) {
   const Problem problem = problemOf([](Json& d) { d["plan"].erase("recompute"); });
   EXPECT_EQ(problem.code, StatusCode::badConfig);

@@ -159,5 +159,32 @@ TEST(Schedule, WarmsUpLinearlyThenFollowsACosineToTheMinimum) {
   EXPECT_DOUBLE_EQ(learningRateAt(o, 21), 0.1);
 }
 
+/// Against the closed form of each schedule, step by step, in long double.
+TEST(Schedule, IsTheClosedFormOfEveryKind) {
+  using Kind = LearningRateSchedule;
+  constexpr long double kPi = 3.14159265358979323846264338327950288L;
+  for (const std::int64_t warmup : {0, 1, 10}) {
+    OptimizerConfig o;
+    o.peakLearningRate = 3e-4, o.minLearningRate = 2e-5, o.warmupSteps = warmup, o.decaySteps = 100;
+    o.annealingSteps = 30;
+    const long double peak = 3e-4L, least = 2e-5L, w = static_cast<long double>(warmup);
+    for (std::int64_t step = 1; step <= 130; ++step) {
+      const auto s = static_cast<long double>(step);
+      const long double part = std::min(1.0L, (s - w) / (100 - w));
+      const std::pair<Kind, long double> expected[] = {
+          {Kind::constant, peak},
+          {Kind::linear, peak + (least - peak) * part},
+          {Kind::cosine, (peak + least) / 2 + (peak - least) / 2 * std::cos(kPi * part)},
+          {Kind::warmupStableDecay, s <= 70 ? peak : peak + (least - peak) * std::min(1.0L, (s - 70) / 30)}};
+      for (const auto& [kind, behind] : expected) {
+        o.schedule = kind;
+        const long double wanted = step <= warmup ? peak * s / w : behind;
+        EXPECT_NEAR(learningRateAt(o, step), static_cast<double>(wanted), 1e-18)
+            << "schedule " << static_cast<int>(kind) << ", warm-up " << warmup << ", step " << step;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace internevo::trainer::testing

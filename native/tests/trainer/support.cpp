@@ -180,6 +180,10 @@ std::string documentOf(const Config& c) {
                 {"threadsPerRank", c.threadsPerRank},
                 {"deterministic", c.deterministic},
                 {"gradientDumpPath", c.gradientDumpPath ? Json(*c.gradientDumpPath) : Json()}};
+  static constexpr const char* kSchedules[] = {"cosine", "linear", "constant", "wsd"};
+  if (o.schedule != LearningRateSchedule::cosine)
+    document["optimizer"]["schedule"] = kSchedules[static_cast<int>(o.schedule)];
+  if (o.annealingSteps > 0) document["optimizer"]["annealingSteps"] = o.annealingSteps;
   if (c.validation) {
     const ValidationConfig& v = *c.validation;
     document["validation"] = {

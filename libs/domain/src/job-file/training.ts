@@ -10,17 +10,65 @@ import type { Model } from "../model.ts";
 import type { ProblemDetail } from "../problem.ts";
 import { DEFAULT_VALIDATION_BATCHES, type JobFile } from "./schema.ts";
 
+/** A tenth of steps, where a job does not say: how often something happens, or how long it lasts. */
+export const everyTenth = (steps: number): number => Math.max(1, Math.ceil(steps / 10));
+
+/** What of an optimizer makes no sense with its schedule. */
+function checkSchedule(
+  { schedule, annealingSteps, decaySteps, warmupSteps, minLearningRate, peakLearningRate }: Optimizer,
+  steps: number,
+  details: ProblemDetail[],
+): void {
+  const refuse = (field: keyof Optimizer, value: unknown, message: string, remedy: string): void =>
+    void details.push({ field: `optimizer.${field}`, value, message, remedy });
+  if (schedule !== "wsd" && annealingSteps !== undefined)
+    refuse(
+      "annealingSteps",
+      annealingSteps,
+      `is of the schedule wsd, and the schedule is ${schedule ?? "cosine"}`,
+      "leave it out, or use schedule: wsd",
+    );
+  if (schedule === "wsd" && warmupSteps <= decaySteps && warmupSteps + (annealingSteps ?? 0) > decaySteps)
+    refuse(
+      "annealingSteps",
+      annealingSteps,
+      `and warmupSteps ${warmupSteps} are more than decaySteps ${decaySteps}`,
+      warmupSteps < decaySteps ? `give at most ${decaySteps - warmupSteps}` : "use less warmupSteps",
+    );
+  if (schedule !== "constant") return;
+  if (minLearningRate < peakLearningRate)
+    refuse(
+      "minLearningRate",
+      minLearningRate,
+      "is never reached: the schedule is constant",
+      "leave it out, or use another schedule",
+    );
+  if (decaySteps !== steps)
+    refuse(
+      "decaySteps",
+      decaySteps,
+      "says when decay ends, and the schedule is constant",
+      "leave it out, or use another schedule",
+    );
+}
+
 export function resolveOptimizer(
   written: Partial<Optimizer> | undefined,
   steps: number,
   details: ProblemDetail[],
 ): Optimizer {
-  const peakLearningRate = written?.peakLearningRate ?? 3e-4;
-  const decaySteps = written?.decaySteps ?? steps;
+  const { schedule: asked, ...rest } = written ?? {};
+  // As without it where it says what is so without it.
+  const schedule = asked === "cosine" ? undefined : asked;
+  const peakLearningRate = rest.peakLearningRate ?? 3e-4;
+  const decaySteps = rest.decaySteps ?? steps;
   const optimizer: Optimizer = {
+    ...(schedule === undefined ? {} : { schedule }),
+    ...(schedule === "wsd" ? { annealingSteps: everyTenth(decaySteps) } : {}),
     peakLearningRate,
     // Rounded: a tenth of 3e-4 is written 3e-5.
-    minLearningRate: Number((peakLearningRate / 10).toPrecision(12)),
+    minLearningRate:
+      schedule === "constant" ? peakLearningRate : Number((peakLearningRate / 10).toPrecision(12)),
     warmupSteps: Math.min(2000, Math.ceil(steps / 20), decaySteps),
     decaySteps,
     weightDecay: 0.1,
@@ -28,7 +76,7 @@ export function resolveOptimizer(
     beta2: 0.95,
     epsilon: 1e-8,
     clipGlobalNorm: 1,
-    ...written,
+    ...rest,
   };
   const { minLearningRate, warmupSteps } = optimizer;
   if (minLearningRate > peakLearningRate) {
@@ -48,6 +96,7 @@ export function resolveOptimizer(
       remedy: `give at most ${Math.min(steps, decaySteps)}`,
     });
   }
+  checkSchedule(optimizer, steps, details);
   return optimizer;
 }
 
@@ -84,9 +133,6 @@ export function checkData(data: Data, model: Model | undefined, details: Problem
     });
   }
 }
-
-/** Every so many steps that there are about ten, where a job does not say. */
-export const everyTenth = (steps: number): number => Math.max(1, Math.ceil(steps / 10));
 
 export function resolveValidation(
   written: JobFile["validation"],
