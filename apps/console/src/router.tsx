@@ -131,6 +131,16 @@ const tokens = createRoute({
   path: "/tokens",
   component: lazyRouteComponent(() => import("./pages/tokens.tsx"), "TokensPage"),
 });
+const webhooks = createRoute({
+  getParentRoute: () => root,
+  path: "/webhooks",
+  component: lazyRouteComponent(() => import("./pages/webhooks.tsx"), "WebhooksPage"),
+});
+const webhook = createRoute({
+  getParentRoute: () => root,
+  path: "/webhooks/$webhookId",
+  component: lazyRouteComponent(() => import("./pages/webhook.tsx"), "WebhookPage"),
+});
 const audit = createRoute({
   getParentRoute: () => root,
   path: "/audit",
@@ -158,6 +168,8 @@ const routeTree = root.addChildren([
   projects,
   usage,
   tokens,
+  webhooks,
+  webhook,
   audit,
   deadLetters,
 ]);

@@ -5,12 +5,14 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { resolveJob } from "@internevo/domain";
 import {
   claimHosts,
+  createWebhook,
   jobLease,
   newToken,
   newTraceparent,
   recordAudit,
   storeToken,
   submitJob,
+  testWebhook,
 } from "@internevo/store";
 import { readability } from "./readability.ts";
 import { jobFile } from "./seed.ts";
@@ -46,6 +48,41 @@ it("creates a token, shows it once, and revokes it", async () => {
   await page.getByRole("button", { name: "Revoke the token" }).click();
   await page.getByRole("rowheader", { name: "nightly" }).waitFor({ state: "detached" });
   expect((await asks()).status).toBe(401);
+  await page.close();
+});
+
+const withoutReceiver = { name: "chat", url: "https://example.org/events", events: ["trial.ended"] } as const;
+
+it("creates a webhook, shows its secret once, tries, disables and removes it", async () => {
+  const page = await open("/webhooks");
+  await page.getByText("Nobody is told of what happens.").waitFor();
+  await page.getByRole("button", { name: "Create a webhook" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill("ci");
+  await dialog.getByLabel("URL").fill("https://localhost/events");
+  await dialog.getByRole("button", { name: "Create the webhook" }).click();
+  await dialog.getByRole("alert").getByText("is not on the public Internet").waitFor();
+  await dialog.getByLabel("URL").fill(withoutReceiver.url);
+  await dialog.getByLabel("trial.ended").check();
+  await dialog.getByRole("button", { name: "Create the webhook" }).click();
+  await page.getByText("ci is told of what happens in project default").waitFor();
+  const secret = (await page.getByRole("status").locator("pre").textContent())?.trim() ?? "";
+  expect(secret).toMatch(/^whsec_/);
+  await page.getByRole("button", { name: "I have it" }).click();
+  expect(await page.content()).not.toContain(secret);
+  await page.getByRole("link", { name: "ci", exact: true }).click();
+  await page.getByRole("button", { name: "Send a test event" }).click();
+  const delivery = page.getByRole("table", { name: "Deliveries" }).locator("tbody tr");
+  await delivery.getByText("On its way").waitFor();
+  await page.getByRole("button", { name: "Disable", exact: true }).click();
+  await delivery.getByText("Given up").waitFor();
+  await page.getByRole("button", { name: "Enable", exact: true }).click();
+  await page.getByRole("button", { name: "Disable", exact: true }).waitFor();
+  await page.getByRole("button", { name: "Replay webhook.test" }).click();
+  await delivery.getByText("On its way").waitFor();
+  await page.getByRole("button", { name: "Remove ci" }).click();
+  await page.getByRole("button", { name: "Remove the webhook" }).click();
+  await page.getByText("Nobody is told of what happens.").waitFor();
   await page.close();
 });
 
@@ -216,7 +253,21 @@ it("shows a project's people nothing of others, and no way to change quotas", as
 });
 
 it("can be read at a desk and on a phone, light and dark", async () => {
-  for (const path of ["/tokens", "/audit", "/jobs", "/clusters", "/projects", "/usage", "/usage?by=day"]) {
+  const { webhook } = await stack.database.transaction((tx) =>
+    createWebhook(tx, { ...withoutReceiver, events: [...withoutReceiver.events], project: "default" }),
+  );
+  await stack.database.transaction((tx) => testWebhook(tx, webhook.id, "test"));
+  for (const path of [
+    "/tokens",
+    "/webhooks",
+    `/webhooks/${webhook.id}`,
+    "/audit",
+    "/jobs",
+    "/clusters",
+    "/projects",
+    "/usage",
+    "/usage?by=day",
+  ]) {
     const page = await open(path);
     await page.locator("tbody tr").first().waitFor();
     expect(await readability(page, path)).toEqual([]);

@@ -23,6 +23,7 @@ const PAGES = [
   { to: "/projects", name: "Projects" },
   { to: "/usage", name: "Usage" },
   { to: "/tokens", name: "Tokens", role: "admin" },
+  { to: "/webhooks", name: "Webhooks", role: "admin" },
   { to: "/audit", name: "Audit", role: "admin" },
   { to: "/dead-letters", name: "Dead letters", role: "admin" },
 ] as const;

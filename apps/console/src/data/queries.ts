@@ -223,6 +223,39 @@ export function useTokens() {
   });
 }
 
+export function useWebhooks() {
+  const { client } = useSession();
+  return useInfiniteQuery({
+    queryKey: ["webhooks"],
+    queryFn: ({ pageParam, signal }) =>
+      client.listWebhooks({ limit: 50, signal, ...(pageParam === null ? {} : { cursor: pageParam }) }),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.nextCursor,
+    refetchInterval: POLL_MILLISECONDS,
+  });
+}
+
+export function useWebhook(id: string) {
+  const { client } = useSession();
+  return useQuery({
+    queryKey: ["webhooks", id],
+    queryFn: ({ signal }) => client.getWebhook(id, { signal }),
+    refetchInterval: POLL_MILLISECONDS,
+  });
+}
+
+export function useDeliveries(id: string) {
+  const { client } = useSession();
+  return useInfiniteQuery({
+    queryKey: ["webhooks", id, "deliveries"],
+    queryFn: ({ pageParam, signal }) =>
+      client.listDeliveries(id, { limit: 50, signal, ...(pageParam === null ? {} : { cursor: pageParam }) }),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.nextCursor,
+    refetchInterval: POLL_MILLISECONDS,
+  });
+}
+
 export function useAudit(filter: AuditFilter) {
   const { client } = useSession();
   return useInfiniteQuery({

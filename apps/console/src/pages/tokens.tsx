@@ -1,13 +1,16 @@
 import { ROLES, type CreatedToken, type Role, type TokenKind, type TokenRecord } from "@internevo/contracts";
-import { Alert, Button, Code, CopyButton, Group, Modal, NativeSelect, Text, TextInput } from "@mantine/core";
+import { Alert, Button, Group, Modal, NativeSelect, TextInput } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
+import { ConfirmedButton } from "../components/confirmed-button.tsx";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { Moment } from "../components/moment.tsx";
 import { Page } from "../components/page.tsx";
+import { ProjectField } from "../components/project-field.tsx";
+import { ShownOnce } from "../components/shown-once.tsx";
 import { Empty, Listed } from "../components/states.tsx";
-import { useProjects, useTokens } from "../data/queries.ts";
+import { useTokens } from "../data/queries.ts";
 import { isOfInstallation, useSession } from "../session/session.tsx";
 
 const DAY_SECONDS = 86_400;
@@ -28,55 +31,6 @@ const KIND_WORDS: Readonly<Record<TokenKind, string>> = {
   session: "Browser",
   login: "Command line",
 };
-
-/** The secret of a new token, which is shown this once. */
-function Secret({ made, onClose }: { made: CreatedToken; onClose: () => void }) {
-  return (
-    <Alert
-      color="teal"
-      title={`${made.name} may use the API as ${made.role}${made.project === null ? "" : ` in project ${made.project}`}`}
-      role="status"
-    >
-      <Text size="sm">Copy the token now. It is not stored, and cannot be shown again.</Text>
-      <Code block className="wrapped">
-        {made.token}
-      </Code>
-      <Group gap="xs" mt="xs">
-        <CopyButton value={made.token}>
-          {({ copied, copy }) => (
-            <Button size="compact-sm" onClick={copy}>
-              {copied ? "Copied" : "Copy the token"}
-            </Button>
-          )}
-        </CopyButton>
-        <Button size="compact-sm" variant="default" onClick={onClose}>
-          I have it
-        </Button>
-      </Group>
-    </Alert>
-  );
-}
-
-/** Where a new token has its role; an empty project is the whole installation. */
-function Where({ project, onChange }: { project: string; onChange: (project: string) => void }) {
-  const projects = useProjects();
-  return (
-    <NativeSelect
-      mt="sm"
-      label="Where"
-      description="Of other projects it sees nothing."
-      value={project}
-      onChange={(event) => onChange(event.currentTarget.value)}
-      data={[
-        { value: "", label: "In the whole installation" },
-        ...(projects.data?.items ?? []).map((each) => ({
-          value: each.name,
-          label: `In project ${each.name}`,
-        })),
-      ]}
-    />
-  );
-}
 
 function CreateForm({ onMade, onClose }: { onMade: (made: CreatedToken) => void; onClose: () => void }) {
   const session = useSession();
@@ -122,7 +76,15 @@ function CreateForm({ onMade, onClose }: { onMade: (made: CreatedToken) => void;
         onChange={(event) => setRole(event.currentTarget.value as Role)}
         data={ROLES.map((each) => ({ value: each, label: ROLE_WORDS[each] }))}
       />
-      {isOfInstallation(session) && <Where project={project} onChange={setProject} />}
+      {isOfInstallation(session) && (
+        <ProjectField
+          label="Where"
+          description="Of other projects it sees nothing."
+          everywhere="In the whole installation"
+          project={project}
+          onChange={setProject}
+        />
+      )}
       <NativeSelect
         mt="sm"
         label="Valid for"
@@ -150,48 +112,19 @@ function CreateForm({ onMade, onClose }: { onMade: (made: CreatedToken) => void;
 function Revoke({ token }: { token: TokenRecord }) {
   const { client } = useSession();
   const queries = useQueryClient();
-  const [opened, { open, close }] = useDisclosure();
-  const revoke = useMutation({
-    mutationFn: () => client.revokeToken(token.id),
-    onSuccess: async () => {
-      close();
-      await queries.invalidateQueries({ queryKey: ["tokens"] });
-    },
-  });
   return (
-    <>
-      <Button
-        size="compact-sm"
-        variant="default"
-        className="button-danger"
-        onClick={open}
-        aria-label={`Revoke ${token.name}`}
-      >
-        Revoke
-      </Button>
-      <Modal
-        opened={opened}
-        onClose={close}
-        title={`Revoke ${token.name}?`}
-        centered
-        closeButtonProps={{ "aria-label": "Close" }}
-      >
-        <Text size="sm">Whoever uses this token is refused from then on. Its jobs go on.</Text>
-        {revoke.isError && (
-          <Alert color="red" mt="sm" role="alert">
-            {revoke.error.message}
-          </Alert>
-        )}
-        <Group justify="flex-end" mt="md">
-          <Button variant="default" onClick={close} data-autofocus>
-            Keep it
-          </Button>
-          <Button color="red.9" loading={revoke.isPending} onClick={() => revoke.mutate()}>
-            Revoke the token
-          </Button>
-        </Group>
-      </Modal>
-    </>
+    <ConfirmedButton
+      label="Revoke"
+      name={token.name}
+      question={`Revoke ${token.name}?`}
+      consequence="Whoever uses this token is refused from then on. Its jobs go on."
+      keep="Keep it"
+      confirm="Revoke the token"
+      onConfirm={async () => {
+        await client.revokeToken(token.id);
+        await queries.invalidateQueries({ queryKey: ["tokens"] });
+      }}
+    />
   );
 }
 
@@ -237,7 +170,14 @@ export function TokensPage() {
       lead="Who may use the API, the command line and this console."
       actions={<Button onClick={open}>Create a token</Button>}
     >
-      {made && <Secret made={made} onClose={() => setMade(undefined)} />}
+      {made && (
+        <ShownOnce
+          title={`${made.name} may use the API as ${made.role}${made.project === null ? "" : ` in project ${made.project}`}`}
+          what="token"
+          secret={made.token}
+          onClose={() => setMade(undefined)}
+        />
+      )}
       <Modal
         opened={opened}
         onClose={close}

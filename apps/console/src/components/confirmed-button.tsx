@@ -1,0 +1,61 @@
+import { Alert, Button, Group, Modal, Text } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { useMutation } from "@tanstack/react-query";
+
+/** A button for what cannot be undone: it asks first, and says what went wrong. */
+export function ConfirmedButton({
+  label,
+  name,
+  question,
+  consequence,
+  keep,
+  confirm,
+  onConfirm,
+}: {
+  label: string;
+  /** What it is about, for who cannot see the row. */
+  name: string;
+  question: string;
+  consequence: string;
+  keep: string;
+  confirm: string;
+  onConfirm: () => Promise<unknown>;
+}) {
+  const [opened, { open, close }] = useDisclosure();
+  const change = useMutation({ mutationFn: onConfirm, onSuccess: close });
+  return (
+    <>
+      <Button
+        size="compact-sm"
+        variant="default"
+        className="button-danger"
+        onClick={open}
+        aria-label={`${label} ${name}`}
+      >
+        {label}
+      </Button>
+      <Modal
+        opened={opened}
+        onClose={close}
+        title={question}
+        centered
+        closeButtonProps={{ "aria-label": "Close" }}
+      >
+        <Text size="sm">{consequence}</Text>
+        {change.isError && (
+          <Alert color="red" mt="sm" role="alert">
+            {change.error.message}
+          </Alert>
+        )}
+        <Group justify="flex-end" mt="md">
+          <Button variant="default" onClick={close} data-autofocus>
+            {keep}
+          </Button>
+          <Button color="red.9" loading={change.isPending} onClick={() => change.mutate()}>
+            {confirm}
+          </Button>
+        </Group>
+      </Modal>
+    </>
+  );
+}
