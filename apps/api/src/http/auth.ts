@@ -48,7 +48,8 @@ export function registerAuth(
     if (role === undefined && !request.url.startsWith(`${API_PREFIX}/`)) return;
     // What is behind a token is for whoever has it: no browser or proxy should keep it.
     reply.header("cache-control", "no-store");
-    const cookie = request.headers.authorization === undefined ? sessionCookieOf(request) : undefined;
+    const cookie =
+      request.headers.authorization === undefined ? sessionCookieOf(request, options.publicUrl) : undefined;
     const token = bearerOf(request) ?? cookie;
     const found =
       token === undefined ? undefined : await lookup.ownerOf(token, await limits.isGuessing(request));

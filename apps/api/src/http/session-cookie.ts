@@ -14,10 +14,6 @@ const secureName = (name: string): string => `__Host-${name}`;
 const nameFor = (name: string, publicUrl: URL): string =>
   publicUrl.protocol === "https:" ? secureName(name) : name;
 
-/** The secret of the browser's session, where it has one. */
-export const sessionCookieOf = ({ cookies }: FastifyRequest): string | undefined =>
-  cookies[secureName(NAME)] ?? cookies[NAME];
-
 export interface CookieOptions {
   /** Undefined: until the browser is closed. */
   readonly seconds?: number;
@@ -42,6 +38,13 @@ export function setCookie(
 
 export const readCookie = ({ cookies }: FastifyRequest, name: string, publicUrl: URL): string | undefined =>
   cookies[nameFor(name, publicUrl)];
+
+/**
+ * The secret of the browser's session, where it has one. With TLS the other name does not count: another host of
+ * the domain could have set it. @param publicUrl undefined: nobody signs in, and no cookie is a session
+ */
+export const sessionCookieOf = (request: FastifyRequest, publicUrl: URL | undefined): string | undefined =>
+  publicUrl && readCookie(request, NAME, publicUrl);
 
 export const clearCookie = (reply: FastifyReply, name: string, publicUrl: URL): void =>
   setCookie(reply, name, "", { seconds: 0, publicUrl });

@@ -17,9 +17,10 @@ export interface SessionRoutesOptions {
   readonly provider: Provider | undefined;
 }
 
-async function whoIs(db: Queryable, request: FastifyRequest): Promise<Whoami> {
+async function whoIs(db: Queryable, request: FastifyRequest, publicUrl: URL | undefined): Promise<Whoami> {
   const { name, role, project, kind, userId } = actorOf(request);
-  const cookie = request.headers.authorization === undefined ? sessionCookieOf(request) : undefined;
+  const cookie =
+    request.headers.authorization === undefined ? sessionCookieOf(request, publicUrl) : undefined;
   return {
     name,
     role,
@@ -54,7 +55,7 @@ export function registerSessionRoutes(app: ApiInstance, options: SessionRoutesOp
       config: { role: "viewer", scope: "any" },
       schema: { tags, summary: "Whose token this is", response: answers({ 200: WhoamiSchema }) },
     },
-    async (request) => whoIs(database.db, request),
+    async (request) => whoIs(database.db, request, signIn?.publicUrl),
   );
   app.patch(
     "/session",
@@ -75,7 +76,7 @@ export function registerSessionRoutes(app: ApiInstance, options: SessionRoutesOp
         const place = await moveSession(tx, actor, request.body.project);
         request.actor = { ...actor, ...place };
         request.project = place.project;
-        return { status: 200, body: await whoIs(tx, request), target: actor.id };
+        return { status: 200, body: await whoIs(tx, request, signIn?.publicUrl), target: actor.id };
       });
     },
   );
