@@ -52,7 +52,9 @@ export function personOf(
   };
   const { sub } = claims;
   if (typeof sub !== "string" || sub === "") throw new TypeError("the claims have no subject");
-  const email = claims["email_verified"] === false ? undefined : text("email");
+  // Only a provider that says nothing of it may be trusted to have verified it, or one that says so.
+  const { email_verified: verified = true } = claims;
+  const email = verified === true ? text("email") : undefined;
   const { placesOfGroup, placeOfEverybody } = settings;
   const given = groupsOf(claims, settings.groupsClaim).flatMap((group) => placesOfGroup.get(group) ?? []);
   return {
