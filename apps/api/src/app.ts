@@ -98,6 +98,7 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
     },
   });
   registerTimeouts(app, timeouts);
+  app.server.maxConnections = bounds.connections;
 
   const methods = registerMethods(app);
   registerBodies(app);

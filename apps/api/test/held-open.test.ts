@@ -113,9 +113,38 @@ describe("requests that come a byte at a time", () => {
     await areCut(slowBodies(), 1500);
   });
 
+  it("are cut also where who sends them keeps its half open", async () => {
+    await start({ timeouts: { headersMilliseconds: 500, requestMilliseconds: NEVER } });
+    const half = connect({ port, host: "127.0.0.1", allowHalfOpen: true }, () =>
+      half.write("GET / HTTP/1.1\r\nHost:"),
+    );
+    lines.add(half);
+    half.on("error", () => undefined).resume();
+    await new Promise((resolve) => half.once("end", resolve));
+    await until(async () => (await connections()) === 0);
+    expect(half.writable).toBe(true);
+  });
+
   it("that never say a word are cut too", async () => {
     await start({ timeouts: { headersMilliseconds: 500, requestMilliseconds: NEVER } });
     await open("").ended;
+  });
+});
+
+describe("connections", () => {
+  it("beyond the most that may be open are closed, and others go on", async () => {
+    await start({
+      limits: { connections: 20 },
+      timeouts: { headersMilliseconds: NEVER, requestMilliseconds: NEVER },
+    });
+    const idle = Array.from({ length: 19 }, () => open("GET / HTTP/1.1\r\nHost:"));
+    await until(async () => (await connections()) === idle.length);
+    const taken = open("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+    await until(() => statusOf(taken) === 200);
+    await open("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").ended;
+    for (const { socket } of idle) socket.destroy();
+    await until(async () => (await connections()) <= 1);
+    expect(await whoami()).toBe(200);
   });
 });
 

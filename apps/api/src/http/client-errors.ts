@@ -33,7 +33,13 @@ function saidOf(code: string | undefined): Said {
   }
 }
 
-/** The bytes of an answer to what Node does not take for a request, after which its connection is closed. */
+/** Whoever is answered has so long to take the answer, and to close. */
+const LINGER_MILLISECONDS = 1000;
+
+/**
+ * The bytes of an answer to what Node does not take for a request. Its connection is cut soon after, also where
+ * the other side keeps its half open.
+ */
 function answerOnSocket(
   socket: Duplex,
   { status, message, remedy }: Said,
@@ -42,6 +48,8 @@ function answerOnSocket(
 ): void {
   const problem = new ProblemError(code, `the request ${message}`, [{ field: "(request)", message, remedy }]);
   const body = JSON.stringify({ ...problemDocument(problem, traceOf(undefined).traceId), status });
+  const linger = setTimeout(() => socket.destroy(), LINGER_MILLISECONDS).unref();
+  socket.once("close", () => clearTimeout(linger));
   socket.end(
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n${headers}Content-Type: ${PROBLEM_TYPE}; ` +
       `charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,

@@ -18,6 +18,8 @@ export interface Limits {
   readonly streamsOfOneToken: number;
   /** Event streams that are open at once. */
   readonly streams: number;
+  /** Connections that are open at once; those beyond are closed unread. Each is a file that the process holds. */
+  readonly connections: number;
 }
 
 export const DEFAULT_LIMITS: Limits = {
@@ -26,6 +28,7 @@ export const DEFAULT_LIMITS: Limits = {
   maximumEventLoopDelayMilliseconds: 2000,
   streamsOfOneToken: 100,
   streams: 1000,
+  connections: 5000,
 };
 
 /**
