@@ -1,12 +1,6 @@
 import { STREAMS, subjectOf } from "./catalog.ts";
-import {
-  CLOUD_EVENTS_MEDIA_TYPE,
-  EVENT_TYPES,
-  EVENTS,
-  eventSchema,
-  versionedName,
-  type EventType,
-} from "./events.ts";
+import { EVENT_TYPES, EVENTS, type EventType } from "./event-types.ts";
+import { CLOUD_EVENTS_MEDIA_TYPE, EVENT_DATA, eventSchema, versionedName } from "./events.ts";
 
 /** Raised when an event is added, or one gets another version. */
 const DOCUMENT_VERSION = "1.0.0";
@@ -69,6 +63,6 @@ export const asyncApi = (): object => ({
       },
     },
     messages: ofEach((type) => [versionedName(type), messageOf(type)]),
-    schemas: ofEach((type) => [versionedName(type), EVENTS[type].data]),
+    schemas: ofEach((type) => [versionedName(type), EVENT_DATA[type]]),
   },
 });

@@ -1,6 +1,6 @@
 import { Type, type Static, type TSchema } from "typebox";
-import type { EVENTS } from "./events.ts";
-import { type EventType } from "./events.ts";
+import type { EventType } from "./event-types.ts";
+import type { EVENT_DATA } from "./events.ts";
 
 /** The data of every command: which job. State lives in Postgres, never in a message. */
 export const JobCommandSchema = Type.Object(
@@ -62,7 +62,7 @@ export type MessageType = CommandType | EventType;
 export type MessageData<T extends MessageType> = T extends CommandType
   ? Static<(typeof COMMANDS)[T]["schema"]>
   : T extends EventType
-    ? Static<(typeof EVENTS)[T]["data"]>
+    ? Static<(typeof EVENT_DATA)[T]>
     : never;
 export const isCommandType = (type: string): type is CommandType => type in COMMANDS;
 export const streamOf = (type: MessageType): keyof typeof STREAMS =>

@@ -7,6 +7,7 @@ import {
   TRIAL_STATES,
 } from "@internevo/domain";
 import { Type, type Static, type TSchema } from "typebox";
+import { EVENT_TYPES, EVENTS, type EventType } from "./event-types.ts";
 
 const nullable = <S extends TSchema>(schema: S) => Type.Union([schema, Type.Null()]);
 const Id = Type.String({ format: "uuid" });
@@ -35,141 +36,83 @@ const ofQueue = {
   gpus: Type.Integer({ minimum: 0 }),
 };
 
-/** An event of the product: what it says, and the version of its data. */
-export interface EventDefinition {
-  /**
-   * Of the data. Members may be added within a version. Whoever takes one away, or changes what it means, makes
-   * another version.
-   */
-  readonly version: number;
-  readonly summary: string;
-  readonly data: TSchema;
-}
-
-/**
- * Every event of the product. They are few for each job: what a job does every step or every second is no event.
- * A subscriber must ignore members that it does not know.
- */
-export const EVENTS = {
-  "job.transitioned": {
-    version: 1,
-    summary: "A job went from one state to another. Its first event has no state before.",
-    data: Type.Object({
-      ...ofJob,
-      from: nullable(Type.Enum(JOB_STATES)),
-      to: Type.Enum(JOB_STATES),
-      reason: nullable(Type.String()),
+/** What each event says. A subscriber must ignore members that it does not know. */
+export const EVENT_DATA = {
+  "job.transitioned": Type.Object({
+    ...ofJob,
+    from: nullable(Type.Enum(JOB_STATES)),
+    to: Type.Enum(JOB_STATES),
+    reason: nullable(Type.String()),
+  }),
+  "profile.measured": Type.Object({
+    ...ofJobOrWorkload,
+    profileId: Id,
+    profileName: Name,
+    clusterKey: Type.String({ description: "launcher, name and shape of the cluster" }),
+    freshForSeconds: seconds("after which the cluster is measured again"),
+  }),
+  "planning.done": Type.Object({
+    ...ofJobOrWorkload,
+    planningId: Id,
+    profileId: nullable(Id),
+    evaluated: Type.Integer({ minimum: 0, description: "plans that were looked at" }),
+    feasible: Type.Integer({ minimum: 0, description: "plans that fit" }),
+    best: Type.Union([PlannedSchema, Type.Null()], {
+      description: "the fastest that the trainer can run; null: there is none",
     }),
-  },
-  "profile.measured": {
-    version: 1,
-    summary: "A cluster was measured for a job or a workload, and its profile was stored.",
-    data: Type.Object({
-      ...ofJobOrWorkload,
-      profileId: Id,
-      profileName: Name,
-      clusterKey: Type.String({ description: "launcher, name and shape of the cluster" }),
-      freshForSeconds: seconds("after which the cluster is measured again"),
-    }),
-  },
-  "planning.done": {
-    version: 1,
-    summary: "The plans of a job or a workload were searched.",
-    data: Type.Object({
-      ...ofJobOrWorkload,
-      planningId: Id,
-      profileId: nullable(Id),
-      evaluated: Type.Integer({ minimum: 0, description: "plans that were looked at" }),
-      feasible: Type.Integer({ minimum: 0, description: "plans that fit" }),
-      best: Type.Union([PlannedSchema, Type.Null()], {
-        description: "the fastest that the trainer can run; null: there is none",
-      }),
-    }),
-  },
-  "trial.ended": {
-    version: 1,
-    summary: "A plan was tried for real. What a trial measures when it is repeated is no event.",
-    data: Type.Object({
-      ...ofJob,
-      trialId: Id,
-      rank: Type.Integer({ minimum: 1, description: "the plan's place by prediction" }),
-      plan: PlanSchema,
-      state: Type.Enum(TRIAL_STATES),
-      predictedStepTimeSeconds: seconds("what the planner had said"),
-      stepTimeSeconds: nullable(seconds("measured")),
-      tokensPerGpuPerSecond: nullable(Type.Number()),
-      peakMemoryBytes: nullable(Type.Number()),
-      failure: nullable(FailureSchema),
-    }),
-  },
-  "attempt.begun": {
-    version: 1,
-    summary: "The ranks of a training are started, for the first time or again.",
-    data: Type.Object({
-      ...ofJob,
-      number: AttemptSchema.properties.number,
-      resumedFromStep: AttemptSchema.properties.resumedFromStep,
-    }),
-  },
-  "attempt.ended": {
-    version: 1,
-    summary: "The ranks of a training have ended.",
-    data: Type.Object({
-      ...ofJob,
-      number: AttemptSchema.properties.number,
-      state: AttemptSchema.properties.state,
-      lastStep: AttemptSchema.properties.lastStep,
-      failure: AttemptSchema.properties.failure,
-      gaveWayTo: nullable(Type.String({ description: "who got the hosts, in words" })),
-    }),
-  },
-  "checkpoint.written": {
-    version: 1,
-    summary: "A training wrote a checkpoint that it can go on from.",
-    data: Type.Object({
-      ...ofJob,
-      attempt: AttemptSchema.properties.number,
-      step: Type.Integer({ minimum: 0 }),
-      bytes: Type.Integer({ minimum: 0 }),
-      seconds: seconds("from its begin until it was complete"),
-    }),
-  },
-  "proposal.made": {
-    version: 1,
-    summary: "A better plan for a workload was found.",
-    data: Type.Object({
-      workloadId: Id,
-      workloadName: Name,
-      proposalId: Id,
-      predictedGain: Type.Number({ description: "1 − proposed step time / current step time" }),
-      current: Type.Union([PlanSchema, Type.Null()], { description: "null: no plan was in use" }),
-      proposed: PlanSchema,
-    }),
-  },
-  "queue.waiting": {
-    version: 1,
-    summary: "A job began to wait for its hosts: others have them, or go first.",
-    data: Type.Object({ ...ofQueue, priority: PrioritySchema }),
-  },
-  "queue.granted": {
-    version: 1,
-    summary: "A job got the hosts that it asked for, at once or after it had waited.",
-    data: Type.Object({ ...ofQueue, waitedSeconds: seconds("in all its waits; 0: it got them at once") }),
-  },
-  "queue.gave-way": {
-    version: 1,
-    summary: "A job gave its hosts up for a more urgent one, and waits for them again.",
-    data: Type.Object({
-      ...ofQueue,
-      gaveWayTo: nullable(Type.String({ description: "who got the hosts, in words; null: nobody any more" })),
-    }),
-  },
-} as const satisfies Record<string, EventDefinition>;
-export type EventType = keyof typeof EVENTS;
-export type EventData<T extends EventType> = Static<(typeof EVENTS)[T]["data"]>;
-export const EVENT_TYPES = Object.keys(EVENTS) as readonly EventType[];
+  }),
+  "trial.ended": Type.Object({
+    ...ofJob,
+    trialId: Id,
+    rank: Type.Integer({ minimum: 1, description: "the plan's place by prediction" }),
+    plan: PlanSchema,
+    state: Type.Enum(TRIAL_STATES),
+    predictedStepTimeSeconds: seconds("what the planner had said"),
+    stepTimeSeconds: nullable(seconds("measured")),
+    tokensPerGpuPerSecond: nullable(Type.Number()),
+    peakMemoryBytes: nullable(Type.Number()),
+    failure: nullable(FailureSchema),
+  }),
+  "attempt.begun": Type.Object({
+    ...ofJob,
+    number: AttemptSchema.properties.number,
+    resumedFromStep: AttemptSchema.properties.resumedFromStep,
+  }),
+  "attempt.ended": Type.Object({
+    ...ofJob,
+    number: AttemptSchema.properties.number,
+    state: AttemptSchema.properties.state,
+    lastStep: AttemptSchema.properties.lastStep,
+    failure: AttemptSchema.properties.failure,
+    gaveWayTo: nullable(Type.String({ description: "who got the hosts, in words" })),
+  }),
+  "checkpoint.written": Type.Object({
+    ...ofJob,
+    attempt: AttemptSchema.properties.number,
+    step: Type.Integer({ minimum: 0 }),
+    bytes: Type.Integer({ minimum: 0 }),
+    seconds: seconds("from its begin until it was complete"),
+  }),
+  "proposal.made": Type.Object({
+    workloadId: Id,
+    workloadName: Name,
+    proposalId: Id,
+    predictedGain: Type.Number({ description: "1 − proposed step time / current step time" }),
+    current: Type.Union([PlanSchema, Type.Null()], { description: "null: no plan was in use" }),
+    proposed: PlanSchema,
+  }),
+  "queue.waiting": Type.Object({ ...ofQueue, priority: PrioritySchema }),
+  "queue.granted": Type.Object({
+    ...ofQueue,
+    waitedSeconds: seconds("in all its waits; 0: it got them at once"),
+  }),
+  "queue.gave-way": Type.Object({
+    ...ofQueue,
+    gaveWayTo: nullable(Type.String({ description: "who got the hosts, in words; null: nobody any more" })),
+  }),
+} as const satisfies Record<EventType, TSchema>;
+export type EventData<T extends EventType> = Static<(typeof EVENT_DATA)[T]>;
 export const EventTypeSchema = Type.Enum(EVENT_TYPES as [EventType, ...EventType[]]);
-export const isEventType = (type: string): type is EventType => type in EVENTS;
 
 /** Where the published schemas are, by name. */
 export const SCHEMAS_URL = "https://internevo.dev/schemas/";
@@ -214,7 +157,7 @@ const dataSchemaUrl = (type: EventType): string =>
 
 /** The schema of an event as it travels. */
 export const eventSchema = (type: EventType): TSchema =>
-  cloudEventSchema(cloudEventType(type), dataSchemaUrl(type), EVENTS[type].data);
+  cloudEventSchema(cloudEventType(type), dataSchemaUrl(type), EVENT_DATA[type]);
 
 /** What of an event does not follow from its type. */
 export interface EventParts {

@@ -1,4 +1,5 @@
 export * from "./catalog.ts";
+export * from "./event-types.ts";
 export * from "./events.ts";
 export * from "./asyncapi.ts";
 export * from "./native.ts";

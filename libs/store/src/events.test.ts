@@ -1,5 +1,5 @@
 import { shippedProfile } from "@internevo/cost-model";
-import { eventSchema, EVENTS, cloudEventOf, isEventType, type EventType } from "@internevo/contracts";
+import { eventSchema, EVENT_DATA, cloudEventOf, isEventType, type EventType } from "@internevo/contracts";
 import {
   exampleCandidate,
   exampleMeasurement,
@@ -58,7 +58,7 @@ async function told(only?: EventType): Promise<Told[]> {
     );
     const schema = eventSchema(type);
     expect(Check(schema, event) ? [] : [...Errors(schema, event)], type).toEqual([]);
-    const known = Object.keys(EVENTS[type].data.properties);
+    const known = Object.keys(EVENT_DATA[type].properties);
     expect(
       Object.keys(data).filter((key) => !known.includes(key)),
       type,

@@ -1,6 +1,7 @@
-import { Alert, Button, Group, Modal, Text } from "@mantine/core";
+import { Alert, Button, Group, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useMutation } from "@tanstack/react-query";
+import { Dialog } from "./dialog.tsx";
 
 /** A button for what cannot be undone: it asks first, and says what went wrong. */
 export function ConfirmedButton({
@@ -34,13 +35,7 @@ export function ConfirmedButton({
       >
         {label}
       </Button>
-      <Modal
-        opened={opened}
-        onClose={close}
-        title={question}
-        centered
-        closeButtonProps={{ "aria-label": "Close" }}
-      >
+      <Dialog opened={opened} onClose={close} title={question}>
         <Text size="sm">{consequence}</Text>
         {change.isError && (
           <Alert color="red" mt="sm" role="alert">
@@ -55,7 +50,7 @@ export function ConfirmedButton({
             {confirm}
           </Button>
         </Group>
-      </Modal>
+      </Dialog>
     </>
   );
 }

@@ -1,7 +1,8 @@
-import { Alert, Button, Group, Modal, Text } from "@mantine/core";
+import { Alert, Button, Group, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
+import { Dialog } from "./dialog.tsx";
 import { useSession } from "../session/session.tsx";
 
 /** Measures a profile's cluster again, or takes the profile out of use. */
@@ -38,13 +39,7 @@ export function ProfileActions({ id, name, isGiven }: { id: string; name: string
           {measure.error.message}
         </Text>
       )}
-      <Modal
-        opened={opened}
-        onClose={close}
-        title={`Discard ${name}?`}
-        centered
-        closeButtonProps={{ "aria-label": "Close" }}
-      >
+      <Dialog opened={opened} onClose={close} title={`Discard ${name}?`}>
         <Text size="sm">
           Jobs that used this profile still show it. No other job uses it. If it is its cluster’s newest, the
           next job measures the cluster: it uses an older profile only if it names it.
@@ -62,7 +57,7 @@ export function ProfileActions({ id, name, isGiven }: { id: string; name: string
             Discard the profile
           </Button>
         </Group>
-      </Modal>
+      </Dialog>
     </>
   );
 }

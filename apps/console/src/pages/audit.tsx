@@ -1,9 +1,10 @@
 import { API_PREFIX, type AuditFilter, type AuditRecord } from "@internevo/contracts";
-import { Button, NativeSelect, Text } from "@mantine/core";
+import { NativeSelect, Text } from "@mantine/core";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { Filters, FilterText, withoutEmpty } from "../components/filters.tsx";
 import { Moment } from "../components/moment.tsx";
+import { MoreButton } from "../components/more-button.tsx";
 import { Page } from "../components/page.tsx";
 import { Badge } from "../components/state-badge.tsx";
 import { Empty, Listed } from "../components/states.tsx";
@@ -114,15 +115,7 @@ export function AuditPage() {
             ))}
           </Body>
         </Table>
-        {query.hasNextPage && (
-          <Button
-            variant="default"
-            loading={query.isFetchingNextPage}
-            onClick={() => void query.fetchNextPage()}
-          >
-            Show older ones
-          </Button>
-        )}
+        <MoreButton query={query} />
       </Listed>
     </Page>
   );

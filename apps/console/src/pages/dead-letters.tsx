@@ -2,6 +2,7 @@ import type { DeadLetter } from "@internevo/contracts";
 import { Button, Group, Text } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Moment } from "../components/moment.tsx";
+import { MoreButton } from "../components/more-button.tsx";
 import { Page } from "../components/page.tsx";
 import { Badge } from "../components/state-badge.tsx";
 import { Empty, Listed } from "../components/states.tsx";
@@ -101,15 +102,7 @@ export function DeadLettersPage() {
         {letters.map((letter) => (
           <Letter key={letter.id} letter={letter} mayAct={mayAct} />
         ))}
-        {query.hasNextPage && (
-          <Button
-            variant="default"
-            loading={query.isFetchingNextPage}
-            onClick={() => void query.fetchNextPage()}
-          >
-            Show older ones
-          </Button>
-        )}
+        <MoreButton query={query} />
       </Listed>
     </Page>
   );

@@ -5,6 +5,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { Filters, FilterText, withoutEmpty } from "../components/filters.tsx";
 import { ButtonTo } from "../components/links.tsx";
+import { MoreButton } from "../components/more-button.tsx";
 import { Moment, Span } from "../components/moment.tsx";
 import { Page } from "../components/page.tsx";
 import { JobStateBadge } from "../components/state-badge.tsx";
@@ -228,15 +229,7 @@ export function JobsPage() {
             {formatCounted(jobs.length, "job")}
             {query.hasNextPage ? " shown, newest first" : ", newest first"}
           </Text>
-          {query.hasNextPage && (
-            <Button
-              variant="default"
-              loading={query.isFetchingNextPage}
-              onClick={() => void query.fetchNextPage()}
-            >
-              Show older jobs
-            </Button>
-          )}
+          <MoreButton query={query}>Show older jobs</MoreButton>
         </Group>
       </Listed>
     </Page>

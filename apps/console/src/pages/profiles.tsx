@@ -1,10 +1,11 @@
 import type { ProfileSummary } from "@internevo/contracts";
 import { isGivenKey } from "@internevo/domain";
-import { Button, Text } from "@mantine/core";
+import { Text } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { ClusterList } from "../components/cluster-list.tsx";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { Moment, useNow } from "../components/moment.tsx";
+import { MoreButton } from "../components/more-button.tsx";
 import { Page, Section } from "../components/page.tsx";
 import { Badge } from "../components/state-badge.tsx";
 import { Empty, Listed } from "../components/states.tsx";
@@ -47,15 +48,7 @@ function ProfileList({ query }: { query: ReturnType<typeof useProfiles> }) {
           ))}
         </Body>
       </Table>
-      {query.hasNextPage && (
-        <Button
-          variant="default"
-          loading={query.isFetchingNextPage}
-          onClick={() => void query.fetchNextPage()}
-        >
-          Show older profiles
-        </Button>
-      )}
+      <MoreButton query={query}>Show older profiles</MoreButton>
     </Listed>
   );
 }

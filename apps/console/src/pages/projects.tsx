@@ -1,10 +1,11 @@
 import type { ProjectChange, ProjectRecord } from "@internevo/contracts";
 import { DEFAULT_WEIGHT, formatWeight, WEIGHT_BOUNDS } from "@internevo/domain";
-import { Alert, Button, Group, Modal, NumberInput, Progress, TextInput } from "@mantine/core";
+import { Alert, Button, Group, NumberInput, Progress, TextInput } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
+import { Dialog } from "../components/dialog.tsx";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { Moment } from "../components/moment.tsx";
 import { Page } from "../components/page.tsx";
@@ -182,15 +183,9 @@ function ProjectDialog({ project, label }: { project?: ProjectRecord; label: str
           {label}
         </Button>
       )}
-      <Modal
-        opened={opened}
-        onClose={close}
-        title={project === undefined ? label : `Edit ${project.name}`}
-        centered
-        closeButtonProps={{ "aria-label": "Close" }}
-      >
+      <Dialog opened={opened} onClose={close} title={project === undefined ? label : `Edit ${project.name}`}>
         <ProjectForm project={project} onClose={close} />
-      </Modal>
+      </Dialog>
     </>
   );
 }

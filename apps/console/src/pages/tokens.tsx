@@ -1,11 +1,13 @@
 import { ROLES, type CreatedToken, type Role, type TokenKind, type TokenRecord } from "@internevo/contracts";
-import { Alert, Button, Group, Modal, NativeSelect, TextInput } from "@mantine/core";
+import { Alert, Button, Group, NativeSelect, TextInput } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
+import { Dialog } from "../components/dialog.tsx";
 import { ConfirmedButton } from "../components/confirmed-button.tsx";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { Moment } from "../components/moment.tsx";
+import { MoreButton } from "../components/more-button.tsx";
 import { Page } from "../components/page.tsx";
 import { ProjectField } from "../components/project-field.tsx";
 import { ShownOnce } from "../components/shown-once.tsx";
@@ -178,13 +180,7 @@ export function TokensPage() {
           onClose={() => setMade(undefined)}
         />
       )}
-      <Modal
-        opened={opened}
-        onClose={close}
-        title="Create a token"
-        centered
-        closeButtonProps={{ "aria-label": "Close" }}
-      >
+      <Dialog opened={opened} onClose={close} title="Create a token">
         <CreateForm
           onMade={(token) => {
             setMade(token);
@@ -192,7 +188,7 @@ export function TokensPage() {
           }}
           onClose={close}
         />
-      </Modal>
+      </Dialog>
       <Listed
         query={query}
         what="tokens"
@@ -220,15 +216,7 @@ export function TokensPage() {
             ))}
           </Body>
         </Table>
-        {query.hasNextPage && (
-          <Button
-            variant="default"
-            loading={query.isFetchingNextPage}
-            onClick={() => void query.fetchNextPage()}
-          >
-            Show older ones
-          </Button>
-        )}
+        <MoreButton query={query} />
       </Listed>
     </Page>
   );

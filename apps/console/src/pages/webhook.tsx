@@ -5,6 +5,7 @@ import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { ConfirmedButton } from "../components/confirmed-button.tsx";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { LinkTo } from "../components/links.tsx";
+import { MoreButton } from "../components/more-button.tsx";
 import { Moment } from "../components/moment.tsx";
 import { Facts, Page, Section } from "../components/page.tsx";
 import { Badge } from "../components/state-badge.tsx";
@@ -153,16 +154,7 @@ function Deliveries({ id }: { id: string }) {
           ))}
         </Body>
       </Table>
-      {query.hasNextPage && (
-        <Button
-          mt="sm"
-          variant="default"
-          loading={query.isFetchingNextPage}
-          onClick={() => void query.fetchNextPage()}
-        >
-          Show older ones
-        </Button>
-      )}
+      <MoreButton query={query} />
     </Listed>
   );
 }

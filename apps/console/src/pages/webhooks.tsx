@@ -1,12 +1,14 @@
-import { EVENT_TYPES, type CreatedWebhook, type EventType, type Webhook } from "@internevo/contracts";
+import { EVENT_TYPES, EVENTS, type CreatedWebhook, type EventType, type Webhook } from "@internevo/contracts";
 import { DEFAULT_PROJECT } from "@internevo/domain";
-import { Alert, Button, Checkbox, Group, Modal, TextInput } from "@mantine/core";
+import { Alert, Button, Checkbox, Group, TextInput } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
+import { Dialog } from "../components/dialog.tsx";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { Moment } from "../components/moment.tsx";
+import { MoreButton } from "../components/more-button.tsx";
 import { Page } from "../components/page.tsx";
 import { ProjectField } from "../components/project-field.tsx";
 import { ShownOnce } from "../components/shown-once.tsx";
@@ -32,7 +34,7 @@ function EventsField({
     >
       <Group gap="xs" mt={6}>
         {EVENT_TYPES.map((type) => (
-          <Checkbox key={type} value={type} label={type} size="xs" />
+          <Checkbox key={type} value={type} label={type} description={EVENTS[type].summary} size="xs" />
         ))}
       </Group>
     </Checkbox.Group>
@@ -160,13 +162,7 @@ export function WebhooksPage() {
           onClose={() => setMade(undefined)}
         />
       )}
-      <Modal
-        opened={opened}
-        onClose={close}
-        title="Create a webhook"
-        centered
-        closeButtonProps={{ "aria-label": "Close" }}
-      >
+      <Dialog opened={opened} onClose={close} title="Create a webhook">
         <CreateForm
           onMade={(webhook) => {
             setMade(webhook);
@@ -174,7 +170,7 @@ export function WebhooksPage() {
           }}
           onClose={close}
         />
-      </Modal>
+      </Dialog>
       <Listed
         query={query}
         what="webhooks"
@@ -199,15 +195,7 @@ export function WebhooksPage() {
             ))}
           </Body>
         </Table>
-        {query.hasNextPage && (
-          <Button
-            variant="default"
-            loading={query.isFetchingNextPage}
-            onClick={() => void query.fetchNextPage()}
-          >
-            Show older ones
-          </Button>
-        )}
+        <MoreButton query={query} />
       </Listed>
     </Page>
   );

@@ -1,8 +1,9 @@
 import { describeJob, type Plan, type Proposal, type Workload } from "@internevo/domain";
-import { Alert, Button, Code, Text } from "@mantine/core";
+import { Alert, Code, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { LinkTo } from "../components/links.tsx";
+import { MoreButton } from "../components/more-button.tsx";
 import { Moment } from "../components/moment.tsx";
 import { Facts, Page, Section } from "../components/page.tsx";
 import { PlanLegend, PlanText } from "../components/plan/plan-text.tsx";
@@ -122,15 +123,7 @@ function Proposals({ workload }: { workload: Workload }) {
       {proposals.map((proposal) => (
         <ProposalCard key={proposal.id} proposal={proposal} />
       ))}
-      {query.hasNextPage && (
-        <Button
-          variant="default"
-          loading={query.isFetchingNextPage}
-          onClick={() => void query.fetchNextPage()}
-        >
-          Show older proposals
-        </Button>
-      )}
+      <MoreButton query={query}>Show older proposals</MoreButton>
       <PlanLegend />
     </>
   );

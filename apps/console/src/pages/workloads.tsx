@@ -1,8 +1,9 @@
-import { Button, Code, Text } from "@mantine/core";
+import { Code, Text } from "@mantine/core";
 import type { Workload } from "@internevo/domain";
 import { Link } from "@tanstack/react-router";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { Moment } from "../components/moment.tsx";
+import { MoreButton } from "../components/more-button.tsx";
 import { Page } from "../components/page.tsx";
 import { Badge } from "../components/state-badge.tsx";
 import { Empty, Listed } from "../components/states.tsx";
@@ -101,15 +102,7 @@ export function WorkloadsPage() {
             ))}
           </Body>
         </Table>
-        {query.hasNextPage && (
-          <Button
-            variant="default"
-            loading={query.isFetchingNextPage}
-            onClick={() => void query.fetchNextPage()}
-          >
-            Show more
-          </Button>
-        )}
+        <MoreButton query={query}>Show more</MoreButton>
       </Listed>
     </Page>
   );

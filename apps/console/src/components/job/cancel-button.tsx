@@ -1,7 +1,8 @@
-import { Alert, Button, Group, Modal, Text } from "@mantine/core";
+import { Alert, Button, Group, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import type { JobDetail } from "@internevo/contracts";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { Dialog } from "../dialog.tsx";
 import { jobKey } from "../../data/queries.ts";
 import { useSession } from "../../session/session.tsx";
 
@@ -27,13 +28,7 @@ export function CancelButton({ job }: { job: JobDetail }) {
       >
         {job.state === "cancelling" ? "Cancelling…" : "Cancel the job"}
       </Button>
-      <Modal
-        opened={opened}
-        onClose={close}
-        title={`Cancel ${job.name}?`}
-        centered
-        closeButtonProps={{ "aria-label": "Close" }}
-      >
+      <Dialog opened={opened} onClose={close} title={`Cancel ${job.name}?`}>
         <Text size="sm">
           Its processes are stopped. Measurements and checkpoints are kept, and you can let it go on later.
         </Text>
@@ -50,7 +45,7 @@ export function CancelButton({ job }: { job: JobDetail }) {
             Cancel the job
           </Button>
         </Group>
-      </Modal>
+      </Dialog>
     </>
   );
 }

@@ -1,7 +1,8 @@
-import { Alert, Button, Group, Modal, Text } from "@mantine/core";
+import { Alert, Button, Group, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import type { JobDetail } from "@internevo/contracts";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { Dialog } from "../dialog.tsx";
 import { jobKey } from "../../data/queries.ts";
 import { useSession } from "../../session/session.tsx";
 
@@ -23,13 +24,7 @@ export function ResumeButton({ job }: { job: JobDetail }) {
       <Button variant="default" onClick={open}>
         Let it go on
       </Button>
-      <Modal
-        opened={opened}
-        onClose={close}
-        title={`Let ${job.name} go on?`}
-        centered
-        closeButtonProps={{ "aria-label": "Close" }}
-      >
+      <Dialog opened={opened} onClose={close} title={`Let ${job.name} go on?`}>
         <Text size="sm">
           It goes on in the stage in which it stopped, with what it measured and its last checkpoint. What
           made it stop is not put right by that.
@@ -47,7 +42,7 @@ export function ResumeButton({ job }: { job: JobDetail }) {
             Let it go on
           </Button>
         </Group>
-      </Modal>
+      </Dialog>
     </>
   );
 }
