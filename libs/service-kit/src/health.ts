@@ -21,8 +21,12 @@ export function createHealth(service: string): Health {
   const checks = new Map<string, () => boolean | Promise<boolean>>();
   let server: Server | undefined;
 
+  // Whoever asks while it is looked gets the same answer: many who ask cost what one does.
+  let looking: ReturnType<Health["readiness"]> | undefined;
+  const readiness = (): ReturnType<Health["readiness"]> =>
+    (looking ??= look().finally(() => (looking = undefined)));
   // A check that fails is no readiness: what it checks tells of its own errors.
-  async function readiness(): ReturnType<Health["readiness"]> {
+  async function look(): ReturnType<Health["readiness"]> {
     const answers = await Promise.all(
       [...checks].map(async ([name, check]): Promise<[string, boolean]> => [
         name,

@@ -3,7 +3,7 @@ import { ProblemError } from "@internevo/domain";
 import type { Database, TokenOwner } from "@internevo/store";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { inNameOf } from "../work/caller.ts";
-import type { RequestLimits } from "./limits.ts";
+import { isForMachines, type RequestLimits } from "./limits.ts";
 import { assertFromConsole, sessionCookieOf } from "./session-cookie.ts";
 import { assertRights } from "./rights.ts";
 import { TokenLookup } from "./token-lookup.ts";
@@ -27,7 +27,7 @@ function missing(request: FastifyRequest): ProblemError {
 
 /**
  * Every route with a `role` in its configuration asks for a token of at least that role, held where its `scope`
- * says (rights.ts). A browser's session has its token in a cookie. What is asked below the API's prefix counts for the token, or for the address where there is none, before anything is refused.
+ * says (rights.ts). A browser's session has its token in a cookie. What is asked counts for the token, or for the address where there is none, before anything is refused.
  */
 export function registerAuth(
   app: FastifyInstance,
@@ -45,7 +45,10 @@ export function registerAuth(
   registerCaller(app);
   app.addHook("onRequest", async (request, reply) => {
     const { role } = request.routeOptions.config;
-    if (role === undefined && !request.url.startsWith(`${API_PREFIX}/`)) return;
+    if (role === undefined && !request.url.startsWith(`${API_PREFIX}/`)) {
+      if (!isForMachines(request)) await limits.count(request, reply);
+      return;
+    }
     // What is behind a token is for whoever has it: no browser or proxy should keep it.
     reply.header("cache-control", "no-store");
     const cookie =

@@ -78,7 +78,8 @@ const MINUTE_MILLISECONDS = 60_000;
  * Health and metrics are asked by machines that must not be told to wait: they would take the service for
  * dead, or lose sight of it.
  */
-const isForMachines = (request: FastifyRequest): boolean => request.routeOptions.config.role === undefined;
+export const isForMachines = (request: FastifyRequest): boolean =>
+  request.routeOptions.config.isForMachines === true;
 
 /** An IPv6 address counts as its /64 network, of which one machine has all addresses. */
 const addressOf = (request: FastifyRequest): string => rateLimit.normalizeIP(request.ip);
@@ -131,4 +132,11 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
       return !state.isAllowed && state.remaining === 0;
     },
   };
+}
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /** Asked by what watches the service: no limit counts it, and pressure does not refuse it. */
+    isForMachines?: true;
+  }
 }

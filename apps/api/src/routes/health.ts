@@ -39,17 +39,18 @@ export function registerHealthRoutes(
     );
     if (request.problem !== null) problems.inc({ code: request.problem.code });
   });
-  app.get("/healthz", async (_request, reply) =>
+  const machines = { config: { isForMachines: true } } as const;
+  app.get("/healthz", machines, async (_request, reply) =>
     reply.header("cache-control", "no-store").send({ status: "ok" }),
   );
-  app.get("/readyz", async (_request, reply) => {
+  app.get("/readyz", machines, async (_request, reply) => {
     const state = await health.readiness();
     return reply
       .code(state.ready ? 200 : 503)
       .header("cache-control", "no-store")
       .send(state);
   });
-  app.get("/metrics", async (_request, reply) =>
+  app.get("/metrics", machines, async (_request, reply) =>
     reply
       .type(health.registry.contentType)
       .header("cache-control", "no-store")
