@@ -3,7 +3,7 @@ import { connect, type Socket } from "node:net";
 import { InternEvoClient } from "@internevo/client";
 import { appendJobEvents, listTokens, revokeToken } from "@internevo/store";
 import { afterEach, describe, expect, it } from "vitest";
-import { createWorkers } from "../src/work/workers.ts";
+import { createWorkers, type Workers } from "../src/work/workers.ts";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
 
 /** What one client says and hears over a connection of its own. */
@@ -255,34 +255,42 @@ describe("a server that stops", () => {
 });
 
 describe("a client that leaves while its job is checked", () => {
-  it("ends the search that it waited for", async () => {
+  const leaving = async (
+    over: (workers: Workers, seen: (signal?: AbortSignal) => void) => Partial<Workers>,
+  ) => {
     const workers = createWorkers({ planThreads: 1 });
-    const searching = Promise.withResolvers<AbortSignal | undefined>();
-    await start({
-      workers: {
-        plan: (task, signal) => workers.plan(task, signal),
-        quickPlan: (task, signal) => {
-          searching.resolve(signal);
-          return workers.quickPlan(task, signal);
-        },
-        advise: (question, signal) => workers.advise(question, signal),
-        adviceThreads: workers.adviceThreads,
-        checkData: (task) => workers.checkData(task),
-        checkWeights: (task) => workers.checkWeights(task),
-        close: () => workers.close(),
-      },
-    });
+    const working = Promise.withResolvers<AbortSignal | undefined>();
+    const bound: Workers = {
+      plan: (task, signal) => workers.plan(task, signal),
+      quickPlan: (task, signal) => workers.quickPlan(task, signal),
+      advise: (question, signal) => workers.advise(question, signal),
+      adviceThreads: workers.adviceThreads,
+      checkData: (task, signal) => workers.checkData(task, signal),
+      checkWeights: (task, signal) => workers.checkWeights(task, signal),
+      close: () => workers.close(),
+    };
+    await start({ workers: { ...bound, ...over(workers, working.resolve) } });
     try {
       const body = JSON.stringify(jobFile(api));
       const line = open(
         `POST /api/v1/jobs/check HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${api.tokens.operator}\r\n` +
           `Content-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
       );
-      const signal = await searching.promise;
+      const signal = await working.promise;
       line.socket.destroy();
       await until(() => signal?.aborted === true);
     } finally {
       await workers.close();
     }
-  });
+  };
+
+  it("ends the search that it waited for", () =>
+    leaving((workers, seen) => ({
+      quickPlan: (task, signal) => (seen(signal), workers.quickPlan(task, signal)),
+    })));
+
+  it("ends the look at its data", () =>
+    leaving((workers, seen) => ({
+      checkData: (task, signal) => (seen(signal), workers.checkData(task, signal)),
+    })));
 });

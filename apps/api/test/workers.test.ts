@@ -7,6 +7,7 @@ import { resolveJob, type JobSpec } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { createLogger } from "@internevo/service-kit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { inNameOf } from "../src/work/caller.ts";
 import { inTurns } from "../src/work/turns.ts";
 import { logThreadError } from "../src/work/thread-errors.ts";
 import { createWorkers, type Workers, type WorkersOptions } from "../src/work/workers.ts";
@@ -33,6 +34,8 @@ const spec = (name: string): JobSpec =>
     cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
     data: { format: "tokens", path: join(directory, "pipe") },
   });
+const as = <T>(token: string, work: () => Promise<T>): Promise<T> =>
+  new Promise((resolve, reject) => inNameOf(token, () => void work().then(resolve, reject)));
 const outcome = (work: Promise<unknown>): Promise<unknown> =>
   work.then(
     () => "done",
@@ -61,15 +64,38 @@ describe("work that never comes back", () => {
     expect(await stuck).toBeInstanceOf(Error);
   });
 
-  it("is refused when too many wait", async () => {
+  it("is refused when one token has too much of it, or too many wait", async () => {
     const pool = made({ queue: 1 });
-    const first = Array.from({ length: 3 }, () => outcome(pool.checkData(spec("stuck"))));
-    expect(await outcome(pool.checkData(spec("fine")))).toMatchObject({
+    const asked = Array.from({ length: 4 }, () => outcome(pool.checkData(spec("stuck"))));
+    expect(await outcome(pool.checkData(spec("fine")))).toMatchObject({ code: "rate-limited" });
+    const others = ["a", "b", "c"].map((token) => outcome(as(token, () => pool.checkData(spec("stuck")))));
+    expect(await outcome(as("d", () => pool.checkData(spec("fine"))))).toMatchObject({
       code: "unavailable",
       message: expect.stringContaining("too many"),
     });
     await pool.close();
-    await Promise.all(first);
+    await Promise.all([...asked, ...others]);
+  });
+
+  it("keeps no other token's data waiting", async () => {
+    const pool = made({ checkSeconds: 60 });
+    const stuck = Array.from({ length: 10 }, () =>
+      outcome(as("greedy", () => pool.checkData(spec("stuck")))),
+    );
+    expect(await outcome(as("modest", () => pool.checkData(spec("fine"))))).toBe("done");
+    expect(await Promise.race([...stuck, "still at work"])).toBe("still at work");
+    await pool.close();
+    await Promise.all(stuck);
+  });
+
+  it("ends when nobody waits for it any more, and so does what waits for its turn", async () => {
+    const pool = made({ checkSeconds: 60 });
+    const gone = new AbortController();
+    const left = Array.from({ length: 10 }, () => outcome(pool.checkData(spec("stuck"), gone.signal)));
+    const next = outcome(pool.checkData(spec("fine")));
+    gone.abort(new Error("gone"));
+    for (const end of await Promise.all(left)) expect(end).toMatchObject({ message: "gone" });
+    expect(await next).toBe("done");
   });
 });
 

@@ -42,7 +42,7 @@ export class FairTurns {
     if (owner.running + owner.waiting.length >= mostOfOne)
       throw new ProblemError(
         "rate-limited",
-        `this token has ${mostOfOne} searches at work or waiting; try again when one has ended`,
+        `this token has ${mostOfOne} requests of this kind at work or waiting; try again when one has ended`,
       );
     if (!this.#mayBegin(owner)) {
       if (this.#waiting >= mostWaiting)

@@ -141,8 +141,8 @@ class Acceptance {
       },
       cluster: (job) => checkCluster(job.cluster, capabilities),
       profile: (job) => assertNamedProfile(database.db, job, "cluster.profile", visibleTo(actorOf(request))),
-      data: (task) => workers.checkData(task),
-      weights: (task) => workers.checkWeights(task),
+      data: (task) => workers.checkData(task, gone),
+      weights: (task) => workers.checkWeights(task, gone),
       room: async (job) => assertRoom(await this.#roomOf(job), capabilities.dataDirectory ?? ""),
       fit: (spec) => this.#fit(spec, gone),
     });

@@ -1,79 +1,63 @@
 import { fork, type ChildProcess } from "node:child_process";
 import { ProblemError } from "@internevo/domain";
 
-export interface ProcessPoolOptions {
-  /** A module that calls `answerTasks`. */
-  readonly entry: string;
-  readonly processes: number;
-  /** Tasks that may wait; more are refused. */
-  readonly queue: number;
-  /** From asking to the answer, waiting included. */
-  readonly deadlineSeconds: number;
-  /** What the caller is told at the deadline. */
-  readonly onDeadline: () => ProblemError;
-}
-
 export interface ProcessPool {
-  /** @throws what the task threw; ProblemError `unavailable` when too many wait; what `onDeadline` makes. */
-  run(task: unknown): Promise<unknown>;
-  close(): Promise<void>;
+  /**
+   * Takes a process that has nothing to do, or makes one: how many work at once is for the caller to bound. The
+   * process is killed when the signal says so. @throws what the task threw; the signal's reason
+   */
+  run(task: unknown, options: { readonly signal: AbortSignal }): Promise<unknown>;
+  destroy(): Promise<void>;
 }
 
 export type TaskAnswer = { readonly value: unknown } | { readonly error: Error };
 
-interface Pending {
-  readonly task: unknown;
-  readonly settle: (answer: TaskAnswer) => void;
-  process: ChildProcess | undefined;
-}
-
 const IDLE_MILLISECONDS = 60_000;
+
+/** @throws when the process ends, or cannot be reached */
+function answerOf(child: ChildProcess, task: unknown): Promise<TaskAnswer> {
+  const { promise, resolve, reject } = Promise.withResolvers<TaskAnswer>();
+  const onMessage = (answer: unknown): void => resolve(answer as TaskAnswer);
+  const onExit = (code: number | null, signal: NodeJS.Signals | null): void =>
+    reject(new Error(`a process of the API ended with ${signal ?? code} at its work`));
+  child.once("message", onMessage).once("exit", onExit).once("error", reject);
+  child.send(task as never);
+  return promise.finally(() => child.off("message", onMessage).off("exit", onExit).off("error", reject));
+}
 
 /** See `createProcessPool`. */
 class ForkedProcesses implements ProcessPool {
-  readonly #options: ProcessPoolOptions;
+  /** A module that calls `answerTasks`. */
+  readonly #entry: string;
   readonly #idle: { readonly process: ChildProcess; readonly end: NodeJS.Timeout }[] = [];
   readonly #alive = new Set<ChildProcess>();
-  readonly #waiting: Pending[] = [];
-  #busy = 0;
   #closed = false;
 
-  constructor(options: ProcessPoolOptions) {
-    this.#options = options;
+  constructor(entry: string) {
+    this.#entry = entry;
   }
 
-  run(task: unknown): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      if (this.#closed) return reject(new ProblemError("unavailable", "the service is stopping"));
-      if (this.#waiting.length >= this.#options.queue)
-        return reject(
-          new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly"),
-        );
-      const deadline = setTimeout(() => {
-        reject(this.#options.onDeadline());
-        const at = this.#waiting.indexOf(pending);
-        if (at >= 0) this.#waiting.splice(at, 1);
-        // Its end makes room for the next.
-        else pending.process?.kill("SIGKILL");
-      }, this.#options.deadlineSeconds * 1000);
-      const pending: Pending = {
-        task,
-        process: undefined,
-        settle(answer) {
-          clearTimeout(deadline);
-          if ("value" in answer) resolve(answer.value);
-          else reject(answer.error);
-        },
-      };
-      if (this.#busy < this.#options.processes) this.#start(pending);
-      else this.#waiting.push(pending);
-    });
+  async run(task: unknown, { signal }: { readonly signal: AbortSignal }): Promise<unknown> {
+    signal.throwIfAborted();
+    if (this.#closed) throw new ProblemError("unavailable", "the service is stopping");
+    const child = this.#take();
+    const end = (): void => void child.kill("SIGKILL");
+    signal.addEventListener("abort", end, { once: true });
+    try {
+      const answer = await answerOf(child, task);
+      if ("value" in answer) return answer.value;
+      throw answer.error;
+    } catch (error) {
+      signal.throwIfAborted();
+      throw error;
+    } finally {
+      signal.removeEventListener("abort", end);
+      this.#giveBack(child);
+    }
   }
 
-  async close(): Promise<void> {
+  async destroy(): Promise<void> {
     this.#closed = true;
-    for (const pending of this.#waiting.splice(0))
-      pending.settle({ error: new ProblemError("unavailable", "the service is stopping") });
     for (const { end } of this.#idle.splice(0)) clearTimeout(end);
     await Promise.all(
       [...this.#alive].map(
@@ -82,31 +66,11 @@ class ForkedProcesses implements ProcessPool {
     );
   }
 
-  #start(pending: Pending): void {
-    const child = this.#take();
-    pending.process = child;
-    this.#busy += 1;
-    const finish = (answer: TaskAnswer): void => {
-      child.off("message", onMessage).off("exit", onExit).off("error", onError);
-      this.#busy -= 1;
-      this.#giveBack(child);
-      pending.settle(answer);
-      const next = this.#waiting.shift();
-      if (next) this.#start(next);
-    };
-    const onMessage = (answer: unknown): void => finish(answer as TaskAnswer);
-    const onExit = (code: number | null, signal: NodeJS.Signals | null): void =>
-      finish({ error: new Error(`a process of the API ended with ${signal ?? code} at its work`) });
-    const onError = (error: Error): void => finish({ error });
-    child.once("message", onMessage).once("exit", onExit).once("error", onError);
-    child.send(pending.task as never);
-  }
-
   #take(): ChildProcess {
     const kept = this.#idle.pop();
     if (kept) clearTimeout(kept.end);
     if (kept?.process.connected) return kept.process;
-    const made = fork(this.#options.entry, {
+    const made = fork(this.#entry, {
       stdio: ["ignore", "ignore", "inherit", "ipc"],
       serialization: "advanced",
       execArgv: [],
@@ -121,7 +85,7 @@ class ForkedProcesses implements ProcessPool {
   }
 
   #giveBack(child: ChildProcess): void {
-    if (this.#closed || !child.connected) return void child.kill("SIGKILL");
+    if (this.#closed || child.killed || !child.connected) return void child.kill("SIGKILL");
     const end = setTimeout(() => child.kill("SIGKILL"), IDLE_MILLISECONDS);
     end.unref();
     this.#idle.push({ process: child, end });
@@ -133,7 +97,7 @@ class ForkedProcesses implements ProcessPool {
  * not answer) cannot be ended, and keeps one of the threads that all file access of its process shares; a
  * process can be killed.
  */
-export const createProcessPool = (options: ProcessPoolOptions): ProcessPool => new ForkedProcesses(options);
+export const createProcessPool = (entry: string): ProcessPool => new ForkedProcesses(entry);
 
 /** The other side: answers each task that the parent sends, and ends with the parent. */
 export function answerTasks(work: (task: never) => Promise<unknown>): void {

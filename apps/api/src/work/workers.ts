@@ -10,7 +10,7 @@ import type { Allowed, DataTask } from "../submission/check-data.ts";
 import type { WeightsTask } from "../submission/check-weights.ts";
 import type { Answers, Question } from "./advice.ts";
 import { callerNow } from "./caller.ts";
-import { createProcessPool, type ProcessPool } from "./process-pool.ts";
+import { createProcessPool } from "./process-pool.ts";
 import { Remembered } from "./remembered.ts";
 import { shareProfile } from "./shared-profile.ts";
 import type { AdviceTask, LimitedPlanTask, PlanTask, SearchLimit } from "./tasks.ts";
@@ -37,9 +37,9 @@ export interface Workers {
   /** Turns of one request that `advise` should have at work at once. */
   readonly adviceThreads: number;
   /** @throws ProblemError as checkData does; `unavailable` when it takes too long or too many wait */
-  checkData(task: DataTask): Promise<PackedDocuments | null>;
+  checkData(task: DataTask, signal?: AbortSignal): Promise<PackedDocuments | null>;
   /** @throws ProblemError as checkWeights does; `unavailable` as checkData */
-  checkWeights(task: WeightsTask): Promise<void>;
+  checkWeights(task: WeightsTask, signal?: AbortSignal): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -97,6 +97,9 @@ const MOST_REMEMBERED_PLANS = 50;
  */
 const YOUNG_MEGABYTES = 96;
 
+/** One token has two of them: data whose file system does not answer keeps no other job from being checked. */
+const CHECK_PROCESSES = 3;
+
 const PLAN_THREAD = new URL("./plan-thread.ts", import.meta.url).href;
 const CHECK_PROCESS = fileURLToPath(new URL("./check-process.ts", import.meta.url));
 
@@ -123,7 +126,7 @@ const ADVICE: Readonly<
 
 /** Threads, and the turns that tokens take on them. */
 interface Lane {
-  readonly pool: Piscina;
+  readonly pool: Pick<Piscina, "run" | "destroy">;
   readonly turns: FairTurns;
 }
 
@@ -135,7 +138,7 @@ interface Bounds {
   readonly seconds: number;
   readonly late: () => ProblemError;
   /** What is said of one that takes more memory than its thread has. */
-  readonly tooLarge: () => ProblemError;
+  readonly tooLarge?: () => ProblemError;
 }
 
 const filesTooLarge = (): ProblemError =>
@@ -149,7 +152,11 @@ const filesTooLarge = (): ProblemError =>
   ]);
 
 /** Runs one task on a lane's threads. */
-type Run = (lane: Lane, task: LimitedPlanTask | AdviceTask, name: string) => Promise<unknown>;
+type Run = (
+  lane: Lane,
+  task: LimitedPlanTask | AdviceTask | ((DataTask | WeightsTask) & Allowed),
+  name: string,
+) => Promise<unknown>;
 
 /** See `Workers`: the threads and processes, and the lanes that questions take. */
 class WorkerPools implements Workers {
@@ -170,7 +177,7 @@ class WorkerPools implements Workers {
   readonly #fits: Lane;
   readonly #answers: Remembered<PlanningResult>;
   // Apart from the plans: a submission does not wait for somebody's search.
-  readonly #checks: ProcessPool;
+  readonly #checks: Lane;
 
   constructor(options: WorkersOptions) {
     this.#options = options;
@@ -184,19 +191,16 @@ class WorkerPools implements Workers {
     this.#imports = this.#fairLane(options.importMegabytes ?? 256);
     this.#fits = this.#quickLane(1);
     this.#answers = new Remembered<PlanningResult>(options.rememberedAnswers ?? 256);
-    const checkSeconds = options.checkSeconds ?? 60;
-    this.#checks = createProcessPool({
-      entry: options.checkEntry ?? CHECK_PROCESS,
-      processes: 2,
-      queue: this.#queue,
-      deadlineSeconds: checkSeconds,
-      onDeadline: () =>
-        late(
-          "data",
-          `could not be checked within ${checkSeconds} s`,
-          "see whether the file system of the data answers, and submit again",
-        ),
-    });
+    this.#checks = {
+      pool: createProcessPool(options.checkEntry ?? CHECK_PROCESS),
+      // One token's data may be far away: it leaves a process to the others.
+      turns: new FairTurns({
+        atOnce: CHECK_PROCESSES,
+        atOnceOfOne: CHECK_PROCESSES - 1,
+        mostOfOne: this.#queue + CHECK_PROCESSES,
+        mostWaiting: 4 * this.#queue,
+      }),
+    };
   }
 
   #threads(maxThreads: number, megabytes = SEARCH_MEGABYTES): Piscina {
@@ -306,19 +310,23 @@ class WorkerPools implements Workers {
     });
   }
 
-  async checkData(task: DataTask): Promise<PackedDocuments | null> {
-    const allowed = { ...task, roots: this.#options.roots?.data ?? null } satisfies DataTask & Allowed;
-    return valueOf((await this.#checks.run(allowed)) as WorkResult<PackedDocuments | null>);
+  checkData(task: DataTask, signal?: AbortSignal): Promise<PackedDocuments | null> {
+    return this.#check({ ...task, roots: this.#options.roots?.data ?? null }, signal);
   }
 
-  async checkWeights(task: WeightsTask): Promise<void> {
-    const allowed = { ...task, roots: this.#options.roots?.weights ?? null } satisfies WeightsTask & Allowed;
-    valueOf((await this.#checks.run(allowed)) as WorkResult<null>);
+  checkWeights(task: WeightsTask, signal?: AbortSignal): Promise<void> {
+    return this.#check({ ...task, roots: this.#options.roots?.weights ?? null }, signal);
+  }
+
+  #check<T>(task: (DataTask | WeightsTask) & Allowed, signal: AbortSignal | undefined): Promise<T> {
+    return this.#within(signal, this.#checkBounds, async (run) =>
+      valueOf((await run(this.#checks, task, "check")) as WorkResult<T>),
+    );
   }
 
   async close(): Promise<void> {
-    const lanes = [this.#plans, this.#middlePlans, this.#longPlans, this.#whatIfs, this.#imports, this.#fits];
-    await Promise.all([...lanes.map(({ pool }) => pool.destroy()), this.#checks.close()]);
+    const searches = [this.#plans, this.#middlePlans, this.#longPlans, this.#whatIfs, this.#fits];
+    await Promise.all([...searches, this.#imports, this.#checks].map(({ pool }) => pool.destroy()));
   }
 
   #planBounds(command: string): Bounds {
@@ -349,6 +357,19 @@ class WorkerPools implements Workers {
     };
   }
 
+  get #checkBounds(): Bounds {
+    const seconds = this.#options.checkSeconds ?? 60;
+    return {
+      seconds,
+      late: () =>
+        late(
+          "data",
+          `could not be checked within ${seconds} s`,
+          "see whether the file system of the data answers, and submit again",
+        ),
+    };
+  }
+
   /**
    * Runs a task within the bounds on all of them: the queue's length, the deadline, and whether anybody still
    * waits.
@@ -367,7 +388,7 @@ class WorkerPools implements Workers {
       );
     } catch (error) {
       if (deadline.aborted && !signal?.aborted) throw whyLate();
-      if ((error as NodeJS.ErrnoException).code === "ERR_WORKER_OUT_OF_MEMORY") throw tooLarge();
+      if (tooLarge && (error as NodeJS.ErrnoException).code === "ERR_WORKER_OUT_OF_MEMORY") throw tooLarge();
       throw error;
     }
   }
