@@ -1,6 +1,6 @@
 import type { JobStreamEvent } from "@internevo/contracts";
 import { isAtRest } from "@internevo/domain";
-import { getJob, listJobEvents, subscribeJobEvents, type Database } from "@internevo/store";
+import { getJob, jobHistoryPage, subscribeJobEventPages, type Database } from "@internevo/store";
 import { HEARTBEAT, type SseMessage } from "./http/sse.ts";
 
 export interface JobStreamOptions {
@@ -26,25 +26,24 @@ const END: SseMessage = { event: "end", data: {} };
  */
 export async function* jobStream(
   options: JobStreamOptions,
-): AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void> {
+): AsyncGenerator<readonly SseMessage[] | typeof HEARTBEAT, void, void> {
   const { database, jobId, signal } = options;
   // Read before the events: none is added while nobody works on a job, so what is there then is all.
   const job = await getJob(database.db, jobId);
   if (!options.follow || job === undefined || isAtRest(job.state)) {
     let seen = options.afterId;
     while (!signal.aborted) {
-      const events = await listJobEvents(database.db, jobId, seen);
-      for (const event of events) {
-        yield messageOf(event);
-        seen = event.id;
-      }
-      if (events.length === 0) return yield END;
+      const events = await jobHistoryPage(database, jobId, seen);
+      const last = events.at(-1);
+      if (last === undefined) return yield [END];
+      yield events.map(messageOf);
+      seen = last.id;
     }
     return;
   }
-  const events = subscribeJobEvents(database, jobId, options.afterId, { signal });
-  yield* withHeartbeats(events, options.heartbeatMilliseconds, messageOf);
-  if (!signal.aborted) yield END;
+  const events = subscribeJobEventPages(database, jobId, options.afterId, { signal });
+  yield* withHeartbeats(events, options.heartbeatMilliseconds);
+  if (!signal.aborted) yield [END];
 }
 
 const messages = new WeakMap<JobStreamEvent, SseMessage>();
@@ -58,11 +57,10 @@ function messageOf(event: JobStreamEvent): SseMessage {
   return message;
 }
 
-async function* withHeartbeats<T>(
-  source: AsyncGenerator<T, void, void>,
+async function* withHeartbeats(
+  source: AsyncGenerator<readonly JobStreamEvent[], void, void>,
   milliseconds: number,
-  messageOf: (item: T) => SseMessage,
-): AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void> {
+): AsyncGenerator<readonly SseMessage[] | typeof HEARTBEAT, void, void> {
   let timer: NodeJS.Timeout | undefined;
   try {
     let next = source.next();
@@ -75,7 +73,7 @@ async function* withHeartbeats<T>(
       if (result === HEARTBEAT) yield HEARTBEAT;
       else if (result.done) return;
       else {
-        yield messageOf(result.value);
+        yield result.value.map(messageOf);
         next = source.next();
       }
     }

@@ -1,7 +1,8 @@
 import { eventually } from "@internevo/test-kit";
 import { connect, type Socket } from "node:net";
 import { InternEvoClient } from "@internevo/client";
-import { appendJobEvents, listTokens, revokeToken } from "@internevo/store";
+import { appendJobEvents, createProject, createToken, listTokens, revokeToken } from "@internevo/store";
+import { sql } from "drizzle-orm";
 import { afterEach, describe, expect, it } from "vitest";
 import { createWorkers, type Workers } from "../src/work/workers.ts";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
@@ -61,10 +62,10 @@ const until = (condition: () => boolean | Promise<boolean>) => eventually("what 
 const whoami = async (): Promise<number> =>
   (await fetch(`http://127.0.0.1:${port}/api/v1/whoami`, { headers: { authorization: api.bearer.operator } }))
     .status;
-const newJob = async (): Promise<string> =>
+const newJob = async (over: Record<string, unknown> = {}): Promise<string> =>
   (
     await new InternEvoClient({ baseUrl: `http://127.0.0.1:${port}`, token: api.tokens.operator }).submitJob(
-      jobFile(api),
+      jobFile(api, over),
     )
   ).id;
 
@@ -220,6 +221,29 @@ describe("event streams that are held open", () => {
     await api.database.transaction((tx) => revokeToken(tx, viewer?.id ?? ""));
     await lost.ended;
     expect(lost.heard()).not.toContain("event: end");
+    const before = kept.heard().length;
+    await until(() => kept.heard().length > before);
+  });
+
+  it("end when their token has its role elsewhere, and what it still sees can be opened again", async () => {
+    await start({ heartbeatMilliseconds: 100 });
+    for (const name of ["nlp", "vision"]) await api.database.transaction((tx) => createProject(tx, { name }));
+    const token = await api.database.transaction((tx) =>
+      createToken(tx, { name: "mover", role: "viewer", project: "nlp", validForSeconds: null }),
+    );
+    const move = (project: string | null): Promise<unknown> =>
+      api.database.db.execute(sql`update api_tokens set project = ${project} where name = 'mover'`);
+    const jobId = await newJob({ project: "nlp" });
+    const [kept, lost] = [open(following(jobId)), open(following(jobId, token.token))];
+    await until(() => [kept, lost].every((line) => line.heard().includes("event: state")));
+    await move("vision");
+    await lost.ended;
+    expect(lost.heard()).not.toContain("event: end");
+    const refused = open(following(jobId, token.token));
+    await until(() => statusOf(refused) === 404);
+    await move(null);
+    const again = open(following(jobId, token.token));
+    await until(() => again.heard().includes("event: state"));
     const before = kept.heard().length;
     await until(() => kept.heard().length > before);
   });

@@ -200,13 +200,16 @@ export async function findTokenOwners(
   return new Map(rows.map(({ tokenSha256, ...owner }) => [byHash.get(tokenSha256) as string, owner]));
 }
 
-/** Those of the ids whose tokens are valid. */
-export async function findValidTokens(db: Queryable, ids: readonly string[]): Promise<Set<string>> {
+/** Where those of the tokens that are valid have their roles, by id; null: in the whole installation. */
+export async function findValidTokens(
+  db: Queryable,
+  ids: readonly string[],
+): Promise<Map<string, string | null>> {
   const rows = await db
-    .select({ id: apiTokens.id })
+    .select({ id: apiTokens.id, project: apiTokens.project })
     .from(apiTokens)
     .where(and(inArray(apiTokens.id, [...ids]), isValidToken));
-  return new Set(rows.map(({ id }) => id));
+  return new Map(rows.map(({ id, project }) => [id, project]));
 }
 
 /** Those that can make any other token, whether or not the provider of identities is there. */

@@ -17,7 +17,12 @@ export * from "./dead-letters.ts";
 export * from "./jobs.ts";
 export * from "./give-way.ts";
 export * from "./job-events.ts";
-export { subscribeJobEvents, type SubscriptionOptions } from "./job-feed.ts";
+export {
+  jobHistoryPage,
+  subscribeJobEventPages,
+  subscribeJobEvents,
+  type SubscriptionOptions,
+} from "./job-feed.ts";
 export * from "./job-reads.ts";
 export * from "./profiles.ts";
 export * from "./plannings.ts";

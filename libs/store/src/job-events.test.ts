@@ -1,8 +1,8 @@
-import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { exampleSpec } from "@internevo/test-kit/fixtures";
 import { subscribeJobEvents } from "./job-feed.ts";
-import { appendJobEvent, submitJob, transitionJob } from "./jobs.ts";
+import { appendJobEvent, appendJobEvents, submitJob, transitionJob } from "./jobs.ts";
 
 let test: TestDatabase;
 beforeAll(async () => void (test = await createTestDatabase()));
@@ -95,4 +95,56 @@ it("reads the table once for all followers of a job", async () => {
   // Each event in one or two looks of the feed; each follower asks once more at the end.
   expect(queries.mock.calls.length).toBeLessThan(followers + 3 * messages.length + 20);
   queries.mockRestore();
+});
+
+describe("the past of a job", () => {
+  const lines = 3000;
+  let jobId: string;
+  beforeAll(async () => {
+    jobId = await test.database.transaction((tx) => submitJob(tx, exampleSpec()));
+    await test.database.transaction((tx) =>
+      appendJobEvents(
+        tx,
+        jobId,
+        Array.from({ length: lines }, (_, index) => ({
+          type: "log" as const,
+          data: { level: "info", source: "test", message: String(index) },
+        })),
+      ),
+    );
+    await test.database.transaction((tx) => transitionJob(tx, { jobId, from: "profiling", to: "failed" }));
+  });
+  const read = async (): Promise<string[]> => {
+    const seen: string[] = [];
+    for await (const event of subscribeJobEvents(test.database, jobId, 0, { pollSeconds: 30 }))
+      if (event.type === "log") seen.push(String(event.data["message"]));
+    return seen;
+  };
+
+  it("is read once for those who begin together", async () => {
+    const followers = 50;
+    const queries = vi.spyOn(test.database.db, "select");
+    const all = await Promise.all(Array.from({ length: followers }, read));
+    for (const seen of all) expect(seen).toEqual(Array.from({ length: lines }, (_, index) => String(index)));
+    // Each asks for itself at the end, when nothing may be left out.
+    expect(queries.mock.calls.length).toBeLessThan(3 * followers + lines / 50);
+    queries.mockRestore();
+  });
+
+  it("leaves the database to others, however many read it", async () => {
+    const locked = Promise.withResolvers<void>();
+    const asked = Promise.withResolvers<void>();
+    const locking = test.database.transaction(async (tx) => {
+      await tx.execute("lock table job_events in access exclusive mode");
+      locked.resolve();
+      await asked.promise;
+    });
+    await locked.promise;
+    const reading = Array.from({ length: 30 }, read);
+    const { rows } = await test.database.db.execute("select 1 as one");
+    asked.resolve();
+    await locking;
+    expect(rows).toEqual([{ one: 1 }]);
+    for (const seen of await Promise.all(reading)) expect(seen).toHaveLength(lines);
+  });
 });

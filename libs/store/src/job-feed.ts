@@ -9,6 +9,8 @@ export const JOB_EVENTS_CHANNEL = "internevo_job_events";
 /** Events that a feed keeps; a follower that is further behind reads the table by itself. */
 const KEPT = 1000;
 const RETRY_MILLISECONDS = 250;
+/** Events that a follower gets together, and so what a follower that does not read holds. */
+const PAGE = 200;
 
 /**
  * The newest events of one job, read once for all who follow it in this process: a thousand followers cost the
@@ -115,15 +117,90 @@ class JobFeed {
     });
   }
 
-  /** Events after one, oldest first: as many as are kept; undefined where the table must be asked. */
+  /** Events after one, oldest first: a page of what is kept; undefined where the table must be asked. */
   after(id: number): readonly JobStreamEvent[] | undefined {
     if (this.#failure) throw this.#failure.error;
     if (this.#completeAfter === undefined || id < this.#completeAfter) return undefined;
     let begin = this.#events.length;
     while (begin > 0 && (this.#events[begin - 1] as JobStreamEvent).id > id) begin -= 1;
-    return this.#events.slice(begin);
+    return this.#events.slice(begin, begin + PAGE);
   }
 }
+
+/** Pages that are kept for the next who asks: followers that begin together read the same. */
+const KEPT_PAGES = 32;
+/** Reads of the past at once: what else needs the database, such as who shows a token, finds room. */
+const READS_AT_ONCE = 2;
+
+/** The past of jobs, for followers that are behind what the feed keeps. */
+class JobHistory {
+  readonly #database: Database;
+  /** By job and event, the oldest first. A page that is full stays as it is. */
+  readonly #pages = new Map<string, Promise<JobStreamEvent[]>>();
+  readonly #waiting: (() => void)[] = [];
+  #reading = 0;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  /** Events after one, oldest first: a page; all that there are when it was asked, where they are fewer. */
+  async after(jobId: string, id: number): Promise<readonly JobStreamEvent[]> {
+    const key = `${jobId} ${id}`;
+    // Looked at and written in one go: those who begin together find the first one's page.
+    const asked = this.#pages.get(key);
+    const known = asked && (await asked.catch(() => undefined));
+    if (known?.length === PAGE) return known;
+    const page = this.#read(jobId, id);
+    this.#pages.delete(key);
+    this.#pages.set(key, page);
+    const [oldest] = this.#pages.keys();
+    if (this.#pages.size > KEPT_PAGES && oldest !== undefined) this.#pages.delete(oldest);
+    const forget = (): void => {
+      if (this.#pages.get(key) === page) this.#pages.delete(key);
+    };
+    return page.then(
+      (events) => {
+        if (events.length < PAGE) forget();
+        return events;
+      },
+      (error: unknown) => {
+        forget();
+        throw error;
+      },
+    );
+  }
+
+  async #read(jobId: string, id: number): Promise<JobStreamEvent[]> {
+    if (this.#reading < READS_AT_ONCE) this.#reading += 1;
+    else await new Promise<void>((begin) => this.#waiting.push(begin));
+    try {
+      return await listJobEvents(this.#database.db, jobId, id, PAGE);
+    } finally {
+      const next = this.#waiting.shift();
+      if (next === undefined) this.#reading -= 1;
+      else next();
+    }
+  }
+}
+
+const histories = new WeakMap<Database, JobHistory>();
+
+function historyOf(database: Database): JobHistory {
+  const known = histories.get(database) ?? new JobHistory(database);
+  histories.set(database, known);
+  return known;
+}
+
+/**
+ * A job's events after one, oldest first, a page at a time. Few are read at once, so that many readers leave the
+ * database to others. @returns no events: there are no more
+ */
+export const jobHistoryPage = (
+  database: Database,
+  jobId: string,
+  afterId: number,
+): Promise<readonly JobStreamEvent[]> => historyOf(database).after(jobId, afterId);
 
 const feeds = new WeakMap<Database, Map<string, JobFeed>>();
 
@@ -152,15 +229,15 @@ export interface SubscriptionOptions {
 
 /**
  * Follows a job's events from the table: never loses one, never gives one twice, and goes on after Postgres
- * was away.
+ * was away. Gives those that are there together, at most a page.
  * @param afterId the last event that was seen (`Last-Event-ID`); 0 for all.
  */
-export async function* subscribeJobEvents(
+export async function* subscribeJobEventPages(
   database: Database,
   jobId: string,
   afterId = 0,
   options: SubscriptionOptions = {},
-): AsyncGenerator<JobStreamEvent, void, void> {
+): AsyncGenerator<readonly JobStreamEvent[], void, void> {
   const { signal, endWithJob = true, pollSeconds = 5 } = options;
   let seen = afterId;
   let ended = false;
@@ -168,12 +245,12 @@ export async function* subscribeJobEvents(
   try {
     while (!signal?.aborted) {
       const { events, upTo } = await nextEvents(feed, database, jobId, { seen, ended, signal });
+      if (signal?.aborted) return;
       for (const event of events) {
-        if (signal?.aborted) return;
         seen = event.id;
-        yield event;
         if (event.type === "state") ended = isAtRest(event.data["to"] as JobState);
       }
+      if (events.length > 0) yield events;
       if (events.length > 0 || upTo === undefined) continue;
       if (ended && endWithJob) return;
       seen = Math.max(seen, upTo);
@@ -202,10 +279,17 @@ async function nextEvents(
   if (live && (live.length > 0 || !ended)) return { events: live, upTo: seen };
   const upTo = feed.completeAfter ?? seen;
   try {
-    return { events: await listJobEvents(database.db, jobId, seen), upTo };
+    return { events: await jobHistoryPage(database, jobId, seen), upTo };
   } catch (error) {
     if (!isConnectionLoss(error)) throw error;
     await pause(RETRY_MILLISECONDS, signal);
     return { events: [], upTo: undefined };
   }
+}
+
+/** The same, one event at a time. */
+export async function* subscribeJobEvents(
+  ...of: Parameters<typeof subscribeJobEventPages>
+): AsyncGenerator<JobStreamEvent, void, void> {
+  for await (const events of subscribeJobEventPages(...of)) yield* events;
 }

@@ -1,5 +1,6 @@
 import { Readable } from "node:stream";
 import { ProblemError } from "@internevo/domain";
+import type { TokenOwner } from "@internevo/store";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
 /** One message of an event stream; without an id it does not move `Last-Event-ID`. */
@@ -15,8 +16,7 @@ export const HEARTBEAT = Symbol("heartbeat");
 /** Texts of messages, which many followers of one job share. */
 const texts = new WeakMap<SseMessage, string>();
 
-function frame(message: SseMessage | typeof HEARTBEAT): string {
-  if (message === HEARTBEAT) return ": heartbeat\n\n";
+function frame(message: SseMessage): string {
   const known = texts.get(message);
   if (known !== undefined) return known;
   const id = message.id === undefined ? "" : `id: ${message.id}\n`;
@@ -25,6 +25,9 @@ function frame(message: SseMessage | typeof HEARTBEAT): string {
   return text;
 }
 
+/** A token, and where it has its role; null: in the whole installation. */
+export type Reader = Pick<TokenOwner, "id" | "project">;
+
 export interface StreamOptions {
   /** Streams of one token that are open at once; more are refused. */
   readonly streamsOfOneToken: number;
@@ -32,17 +35,21 @@ export interface StreamOptions {
   readonly streams: number;
   /** How often it is looked whether the streams' tokens are still valid. */
   readonly lookMilliseconds: number;
-  /** Those of the tokens that are still valid. What it throws is told to `onError`, and ends no stream. */
-  readonly validTokens: (ids: readonly string[]) => Promise<ReadonlySet<string>>;
+  /**
+   * Where those of the tokens that are still valid see things; null: everywhere. What it throws is told to
+   * `onError`, and ends no stream.
+   */
+  readonly validTokens: (ids: readonly string[]) => Promise<ReadonlyMap<string, string | null>>;
   readonly onError: (error: unknown) => void;
 }
 
 /**
- * Streams that are open: bounded, ended when their token is not valid any more, and when the server stops.
+ * Streams that are open: bounded, ended when their token is not valid any more or has moved to another project, and
+ * when the server stops.
  */
 export class OpenStreams {
-  /** The token of each. */
-  readonly #open = new Map<AbortController, string>();
+  /** Whose each is. */
+  readonly #open = new Map<AbortController, Reader>();
   readonly #options: StreamOptions;
 
   constructor(app: FastifyInstance, options: StreamOptions) {
@@ -65,13 +72,17 @@ export class OpenStreams {
   async #endOfInvalid(): Promise<void> {
     if (this.#open.size === 0) return;
     const asked = [...this.#open];
-    const valid = await this.#options.validTokens([...new Set(this.#open.values())]);
-    for (const [controller, token] of asked) if (!valid.has(token)) controller.abort();
+    const places = await this.#options.validTokens([...new Set(asked.map(([, { id }]) => id))]);
+    for (const [controller, { id, project }] of asked) {
+      const now = places.get(id);
+      // Who may still read it comes back, and is let in.
+      if (now === undefined || (now !== null && now !== project)) controller.abort();
+    }
   }
 
   #assertRoom(tokenId: string): void {
     const { streamsOfOneToken, streams } = this.#options;
-    const own = [...this.#open.values()].filter((token) => token === tokenId).length;
+    const own = [...this.#open.values()].filter(({ id }) => id === tokenId).length;
     if (own >= streamsOfOneToken)
       throw new ProblemError(
         "rate-limited",
@@ -83,18 +94,18 @@ export class OpenStreams {
 
   /**
    * Answers with an event stream: `source` is read as fast as the client takes it, and told by its signal
-   * when the client or the server goes. @param tokenId whose it is. @throws ProblemError `rate-limited`,
+   * when the client or the server goes. @param reader whose it is. @throws ProblemError `rate-limited`,
    * `unavailable` when too many are open
    */
   send(
     reply: FastifyReply,
-    tokenId: string,
-    source: (signal: AbortSignal) => AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void>,
+    reader: Reader,
+    source: (signal: AbortSignal) => AsyncGenerator<readonly SseMessage[] | typeof HEARTBEAT, void, void>,
   ): FastifyReply {
-    this.#assertRoom(tokenId);
+    this.#assertRoom(reader.id);
     const controller = new AbortController();
-    this.#open.set(controller, tokenId);
-    const stream = Readable.from(frames(source(controller.signal)), { objectMode: true, highWaterMark: 16 });
+    this.#open.set(controller, reader);
+    const stream = Readable.from(frames(source(controller.signal)), { objectMode: true, highWaterMark: 1 });
     // The generator may be waiting for news: only the signal wakes it.
     reply.raw.once("close", () => controller.abort());
     stream.once("close", () => {
@@ -114,11 +125,13 @@ export class OpenStreams {
 }
 
 async function* frames(
-  source: AsyncGenerator<SseMessage | typeof HEARTBEAT, void, void>,
+  source: AsyncGenerator<readonly SseMessage[] | typeof HEARTBEAT, void, void>,
 ): AsyncGenerator<string, void, void> {
   // The first bytes go out at once, so that a client knows that it is connected.
   yield "retry: 1000\n\n";
-  for await (const message of source) yield frame(message);
+  // What is there together is one write: a message each would cost a call of the system each.
+  for await (const messages of source)
+    yield messages === HEARTBEAT ? ": heartbeat\n\n" : messages.map(frame).join("");
 }
 
 /**

@@ -528,7 +528,7 @@ function registerJobEvents(app: ApiInstance, options: JobRoutesOptions): void {
     async (request, reply) => {
       const { id } = request.params;
       if (!(await getJob(database.db, id))) throw noJob(id);
-      return options.streams.send(reply, actorOf(request).id, (signal) =>
+      return options.streams.send(reply, actorOf(request), (signal) =>
         jobStream({
           database,
           jobId: id,
