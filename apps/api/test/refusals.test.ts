@@ -106,6 +106,9 @@ describe("a refused request", () => {
     for (let at = 0; at < 50; at += 1) await api.app.inject("/api/v1/%zz");
     expect(lines.filter(({ msg }) => msg === "request refused")).toHaveLength(1);
     expect(lines).toHaveLength(1);
+    for (let at = 0; at < 50; at += 1) await api.app.inject("/healthz");
+    expect(lines.filter(({ msg }) => msg === "answered")).toHaveLength(1);
+    expect(lines).toHaveLength(2);
   });
 });
 

@@ -350,6 +350,24 @@ describe("a command line", () => {
     );
   });
 
+  it("signs in once when it asks many times at once", async () => {
+    provider.person = "s-grace";
+    const { body: begun } = await ask<DeviceSignIn>("/sign-in/device");
+    await provider.enterDeviceCode(begun.userCode);
+    const question = { deviceCode: begun.deviceCode };
+    const all = await Promise.all(
+      Array.from({ length: 6 }, () => ask<DeviceToken>("/sign-in/device/token", question)),
+    );
+    expect(all.filter(({ body }) => body.state === "signed-in")).toHaveLength(1);
+    // Who asks after the answer comes too late: the code is used up.
+    expect(all.filter(({ status, body }) => body.state !== "signed-in" && status !== 401)).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({ body: expect.objectContaining({ state: "slow-down" }) }),
+      ]),
+    );
+    expect(all.filter(({ status }) => status >= 500)).toEqual([]);
+  });
+
   it("does not sign out a token that an admin made", async () => {
     const headers = { authorization: api.bearer.admin };
     const out = await api.app.inject({ method: "DELETE", url: "/api/v1/session", headers });

@@ -240,6 +240,8 @@ describe("resolveJob", () => {
     "half a surrogate pair": "a\ud800b",
     "a line separator": "a\u2028b",
     "a change of direction": "a\u202eb",
+    "what takes no room": "a\u200bb",
+    "a byte order mark": "\ufeffa",
     nothing: "",
     blanks: "  ",
   };

@@ -2,10 +2,10 @@ import { Type, type TString } from "typebox";
 
 /**
  * What no line of text that people send may hold: controls (a terminal obeys them), line and paragraph
- * separators, changes of direction (they make a line read as another), and halves of surrogate pairs, which
- * are no text and which no database takes.
+ * separators, changes of direction (they make a line read as another), what takes no room and joins nothing (two
+ * names that look alike would be two), and halves of surrogate pairs, which are no text and which no database takes.
  */
-const FORBIDDEN = String.raw`\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069`;
+const FORBIDDEN = String.raw`\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff`;
 const SURROGATES = String.raw`\ud800-\udfff`;
 
 const ALLOWED = `[^${FORBIDDEN}${SURROGATES}]*`;

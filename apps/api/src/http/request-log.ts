@@ -1,28 +1,28 @@
 import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
-/** Of refusals that nobody with a token asked for, one line so often: they cost their sender nothing. */
+/** Of requests without a token, one line so often: they cost their sender nothing. */
 const SAMPLE_MILLISECONDS = 10_000;
 
 const isGone = (reply: FastifyReply): boolean =>
   !reply.raw.writableFinished && (reply.raw.destroyed || reply.raw.socket?.destroyed === true);
 
 /**
- * The line of a request that was refused before any hook could run, and of all that have no token: sampled.
+ * The line of a request that was refused before any hook could run, and of all that have no token: of each message
+ * a sample.
  */
 export class SampledLog {
-  #last = Number.NEGATIVE_INFINITY;
-  #unlogged = 0;
+  readonly #samples = new Map<string, { at: number; unlogged: number }>();
 
   line(log: FastifyBaseLogger, fields: Readonly<Record<string, unknown>>, message: string): void {
     const now = performance.now();
-    if (now - this.#last < SAMPLE_MILLISECONDS) {
-      this.#unlogged += 1;
+    const last = this.#samples.get(message);
+    if (last !== undefined && now - last.at < SAMPLE_MILLISECONDS) {
+      last.unlogged += 1;
       log.debug(fields, message);
       return;
     }
-    log.info({ ...fields, ...(this.#unlogged > 0 ? { othersBefore: this.#unlogged } : {}) }, message);
-    this.#last = now;
-    this.#unlogged = 0;
+    log.info({ ...fields, ...(last?.unlogged ? { othersBefore: last.unlogged } : {}) }, message);
+    this.#samples.set(message, { at: now, unlogged: 0 });
   }
 }
 
@@ -39,14 +39,14 @@ export function registerRequestLog(app: FastifyInstance, anonymous: SampledLog):
       milliseconds: Math.round(reply.elapsedTime),
       actor: actor?.name,
     };
-    if (isGone(reply)) return request.log.info(about, "the client left before its answer");
+    const write = (fields: Readonly<Record<string, unknown>>, message: string): void =>
+      actor === null ? anonymous.line(request.log, fields, message) : request.log.info(fields, message);
+    if (isGone(reply)) return write(about, "the client left before its answer");
     const answered = { ...about, status: reply.statusCode };
-    if (problem === null) return request.log.info(answered, "answered");
+    if (problem === null) return write(answered, "answered");
     if (problem.code === "internal")
       return request.log.error({ ...answered, err: problem.cause ?? problem }, "request failed");
-    const refused = { ...answered, code: problem.code, detail: problem.message };
-    if (actor === null) anonymous.line(request.log, refused, "request refused");
-    else request.log.info(refused, "request refused");
+    write({ ...answered, code: problem.code, detail: problem.message }, "request refused");
   };
   app.addHook("onRequest", async (request, reply) => {
     // A client that leaves keeps the answer from being finished, and with it the hook below from running.

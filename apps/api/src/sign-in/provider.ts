@@ -36,6 +36,8 @@ function clientAuthentication({ clientSecret, clientAuthentication: how }: SignI
 export class Provider {
   readonly #settings: SignInSettings;
   readonly #warn: (error: unknown, message: string) => void;
+  /** Device codes that are asked about: the provider answers one question with tokens, and refuses the others. */
+  readonly #asked = new Set<string>();
   #found: { readonly configuration: Promise<oidc.Configuration>; readonly at: number } | undefined;
 
   constructor(settings: SignInSettings, warn: (error: unknown, message: string) => void) {
@@ -104,9 +106,21 @@ export class Provider {
     };
   }
 
-  /** Asks once whether the person has signed in. @throws ProblemError `unauthorized`, `unavailable` */
+  /**
+   * Asks once whether the person has signed in; while that is not answered, who asks again is told to slow down.
+   * @throws ProblemError `unauthorized`, `unavailable`
+   */
   async deviceOutcome(deviceCode: string): Promise<DeviceOutcome> {
-    const configuration = await this.#configuration();
+    if (this.#asked.has(deviceCode)) return { state: "slow-down" };
+    this.#asked.add(deviceCode);
+    try {
+      return await this.#deviceOutcome(await this.#configuration(), deviceCode);
+    } finally {
+      this.#asked.delete(deviceCode);
+    }
+  }
+
+  #deviceOutcome(configuration: oidc.Configuration, deviceCode: string): Promise<DeviceOutcome> {
     return this.#asking(async () => {
       try {
         const tokens = await oidc.genericGrantRequest(configuration, DEVICE_GRANT, {
