@@ -14,7 +14,7 @@ const said = (list: ReturnType<typeof sizes>, days: number) =>
 
 it("asks for as many nodes as the deadline takes at perfect scaling, and more", () => {
   expect(said(sizes([16, 64.3], [32, 32.4]), 1)).toBe(
-    "no cluster of 16 or 32 nodes meets the deadline: the fastest, of 32 nodes, takes 32 d 9 h of 1 d.\n" +
+    "no cluster of 16 or 32 nodes meets the deadline: the fastest, of 32 nodes, takes 32 d 9 h, and the deadline is 1 d.\n" +
       "At perfect scaling the deadline takes 1,037 nodes, and more in practice: ask for --values 2048..8192.",
   );
   expect(said(sizes([16, 12]), 10)).toMatch(

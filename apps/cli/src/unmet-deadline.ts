@@ -62,7 +62,7 @@ export function unmetText(
     return `no cluster of ${names} nodes has a plan: ask for larger ones, e.g. ${range(Math.max(...asked) * 2, MAXIMUM_RANKS)}`;
   return (
     `no cluster of ${names} nodes meets the deadline: the fastest, of ${formatCounted(fastest.nodes, "node")}, ` +
-    `takes ${span(fastest.seconds)} of ${span(deadlineSeconds)}.\n` +
+    `takes ${span(fastest.seconds)}, and the deadline is ${span(deadlineSeconds)}.\n` +
     `${adviceAfter(fastest, considered, deadlineSeconds)}.`
   );
 }

@@ -122,13 +122,15 @@ describe("formats for people", () => {
       "74.5 GiB",
       "1024.0 TiB",
     ]);
-    expect([5e-6, 0.0015, 0.25, 90, 600, 7200].map(formatSeconds)).toEqual([
+    expect([5e-6, 0.0015, 0.25, 90, 600, 7200, 172_799, 1_338_120].map(formatSeconds)).toEqual([
       "5 µs",
       "1.50 ms",
       "250.0 ms",
       "90.00 s",
       "10.0 min",
       "2.0 h",
+      "48.0 h",
+      "15.5 d",
     ]);
     expect(
       [0, 4.88e-7, 9.996e-7, 4e-10].map(formatSeconds),

@@ -112,7 +112,7 @@ export function formatSeconds(seconds: number): string {
   if (seconds < 1) return `${(seconds * 1e3).toFixed(seconds < 0.01 ? 2 : 1)} ms`;
   if (seconds < 120) return `${seconds.toFixed(2)} s`;
   if (seconds < 7200) return `${(seconds / 60).toFixed(1)} min`;
-  return `${(seconds / 3600).toFixed(1)} h`;
+  return seconds < 172_800 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86_400).toFixed(1)} d`;
 }
 
 /** About how long something takes, as people say it: "about 20 seconds", "about a minute", "about 2 hours". */

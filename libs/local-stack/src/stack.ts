@@ -214,6 +214,8 @@ class StackProcesses implements LocalStack {
   async #stopAll(): Promise<void> {
     const isServer = (one: SupervisedProcess) => one.name === "postgres" || one.name === "nats";
     clearInterval(this.#watch);
+    // Whoever stops this process may have stopped them too, all at once: they are not to come back now.
+    for (const one of this.#supervised) one.letEnd();
     await Promise.all(this.#supervised.filter((one) => !isServer(one)).map((one) => one.stop()));
     for (const one of this.#supervised.filter(isServer).reverse()) await one.stop();
     await endProcessesOfStack(this.#dataDirectory, 5);

@@ -1,6 +1,7 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { eventually } from "@internevo/test-kit";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import type { LogRotation } from "./rotating-log.ts";
 import { supervise } from "./supervisor.ts";
@@ -70,4 +71,33 @@ it("keeps a log within its size, the newest lines in so many files, and loses no
   expect(kept.length).toBeGreaterThan(250);
   // Whole, in order, and up to the last one.
   expect(kept).toEqual(lines.slice(-kept.length));
+});
+
+it("starts a process again that ends, but for one that may end", async () => {
+  const ends: (number | undefined)[] = [];
+  const supervised = supervise(
+    {
+      name: "service",
+      command: "sleep",
+      args: ["600"],
+      env: {},
+      directory,
+      logFile: join(directory, "service.log"),
+      stopSignal: "SIGTERM",
+      stopSeconds: 5,
+    },
+    { onLine: () => {}, onEnd: (_, __, restartInSeconds) => void ends.push(restartInSeconds) },
+  );
+  const end = async (): Promise<void> => {
+    const ended = supervised.nextEnd();
+    const pid = await eventually("its process", async () => supervised.pid() ?? false);
+    process.kill(pid, "SIGTERM");
+    await ended;
+  };
+  await end();
+  await eventually("its second start", async () => supervised.starts() === 2);
+  supervised.letEnd();
+  await end();
+  await supervised.stop();
+  expect([ends.map((seconds) => seconds !== undefined), supervised.starts()]).toEqual([[true, false], 2]);
 });

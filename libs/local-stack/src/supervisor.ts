@@ -25,6 +25,8 @@ export interface SupervisedProcess {
   pid(): number | undefined;
   /** How often it was started. */
   starts(): number;
+  /** It goes on, and is not started again when it ends. */
+  letEnd(): void;
   stop(): Promise<void>;
   /** Resolves when it has ended for the n-th time, with how. */
   nextEnd(): Promise<ProcessEnd>;
@@ -80,8 +82,12 @@ class SupervisedLoop implements SupervisedProcess {
     return new Promise((resolve) => this.#waiters.push(resolve));
   }
 
-  async stop(): Promise<void> {
+  letEnd(): void {
     this.#stopping.abort();
+  }
+
+  async stop(): Promise<void> {
+    this.letEnd();
     const pid = this.#child?.pid;
     if (pid !== undefined) {
       await endProcesses([pid], this.#definition.stopSignal, this.#definition.stopSeconds);
