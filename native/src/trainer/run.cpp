@@ -47,11 +47,18 @@ class Checkpoints {
   /// Waits for the former one, and for this one too when it is the run's last or is not staged.
   void save(std::int64_t step, bool last) {
     finish(config_.stopOnFailure);
-    writer_.begin(step);
+    writer_.begin(step), begun_ = step;
     if (last || trainer_.checkpointStaging().empty()) finish(last || config_.stopOnFailure);
   }
   void finish(bool stopOnFailure) {
     if (writer_.finish()) settle(stopOnFailure);
+  }
+  /// Leaves one of the step at which the run ends, whether or not it was due.
+  void saveLast(std::int64_t step) {
+    if (begun_ == step)
+      finish(true);
+    else
+      save(step, true);
   }
 
  private:
@@ -70,6 +77,7 @@ class Checkpoints {
   Trainer& trainer_;
   const CheckpointConfig config_;
   CheckpointWriter writer_;
+  std::int64_t begun_ = -1;  ///< the step of the newest
 };
 
 /// Records the timeline of the asked steps and writes it when they, or the run, are over.
@@ -162,8 +170,9 @@ void trainSteps(const Run& r, Trainer& trainer, Checkpoints* checkpoints, Progre
         checkpoints->save(progress->done, last || report.terminate);
       }
     }
-    // After the checkpoint, which a run goes on from that is stopped while it evaluates.
-    if (!progress->terminated) progress->terminated = !evaluateIfDue(r, trainer, progress->done);
+    if (progress->terminated || evaluateIfDue(r, trainer, progress->done)) continue;
+    progress->terminated = true;
+    if (checkpoints != nullptr) checkpoints->saveLast(progress->done);
   }
   trainer.parameters().settle();
 }

@@ -67,34 +67,39 @@ TEST_F(EvaluatingProgram, TakesNoMemoryAndChangesNoLoss) {
 TEST_F(EvaluatingProgram, ARunThatIsResumedHasTheLossesOfOneThatWasNotStopped) {
   use(planOf(2, 1, false, 2, 1, 1, 1, 2));
   config_.steps = 40;
-  config_.checkpoint->everySteps = 3;
+  config_.checkpoint->everySteps = 1000;
   const Result whole = run();
   ASSERT_EQ(whole.status, 0) << readFile(directory_.file("stderr"));
-  std::map<int, double> expected = validationsOf(whole);
+  const std::map<int, double> expected = validationsOf(whole);
   EXPECT_EQ(expected.size(), 21u);
-  fs::remove_all(config_.checkpoint->directory);
-  Process process(command(2), directory_.file("stderr"));
-  // In the middle of an evaluation, as likely as between two.
-  ASSERT_TRUE(process.readUntil([](const std::string& line) {
-    return line.find("\"evaluating\"") != std::string::npos &&
-           line.find("\"step\":6,\"batch\":1") != std::string::npos;
-  }));
-  for (const pid_t child : process.children("internevo-trainer")) kill(child, SIGTERM);
-  process.finish();
-  Result stopped;
-  stopped.events = eventsOf(process.lines());
-  ASSERT_EQ(stopped.named("done").size(), 1u);
-  const int at = stopped.named("done")[0]["step"];
-  EXPECT_GE(at, 6);
-  const Result after = run();
-  ASSERT_EQ(after.status, 0) << readFile(directory_.file("stderr"));
-  std::map<int, double> found = validationsOf(stopped);
-  for (const auto& [step, loss] : validationsOf(after)) {
-    EXPECT_GE(step, at);
-    const auto [known, fresh] = found.emplace(step, loss);
-    EXPECT_EQ(known->second, loss) << "step " << step << (fresh ? "" : " was evaluated before");
+  // Stopped in the middle of the evaluation of step 6, as likely as behind it: a step at which a checkpoint is due, and may
+  // still be on its way, and one at which none is.
+  for (const std::int64_t everySteps : {3, 1000}) {
+    config_.checkpoint->everySteps = everySteps;
+    fs::remove_all(config_.checkpoint->directory);
+    Process process(command(2), directory_.file("stderr"));
+    ASSERT_TRUE(process.readUntil([](const std::string& line) {
+      return line.find("\"evaluating\"") != std::string::npos &&
+             line.find("\"step\":6,\"batch\":1") != std::string::npos;
+    }));
+    for (const pid_t child : process.children("internevo-trainer")) kill(child, SIGTERM);
+    process.finish();
+    Result stopped;
+    stopped.events = eventsOf(process.lines());
+    ASSERT_EQ(stopped.named("done").size(), 1u);
+    const int at = stopped.named("done")[0]["step"];
+    EXPECT_GE(at, 6);
+    const Result after = run();
+    ASSERT_EQ(after.status, 0) << readFile(directory_.file("stderr"));
+    EXPECT_EQ(after.named("started")[0]["resumedFromStep"], at) << "a checkpoint every " << everySteps;
+    std::map<int, double> found = validationsOf(stopped);
+    for (const auto& [step, loss] : validationsOf(after)) {
+      EXPECT_GE(step, at);
+      const auto [known, fresh] = found.emplace(step, loss);
+      EXPECT_EQ(known->second, loss) << "step " << step << (fresh ? "" : " was evaluated before");
+    }
+    EXPECT_EQ(found, expected);
   }
-  EXPECT_EQ(found, expected);
 }
 
 TEST_F(EvaluatingProgram, AnEvaluationThatIsStoppedAtTheEndIsMadeUpFor) {
