@@ -30,6 +30,7 @@ import { registerDeadLetterRoutes } from "./routes/dead-letters.ts";
 import { registerFrameworkRoutes } from "./routes/frameworks.ts";
 import { registerHealthRoutes } from "./routes/health.ts";
 import { registerJobRoutes } from "./routes/jobs.ts";
+import { registerPlanChangeRoutes } from "./routes/plan-changes.ts";
 import { registerPlanRoutes, type PlanRoutesOptions } from "./routes/plans.ts";
 import { registerProfileRoutes } from "./routes/profiles.ts";
 import { registerProjectRoutes } from "./routes/projects.ts";
@@ -179,6 +180,7 @@ function registerRoutes(
   const source = { database, workers, profileFor };
   registerPlanRoutes(api, source);
   registerAdviceRoutes(api, source);
+  registerPlanChangeRoutes(api, source);
   registerFrameworkRoutes(api, source);
   registerProfileRoutes(api, { database });
   registerWorkloadRoutes(api, { database, capabilities, now });

@@ -82,7 +82,7 @@ const WrittenPlanSchema = Type.Object(
  * What is there, or is written as only paths are, is a file: everything else was meant as a plan, also with a
  * dot in a number.
  */
-const isPath = (text: string): boolean =>
+export const isPath = (text: string): boolean =>
   text === "-" || /^[./~]/.test(text) || /^\.[a-z]\w*$/i.test(extname(text)) || existsSync(text);
 
 /** The plan that a text is, under the name of the argument. @throws ProblemError `plan-invalid`. */
@@ -125,7 +125,7 @@ export async function loadPlan(text: string, field: string, profile: Profile): P
 }
 
 const MOST_RANKED = 10_000;
-const isRank = (text: string): boolean => /^\d+$/.test(text.trim());
+export const isRank = (text: string): boolean => /^\d+$/.test(text.trim());
 
 /** Why a job has no plan at all: what binds. */
 function noPlan(job: JobSpec, { closest, counts, unmet }: PlanningResult): ProblemError {

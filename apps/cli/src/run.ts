@@ -9,6 +9,7 @@ import { addMemory } from "./commands/memory.ts";
 import { addPlan } from "./commands/plan.ts";
 import { addCancel, addLogs, addPriority, addPs, addResume, addShow } from "./commands/jobs.ts";
 import { addCluster } from "./commands/cluster.ts";
+import { addPlanChange } from "./commands/plan-change.ts";
 import { addProfile } from "./commands/profile.ts";
 import { addProject } from "./commands/project.ts";
 import { addReplan } from "./commands/replan.ts";
@@ -94,6 +95,7 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addLogs,
     addCancel,
     addResume,
+    addPlanChange,
     addCluster,
     addProfile,
     addReplan,

@@ -60,6 +60,7 @@ import {
 import type { ProfileSummary } from "@internevo/client";
 import { GIVEN_PROFILES } from "@internevo/cost-model";
 import { countsText } from "./planning-view.ts";
+import { planChangeLines } from "./plan-change-view.ts";
 import { shortIds } from "./resolve.ts";
 import { table, type Colors, type Column } from "./output.ts";
 
@@ -384,6 +385,8 @@ export function jobText(job: JobDetail, colors: Colors): string {
         `  ${attempt.number}: ${lowered(ATTEMPT_STATE_WORDS[attempt.state])}, steps ${formatInteger(attempt.resumedFromStep)} to ${formatInteger(attempt.lastStep)}${plans.has(attempt.number) ? `, ${plans.get(attempt.number)}` : ""}${attempt.failure ? `, ${failureText(attempt.failure.code)}${isTold(attempt.failure.message) ? "" : `: ${attempt.failure.message}`}` : ""}${attempt.gaveWayTo === undefined ? "" : `, ${gaveWayWords(attempt.gaveWayTo)}`}`,
       );
   }
+  if (job.planChange)
+    lines.push("", colors.bold("plan change"), ...planChangeLines(job.planChange).map((line) => `  ${line}`));
   const report = reportLines(job, colors);
   if (report.length > 0) lines.push("", ...report);
   const files = filesLines(job, colors);

@@ -36,6 +36,7 @@ import type {
   JobLogLine,
   JobStreamEvent,
   JobSummary,
+  PlanChangeCreate,
   PlanRequestSchema,
   ProfileRecord,
   ProjectChange,
@@ -59,6 +60,7 @@ import type {
   WorkloadCreateSchema,
 } from "@internevo/contracts";
 import type {
+  PlanChange,
   PlanningResult,
   Priority,
   Profile,
@@ -376,6 +378,29 @@ export class InternEvoClient {
       options.reason === undefined ? undefined : { reason: options.reason },
       options,
     );
+  }
+
+  /**
+   * Changes the plan that a job trains with, at its next checkpoint; it goes back by itself where the plan gains less
+   * than asked. @throws ApiProblemError `conflict` while another change is open, `plan-invalid`
+   */
+  changePlan(id: string, change: PlanChangeCreate, options: MutationOptions = {}): Promise<PlanChange> {
+    return this.#post(`/jobs/${encodeURIComponent(id)}/plan-changes`, change, options);
+  }
+
+  /** The changes of a job's plan, newest first. */
+  listPlanChanges(id: string, options: PageOptions = {}): Promise<Page<PlanChange>> {
+    return this.#page(`/jobs/${encodeURIComponent(id)}/plan-changes`, options);
+  }
+
+  /** Dismisses a change that was not made yet. @throws ApiProblemError `conflict` for one that was */
+  dismissPlanChange(
+    id: string,
+    changeId: string,
+    options: { signal?: AbortSignal } = {},
+  ): Promise<PlanChange> {
+    const path = `/jobs/${encodeURIComponent(id)}/plan-changes/${encodeURIComponent(changeId)}`;
+    return request(this.#connection, `${API_PREFIX}${path}`, { method: "DELETE", signal: options.signal });
   }
 
   /** Steps of a job, oldest first, from after step `after` on. */

@@ -77,7 +77,7 @@ const FieldChangeSchema = Type.Object({
   from: Type.Union([Type.Number(), Type.Boolean(), Type.String()]),
   to: Type.Union([Type.Number(), Type.Boolean(), Type.String()]),
 });
-export type PlanChange = Static<typeof FieldChangeSchema>;
+export type FieldChange = Static<typeof FieldChangeSchema>;
 const ChangeSchema = Type.Object({
   plan: PlanSchema,
   changes: Type.Array(FieldChangeSchema),

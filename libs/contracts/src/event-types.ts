@@ -32,6 +32,11 @@ export const EVENTS = {
   "attempt.ended": { version: 1, summary: "The ranks of a training have ended." },
   "checkpoint.written": { version: 1, summary: "A training wrote a checkpoint that it can go on from." },
   "proposal.made": { version: 1, summary: "A better plan for a workload was found." },
+  "plan-change.transitioned": {
+    version: 1,
+    summary:
+      "A change of a run's plan was asked for, made, or ended: kept, taken back, or left because of something else.",
+  },
   "queue.waiting": {
     version: 1,
     summary: "A job began to wait for its hosts: others have them, or go first.",

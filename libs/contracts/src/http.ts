@@ -17,6 +17,7 @@ import {
   PROBLEM_CODES,
   ProjectNameSchema,
   QUEUED_STATE,
+  PlanChangeSchema,
   ProposalSchema,
   QueuePlaceSchema,
   QueuePositionSchema,
@@ -25,6 +26,7 @@ import {
   ValidationLossSchema,
   TrialSchema,
   WorkloadSchema,
+  type PlanChange,
   type ValidationLoss,
   type JobFile,
 } from "@internevo/domain";
@@ -324,6 +326,12 @@ export const JobDetailSchema = Type.Object({
     Type.Unsafe<ValidationLoss>({
       ...ValidationLossSchema,
       description: "the newest loss of held-out data; absent before the first, and where none is evaluated",
+    }),
+  ),
+  planChange: Type.Optional(
+    Type.Unsafe<PlanChange>({
+      ...PlanChangeSchema,
+      description: "the newest change of the plan that it trains with; absent where nobody asked for one",
     }),
   ),
   failure: nullable(FailureSchema),

@@ -8,4 +8,5 @@ export * from "./http.ts";
 export * from "./projects.ts";
 export * from "./webhooks.ts";
 export * from "./advice.ts";
+export * from "./plan-changes.ts";
 export * from "./clusters.ts";

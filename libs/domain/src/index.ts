@@ -37,6 +37,7 @@ export * from "./host-use.ts";
 export * from "./execution.ts";
 export * from "./trial-statistics.ts";
 export * from "./workload.ts";
+export * from "./plan-change.ts";
 export * from "./validate.ts";
 export * from "./timeline.ts";
 export * from "./front.ts";

@@ -6,6 +6,7 @@ import { askedToGiveWay } from "./host-queue.ts";
 import { queuePlace, queuePositions } from "./queue-reads.ts";
 import { lastJobEventId } from "./job-events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
+import { lastPlanChange } from "./plan-changes.ts";
 import { getPlanning } from "./plannings.ts";
 import { findRun, lastValidation, listAttempts } from "./runs.ts";
 import {
@@ -208,6 +209,7 @@ export async function getJobDetail(
     .orderBy(asc(jobTransitions.version));
   const run = await findRun(db, jobId);
   const validation = run && (await lastValidation(db, run.id));
+  const planChange = run && (await lastPlanChange(db, { id: run.id, jobId }));
   return {
     ...summaryOf(summary),
     queue: (await queuePlace(db, jobLease(jobId), only)) ?? null,
@@ -224,6 +226,7 @@ export async function getJobDetail(
     chosen,
     attempts: run ? await listAttempts(db, run.id) : [],
     ...(validation ? { lastValidation: validation } : {}),
+    ...(planChange ? { planChange } : {}),
     failure,
     report,
   };

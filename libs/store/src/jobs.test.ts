@@ -28,7 +28,6 @@ import { acquireLease, jobLease, releaseLease } from "./leases.ts";
 import { getPlanning, storePlanning } from "./plannings.ts";
 import {
   allSteps,
-  changeRunPlan,
   ensureRun,
   findRun,
   finishAttempt,
@@ -40,6 +39,7 @@ import {
   recordValidations,
   startAttempt,
 } from "./runs.ts";
+import { changeRunPlan } from "./plan-changes.ts";
 import { outbox } from "./schema/index.ts";
 import { createTrials, finishTrial, repeatTrial, startTrial } from "./trials.ts";
 import { eq } from "drizzle-orm";

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { and, asc, desc, eq, gt, isNull, lt, max, or, sql } from "drizzle-orm";
+import { and, asc, desc, eq, gt, gte, isNull, lt, lte, max, or, sql } from "drizzle-orm";
 import {
   ProblemError,
   type Attempt,
@@ -53,11 +53,6 @@ const attemptOf = (row: typeof attempts.$inferSelect): Attempt => ({
   startedAt: row.startedAt.toISOString(),
   endedAt: row.endedAt?.toISOString() ?? null,
 });
-
-/** The run's attempts from the next on go by another plan. */
-export async function changeRunPlan(tx: Transaction, runId: string, candidate: Candidate): Promise<void> {
-  await tx.update(runs).set({ candidate }).where(eq(runs.id, runId));
-}
 
 /**
  * Begins the next attempt, with the run's plan; one that still counts as running is lost (its supervisor
@@ -229,6 +224,20 @@ export async function allSteps(db: Queryable, runId: string): Promise<StepMetric
     .select()
     .from(stepMetrics)
     .where(eq(stepMetrics.runId, runId))
+    .orderBy(asc(stepMetrics.step));
+  return rows.map(metricOf);
+}
+
+/** Steps of a run from one to another, both included, in order. */
+export async function stepsBetween(
+  db: Queryable,
+  runId: string,
+  { first, last }: { readonly first: number; readonly last: number },
+): Promise<StepMetric[]> {
+  const rows = await db
+    .select()
+    .from(stepMetrics)
+    .where(and(eq(stepMetrics.runId, runId), gte(stepMetrics.step, first), lte(stepMetrics.step, last)))
     .orderBy(asc(stepMetrics.step));
   return rows.map(metricOf);
 }

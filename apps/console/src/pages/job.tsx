@@ -16,6 +16,7 @@ import { Attempts } from "../components/job/attempts.tsx";
 import { CancelButton } from "../components/job/cancel-button.tsx";
 import { ResumeButton } from "../components/job/resume-button.tsx";
 import { FinalReport } from "../components/job/final-report.tsx";
+import { PlanChangeSection } from "../components/job/plan-change.tsx";
 import { PrioritySelect } from "../components/job/priority-select.tsx";
 import { LogTail } from "../components/job/log-tail.tsx";
 import { Timeline } from "../components/job/timeline.tsx";
@@ -273,6 +274,7 @@ function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
           <Attempts job={job} />
         </Section>
       )}
+      <PlanChangeSection job={job} rows={rows} />
       <Planning job={job} rows={rows} />
       <Section title="Log" folded={formatCounted(feed.log.length, "line")}>
         <LogTail lines={feed.log} ended={feed.ended} />

@@ -7,9 +7,10 @@ import {
   type Candidate,
   type Failure,
   type HostUse,
+  type Plan,
 } from "@internevo/domain";
 import { type Dataset } from "@internevo/data";
-import { launcherOf } from "@internevo/launcher";
+import { launcherOf, type LaunchOutcome } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import {
   checkpointDirectory,
@@ -55,6 +56,7 @@ import {
   leaveNewest,
   tellCounted,
 } from "../checkpoints.ts";
+import { PlanChanges } from "../plan-change.ts";
 import { reportOf } from "../report.ts";
 import { attemptsWithoutProgress, endAfter, type TrainingEnd } from "../restarts.ts";
 import { attemptLabel, runAttempt } from "../run-attempt.ts";
@@ -79,6 +81,7 @@ interface Training {
   readonly runId: string;
   readonly dataset: Dataset;
   readonly heldOut: Dataset | undefined;
+  readonly changes: PlanChanges;
   /** What the hosts did during the last attempt. */
   hosts?: readonly HostUse[];
 }
@@ -107,7 +110,7 @@ async function leftAttempt(
 
 /** A new attempt, from the last checkpoint whose steps are all stored. @returns its number. */
 async function beginAttempt(
-  { database, context, feed, runId }: Training,
+  { database, context, feed, runId, changes }: Training,
   checkpoints: string,
   runDirectory: string,
 ): Promise<number> {
@@ -129,6 +132,7 @@ async function beginAttempt(
   // Before the ranks write their first one: until more steps are counted, they keep what this supervisor's
   // successor could go on from.
   if (context.job.spec.checkpointing !== null) await tellCounted(checkpoints, fromStep);
+  await changes.settle(fromStep);
   // Ranks that are lost before they say where they begin made no progress either.
   const { number } = await context.fenced((tx) => startAttempt(tx, runId, fromStep));
   if (discarded.length > 0) {
@@ -200,58 +204,87 @@ async function endForWantOfNodes(
   return { failure, replanned: true };
 }
 
+/** Starts the ranks under a plan, and looks meanwhile whether it is to be changed. */
+async function launchAttempt(
+  training: Training,
+  {
+    number,
+    plan,
+    runDirectory,
+  }: { readonly number: number; readonly plan: Plan; readonly runDirectory: string },
+): Promise<{ readonly outcome: LaunchOutcome; readonly isToChange: boolean }> {
+  const { settings, context, feed, runId, dataset, heldOut, changes } = training;
+  const { job, signal, giveWay } = context;
+  const spec = specOn(job.spec, nodesOf(plan, job.spec.cluster));
+  const changing = new AbortController();
+  const ended = new AbortController();
+  const watching = changes.watch(ended.signal, (why) => {
+    feed.log("info", "executor-supervisor", `the ranks write a checkpoint, and stop ${why}`);
+    changing.abort();
+  });
+  // What goes wrong there is told when the ranks have ended.
+  watching.catch(() => undefined);
+  try {
+    const outcome = await runAttempt({
+      ...settings,
+      spec,
+      plan,
+      dataset,
+      heldOut,
+      attempt: number,
+      timeline: await recordTimeline(settings.dataDirectory, job.id, `attempt-${number}`, job.spec.timeline),
+      runDirectory,
+      checkpointDirectory: checkpointDirectory(settings.dataDirectory, job.id),
+      signal,
+      giveWay: AbortSignal.any([giveWay, changing.signal]),
+      confirm: () => context.confirm(),
+      onQueue: (message, waits) => feed.progress("running", message, 0, job.spec.steps, waits),
+      onStarted: (resumedFromStep) =>
+        context.fenced((tx) => setAttemptResumedFrom(tx, runId, number, resumedFromStep)),
+      write: ({ steps, validations }) =>
+        context.fenced(async (tx) => {
+          await recordSteps(tx, { jobId: job.id, runId }, steps);
+          await recordValidations(tx, { jobId: job.id, runId }, validations);
+        }),
+      onCheckpoint: (event, isRepeated) => {
+        if (!isRepeated)
+          feed.log(
+            "info",
+            "internevo-trainer",
+            `checkpoint at step ${event.step}: ${formatBytes(event.bytes)} in ${event.seconds.toFixed(2)} s`,
+          );
+        return context.fenced((tx) => recordCheckpoint(tx, { runId, attempt: number }, event));
+      },
+      onHosts: (hosts) => (training.hosts = hosts),
+      onLog: (line) => feed.log("warn", "internevo-trainer", line),
+    });
+    return { outcome, isToChange: changing.signal.aborted };
+  } finally {
+    ended.abort();
+    await watching;
+  }
+}
+
 /**
  * One start of the ranks, until they end. @returns undefined when training is complete, else why the ranks
  * ended.
  */
 async function attemptOnce(training: Training): Promise<Ended | undefined> {
-  const { settings, database, context, feed, runId, dataset, heldOut } = training;
+  const { settings, database, context, feed, runId } = training;
   const { job, signal, giveWay, log } = context;
-  const candidate = (await findRun(database.db, job.id))?.candidate;
-  if (!candidate) throw new Error(`the run of job ${job.id} is missing`);
-  const { plan } = candidate;
-  const spec = specOn(job.spec, nodesOf(plan, job.spec.cluster));
   const directory = checkpointDirectory(settings.dataDirectory, job.id);
   const runDirectory = launchDirectory(settings.dataDirectory, job.spec.cluster, job.id, "run");
   const left = await leftAttempt(training, runDirectory);
   const number = left ?? (await beginAttempt(training, directory, runDirectory));
+  // The attempt's beginning may have changed the plan.
+  const candidate = (await findRun(database.db, job.id))?.candidate;
+  if (!candidate) throw new Error(`the run of job ${job.id} is missing`);
+  const { plan } = candidate;
   log.info(
     { attempt: number, plan: planLabel(plan) },
     left === undefined ? "training begins" : "training is found again",
   );
-  const outcome = await runAttempt({
-    ...settings,
-    spec,
-    plan,
-    dataset,
-    heldOut,
-    attempt: number,
-    timeline: await recordTimeline(settings.dataDirectory, job.id, `attempt-${number}`, job.spec.timeline),
-    runDirectory,
-    checkpointDirectory: directory,
-    signal,
-    giveWay,
-    confirm: () => context.confirm(),
-    onQueue: (message, waits) => feed.progress("running", message, 0, job.spec.steps, waits),
-    onStarted: (resumedFromStep) =>
-      context.fenced((tx) => setAttemptResumedFrom(tx, runId, number, resumedFromStep)),
-    write: ({ steps, validations }) =>
-      context.fenced(async (tx) => {
-        await recordSteps(tx, { jobId: job.id, runId }, steps);
-        await recordValidations(tx, { jobId: job.id, runId }, validations);
-      }),
-    onCheckpoint: (event, isRepeated) => {
-      if (!isRepeated)
-        feed.log(
-          "info",
-          "internevo-trainer",
-          `checkpoint at step ${event.step}: ${formatBytes(event.bytes)} in ${event.seconds.toFixed(2)} s`,
-        );
-      return context.fenced((tx) => recordCheckpoint(tx, { runId, attempt: number }, event));
-    },
-    onHosts: (hosts) => (training.hosts = hosts),
-    onLog: (line) => feed.log("warn", "internevo-trainer", line),
-  });
+  const { outcome, isToChange } = await launchAttempt(training, { number, plan, runDirectory });
   if (outcome.status === "completed") {
     await context.fenced((tx) => finishAttempt(tx, runId, number, { state: "succeeded" }));
     return undefined;
@@ -263,6 +296,10 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
   }
   // The attempt ends with the transaction that gives the hosts up.
   if (outcome.status === "stopped") giveWay.throwIfAborted();
+  if (outcome.status === "stopped" && isToChange) {
+    await context.fenced((tx) => finishAttempt(tx, runId, number, { state: "stopped" }));
+    return { failure: { code: "rank-lost", message: "the plan changes" }, replanned: true };
+  }
   const failure: Failure =
     outcome.status === "failed"
       ? outcome.failure
@@ -288,9 +325,11 @@ async function waitFor(seconds: number, signal: AbortSignal): Promise<void> {
  * Starts the ranks until training is complete. @returns how the job ends when starting again makes no sense.
  */
 async function trainUntilDone(training: Training): Promise<TrainingEnd | undefined> {
-  const { settings, database, context, feed, runId } = training;
+  const { settings, database, context, feed, runId, changes } = training;
   const { signal, giveWay } = context;
   const since = (await inStateSince(database.db, context.job.id)).toISOString();
+  /** The last attempt of a plan that the run went back from. */
+  let lastOfOther = 0;
   for (;;) {
     signal.throwIfAborted();
     const attempts: readonly Attempt[] = await listAttempts(database.db, runId);
@@ -298,8 +337,13 @@ async function trainUntilDone(training: Training): Promise<TrainingEnd | undefin
     giveWay.throwIfAborted();
     const ended = await attemptOnce(training);
     if (!ended || ended.replanned) continue;
-    const tried = (await listAttempts(database.db, runId)).filter(({ startedAt }) => startedAt >= since);
+    const all = await listAttempts(database.db, runId);
+    const tried = all.filter(({ startedAt, number }) => startedAt >= since && number > lastOfOther);
     const end = endAfter(tried, ended.failure, settings.restartLimit);
+    if (await changes.returnAfter(ended.failure, end !== undefined)) {
+      lastOfOther = all.at(-1)?.number ?? 0;
+      continue;
+    }
     if (end) return end;
     const seconds = secondsBeforeRestart(attemptsWithoutProgress(tried));
     feed.log("info", "executor-supervisor", `starts the ranks again in ${formatCounted(seconds, "second")}`);
@@ -341,8 +385,25 @@ export const train =
       const { run, training, end } = await whileReserved(reservation, async () => {
         feed.progress("running", "starts the ranks", 0, job.spec.steps);
         const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
-        const training: Training = { settings, database, context, feed, runId: run.id, dataset, heldOut };
-        return { run, training, end: await trainUntilDone(training) };
+        const changes = new PlanChanges({
+          database,
+          feed,
+          run: { id: run.id, jobId: job.id },
+          fenced: (work) => context.fenced(work),
+        });
+        const training: Training = {
+          settings,
+          database,
+          context,
+          feed,
+          runId: run.id,
+          dataset,
+          heldOut,
+          changes,
+        };
+        const end = await trainUntilDone(training);
+        if (!end) await changes.close();
+        return { run, training, end };
       });
       if (end) return (end.state === "held" ? heldJob : failedJob)(job.id, "running", end.failure);
       if (job.spec.checkpointing !== null) {

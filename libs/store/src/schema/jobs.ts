@@ -19,6 +19,9 @@ import {
   JOB_STATES,
   TRIAL_STATES,
   ATTEMPT_STATES,
+  OPEN_PLAN_CHANGE_STATES,
+  PLAN_CHANGE_ORIGINS,
+  PLAN_CHANGE_STATES,
   type Attempt,
   type Candidate,
   type Failure,
@@ -26,6 +29,8 @@ import {
   type JobState,
   type Measurement,
   type Plan,
+  type PlanChange,
+  type PlanChangeState,
   type PlanningResult,
   type Profile,
   type Report,
@@ -251,6 +256,39 @@ export const attempts = pgTable(
   (table) => [
     primaryKey({ columns: [table.runId, table.number] }),
     check("attempts_state_known", oneOf("state", ATTEMPT_STATES)),
+  ],
+);
+
+/** A run's changes from one plan to another: one at a time. */
+export const planChanges = pgTable(
+  "plan_changes",
+  {
+    id: uuid("id").primaryKey(),
+    runId: uuid("run_id")
+      .notNull()
+      .references(() => runs.id),
+    state: text("state").$type<PlanChangeState>().notNull().default("asked"),
+    origin: text("origin").$type<PlanChange["origin"]>().notNull(),
+    askedBy: text("asked_by").notNull(),
+    from: jsonb("from_candidate").$type<Candidate>().notNull(),
+    to: jsonb("to_candidate").$type<Candidate>().notNull(),
+    predictedGain: doublePrecision("predicted_gain").notNull(),
+    gainThreshold: doublePrecision("gain_threshold").notNull(),
+    compareSteps: integer("compare_steps").notNull(),
+    appliedAtStep: integer("applied_at_step"),
+    secondsBefore: doublePrecision("seconds_before"),
+    secondsAfter: doublePrecision("seconds_after"),
+    measuredGain: doublePrecision("measured_gain"),
+    reason: text("reason"),
+    createdAt: instant("created_at").notNull().defaultNow(),
+    appliedAt: instant("applied_at"),
+    endedAt: instant("ended_at"),
+  },
+  (table) => [
+    uniqueIndex("plan_changes_open").on(table.runId).where(oneOf("state", OPEN_PLAN_CHANGE_STATES)),
+    index("plan_changes_page").on(table.runId, table.createdAt, table.id),
+    check("plan_changes_state_known", oneOf("state", PLAN_CHANGE_STATES)),
+    check("plan_changes_origin_known", oneOf("origin", PLAN_CHANGE_ORIGINS)),
   ],
 );
 

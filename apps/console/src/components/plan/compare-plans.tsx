@@ -8,7 +8,7 @@ import { formatBytes, formatSeconds, formatSecondsRange, formatSigned } from "..
 import { lineName, TIME_WORDS } from "../../text/words.ts";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../data-table.tsx";
 import { Failed, Loading } from "../states.tsx";
-import { Changes } from "./plan-changes.tsx";
+import { Changes } from "./field-changes.tsx";
 
 /** How far a term speaks for one of the two: to the left for A, to the right for B. */
 function Balance({ difference, most }: { difference: number; most: number }) {

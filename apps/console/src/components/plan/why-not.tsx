@@ -21,7 +21,7 @@ import {
 import { StackedBars } from "../chart/stacked-bars.tsx";
 import { Facts } from "../page.tsx";
 import { Failed, Loading } from "../states.tsx";
-import { Changes } from "./plan-changes.tsx";
+import { Changes } from "./field-changes.tsx";
 import { PlanText } from "./plan-text.tsx";
 
 type Prediction = NonNullable<WhyNotAnswer["predicted"]>;

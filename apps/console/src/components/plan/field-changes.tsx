@@ -1,9 +1,9 @@
-import type { PlanChange } from "@internevo/contracts";
+import type { FieldChange } from "@internevo/contracts";
 import { Code } from "@mantine/core";
 import { fieldName, fieldValue } from "../../text/words.ts";
 
 /** Fields in which two plans differ. */
-export function Changes({ label, changes }: { label: string; changes: readonly PlanChange[] }) {
+export function Changes({ label, changes }: { label: string; changes: readonly FieldChange[] }) {
   return (
     <div className="changes">
       <span className="changes-label">{label}</span>

@@ -1,0 +1,143 @@
+import { PlanChangePageSchema, type Problem } from "@internevo/contracts";
+import { findShippedProfile } from "@internevo/cost-model";
+import { planLabel, PlanChangeSchema, resolveJob, type Candidate, type Profile } from "@internevo/domain";
+import { planJob } from "@internevo/search";
+import { ensureRun, submitJob } from "@internevo/store";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { problem, shaped, startTestApi, type TestApi } from "./harness.ts";
+
+let api: TestApi;
+let profile: Profile;
+beforeAll(async () => {
+  api = await startTestApi();
+  const shipped = findShippedProfile("a800-128");
+  if (!shipped) throw new Error("the profile ships with the project");
+  profile = shipped;
+});
+afterAll(() => api.close());
+
+const spec = (over: Record<string, unknown> = {}) =>
+  resolveJob({
+    name: "changing",
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 4 * 1024 * 1024,
+    cluster: { nodes: 2, gpusPerNode: 8, memoryPerGpu: "80GB", profile: "a800-128" },
+    checkpointing: { everySteps: 100, keepLast: 2 },
+    ...over,
+  });
+
+/** A job that trains with the best plan. */
+async function training(over: Record<string, unknown> = {}): Promise<{ id: string; plans: Candidate[] }> {
+  const job = spec(over);
+  const { candidates } = planJob(job, profile, { top: 5 });
+  const id = await api.database.transaction((tx) => submitJob(tx, job));
+  await api.database.transaction((tx) => ensureRun(tx, id, candidates[0] as Candidate));
+  await api.database.db.execute(`update jobs set state = 'running' where id = '${id}'`);
+  return { id, plans: candidates };
+}
+const labelOf = (candidate: Candidate | undefined): string => planLabel((candidate as Candidate).plan);
+const send = (
+  method: "GET" | "POST" | "DELETE",
+  url: string,
+  payload?: object,
+  authorization = api.bearer.operator,
+) =>
+  api.app.inject({
+    method,
+    url: `/api/v1/jobs/${url}`,
+    headers: { authorization },
+    ...(payload === undefined ? {} : { payload }),
+  });
+const ask = (id: string, body: object) => send("POST", `${id}/plan-changes`, body);
+const refusalOf = async (id: string, body: object, status: number, code: Problem["code"]) =>
+  (problem(await ask(id, body), status, code).errors ?? [])[0];
+
+it("asks for a change with both predictions, one at a time, and takes it back in time", async () => {
+  const { id, plans } = await training();
+  const asked = await ask(id, { plan: labelOf(plans[1]), gainThreshold: 0.02, compareSteps: 5 });
+  expect(asked.statusCode).toBe(201);
+  const change = shaped(PlanChangeSchema, asked);
+  expect(change).toMatchObject({
+    jobId: id,
+    state: "asked",
+    origin: "person",
+    askedBy: "operator",
+    from: { plan: plans[0]?.plan },
+    to: { plan: plans[1]?.plan, placement: plans[1]?.placement, rank: plans[1]?.rank },
+    gainThreshold: 0.02,
+    compareSteps: 5,
+    appliedAtStep: null,
+    measuredGain: null,
+  });
+  const seconds = (candidate: Candidate | undefined) => candidate?.predicted.stepTimeSeconds ?? NaN;
+  expect(change.to.predicted.stepTimeSeconds).toBeCloseTo(seconds(plans[1]), 12);
+  expect(change.predictedGain).toBeCloseTo(1 - seconds(plans[1]) / seconds(plans[0]), 12);
+  expect(await refusalOf(id, { plan: labelOf(plans[2]) }, 409, "conflict")).toMatchObject({
+    field: "id",
+    message: `has a plan change ${change.id} that is asked`,
+    remedy: "dismiss it first, or wait until it is made and judged",
+  });
+  const dismissed = await send("DELETE", `${id}/plan-changes/${change.id}`);
+  expect(shaped(PlanChangeSchema, dismissed)).toMatchObject({
+    state: "dismissed",
+    reason: "dismissed by operator",
+  });
+  problem(await send("DELETE", `${id}/plan-changes/${change.id}`), 409, "conflict");
+  problem(await send("DELETE", `${id}/plan-changes/nothing`), 404, "not-found");
+  const second = shaped(PlanChangeSchema, await ask(id, { plan: 3 }));
+  expect(second.to.plan).toEqual(plans[2]?.plan);
+  const listed = shaped(
+    PlanChangePageSchema,
+    await send("GET", `${id}/plan-changes`, undefined, api.bearer.viewer),
+  );
+  expect(listed.items.map(({ id: one }) => one)).toEqual([second.id, change.id]);
+  const { rows } = await api.database.db.execute(
+    `select data from outbox where type = 'plan-change.transitioned' `,
+  );
+  expect(rows.map(({ data }) => data)).toEqual(
+    expect.arrayContaining([
+      expect.objectContaining({ planChangeId: change.id, to: "asked", planAfter: plans[1]?.plan }),
+      expect.objectContaining({ planChangeId: change.id, to: "dismissed" }),
+      expect.objectContaining({ planChangeId: second.id, to: "asked" }),
+    ]),
+  );
+  expect(rows).toHaveLength(3);
+});
+
+it("refuses what the run cannot go on under, and says what to do", async () => {
+  const { id, plans } = await training();
+  expect(await refusalOf(id, { plan: labelOf(plans[0]) }, 422, "plan-invalid")).toMatchObject({
+    field: "plan",
+    value: labelOf(plans[0]),
+    message: "is the one that the job has",
+  });
+  // Everything on each rank, and every layer kept.
+  const whole = "b1 n64 a0 pp1 dp16 tp1 sp1 ps1 gs1 oss1";
+  expect(await refusalOf(id, { plan: whole }, 422, "plan-invalid")).toMatchObject({
+    field: "plan",
+    message: expect.stringContaining("does not fit: memory-exceeded"),
+    remedy: expect.stringContaining("why-not"),
+  });
+  expect(await refusalOf(id, { plan: whole.replace("dp16", "dp3") }, 422, "plan-invalid")).toMatchObject({
+    field: "plan",
+  });
+  problem(await ask("00000000-0000-4000-8000-000000000000", { plan: whole }), 404, "not-found");
+  problem(await send("POST", `${id}/plan-changes`, { plan: whole }, api.bearer.viewer), 403, "forbidden");
+  const without = await training();
+  await api.database.db.execute(
+    `update jobs set spec = jsonb_set(spec, '{checkpointing}', 'null') where id = '${without.id}'`,
+  );
+  expect(await refusalOf(without.id, { plan: labelOf(plans[1]) }, 409, "conflict")).toMatchObject({
+    message: "writes no checkpoints to go on from",
+  });
+  await api.database.db.execute(`update jobs set state = 'succeeded' where id = '${id}'`);
+  expect(await refusalOf(id, { plan: labelOf(plans[1]) }, 409, "conflict")).toMatchObject({
+    message: "has succeeded",
+    remedy: "ask of a job that trains",
+  });
+  const early = await api.database.transaction((tx) => submitJob(tx, spec()));
+  expect(await refusalOf(early, { plan: whole }, 409, "conflict")).toMatchObject({
+    message: "does not train yet",
+  });
+});

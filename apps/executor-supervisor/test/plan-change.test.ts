@@ -1,0 +1,195 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { planLabel, type PlanChange } from "@internevo/domain";
+import { planner } from "@internevo/planner";
+import { profiler } from "@internevo/profiler";
+import {
+  allSteps,
+  dismissPlanChange,
+  findRun,
+  getJobDetail,
+  listAttempts,
+  listPlanChanges,
+  storePlanChange,
+} from "@internevo/store";
+import { eventually } from "@internevo/test-kit";
+import { createWorld, smallJob, type ServiceProcess, type World } from "@internevo/test-kit/world";
+import { trialRunner } from "@internevo/trial-runner";
+
+/** Each of some milliseconds, so that ranks can be frozen long before their last. */
+const STEPS = 400;
+const COMPARED = 20;
+
+let world: World;
+let executor: ServiceProcess;
+/** Of a run that nothing disturbed. */
+let losses: number[];
+
+const startExecutor = (): Promise<ServiceProcess> => world.startProcess("executor-supervisor");
+
+beforeAll(async () => {
+  world = await createWorld();
+  for (const service of [profiler, planner, trialRunner]) await world.start(service as typeof profiler);
+  executor = await startExecutor();
+  const id = await submit();
+  await world.untilState(id, "succeeded", 300);
+  losses = await world.lossesOf(id);
+  expect(losses).toHaveLength(STEPS);
+}, 900_000);
+afterAll(() => world.close());
+
+/** No checkpoint but those that somebody asks for. */
+const submit = (): Promise<string> =>
+  world.submit(
+    smallJob({
+      name: "changing",
+      cluster: { name: "shared", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" },
+      globalBatchTokens: 2048,
+      steps: STEPS,
+      // Frozen ranks are not lost.
+      watchdog: false,
+      trials: { count: 1, warmupSteps: 0, steps: 1, repeats: 0 },
+      checkpointing: { everySteps: 1_000_000, keepLast: 1 },
+    }),
+  );
+
+const runOf = async (id: string) => {
+  const run = await findRun(world.database.db, id);
+  if (!run) throw new Error(`job ${id} does not train`);
+  return run;
+};
+const attemptsOf = async (id: string) => listAttempts(world.database.db, (await runOf(id)).id);
+const changesOf = async (id: string): Promise<PlanChange[]> =>
+  [...(await listPlanChanges(world.database.db, id)).items].reverse();
+const signalRanks = (signal: "SIGSTOP" | "SIGCONT"): void =>
+  world.rankPids().forEach((pid) => process.kill(pid, signal));
+/** At work, and frozen there until the test lets them go on. */
+async function frozenAtWork(id: string): Promise<void> {
+  await world.untilEvent(id, ({ type, data }) => type === "step" && (data["step"] as number) >= 30, 120);
+  signalRanks("SIGSTOP");
+}
+const said = (id: string, words: string) =>
+  world.untilEvent(id, ({ type, data }) => type === "log" && String(data["message"]).includes(words), 120);
+const ended = (id: string) =>
+  eventually("the end of the job", async () => (await world.job(id)).report !== null, 300);
+
+/** Asks for the best plan of another family. */
+async function ask(id: string, gainThreshold: number): Promise<PlanChange> {
+  const run = await runOf(id);
+  const { planning } = (await getJobDetail(world.database.db, id)) ?? {};
+  const to = planning?.candidates.find(({ plan }) => planLabel(plan) !== planLabel(run.candidate.plan));
+  if (!to) throw new Error("the job has one plan only");
+  return world.database.transaction((tx) =>
+    storePlanChange(
+      tx,
+      { id: run.id, jobId: id },
+      {
+        origin: "person",
+        askedBy: "test",
+        from: run.candidate,
+        to,
+        predictedGain: 1 - to.predicted.stepTimeSeconds / run.candidate.predicted.stepTimeSeconds,
+        gainThreshold,
+        compareSteps: COMPARED,
+      },
+    ),
+  );
+}
+
+/** Every step once, and the losses of a run that nobody touched. */
+async function isUntouched(id: string): Promise<void> {
+  const steps = await allSteps(world.database.db, (await runOf(id)).id);
+  expect(steps.map(({ step }) => step)).toEqual(Array.from({ length: STEPS }, (_, index) => index + 1));
+  for (const [index, { loss }] of steps.entries())
+    expect(Math.abs(loss - (losses[index] as number))).toBeLessThan(1e-6);
+}
+
+describe("a run whose plan is changed", () => {
+  it("goes on under the new plan from a checkpoint, and keeps it where it gains enough", async () => {
+    const id = await submit();
+    await frozenAtWork(id);
+    const change = await ask(id, -1);
+    await said(id, "stop to change the plan");
+    signalRanks("SIGCONT");
+    await ended(id);
+    const attempts = await attemptsOf(id);
+    expect(attempts).toMatchObject([
+      { state: "stopped", plan: change.from.plan },
+      { state: "succeeded", plan: change.to.plan },
+    ]);
+    const at = attempts[0]?.lastStep ?? 0;
+    expect(attempts[1]?.resumedFromStep, "nothing is done twice").toBe(at);
+    const [kept] = await changesOf(id);
+    expect(kept).toMatchObject({
+      id: change.id,
+      state: "kept",
+      appliedAtStep: at,
+      secondsBefore: expect.any(Number) as number,
+      secondsAfter: expect.any(Number) as number,
+      reason: expect.stringMatching(/^a step took .* before and takes .* now/),
+    });
+    expect(kept?.measuredGain).toBeCloseTo(1 - (kept?.secondsAfter ?? 0) / (kept?.secondsBefore ?? 1), 12);
+    expect((await runOf(id)).candidate.plan).toEqual(change.to.plan);
+    await isUntouched(id);
+  }, 900_000);
+
+  it("goes back by itself where the new plan gains less than asked", async () => {
+    const id = await submit();
+    await frozenAtWork(id);
+    const change = await ask(id, 1);
+    await said(id, "stop to change the plan");
+    signalRanks("SIGCONT");
+    await ended(id);
+    expect(await attemptsOf(id)).toMatchObject([
+      { state: "stopped", plan: change.from.plan },
+      { state: "stopped", plan: change.to.plan },
+      { state: "succeeded", plan: change.from.plan },
+    ]);
+    expect(await changesOf(id)).toMatchObject([
+      { state: "returned", reason: expect.stringContaining("below the threshold of 100") },
+    ]);
+    expect((await runOf(id)).candidate.plan).toEqual(change.from.plan);
+    await isUntouched(id);
+  }, 900_000);
+
+  it.each(["asked", "comparing"] as const)(
+    "ends in one of the two plans when its supervisor is killed while the change is %s",
+    async (when) => {
+      const id = await submit();
+      await frozenAtWork(id);
+      // Frozen, it hears nothing until it is killed.
+      if (when === "asked") process.kill(executor.pid, "SIGSTOP");
+      const change = await ask(id, -1);
+      if (when === "comparing") {
+        await said(id, "stop to change the plan");
+        signalRanks("SIGCONT");
+        await eventually("the change", async () => (await changesOf(id))[0]?.state === "comparing", 60);
+      }
+      await executor.kill();
+      executor = await startExecutor();
+      await ended(id);
+      const attempts = await attemptsOf(id);
+      expect(attempts[0]).toMatchObject({ plan: change.from.plan });
+      expect(attempts.at(-1)).toMatchObject({ state: "succeeded", plan: change.to.plan });
+      expect(await changesOf(id)).toMatchObject([{ state: "kept" }]);
+      await isUntouched(id);
+    },
+    900_000,
+  );
+
+  it("goes on as it was when the change is dismissed in time, and only then", async () => {
+    const id = await submit();
+    await frozenAtWork(id);
+    process.kill(executor.pid, "SIGSTOP");
+    const change = await ask(id, 0);
+    await expect(ask(id, 0)).rejects.toMatchObject({ code: "conflict" });
+    const dismiss = () =>
+      world.database.transaction((tx) => dismissPlanChange(tx, id, change.id, "the test changed its mind"));
+    expect(await dismiss()).toMatchObject({ state: "dismissed", reason: "the test changed its mind" });
+    await expect(dismiss()).rejects.toMatchObject({ code: "conflict" });
+    process.kill(executor.pid, "SIGCONT");
+    signalRanks("SIGCONT");
+    await ended(id);
+    expect(await attemptsOf(id)).toMatchObject([{ state: "succeeded", plan: change.from.plan }]);
+    await isUntouched(id);
+  }, 900_000);
+});

@@ -1,0 +1,143 @@
+import { Type, type Static } from "typebox";
+import { formatCounted, formatInteger, formatSignedPercent } from "./figures.ts";
+import { CandidateSchema } from "./planning.ts";
+import { quantile } from "./trial-statistics.ts";
+
+/**
+ * The life of a change of a run's plan:
+ * - `asked`: the run goes on under its plan until its ranks have written a checkpoint.
+ * - `comparing`: the run goes on under the new plan, and its steps are compared with those before.
+ * - `kept`: the new plan has shown its gain, and stays.
+ * - `returned`: it has not, or cannot run: the run went back to the plan before.
+ * - `dismissed`: somebody took it back before it was made, or the job ended first.
+ * - `superseded`: another plan took its place, such as one for fewer nodes.
+ */
+export const PLAN_CHANGE_STATES = [
+  "asked",
+  "comparing",
+  "kept",
+  "returned",
+  "dismissed",
+  "superseded",
+] as const;
+export type PlanChangeState = (typeof PLAN_CHANGE_STATES)[number];
+
+/** A run has one of these at most. */
+export const OPEN_PLAN_CHANGE_STATES = ["asked", "comparing"] as const satisfies readonly PlanChangeState[];
+export const isOpenPlanChange = (state: PlanChangeState): boolean =>
+  (OPEN_PLAN_CHANGE_STATES as readonly PlanChangeState[]).includes(state);
+
+/** Who found the plan: somebody asked for it by name, or the run's own steps led to a search. */
+export const PLAN_CHANGE_ORIGINS = ["person", "drift"] as const;
+export type PlanChangeOrigin = (typeof PLAN_CHANGE_ORIGINS)[number];
+
+export const GainThresholdSchema = Type.Number({
+  minimum: -1,
+  maximum: 1,
+  description:
+    "measured gain below which the run goes back to its plan, as a fraction of the step time; 0: it must not be slower",
+});
+export const CompareStepsSchema = Type.Integer({
+  minimum: 1,
+  maximum: 1000,
+  description: "steps under the new plan, after the first of its ranks, before it is judged",
+});
+export const DEFAULT_COMPARE_STEPS = 10;
+
+const nullable = <S extends ReturnType<typeof Type.Number> | ReturnType<typeof Type.String>>(schema: S) =>
+  Type.Union([schema, Type.Null()]);
+const seconds = (description: string) => nullable(Type.Number({ exclusiveMinimum: 0, description }));
+
+export const PlanChangeSchema = Type.Object(
+  {
+    id: Type.String(),
+    jobId: Type.String(),
+    state: Type.Enum(PLAN_CHANGE_STATES),
+    origin: Type.Enum(PLAN_CHANGE_ORIGINS),
+    askedBy: Type.String({ description: "the token or person that asked, or the service" }),
+    from: CandidateSchema,
+    to: CandidateSchema,
+    predictedGain: Type.Number({ description: "1 − predicted step time after / before" }),
+    gainThreshold: GainThresholdSchema,
+    compareSteps: CompareStepsSchema,
+    appliedAtStep: Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
+      description: "the checkpoint from which the run went on under the new plan",
+    }),
+    secondsBefore: seconds("median step time before"),
+    secondsAfter: seconds("median step time under the new plan"),
+    measuredGain: nullable(Type.Number({ description: "1 − measured step time after / before" })),
+    reason: nullable(Type.String({ description: "why it ended so, in words" })),
+    createdAt: Type.String(),
+    appliedAt: nullable(Type.String()),
+    endedAt: nullable(Type.String()),
+  },
+  { additionalProperties: false },
+);
+export type PlanChange = Static<typeof PlanChangeSchema>;
+
+export const PLAN_CHANGE_STATE_WORDS: Readonly<Record<PlanChangeState, string>> = {
+  asked: "Asked for",
+  comparing: "Being compared",
+  kept: "Kept",
+  returned: "Taken back",
+  dismissed: "Dismissed",
+  superseded: "Superseded",
+};
+
+/** What became of a change, or becomes of it, in a line. */
+export function planChangeWords(change: PlanChange): string {
+  const { state, appliedAtStep, compareSteps: steps, predictedGain, reason } = change;
+  const since = appliedAtStep === null ? "" : ` since step ${formatInteger(appliedAtStep)}`;
+  if (state === "asked")
+    return `waits for a checkpoint; predicted to gain ${formatSignedPercent(predictedGain)}`;
+  if (state === "comparing")
+    return `trains under it${since}, and is judged after ${formatCounted(steps, "step")}`;
+  return `${reason ?? "no reason was stored"}${state === "kept" ? since : ""}`;
+}
+
+/** Steps of an attempt that say nothing of its plan: the first makes what later ones have. */
+export const WARM_UP_STEPS = 1;
+
+interface TimedStep {
+  readonly step: number;
+  readonly attempt: number;
+  readonly stepTimeSeconds: number;
+}
+
+/** Step times without the first steps of each attempt. */
+function timesOf(steps: readonly TimedStep[]): number[] {
+  const seen = new Map<number, number>();
+  return steps.flatMap(({ attempt, stepTimeSeconds }) => {
+    const before = seen.get(attempt) ?? 0;
+    seen.set(attempt, before + 1);
+    return before < WARM_UP_STEPS ? [] : [stepTimeSeconds];
+  });
+}
+
+export interface Comparison {
+  readonly secondsBefore: number | null;
+  readonly secondsAfter: number | null;
+  readonly measuredGain: number | null;
+  /** Steps that count under the new plan. */
+  readonly steps: number;
+}
+
+/**
+ * What a run's steps say of a change of its plan: medians of as many steps after it as were asked for, and of as many
+ * right before. @param steps of the whole run, in order
+ */
+export function compareSteps(
+  steps: readonly TimedStep[],
+  change: Pick<PlanChange, "appliedAtStep" | "compareSteps">,
+): Comparison {
+  const { appliedAtStep, compareSteps: most } = change;
+  if (appliedAtStep === null)
+    return { secondsBefore: null, secondsAfter: null, measuredGain: null, steps: 0 };
+  const before = timesOf(steps.filter(({ step }) => step <= appliedAtStep)).slice(-most);
+  const after = timesOf(steps.filter(({ step }) => step > appliedAtStep)).slice(0, most);
+  const secondsBefore = before.length === 0 ? null : quantile(before, 0.5);
+  const secondsAfter = after.length === 0 ? null : quantile(after, 0.5);
+  const measuredGain =
+    secondsBefore === null || secondsAfter === null ? null : 1 - secondsAfter / secondsBefore;
+  return { secondsBefore, secondsAfter, measuredGain, steps: after.length };
+}

@@ -1,0 +1,275 @@
+import { randomUUID } from "node:crypto";
+import { and, desc, eq, inArray, sql } from "drizzle-orm";
+import {
+  isOpenPlanChange,
+  OPEN_PLAN_CHANGE_STATES,
+  ProblemError,
+  type Candidate,
+  type Comparison,
+  type PlanChange,
+  type PlanChangeState,
+} from "@internevo/domain";
+import type { Queryable, Transaction } from "./database.ts";
+import { jobEvent, jobOfRun } from "./events.ts";
+import { enqueueMessages } from "./outbox.ts";
+import { isUuid, pageLimit, pageOf, decodeCursor, type Page, type PageRequest } from "./pages.ts";
+import { planChanges, runs } from "./schema/index.ts";
+
+type Row = typeof planChanges.$inferSelect;
+
+function changeOf(jobId: string, { runId: _, ...row }: Row): PlanChange {
+  return {
+    ...row,
+    jobId,
+    createdAt: row.createdAt.toISOString(),
+    appliedAt: row.appliedAt?.toISOString() ?? null,
+    endedAt: row.endedAt?.toISOString() ?? null,
+  };
+}
+
+async function announce(tx: Queryable, row: Row): Promise<void> {
+  const job = await jobOfRun(tx, row.runId);
+  if (!job) return;
+  await enqueueMessages(tx, [
+    jobEvent(job, "plan-change.transitioned", {
+      planChangeId: row.id,
+      to: row.state,
+      origin: row.origin,
+      planBefore: row.from.plan,
+      planAfter: row.to.plan,
+      predictedGain: row.predictedGain,
+      measuredGain: row.measuredGain,
+      appliedAtStep: row.appliedAtStep,
+      reason: row.reason,
+    }),
+  ]);
+}
+
+export type NewPlanChange = Pick<
+  PlanChange,
+  "origin" | "askedBy" | "from" | "to" | "predictedGain" | "gainThreshold" | "compareSteps"
+>;
+
+/**
+ * Asks for a change of a run's plan, or begins it. @param begun.atStep the checkpoint that the run goes on from under
+ * the new plan, where nothing is to be waited for
+ * @throws ProblemError `conflict` while another change of the run is open
+ */
+export async function storePlanChange(
+  tx: Transaction,
+  run: { readonly id: string; readonly jobId: string },
+  change: NewPlanChange,
+  begun?: { readonly atStep: number },
+): Promise<PlanChange> {
+  const [row] = await tx
+    .insert(planChanges)
+    .values({
+      id: randomUUID(),
+      runId: run.id,
+      ...change,
+      createdAt: sql`clock_timestamp()`,
+      ...(begun === undefined
+        ? {}
+        : { state: "comparing", appliedAtStep: begun.atStep, appliedAt: sql`clock_timestamp()` }),
+    })
+    .onConflictDoNothing()
+    .returning();
+  if (row) {
+    await announce(tx, row);
+    return changeOf(run.jobId, row);
+  }
+  const open = await openPlanChange(tx, run);
+  throw new ProblemError("conflict", `the plan of job ${run.jobId} is being changed already`, [
+    {
+      field: "id",
+      value: run.jobId,
+      message: open ? `has a plan change ${open.id} that is ${open.state}` : "has another plan change",
+      remedy:
+        open?.state === "asked"
+          ? "dismiss it first, or wait until it is made and judged"
+          : "wait until it is judged",
+    },
+  ]);
+}
+
+/** The change of a run that is asked for or compared; undefined when there is none. */
+export async function openPlanChange(
+  db: Queryable,
+  run: { readonly id: string; readonly jobId: string },
+): Promise<PlanChange | undefined> {
+  const [row] = await db
+    .select()
+    .from(planChanges)
+    .where(and(eq(planChanges.runId, run.id), inArray(planChanges.state, [...OPEN_PLAN_CHANGE_STATES])));
+  return row && changeOf(run.jobId, row);
+}
+
+/** The newest change of a run, whatever became of it. */
+export async function lastPlanChange(
+  db: Queryable,
+  run: { readonly id: string; readonly jobId: string },
+): Promise<PlanChange | undefined> {
+  const [row] = await db
+    .select()
+    .from(planChanges)
+    .where(eq(planChanges.runId, run.id))
+    .orderBy(desc(planChanges.createdAt), desc(planChanges.id))
+    .limit(1);
+  return row && changeOf(run.jobId, row);
+}
+
+/** Newest first. */
+export async function listPlanChanges(
+  db: Queryable,
+  jobId: string,
+  request: PageRequest = {},
+): Promise<Page<PlanChange>> {
+  const limit = pageLimit(request);
+  const after = decodeCursor(request.cursor);
+  const rows = await db
+    .select({ change: planChanges })
+    .from(planChanges)
+    .innerJoin(runs, eq(runs.id, planChanges.runId))
+    .where(
+      and(
+        eq(runs.jobId, jobId),
+        after &&
+          sql`(${planChanges.createdAt}, ${planChanges.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
+      ),
+    )
+    .orderBy(desc(planChanges.createdAt), desc(planChanges.id))
+    .limit(limit + 1);
+  return pageOf(
+    rows.map(({ change }) => change),
+    limit,
+    (row) => ({ at: row.createdAt, id: row.id }),
+    (row) => changeOf(jobId, row),
+  );
+}
+
+interface Move {
+  readonly from: readonly PlanChangeState[];
+  readonly to: PlanChangeState;
+  readonly reason?: string;
+  readonly atStep?: number;
+  readonly comparison?: Comparison;
+}
+
+async function move(tx: Transaction, id: string, move: Move): Promise<Row | undefined> {
+  const { to, reason, atStep, comparison } = move;
+  const [row] = await tx
+    .update(planChanges)
+    .set({
+      state: to,
+      ...(reason === undefined ? {} : { reason }),
+      ...(atStep === undefined ? {} : { appliedAtStep: atStep, appliedAt: sql`clock_timestamp()` }),
+      ...(comparison === undefined
+        ? {}
+        : {
+            secondsBefore: comparison.secondsBefore,
+            secondsAfter: comparison.secondsAfter,
+            measuredGain: comparison.measuredGain,
+          }),
+      ...(isOpenPlanChange(to) ? {} : { endedAt: sql`clock_timestamp()` }),
+    })
+    .where(and(eq(planChanges.id, id), inArray(planChanges.state, [...move.from])))
+    .returning();
+  if (row) await announce(tx, row);
+  return row;
+}
+
+/** The run's attempts from the next on go by another plan. */
+const setRunPlan = (tx: Transaction, runId: string, candidate: Candidate): Promise<unknown> =>
+  tx.update(runs).set({ candidate }).where(eq(runs.id, runId));
+
+/**
+ * The run's next attempt goes by the new plan. @param atStep the checkpoint that it goes on from
+ * @returns false when the change was dismissed meanwhile, or made already
+ */
+export async function beginPlanChange(
+  tx: Transaction,
+  { id, to }: Pick<PlanChange, "id" | "to">,
+  atStep: number,
+): Promise<boolean> {
+  const row = await move(tx, id, { from: ["asked"], to: "comparing", atStep });
+  if (row) await setRunPlan(tx, row.runId, to);
+  return row !== undefined;
+}
+
+/**
+ * Ends a change that was made. `returned`: the run's next attempt goes by the plan before. @returns false when it had
+ * ended
+ */
+export async function endPlanChange(
+  tx: Transaction,
+  { id, from }: Pick<PlanChange, "id" | "from">,
+  end: { readonly state: "kept" | "returned"; readonly reason: string; readonly comparison: Comparison },
+): Promise<boolean> {
+  const row = await move(tx, id, { from: ["comparing"], to: end.state, ...end });
+  if (row && end.state === "returned") await setRunPlan(tx, row.runId, from);
+  return row !== undefined;
+}
+
+/** Ends whatever change of the run is open: something else than its own steps decided. */
+export async function leavePlanChange(
+  tx: Transaction,
+  runId: string,
+  state: "dismissed" | "superseded",
+  reason: string,
+): Promise<void> {
+  const open = await tx
+    .select({ id: planChanges.id })
+    .from(planChanges)
+    .where(and(eq(planChanges.runId, runId), inArray(planChanges.state, [...OPEN_PLAN_CHANGE_STATES])));
+  for (const { id } of open) await move(tx, id, { from: OPEN_PLAN_CHANGE_STATES, to: state, reason });
+}
+
+/**
+ * The run's attempts from the next on go by another plan, whatever change was asked for.
+ */
+export async function changeRunPlan(tx: Transaction, runId: string, candidate: Candidate): Promise<void> {
+  await leavePlanChange(tx, runId, "superseded", "the run got another plan meanwhile");
+  await setRunPlan(tx, runId, candidate);
+}
+
+/**
+ * Takes back a change that was not made yet.
+ * @throws ProblemError `not-found`; `conflict` for one that was made, or has ended
+ */
+export async function dismissPlanChange(
+  tx: Transaction,
+  jobId: string,
+  id: string,
+  reason: string,
+): Promise<PlanChange> {
+  const [found] = isUuid(id)
+    ? await tx
+        .select({ change: planChanges })
+        .from(planChanges)
+        .innerJoin(runs, eq(runs.id, planChanges.runId))
+        .where(and(eq(planChanges.id, id), eq(runs.jobId, jobId)))
+    : [];
+  if (!found)
+    throw new ProblemError("not-found", `job ${jobId} has no plan change ${id}`, [
+      {
+        field: "changeId",
+        value: id,
+        message: "names no plan change of this job",
+        remedy: "see the job's plan changes",
+      },
+    ]);
+  const row = await move(tx, id, { from: ["asked"], to: "dismissed", reason });
+  if (row) return changeOf(jobId, row);
+  const { state } = found.change;
+  throw new ProblemError("conflict", `plan change ${id} is ${state}: it cannot be dismissed`, [
+    {
+      field: "changeId",
+      value: id,
+      message: `is in the state ${state}`,
+      remedy:
+        state === "comparing"
+          ? "wait until it is judged, or ask for a change back then"
+          : "nothing is left to dismiss",
+    },
+  ]);
+}
