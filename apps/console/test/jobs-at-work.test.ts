@@ -1,17 +1,23 @@
+import { join } from "node:path";
 import { WAITS_FOR_CLUSTER } from "@internevo/contracts";
 import { planLabel, resolveJob } from "@internevo/domain";
 import {
   appendJobEvents,
+  beginPlanChange,
   changeRunPlan,
   claimHosts,
+  endPlanChange,
   jobLease,
   newTraceparent,
   startAttempt,
+  storePlanChange,
   submitJob,
 } from "@internevo/store";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { jobFile, seeder } from "./seed.ts";
 import { startConsoleStack, type ConsoleStack } from "./stack.ts";
+
+const PICTURES = process.env["INTERNEVO_PICTURES"];
 
 let stack: ConsoleStack;
 beforeAll(async () => {
@@ -37,6 +43,52 @@ it("says with which nodes and plan each attempt ran, when that changed", async (
   expect(await attempts.locator("td", { hasText: planLabel(other.plan) }).textContent()).toMatch(
     /1 of 1 node:/,
   );
+  await page.close();
+});
+
+it("changes the plan of a job that trains, and shows what becomes of it", async () => {
+  const { database } = stack;
+  const { id, runId, chosen } = await seeder(database).running("changing");
+  await database.transaction((tx) => startAttempt(tx, runId));
+  const checkpointing = JSON.stringify({ everySteps: 20, keepLast: 2 });
+  await database.db.execute(
+    `update jobs set spec = jsonb_set(spec, '{checkpointing}', '${checkpointing}') where id = '${id}'`,
+  );
+  const to = { ...chosen, plan: { ...chosen.plan, recompute: !chosen.plan.recompute } };
+  const run = { id: runId, jobId: id };
+  const page = await stack.browser.newPage();
+  await page.goto(`${stack.url}/jobs/${id}#token=${stack.tokens.admin}`);
+  const section = page.locator("section", { has: page.getByRole("heading", { name: /^Plan change/ }) });
+  await section.getByRole("button", { name: "Change the plan…" }).click();
+  const dialog = page.getByRole("dialog", { name: "Train under another plan?" });
+  await dialog.getByLabel("Least gain").fill("5");
+  if (PICTURES) await page.screenshot({ path: join(PICTURES, "plan-change-dialog.png") });
+  await dialog.getByRole("button", { name: "Leave it" }).click();
+  const change = await database.transaction((tx) =>
+    storePlanChange(tx, run, {
+      origin: "person",
+      askedBy: "operator",
+      from: chosen,
+      to,
+      predictedGain: 0.2,
+      gainThreshold: 0.05,
+      compareSteps: 10,
+    }),
+  );
+  await page.reload();
+  await section.getByText("Waits for a checkpoint; predicted to gain +20.0%").waitFor();
+  await section.getByText("Asked for", { exact: true }).first().waitFor();
+  await section.getByRole("button", { name: "Dismiss this plan change" }).waitFor();
+  if (PICTURES) await page.screenshot({ path: join(PICTURES, "plan-change.png"), fullPage: true });
+  await database.transaction(async (tx) => {
+    await beginPlanChange(tx, change, 40);
+    const comparison = { secondsBefore: 2, secondsAfter: 2.5, measuredGain: -0.25, steps: 10 };
+    await endPlanChange(tx, change, { state: "returned", reason: "a step takes longer", comparison });
+  });
+  await page.reload();
+  await section.getByText("Taken back", { exact: true }).first().waitFor();
+  await section.getByText("A step takes longer").waitFor();
+  await section.getByText("−25.0%").waitFor();
   await page.close();
 });
 

@@ -14,6 +14,8 @@ export function registerOneAtATime(app: FastifyInstance): void {
   const lines = new WeakMap<Socket, (() => void)[]>();
   app.addHook("onRequest", (request, reply, done) => {
     const { socket } = request.raw;
+    // One listener more than other parts of the server bring.
+    reply.raw.setMaxListeners(reply.raw.getMaxListeners() + 1);
     const begin = (): void => {
       reply.raw.once("close", () => {
         const next = lines.get(socket)?.shift();
