@@ -56,6 +56,30 @@ describe("turns", () => {
   });
 });
 
+describe("turns of a group", () => {
+  const never = new AbortController().signal;
+
+  it("leave room for others, and are bounded, however many owners it has", async () => {
+    const turns = new FairTurns({ atOnce: 3, atOnceOfOne: 2, mostOfOne: 3, mostWaiting: 100 });
+    const gate = Promise.withResolvers<void>();
+    const running: string[] = [];
+    const send = (owner: string, group: string) =>
+      turns.run(owner, never, () => (running.push(owner), gate.promise), group);
+    const works = ["a1", "a2", "a3", "a4", "a5", "a6"].map((owner) => send(owner, "a"));
+    await expect(send("a7", "a")).rejects.toMatchObject({
+      code: "rate-limited",
+      message: expect.stringContaining("the tokens of this project have 6 requests"),
+    });
+    expect(running).toEqual(["a1", "a2"]);
+    works.push(send("b1", "b"));
+    expect(running).toEqual(["a1", "a2", "b1"]);
+    gate.resolve();
+    await Promise.all(works);
+    expect(running).toEqual(["a1", "a2", "b1", "a3", "a4", "a5", "a6"]);
+    await send("a7", "a");
+  });
+});
+
 describe("searches", () => {
   const as = <T>(token: string, work: () => Promise<T>): Promise<T> =>
     new Promise((resolve, reject) => inNameOf(token, () => void work().then(resolve, reject)));

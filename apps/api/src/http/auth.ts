@@ -94,9 +94,9 @@ export function registerAuth(
 function registerCaller(app: FastifyInstance): void {
   app.addHook("preHandler", (request, _reply, done) => {
     // Routes that were registered before this one lack even the decoration.
-    const id = request.actor?.id;
-    if (id === undefined) done();
-    else inNameOf(id, done);
+    const { actor } = request;
+    if (!actor) done();
+    else inNameOf(actor.id, done, actor.project);
   });
 }
 

@@ -1,12 +1,21 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 
-const callers = new AsyncLocalStorage<string>();
+/** Whose request is being answered. */
+export interface Caller {
+  readonly token: string;
+  /** Its project, whose tokens take turns together; of the installation's tokens each by itself. */
+  readonly group: string;
+}
+
+const callers = new AsyncLocalStorage<Caller>();
+const NOBODY: Caller = { token: "nobody", group: "nobody" };
 
 /** Runs what answers a request in the name of its token, for {@link callerNow}. */
-export const inNameOf = (tokenId: string, work: () => void): void => callers.run(tokenId, work);
+export const inNameOf = (token: string, work: () => void, project: string | null = null): void =>
+  callers.run({ token, group: project === null ? `token ${token}` : `project ${project}` }, work);
 
 /**
  * The token whose request is being answered, so that searches take turns by token without every question
  * carrying it. Outside of requests: nobody's.
  */
-export const callerNow = (): string => callers.getStore() ?? "nobody";
+export const callerNow = (): Caller => callers.getStore() ?? NOBODY;

@@ -384,7 +384,7 @@ class WorkerPools implements Workers {
     const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
     try {
       return await work(({ pool, turns }, task, name) =>
-        turns.run(caller, either, () => pool.run(task, { name, signal: either })),
+        turns.run(caller.token, either, () => pool.run(task, { name, signal: either }), caller.group),
       );
     } catch (error) {
       if (deadline.aborted && !signal?.aborted) throw whyLate();
