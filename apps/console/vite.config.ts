@@ -51,6 +51,7 @@ export default defineConfig({
           "planConstraintsSchema",
           "paperModel",
           "Line",
+          "VisibleName",
           "zeroOr",
           "limit",
           "Seconds",

@@ -14,7 +14,7 @@ import type { ApiInstance } from "./http/instance.ts";
 import { DEFAULT_LIMITS, registerLimits, registerSecurityHeaders, type Limits } from "./http/limits.ts";
 import { registerMethods } from "./http/methods.ts";
 import { registerRefusalAudit } from "./http/mutations.ts";
-import { registerOneAtATime } from "./http/one-at-a-time.ts";
+import { answerOneAtATime } from "./http/one-at-a-time.ts";
 import { registerOpenApi } from "./http/openapi.ts";
 import { registerProblems, sendProblem } from "./http/problems.ts";
 import { OpenStreams } from "./http/sse.ts";
@@ -102,7 +102,7 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
   registerTimeouts(app, timeouts);
   app.server.maxConnections = bounds.connections;
 
-  registerOneAtATime(app);
+  answerOneAtATime(app.server);
   const methods = registerMethods(app);
   registerBodies(app);
   registerTrace(app);

@@ -153,7 +153,7 @@ describe("answers that nobody takes", () => {
   it("are dropped after a while", async () => {
     await start({ timeouts: { takenMilliseconds: 500 } });
     // The answer is more than the system's buffers hold.
-    const asks = `GET /docs/json HTTP/1.1\r\nHost: x\r\n\r\n`.repeat(90);
+    const asks = `GET /docs/json HTTP/1.1\r\nHost: x\r\n\r\n`.repeat(30);
     const line = open(asks);
     await until(() => statusOf(line) === 200);
     line.socket.pause();
@@ -199,8 +199,23 @@ describe("event streams that are held open", () => {
     expect(await whoami()).toBe(200);
   });
 
+  it("are opened so often a minute by one token, and others open theirs", async () => {
+    await start({ limits: { streamsPerMinute: 3 } });
+    const jobId = await newJob();
+    const statuses: number[] = [];
+    for (let at = 0; at < 4; at += 1) {
+      const line = open(following(jobId));
+      await until(() => statusOf(line) > 0);
+      statuses.push(statusOf(line));
+      line.socket.destroy();
+    }
+    expect(statuses).toEqual([200, 200, 200, 429]);
+    const other = open(following(jobId, api.tokens.admin));
+    await until(() => statusOf(other) === 200);
+  });
+
   it("are forgotten whenever their client leaves", async () => {
-    await start({ limits: { streamsOfOneToken: 50 } });
+    await start({ limits: { streamsOfOneToken: 50, streamsPerMinute: 1000 } });
     const jobId = await newJob();
     for (let round = 0; round < 20; round += 1) {
       const some = Array.from({ length: 40 }, () => open(following(jobId)));

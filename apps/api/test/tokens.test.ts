@@ -170,3 +170,17 @@ describe("the last admin token", () => {
     });
   });
 });
+
+it("has a name of which every character is seen", async () => {
+  const create = (name: string) =>
+    api.app.inject({
+      method: "POST",
+      url: "/api/v1/tokens",
+      headers: { authorization: api.bearer.admin },
+      payload: { name, role: "viewer" },
+    });
+  for (const one of ["\u3164", "\u200d", "\ufe0f", "\u2800", "\u00a0", "\u200b", "\u{e0041}", "\ufff9", " "])
+    expect([one.codePointAt(0), (await create(`ci${one}`)).statusCode]).toEqual([one.codePointAt(0), 400]);
+  for (const name of ["nightly planner", "größe-ci", "ночь", "夜間", "a.b@example.org"])
+    expect([name, (await create(name)).statusCode]).toEqual([name, 201]);
+});

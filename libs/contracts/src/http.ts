@@ -8,6 +8,7 @@ import {
   JobSpecSchema,
   LabelsSchema,
   Line,
+  VisibleName,
   MeasuredFirstSchema,
   PlanningResultSchema,
   PreemptibleSchema,
@@ -138,7 +139,7 @@ export type TokenRecord = Static<typeof TokenSchema>;
 
 export const TokenCreateSchema = Type.Object(
   {
-    name: Line(100),
+    name: VisibleName(100),
     role: RoleSchema,
     project: Type.Optional(
       Type.String({

@@ -32,11 +32,7 @@ export const WEBHOOK_BOUNDS = {
   excerptBytes: 1024,
 } as const;
 
-const UrlSchema = Type.String({
-  minLength: 1,
-  maxLength: 2000,
-  description: "http or https; who reads it can send requests there",
-});
+const UrlSchema = Line(2000, { description: "http or https; who reads it can send requests there" });
 const EventsSchema = Type.Union(
   [Type.Array(EventTypeSchema, { minItems: 1, uniqueItems: true }), Type.Null()],
   { description: "types of the events that are sent; null: all of them" },

@@ -1,7 +1,7 @@
 import { Test as hasFormat } from "typebox/format";
 import { nearestWord } from "./nearest.ts";
 import type { ProblemDetail } from "./problem.ts";
-import { forbiddenIn, LINE_PATTERN, printable } from "./text.ts";
+import { forbiddenIn, LINE_PATTERN, printable, VISIBLE_NAME_PATTERN } from "./text.ts";
 
 /** The part of JSON Schema that the product's schemas are written in. */
 interface JsonSchema {
@@ -133,7 +133,12 @@ function textFault(schema: JsonSchema, value: string): Pick<ProblemDetail, "mess
   if (format !== undefined && !hasFormat(format, value))
     return { message: `is not of the format ${format}`, remedy: `give text of the format ${format}` };
   if (pattern === undefined || patternOf(pattern).test(value)) return undefined;
-  if (pattern !== LINE_PATTERN)
+  if (pattern === VISIBLE_NAME_PATTERN && forbiddenIn(value) === undefined)
+    return {
+      message: "holds a character that is not seen, or begins or ends with a space",
+      remedy: "use letters, digits and signs that can be seen",
+    };
+  if (pattern !== LINE_PATTERN && pattern !== VISIBLE_NAME_PATTERN)
     return { message: "is not of the form that is asked for", remedy: `give text that matches ${pattern}` };
   const character = forbiddenIn(value);
   if (character === undefined) return { message: "is blank", remedy: "give text that can be seen" };

@@ -5,7 +5,9 @@ import { Type, type TString } from "typebox";
  * separators, changes of direction (they make a line read as another), what takes no room and joins nothing (two
  * names that look alike would be two), and halves of surrogate pairs, which are no text and which no database takes.
  */
-const FORBIDDEN = String.raw`\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff`;
+const FORBIDDEN =
+  String.raw`\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f` +
+  String.raw`\u2028-\u202e\u2060-\u206f\u2800\u3164\ue000-\uf8ff\ufdd0-\ufdef\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff`;
 const SURROGATES = String.raw`\ud800-\udfff`;
 
 const ALLOWED = `[^${FORBIDDEN}${SURROGATES}]*`;
@@ -19,6 +21,18 @@ export const LINE_PATTERN = String.raw`^(?=\s*\S)${ALLOWED}(?:[\ud800-\udbff][\u
 /** One line of text from outside: a name, a path, a reason. */
 export const Line = (maxLength: number, options: { readonly description?: string } = {}): TString =>
   Type.String({ minLength: 1, maxLength, pattern: LINE_PATTERN, ...options });
+
+/**
+ * Pattern of a name that tells apart who did something: of characters that are seen, and no two that only look
+ * like one. Beyond the first plane, where tags and further selectors are, there is none.
+ */
+export const VISIBLE_NAME_PATTERN =
+  String.raw`^(?! )(?!.* $)[ -~\u00a1-\u00ac\u00ae-\u034e\u0350-\u061b\u061d-\u115e\u1161-\u167f\u1681-\u17b3\u17b6-\u180a\u1810-\u1fff` +
+  String.raw`\u2010-\u2027\u2030-\u205e\u2070-\u27ff\u2900-\u2fff\u3001-\u3163\u3165-\ud7ff\uf900-\ufdcf\ufdf0-\ufdff\ufe10-\ufefe\uff01-\uff9f\uffa1-\uffef]+$`;
+
+/** A name of who may do something. */
+export const VisibleName = (maxLength: number): TString =>
+  Type.String({ minLength: 1, maxLength, pattern: VISIBLE_NAME_PATTERN });
 
 const forbidden = new RegExp(`[${FORBIDDEN}${SURROGATES}]`, "gu");
 const SHORT: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };

@@ -21,6 +21,7 @@ import { attemptEnded, jobEvent, trialEnded, type JobSubject } from "./events.ts
 import { moveInQueue, releaseHosts } from "./host-queue.ts";
 import { isLeaseLive, jobLease } from "./leases.ts";
 import { orNoProject } from "./no-project.ts";
+import { endPlanChangeWithJob } from "./plan-changes.ts";
 import { enqueueMessages, type OutboxMessage } from "./outbox.ts";
 import { isUuid } from "./pages.ts";
 import { attempts, jobEvents, jobs, jobTransitions, runs, trials } from "./schema/index.ts";
@@ -220,6 +221,8 @@ export async function transitionJob(tx: Transaction, request: TransitionRequest)
   const { state: from, version: _version, ...named } = job;
   const subject = { jobId, ...named };
   const before = to === "cancelled" || to === "failed" ? await endOpenWork(tx, subject, to) : [];
+  if (to === "cancelled" || to === "failed")
+    await endPlanChangeWithJob(tx, jobId, to === "cancelled" ? "the job was cancelled" : "the job failed");
   if (request.report) await appendJobEvent(tx, jobId, "report", { ...request.report });
   await recordTransition(tx, subject, { version, from, to, reason, before });
   return true;

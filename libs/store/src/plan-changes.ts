@@ -3,6 +3,7 @@ import { and, desc, eq, inArray, sql } from "drizzle-orm";
 import {
   isOpenPlanChange,
   OPEN_PLAN_CHANGE_STATES,
+  planLabel,
   ProblemError,
   type Candidate,
   type Comparison,
@@ -53,7 +54,8 @@ export type NewPlanChange = Pick<
 /**
  * Asks for a change of a run's plan, or begins it. @param begun.atStep the checkpoint that the run goes on from under
  * the new plan, where nothing is to be waited for
- * @throws ProblemError `conflict` while another change of the run is open
+ * @throws ProblemError `conflict` while another change of the run is open, or when the run has another plan than
+ * `change.from` by now
  */
 export async function storePlanChange(
   tx: Transaction,
@@ -61,6 +63,20 @@ export async function storePlanChange(
   change: NewPlanChange,
   begun?: { readonly atStep: number },
 ): Promise<PlanChange> {
+  const [now] = await tx
+    .select({ plan: sql<Candidate["plan"]>`${runs.candidate}->'plan'` })
+    .from(runs)
+    .where(eq(runs.id, run.id))
+    .for("update");
+  if (now && planLabel(now.plan) !== planLabel(change.from.plan))
+    throw new ProblemError("conflict", `job ${run.jobId} has another plan by now`, [
+      {
+        field: "id",
+        value: run.jobId,
+        message: `trains with ${planLabel(now.plan)} since a moment ago`,
+        remedy: "look at it again, and decide anew",
+      },
+    ]);
   const [row] = await tx
     .insert(planChanges)
     .values({
@@ -222,6 +238,19 @@ export async function leavePlanChange(
     .from(planChanges)
     .where(and(eq(planChanges.runId, runId), inArray(planChanges.state, [...OPEN_PLAN_CHANGE_STATES])));
   for (const { id } of open) await move(tx, id, { from: OPEN_PLAN_CHANGE_STATES, to: state, reason });
+}
+
+/** A job has ended whose change was not judged: what was asked for is dismissed, what was made stays. */
+export async function endPlanChangeWithJob(tx: Transaction, jobId: string, reason: string): Promise<void> {
+  const open = await tx
+    .select({ id: planChanges.id })
+    .from(planChanges)
+    .innerJoin(runs, eq(runs.id, planChanges.runId))
+    .where(and(eq(runs.jobId, jobId), inArray(planChanges.state, [...OPEN_PLAN_CHANGE_STATES])));
+  for (const { id } of open) {
+    await move(tx, id, { from: ["asked"], to: "dismissed", reason });
+    await move(tx, id, { from: ["comparing"], to: "kept", reason: `${reason}: it was not judged` });
+  }
 }
 
 /**

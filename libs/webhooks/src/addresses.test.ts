@@ -23,6 +23,8 @@ describe("addresses", () => {
     ["fd00::1", false],
     ["::ffff:127.0.0.1", false],
     ["::ffff:10.0.0.1", false],
+    ["::127.0.0.1", false],
+    ["::7f00:1", false],
     ["64:ff9b::7f00:1", false],
     ["2002:7f00:1::", false],
     ["example.org", false],
@@ -36,7 +38,9 @@ describe("URLs of webhooks", () => {
     "http://0x7f.1/",
     "http://[::1]/",
     "http://[::ffff:7f00:1]/",
+    "http://[::127.0.0.1]/",
     "https://localhost/x",
+    "https://localhost./x",
     "https://a.localhost/x",
     "http://169.254.169.254/latest/meta-data",
   ])("%s is refused, unless the installation allows it", (url) => {

@@ -23,7 +23,10 @@ export interface AddressRule {
 /** Whether an address belongs to the public Internet: nothing that is reserved, and no IPv4 address in IPv6 clothes. */
 export function isPublicAddress(address: string): boolean {
   if (!ipaddr.isValid(address)) return false;
-  return ipaddr.process(address).range() === "unicast";
+  const known = ipaddr.process(address);
+  // What routers took for IPv4 addresses once (RFC 4291, section 2.5.5.1): no host of the Internet has one.
+  if (known instanceof ipaddr.IPv6 && known.match(ipaddr.IPv6.parseCIDR("::/96"))) return false;
+  return known.range() === "unicast";
 }
 
 export class RefusedAddressError extends Error {
@@ -78,7 +81,7 @@ export function checkReceiver(text: string, rule: AddressRule): string[] {
     );
   if (url.hash !== "") throw invalidUrl(text, "has a fragment (#)", "leave it out: no server sees it");
   const host = hostOf(url);
-  const isLocalName = host === "localhost" || host.endsWith(".localhost");
+  const isLocalName = /(?:^|\.)localhost\.?$/.test(host);
   if (!rule.privateAddresses && (isLocalName || (isIP(host) !== 0 && !isPublicAddress(host))))
     throw invalidUrl(
       text,

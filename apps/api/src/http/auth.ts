@@ -84,6 +84,7 @@ export function registerAuth(
     if (owner === undefined) throw missing(request);
     if (cookie !== undefined) assertFromConsole(request, cookie, options.publicUrl);
     await assertRights(request, owner, role, options.database);
+    if (request.routeOptions.config.isStream) await limits.countStream(request, reply);
   });
 }
 
@@ -113,5 +114,7 @@ declare module "fastify" {
   interface FastifyContextConfig {
     /** The least role that may use the route; without it the route is open. */
     role?: Role;
+    /** It answers with an event stream. */
+    isStream?: true;
   }
 }

@@ -16,6 +16,8 @@ export interface Limits {
   readonly maximumEventLoopDelayMilliseconds: number;
   /** Event streams that one token has open at once. */
   readonly streamsOfOneToken: number;
+  /** Event streams that one token opens in a minute: each reads what it has not seen. */
+  readonly streamsPerMinute: number;
   /** Event streams that are open at once. */
   readonly streams: number;
   /** Connections that are open at once; those beyond are closed unread. Each is a file that the process holds. */
@@ -27,6 +29,7 @@ export const DEFAULT_LIMITS: Limits = {
   wrongTokensPerMinute: 30,
   maximumEventLoopDelayMilliseconds: 2000,
   streamsOfOneToken: 100,
+  streamsPerMinute: 600,
   streams: 1000,
   connections: 5000,
 };
@@ -68,6 +71,8 @@ export interface RequestLimits {
   count(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Counts a wrong token for its address. @throws ProblemError `rate-limited` */
   countGuess(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Counts an event stream that is opened, for its token. @throws ProblemError `rate-limited` */
+  countStream(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Whether the address has shown so many wrong tokens that another one would be refused as too many. */
   isGuessing(request: FastifyRequest): Promise<boolean>;
 }
@@ -106,6 +111,12 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
     keyGenerator: addressOf,
   });
 
+  const opened = app.createRateLimit({
+    max: limits.streamsPerMinute,
+    timeWindow: MINUTE_MILLISECONDS,
+    keyGenerator: (request) => `stream ${request.actor?.id ?? addressOf(request)}`,
+  });
+
   async function take(limiter: typeof requests, request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const state = await limiter(request);
     if (state.isAllowed) throw new Error("nobody is exempt from the limits");
@@ -117,10 +128,13 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
     });
     if (!isExceeded) return;
     reply.header("retry-after", ttlInSeconds);
+    // What else the connection has asked for is not looked at.
+    if (request.actor === null) reply.header("connection", "close");
     throw new ProblemError("rate-limited", `too many requests; try again in ${ttlInSeconds} s`);
   }
   return {
     count: (request, reply) => take(requests, request, reply),
+    countStream: (request, reply) => take(opened, request, reply),
     async countGuess(request, reply) {
       // Below its limit the answer tells of the limit on requests, as every other does.
       const state = await guesses(request, { increment: false });

@@ -505,7 +505,7 @@ function registerJobEvents(app: ApiInstance, options: JobRoutesOptions): void {
   app.get(
     "/jobs/:id/events",
     {
-      config: { role: "viewer", scope: "job" },
+      config: { role: "viewer", scope: "job", isStream: true },
       schema: {
         tags: ["jobs"],
         summary: "A job's events as they happen (server-sent events); `Last-Event-ID` resumes",

@@ -2,6 +2,7 @@ import { API_PREFIX, PlanChangeCreateSchema, PlanChangePageSchema } from "@inter
 import {
   DEFAULT_COMPARE_STEPS,
   isTerminal,
+  Line,
   planLabel,
   PlanChangeSchema,
   ProblemError,
@@ -32,10 +33,7 @@ import { answers, headers, IdParams } from "./shapes.ts";
 import { planOf, subjectOf, type SubjectSource } from "./subject.ts";
 
 const tags = ["jobs"];
-const ChangeParams = Type.Object({
-  ...IdParams.properties,
-  changeId: Type.String({ minLength: 1, maxLength: 100 }),
-});
+const ChangeParams = Type.Object({ ...IdParams.properties, changeId: Line(100) });
 
 type Run = NonNullable<Awaited<ReturnType<typeof findRun>>>;
 
