@@ -64,14 +64,14 @@ it("asks for a change with both predictions, one at a time, and takes it back in
     origin: "person",
     askedBy: "operator",
     from: { plan: plans[0]?.plan },
-    to: { plan: plans[1]?.plan, placement: plans[1]?.placement, rank: plans[1]?.rank },
+    to: { plan: plans[1]?.plan, rank: plans[1]?.rank },
     gainThreshold: 0.02,
     compareSteps: 5,
     appliedAtStep: null,
     measuredGain: null,
   });
   const seconds = (candidate: Candidate | undefined) => candidate?.predicted.stepTimeSeconds ?? NaN;
-  expect(change.to.predicted.stepTimeSeconds).toBeCloseTo(seconds(plans[1]), 12);
+  expect(change.to.stepTimeSeconds).toBeCloseTo(seconds(plans[1]), 12);
   expect(change.predictedGain).toBeCloseTo(1 - seconds(plans[1]) / seconds(plans[0]), 12);
   expect(await refusalOf(id, { plan: labelOf(plans[2]) }, 409, "conflict")).toMatchObject({
     field: "id",

@@ -63,7 +63,7 @@ it("asks for a change, waits for what becomes of it, and shows it", async () => 
     }
   })();
   await database.transaction(async (tx) => {
-    await beginPlanChange(tx, change, 40);
+    await beginPlanChange(tx, change, { atStep: 40, attempt: 2 });
     const comparison = { secondsBefore: 2, secondsAfter: 1.5, measuredGain: 0.25, steps: 10 };
     await endPlanChange(tx, change, { state: "kept", reason: "a step took less", comparison });
   });

@@ -81,7 +81,7 @@ it("changes the plan of a job that trains, and shows what becomes of it", async 
   await section.getByRole("button", { name: "Dismiss this plan change" }).waitFor();
   if (PICTURES) await page.screenshot({ path: join(PICTURES, "plan-change.png"), fullPage: true });
   await database.transaction(async (tx) => {
-    await beginPlanChange(tx, change, 40);
+    await beginPlanChange(tx, change, { atStep: 40, attempt: 2 });
     const comparison = { secondsBefore: 2, secondsAfter: 2.5, measuredGain: -0.25, steps: 10 };
     await endPlanChange(tx, change, { state: "returned", reason: "a step takes longer", comparison });
   });

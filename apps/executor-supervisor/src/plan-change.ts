@@ -18,6 +18,7 @@ import {
   openPlanChange,
   pause,
   stepsBetween,
+  type BegunChange,
   type Database,
   type Transaction,
 } from "@internevo/store";
@@ -129,19 +130,19 @@ export class PlanChanges {
     );
   }
 
-  /** Between two attempts: makes what was asked for, or goes back. @param fromStep where the next one begins */
-  async settle(fromStep: number): Promise<void> {
+  /** Between two attempts: makes what was asked for, or goes back. @param next the attempt that begins */
+  async settle(next: BegunChange): Promise<void> {
     const change = await this.#open();
     if (change?.state === "comparing") {
       const verdict = await this.#verdict(change);
       if (verdict) await this.#end(change, verdict);
     }
     if (change?.state !== "asked") return;
-    if (await this.#run.fenced((tx) => beginPlanChange(tx, change, fromStep)))
+    if (await this.#run.fenced((tx) => beginPlanChange(tx, change, next)))
       this.#run.feed.log(
         "info",
         "executor-supervisor",
-        `changes the plan from ${planLabel(change.from.plan)} to ${planLabel(change.to.plan)} at step ${fromStep}`,
+        `changes the plan from ${planLabel(change.from.plan)} to ${planLabel(change.to.plan)} at step ${next.atStep}`,
       );
   }
 

@@ -1,6 +1,7 @@
 import { Type, type Static } from "typebox";
 import { formatCounted, formatInteger, formatSignedPercent } from "./figures.ts";
-import { CandidateSchema } from "./planning.ts";
+import { CandidateSchema, type Candidate } from "./planning.ts";
+import { PlanSchema } from "./plan.ts";
 import { quantile } from "./trial-statistics.ts";
 
 /**
@@ -48,6 +49,22 @@ const nullable = <S extends ReturnType<typeof Type.Number> | ReturnType<typeof T
   Type.Union([schema, Type.Null()]);
 const seconds = (description: string) => nullable(Type.Number({ exclusiveMinimum: 0, description }));
 
+/** What a change says of one of its two plans. */
+const PlanOfChangeSchema = Type.Object(
+  {
+    rank: CandidateSchema.properties.rank,
+    plan: PlanSchema,
+    stepTimeSeconds: Type.Number({ exclusiveMinimum: 0, description: "predicted" }),
+  },
+  { additionalProperties: false },
+);
+type PlanOfChange = Static<typeof PlanOfChangeSchema>;
+export const planOfChange = ({ rank, plan, predicted }: Candidate): PlanOfChange => ({
+  rank,
+  plan,
+  stepTimeSeconds: predicted.stepTimeSeconds,
+});
+
 export const PlanChangeSchema = Type.Object(
   {
     id: Type.String(),
@@ -55,13 +72,16 @@ export const PlanChangeSchema = Type.Object(
     state: Type.Enum(PLAN_CHANGE_STATES),
     origin: Type.Enum(PLAN_CHANGE_ORIGINS),
     askedBy: Type.String({ description: "the token or person that asked, or the service" }),
-    from: CandidateSchema,
-    to: CandidateSchema,
+    from: PlanOfChangeSchema,
+    to: PlanOfChangeSchema,
     predictedGain: Type.Number({ description: "1 − predicted step time after / before" }),
     gainThreshold: GainThresholdSchema,
     compareSteps: CompareStepsSchema,
     appliedAtStep: Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
       description: "the checkpoint from which the run went on under the new plan",
+    }),
+    firstAttempt: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()], {
+      description: "the first attempt under the new plan",
     }),
     secondsBefore: seconds("median step time before"),
     secondsAfter: seconds("median step time under the new plan"),
@@ -123,18 +143,19 @@ export interface Comparison {
 }
 
 /**
- * What a run's steps say of a change of its plan: medians of as many steps after it as were asked for, and of as many
- * right before. @param steps of the whole run, in order
+ * What a run's steps say of a change of its plan: medians of as many steps under the new plan as were asked for, and of
+ * as many right before. Steps beyond the checkpoint that ran under the old plan are neither. @param steps in order
  */
 export function compareSteps(
   steps: readonly TimedStep[],
-  change: Pick<PlanChange, "appliedAtStep" | "compareSteps">,
+  change: Pick<PlanChange, "appliedAtStep" | "firstAttempt" | "compareSteps">,
 ): Comparison {
-  const { appliedAtStep, compareSteps: most } = change;
-  if (appliedAtStep === null)
+  const { appliedAtStep, firstAttempt, compareSteps: most } = change;
+  if (appliedAtStep === null || firstAttempt === null)
     return { secondsBefore: null, secondsAfter: null, measuredGain: null, steps: 0 };
-  const before = timesOf(steps.filter(({ step }) => step <= appliedAtStep)).slice(-most);
-  const after = timesOf(steps.filter(({ step }) => step > appliedAtStep)).slice(0, most);
+  const isNew = ({ attempt }: TimedStep): boolean => attempt >= firstAttempt;
+  const before = timesOf(steps.filter((one) => one.step <= appliedAtStep && !isNew(one))).slice(-most);
+  const after = timesOf(steps.filter((one) => one.step > appliedAtStep && isNew(one))).slice(0, most);
   const secondsBefore = before.length === 0 ? null : quantile(before, 0.5);
   const secondsAfter = after.length === 0 ? null : quantile(after, 0.5);
   const measuredGain =

@@ -10,6 +10,7 @@ CREATE TABLE "plan_changes" (
 	"gain_threshold" double precision NOT NULL,
 	"compare_steps" integer NOT NULL,
 	"applied_at_step" integer,
+	"first_attempt" integer,
 	"seconds_before" double precision,
 	"seconds_after" double precision,
 	"measured_gain" double precision,

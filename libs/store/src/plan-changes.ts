@@ -4,6 +4,7 @@ import {
   isOpenPlanChange,
   OPEN_PLAN_CHANGE_STATES,
   planLabel,
+  planOfChange,
   ProblemError,
   type Candidate,
   type Comparison,
@@ -22,6 +23,8 @@ function changeOf(jobId: string, { runId: _, ...row }: Row): PlanChange {
   return {
     ...row,
     jobId,
+    from: planOfChange(row.from),
+    to: planOfChange(row.to),
     createdAt: row.createdAt.toISOString(),
     appliedAt: row.appliedAt?.toISOString() ?? null,
     endedAt: row.endedAt?.toISOString() ?? null,
@@ -48,12 +51,11 @@ async function announce(tx: Queryable, row: Row): Promise<void> {
 
 export type NewPlanChange = Pick<
   PlanChange,
-  "origin" | "askedBy" | "from" | "to" | "predictedGain" | "gainThreshold" | "compareSteps"
->;
+  "origin" | "askedBy" | "predictedGain" | "gainThreshold" | "compareSteps"
+> & { readonly from: Candidate; readonly to: Candidate };
 
 /**
- * Asks for a change of a run's plan, or begins it. @param begun.atStep the checkpoint that the run goes on from under
- * the new plan, where nothing is to be waited for
+ * Asks for a change of a run's plan.
  * @throws ProblemError `conflict` while another change of the run is open, or when the run has another plan than
  * `change.from` by now
  */
@@ -61,7 +63,6 @@ export async function storePlanChange(
   tx: Transaction,
   run: { readonly id: string; readonly jobId: string },
   change: NewPlanChange,
-  begun?: { readonly atStep: number },
 ): Promise<PlanChange> {
   const [now] = await tx
     .select({ plan: sql<Candidate["plan"]>`${runs.candidate}->'plan'` })
@@ -79,15 +80,7 @@ export async function storePlanChange(
     ]);
   const [row] = await tx
     .insert(planChanges)
-    .values({
-      id: randomUUID(),
-      runId: run.id,
-      ...change,
-      createdAt: sql`clock_timestamp()`,
-      ...(begun === undefined
-        ? {}
-        : { state: "comparing", appliedAtStep: begun.atStep, appliedAt: sql`clock_timestamp()` }),
-    })
+    .values({ id: randomUUID(), runId: run.id, ...change, createdAt: sql`clock_timestamp()` })
     .onConflictDoNothing()
     .returning();
   if (row) {
@@ -163,22 +156,31 @@ export async function listPlanChanges(
   );
 }
 
+export interface BegunChange {
+  /** The checkpoint that the run goes on from. */
+  readonly atStep: number;
+  /** The first that goes by the new plan. */
+  readonly attempt: number;
+}
+
 interface Move {
   readonly from: readonly PlanChangeState[];
   readonly to: PlanChangeState;
   readonly reason?: string;
-  readonly atStep?: number;
+  readonly begun?: BegunChange;
   readonly comparison?: Comparison;
 }
 
 async function move(tx: Transaction, id: string, move: Move): Promise<Row | undefined> {
-  const { to, reason, atStep, comparison } = move;
+  const { to, reason, begun, comparison } = move;
   const [row] = await tx
     .update(planChanges)
     .set({
       state: to,
       ...(reason === undefined ? {} : { reason }),
-      ...(atStep === undefined ? {} : { appliedAtStep: atStep, appliedAt: sql`clock_timestamp()` }),
+      ...(begun === undefined
+        ? {}
+        : { appliedAtStep: begun.atStep, firstAttempt: begun.attempt, appliedAt: sql`clock_timestamp()` }),
       ...(comparison === undefined
         ? {}
         : {
@@ -198,17 +200,14 @@ async function move(tx: Transaction, id: string, move: Move): Promise<Row | unde
 const setRunPlan = (tx: Transaction, runId: string, candidate: Candidate): Promise<unknown> =>
   tx.update(runs).set({ candidate }).where(eq(runs.id, runId));
 
-/**
- * The run's next attempt goes by the new plan. @param atStep the checkpoint that it goes on from
- * @returns false when the change was dismissed meanwhile, or made already
- */
+/** The run's next attempt goes by the new plan. @returns false when the change was dismissed, or made already */
 export async function beginPlanChange(
   tx: Transaction,
-  { id, to }: Pick<PlanChange, "id" | "to">,
-  atStep: number,
+  { id }: Pick<PlanChange, "id">,
+  begun: BegunChange,
 ): Promise<boolean> {
-  const row = await move(tx, id, { from: ["asked"], to: "comparing", atStep });
-  if (row) await setRunPlan(tx, row.runId, to);
+  const row = await move(tx, id, { from: ["asked"], to: "comparing", begun });
+  if (row) await setRunPlan(tx, row.runId, row.to);
   return row !== undefined;
 }
 
@@ -218,11 +217,11 @@ export async function beginPlanChange(
  */
 export async function endPlanChange(
   tx: Transaction,
-  { id, from }: Pick<PlanChange, "id" | "from">,
+  { id }: Pick<PlanChange, "id">,
   end: { readonly state: "kept" | "returned"; readonly reason: string; readonly comparison: Comparison },
 ): Promise<boolean> {
   const row = await move(tx, id, { from: ["comparing"], to: end.state, ...end });
-  if (row && end.state === "returned") await setRunPlan(tx, row.runId, from);
+  if (row && end.state === "returned") await setRunPlan(tx, row.runId, row.from);
   return row !== undefined;
 }
 

@@ -168,7 +168,11 @@ function registerAsking(app: ApiInstance, source: SubjectSource): void {
         };
       };
       return mutateChecked(database, request, reply, check, async (tx, { run, change }) => {
-        if ((await lockJobState(tx, id)) === undefined) throw noJob(id);
+        await lockJobState(tx, id);
+        const job = await getJob(tx, id);
+        if (!job) throw noJob(id);
+        // The search took its time.
+        assertChangeable(job, run);
         const body = await storePlanChange(tx, { id: run.id, jobId: id }, change);
         return { status: 201, body, target: id, location: `${API_PREFIX}/jobs/${id}/plan-changes` };
       });

@@ -132,7 +132,8 @@ async function beginAttempt(
   // Before the ranks write their first one: until more steps are counted, they keep what this supervisor's
   // successor could go on from.
   if (context.job.spec.checkpointing !== null) await tellCounted(checkpoints, fromStep);
-  await changes.settle(fromStep);
+  const lastAttempt = (await listAttempts(database.db, runId)).at(-1)?.number ?? 0;
+  await changes.settle({ atStep: fromStep, attempt: lastAttempt + 1 });
   // Ranks that are lost before they say where they begin made no progress either.
   const { number } = await context.fenced((tx) => startAttempt(tx, runId, fromStep));
   if (discarded.length > 0) {

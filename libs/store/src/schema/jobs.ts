@@ -276,6 +276,7 @@ export const planChanges = pgTable(
     gainThreshold: doublePrecision("gain_threshold").notNull(),
     compareSteps: integer("compare_steps").notNull(),
     appliedAtStep: integer("applied_at_step"),
+    firstAttempt: integer("first_attempt"),
     secondsBefore: doublePrecision("seconds_before"),
     secondsAfter: doublePrecision("seconds_after"),
     measuredGain: doublePrecision("measured_gain"),

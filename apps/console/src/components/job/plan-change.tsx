@@ -45,7 +45,9 @@ function AskButton({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] }) 
   const queries = useQueryClient();
   const [opened, { open, close }] = useDisclosure();
   const current = job.attempts.at(-1)?.plan ?? job.chosen?.plan;
-  const others = rows.filter(({ key }) => current === undefined || key !== planLabel(current));
+  const others = rows.filter(
+    ({ key, candidate }) => candidate.runnable && (current === undefined || key !== planLabel(current)),
+  );
   const [plan, setPlan] = useState(others[0]?.key ?? "");
   const [percent, setPercent] = useState<number | string>(0);
   const ask = useMutation({
