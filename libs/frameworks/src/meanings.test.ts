@@ -382,6 +382,30 @@ describe("values that a program's own parser reads otherwise", () => {
   });
 });
 
+describe("torchtitan's precision of sums of gradients", () => {
+  const of = (text: string) => {
+    const { precision, takenAs, warnings } = read("torchtitan", [toml(`[training]\n${text}`)]);
+    const said = [...takenAs, ...warnings.map(({ field: option }) => ({ option }))];
+    return [precision, said.filter(({ option }) => option === "training.mixed_precision_reduce").length];
+  };
+
+  it("is read: what it is without it, 2 bytes, or no choice", () => {
+    expect(of("")).toEqual(["bf16", 0]);
+    expect(of('mixed_precision_reduce = "float32"')).toEqual(["bf16", 0]);
+    expect(of('mixed_precision_param = "float32"')).toEqual(["fp32", 0]);
+    // Said, and that torchtitan itself does not take it.
+    expect(of('mixed_precision_reduce = "bfloat16"')).toEqual(["bf16-grad16", 2]);
+    const faults = (text: string) => faultsOf("torchtitan", toml(`[training]\n${text}`));
+    expect(faults('mixed_precision_reduce = "banana"')).toEqual([
+      'training.mixed_precision_reduce "banana": is none of its choices → use one of bfloat16, float32',
+    ]);
+    expect(faults('mixed_precision_reduce = "bfloat16"\nmixed_precision_param = "float32"')).toEqual([
+      'training.mixed_precision_reduce "bfloat16": sums gradients in 2 bytes that were computed in 4, ' +
+        "which is not planned for → give float32",
+    ]);
+  });
+});
+
 describe("options that change time or memory", () => {
   /** What is said of an option where a file has it. */
   const said = (framework: Framework, option: RegExp, ...files: FrameworkFile[]): string => {
@@ -499,6 +523,18 @@ describe("options that change time or memory", () => {
     [
       '[parallelism]\npipeline_parallel_schedule_csv = "a.csv"',
       "parallelism.pipeline_parallel_schedule_csv",
+      "refused",
+    ],
+    ["[parallelism]\nexpert_parallel_degree = 1", "parallelism.expert_parallel_degree", "ignored"],
+    ["[parallelism]\nexpert_parallel_degree = 2", "parallelism.expert_parallel_degree", "refused"],
+    [
+      "[parallelism]\nexpert_tensor_parallel_degree = 1",
+      "parallelism.expert_tensor_parallel_degree",
+      "ignored",
+    ],
+    [
+      "[parallelism]\nexpert_tensor_parallel_degree = 2",
+      "parallelism.expert_tensor_parallel_degree",
       "refused",
     ],
     ["[debug]\ndeterministic = true", "debug.deterministic", "taken"],

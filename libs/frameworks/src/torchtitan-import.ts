@@ -41,6 +41,10 @@ const JUDGES: Judges = {
 const COMMUNICATION = refused("trains without communication", 'use mode "default"', "default");
 const TRAINING_JUDGES: Judges = { gc_debug: taken("false", false) };
 const PARALLELISM_JUDGES: Judges = {
+  ...judgesOf(
+    "expert_parallel_degree expert_tensor_parallel_degree",
+    refused("shares out experts; dense decoders are planned for", "give 1", 1),
+  ),
   disable_loss_parallel: taken("false: the loss is shared by tensor ranks", false),
   enable_async_tensor_parallel: taken("false: tensor ranks communicate between products", false),
   context_parallel_load_balancer: taken("headtail", "headtail"),
@@ -67,8 +71,8 @@ const TRAINING_IGNORED = "dataset dataset_path gc_freq gc_debug dataloader";
 const PARALLELISM_READ = `data_parallel_replicate_degree data_parallel_shard_degree fsdp_reshard_after_forward tensor_parallel_degree context_parallel_degree
   context_parallel_rotate_method pipeline_parallel_degree pipeline_parallel_schedule pipeline_parallel_microbatch_size pipeline_parallel_layers_per_stage
   pipeline_parallel_first_stage_less_layers pipeline_parallel_last_stage_less_layers`;
-const PARALLELISM_IGNORED =
-  "disable_loss_parallel enable_async_tensor_parallel context_parallel_load_balancer expert_parallel_comm_backend pipeline_parallel_expert_parallel_overlap pipeline_parallel_schedule_csv";
+const PARALLELISM_IGNORED = `disable_loss_parallel enable_async_tensor_parallel context_parallel_load_balancer expert_parallel_comm_backend
+  pipeline_parallel_expert_parallel_overlap pipeline_parallel_schedule_csv expert_parallel_degree expert_tensor_parallel_degree`;
 const PARALLELISM_REFUSED = {
   module_fqns_per_model_part: "deals modules over stages by hand; layers are planned evenly",
 };
@@ -234,7 +238,7 @@ function recomputation(
   return { recompute: every === 1, ...(every === 1 ? {} : { recomputeLayers: Math.floor(layers / every) }) };
 }
 
-function precisionOf(training: Fields): Precision {
+function precisionOf(training: Fields, takenAs: TakenAs[]): Precision {
   const { faults } = training;
   const type = training.choice("dtype", ["bfloat16", "float32"] as const) ?? "float32";
   if (type === "bfloat16")
@@ -251,11 +255,24 @@ function precisionOf(training: Fields): Precision {
       "moves model states to the host, which is not planned for",
       "set it to false",
     );
-  return (training.choice("mixed_precision_param", ["bfloat16", "float32"] as const) ?? "bfloat16") ===
-    "bfloat16"
-    ? "bf16"
-    : "fp32";
+  const computed = training.choice("mixed_precision_param", PRECISIONS_OF_TORCH) ?? "bfloat16";
+  const reduced = training.choice("mixed_precision_reduce", PRECISIONS_OF_TORCH) ?? "float32";
+  if (reduced === "float32") return computed === "bfloat16" ? "bf16" : "fp32";
+  if (computed === "float32")
+    faults.add(
+      "training.mixed_precision_reduce",
+      reduced,
+      "sums gradients in 2 bytes that were computed in 4, which is not planned for",
+      "give float32",
+    );
+  takenAs.push({
+    option: "training.mixed_precision_reduce",
+    value: reduced,
+    as: "bf16-grad16: gradients are sent and kept in 2 bytes",
+  });
+  return "bf16-grad16";
 }
+const PRECISIONS_OF_TORCH = ["bfloat16", "float32"] as const;
 
 /** The norm that gradients are clipped to; 0, where none is too long. */
 function clipOf(training: Fields): number | undefined {
@@ -344,9 +361,24 @@ function torchtitanWarnings(
       message: "computes nothing in 8 bits: torchtitan does so only with model.converters",
       remedy: "leave it out",
     }));
-  if (sequenceLengthTokens % divisor === 0) return quantize;
-  return [
+  const training = root.section("training");
+  const reduced = training.text("mixed_precision_reduce") ?? "float32";
+  const warnings = [
     ...quantize,
+    ...(reduced === "float32"
+      ? []
+      : [
+          {
+            field: training.path("mixed_precision_reduce"),
+            value: reduced,
+            message: "is not float32, the one choice that torchtitan has",
+            remedy: "give float32",
+          },
+        ]),
+  ];
+  if (sequenceLengthTokens % divisor === 0) return warnings;
+  return [
+    ...warnings,
     {
       field: "training.seq_len",
       value: sequenceLengthTokens,
@@ -458,7 +490,7 @@ export function importTorchtitan(
   const sequenceLengthTokens = training.integer("seq_len") ?? 2048;
   const steps = training.integer("steps");
   const seed = debug.integer("seed", 0);
-  const precision = precisionOf(training);
+  const precision = precisionOf(training, takenAs);
   const optimizer = readOptimizer(root, steps, takenAs, ignored);
   const states = {
     microBatchSize,
