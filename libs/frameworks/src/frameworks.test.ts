@@ -371,7 +371,14 @@ describe("scripts as people write them", () => {
     ]);
     expect(planLabel(plan)).toBe("b1 n8 a0 pp1 dp8 tp2 sp2 ps1 gs1 oss8 ovnone/intra-layer");
     expect([model.hiddenSize, model.layers, launch]).toEqual([4096, 32, { nodes: 2, gpusPerNode: 8 }]);
-    expect([takenAs, ignored]).toEqual([[], ["--attention-dropout", "--hidden-dropout", "--save"]]);
+    expect(ignored).toEqual(["--attention-dropout", "--hidden-dropout", "--save"]);
+    expect(takenAs.filter(({ value }) => value !== "missing")).toEqual([]);
+    expect(takenAs.map(({ option }) => option)).toEqual([
+      ..."--lr --train-iters --lr-warmup-iters --lr-decay-style --min-lr --adam-beta1 --adam-beta2".split(
+        " ",
+      ),
+      ..."--adam-eps --weight-decay --seed --clip-grad".split(" "),
+    ]);
   });
 
   it("say whose ranks were taken", () => {
@@ -612,7 +619,7 @@ describe("Python and TOML", () => {
     const { plan, model, takenAs } = read("torchtitan", [toml("")]);
     expect(planLabel(plan)).toBe("b1 n1 a0 pp1 dp16 tp1 sp1 ps16 gs1 oss1 ovinter-layer/intra-layer k16");
     expect([model.ffnHiddenSize, model.kvHeads, model.vocabularySize]).toEqual([14_336, 8, 128_256]);
-    expect(takenAs).toEqual([]);
+    expect(takenAs.filter(({ value }) => value !== "missing")).toEqual([]);
     expect(
       planLabel(
         read("torchtitan", [

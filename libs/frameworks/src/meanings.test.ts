@@ -160,7 +160,10 @@ describe("a warm-up as long as the decay", () => {
     expect(warnings.map(({ field, value, message }) => `${field} ${String(value)} ${message}`)).toEqual([
       "--lr-warmup-iters 10 is not less than the 10 iterations of the decay, which Megatron-LM refuses",
     ]);
-    const schedule = (more: string) => read("megatron", script(more));
+    const schedule = (more: string) => {
+      const { takenAs: all, ...rest } = read("megatron", script(more));
+      return { ...rest, takenAs: all.filter(({ value }) => value !== "missing") };
+    };
     const { takenAs, optimizer } = schedule("--train-iters 10 --lr-decay-iters 500 --lr-warmup-iters 40");
     expect(takenAs).toEqual([
       { option: "--lr-warmup-iters", value: 40, as: "10 steps: a job's warm-up ends with its 10 steps" },
@@ -366,8 +369,16 @@ describe("values that a program's own parser reads otherwise", () => {
   });
 
   it("leave clipping to the script where the JSON says auto", () => {
-    const json = { gradient_clipping: "auto", zero_optimization: { stage: 1 } };
-    expect(read("deepspeed", script(`${DEEPSPEED} --clip-grad 2`, json)).optimizer.clipGlobalNorm).toBe(2);
+    const clipped = (json: object) => {
+      const files = script(`${DEEPSPEED} --clip-grad 2`, { zero_optimization: { stage: 1 }, ...json });
+      const { optimizer, takenAs } = read("deepspeed", files);
+      return [optimizer.clipGlobalNorm, takenAs.filter(({ option }) => /clip/.test(option)).length];
+    };
+    expect(clipped({ gradient_clipping: "auto" })).toEqual([2, 0]);
+    // DeepSpeed itself clips, by its JSON alone.
+    expect(clipped({ gradient_clipping: 2 })).toEqual([2, 0]);
+    expect(clipped({ gradient_clipping: 3 })).toEqual([3, 1]);
+    expect(clipped({})).toEqual([1, 2]);
   });
 
   it("include the smallest vocabulary that is written", () => {
@@ -443,7 +454,8 @@ describe("options that change time or memory", () => {
 
   it("of Megatron-LM: a dropout is taken as none, also the one that it has by itself", () => {
     const without = SIZES.replace(/--attention-dropout.*/, "--hidden-dropout 0.2");
-    expect(read("megatron", script("", {}, without)).takenAs).toEqual([
+    const { takenAs } = read("megatron", script("", {}, without));
+    expect(takenAs.filter(({ option }) => option.endsWith("dropout"))).toEqual([
       { option: "--hidden-dropout", value: "0.2", as: "0" },
       { option: "--attention-dropout", value: "missing", as: "0, where the program's default is 0.1" },
     ]);
@@ -452,7 +464,8 @@ describe("options that change time or memory", () => {
   it("of Megatron-LM: the vocabulary is the padded one", () => {
     const vocabulary = (more: string) => {
       const { model, takenAs } = read("megatron", script("", {}, SIZES.replace("--vocab-size 1024", more)));
-      return [model.vocabularySize, takenAs.map(({ as }) => as.replace(/:.*/, ""))];
+      const said = takenAs.filter(({ option }) => option === "--vocab-size");
+      return [model.vocabularySize, said.map(({ as }) => as.replace(/:.*/, ""))];
     };
     expect(vocabulary("--vocab-size 1000")).toEqual([1024, ["1024"]]);
     expect(vocabulary("--vocab-size 1000 --make-vocab-size-divisible-by 300")).toEqual([1200, ["1200"]]);
@@ -465,13 +478,14 @@ describe("options that change time or memory", () => {
   it("of Megatron-LM: samples and shares are steps", () => {
     const steps = (more: string) => {
       const { steps: run, optimizer, takenAs } = read("megatron", script(more));
-      return [run, optimizer.decaySteps, optimizer.warmupSteps, takenAs.length];
+      const said = takenAs.filter(({ value }) => value !== "missing");
+      return [run, optimizer.decaySteps, optimizer.warmupSteps, said.length];
     };
     expect(steps("--train-samples 1610 --lr-decay-samples 800 --lr-warmup-samples 160")).toEqual([
       100, 50, 10, 3,
     ]);
     expect(steps("--train-iters 100 --lr-warmup-fraction 0.05")).toEqual([100, undefined, 5, 1]);
-    expect(steps("--train-iters 100 --lr-decay-iters 90")).toEqual([100, 90, undefined, 0]);
+    expect(steps("--train-iters 100 --lr-decay-iters 90")).toEqual([100, 90, 0, 0]);
     for (const more of [
       "--train-samples 160 --train-iters 10",
       "--lr-decay-samples 160",
@@ -538,7 +552,7 @@ describe("options that change time or memory", () => {
       "refused",
     ],
     ["[debug]\ndeterministic = true", "debug.deterministic", "taken"],
-    ['[lr_scheduler]\ndecay_type = "sqrt"', "lr_scheduler.decay_type", "ignored"],
+    ['[lr_scheduler]\ndecay_type = "sqrt"', "lr_scheduler.decay_type", "taken"],
     ["[activation_checkpoint]\nearly_stop = true", "activation_checkpoint.early_stop", "taken"],
   ])("of torchtitan: %s: %s is %s", (text, option, what) => {
     expect(said("torchtitan", new RegExp(`^${option}\\b`), toml(text))).toBe(what);

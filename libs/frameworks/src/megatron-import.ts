@@ -5,6 +5,7 @@ import {
   DECODER_OPTIONS,
   DECODER_REFUSED,
   decoderWarnings,
+  readClip,
   readDecoder,
   readTraining,
 } from "./decoder-arguments.ts";
@@ -21,6 +22,7 @@ import {
 import { BLOCKWISE, BUCKETS, judgesOf, KERNELS, taken } from "./judgements.ts";
 import { quotient } from "./problems.ts";
 import { RANKS_FIELD, ranksOf } from "./launch.ts";
+import { LeftOut } from "./left-out.ts";
 import { MEGATRON_DIALECT, sharesHeads } from "./megatron.ts";
 import { FIELD_OPTIONS } from "./model-fields.ts";
 
@@ -34,7 +36,8 @@ const TABLE: OptionTable = {
         --recompute-activations --accumulate-allreduce-grads-in-fp32`,
       one: `--num-query-groups --norm-epsilon --position-embedding-type --rotary-base --context-parallel-size --num-virtual-stages-per-pipeline-rank
         --num-layers-per-virtual-pipeline-stage --pipeline-model-parallel-layout --data-parallel-sharding-strategy
-        --num-distributed-optimizer-instances --outer-dp-sharding-strategy`,
+        --num-distributed-optimizer-instances --outer-dp-sharding-strategy
+        --lr-wsd-decay-style --lr-wsd-decay-iters --lr-wsd-decay-samples`,
       some: "--cp-comm-type --hierarchical-context-parallel-sizes --recompute-modules",
     }),
   },
@@ -48,7 +51,7 @@ const TABLE: OptionTable = {
         --fsdp-double-buffer --deterministic-mode`,
       one: `--attention-backend --transformer-impl --ckpt-format --manual-gc-interval --empty-unused-memory-level --decoupled-lr --decoupled-min-lr
         --tiktoken-pattern --ddp-num-buckets --ddp-bucket-size --cross-entropy-fusion-impl --megatron-fsdp-version
-        --lr-wsd-decay-style --lr-wsd-decay-iters --suggested-communication-unit-size`,
+        --suggested-communication-unit-size`,
     }),
   },
   judges: {
@@ -427,7 +430,14 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
   const { gather, reduce } = overlapOfOptions(options);
   const precision = precisionOfOptions(options, takenAs);
   const recompute = recomputeOfOptions(options, chunks, takenAs);
-  const training = readTraining(options, { sequences, sequenceLengthTokens }, takenAs);
+  const leftOut = new LeftOut("the program", takenAs);
+  const { optimizer, ...training } = readTraining(
+    options,
+    { sequences, sequenceLengthTokens },
+    { knowsWsd: true },
+    { leftOut, takenAs, ignored },
+  );
+  const clipGlobalNorm = readClip(options, leftOut);
   judgeByPlan(options, chunks, ignored, takenAs);
   faults.end();
   const plan: Plan = {
@@ -454,6 +464,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
     sequenceLengthTokens,
     globalBatchTokens: sequences * sequenceLengthTokens,
     precision,
+    optimizer: { ...optimizer, clipGlobalNorm },
     ...training,
     plan: normalPlan(plan, model),
     takenAs,
