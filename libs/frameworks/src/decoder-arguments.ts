@@ -128,6 +128,7 @@ function headSizeOf(options: Options, hiddenSize: number, heads: number): number
 
 /** Rows that the programs give the embedding, where they are more than tensor ranks share out anyway. */
 function paddedVocabulary(options: Options, vocabulary: number, takenAs: TakenAs[]): number {
+  if (options.has("--no-pad-vocab-size") || options.has("--disable-pad-vocab-size")) return vocabulary;
   const tp = options.integer("--tensor-model-parallel-size") ?? 1;
   const multiple = tp * (options.integer("--make-vocab-size-divisible-by") ?? OWN_VOCABULARY_MULTIPLE);
   const padded = Math.ceil(vocabulary / multiple) * multiple;
@@ -195,7 +196,9 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
     });
   const added = options.text("--tokenizer-type") === "NullTokenizer" ? dialect.addedTokens : 0;
   const vocabulary = options.integer("--vocab-size", 2 - added);
-  if (vocabulary === undefined && !options.has("--vocab-size"))
+  // Megatron-LM alone has it, and takes it as it is.
+  const rows = options.integer("--padded-vocab-size", 2);
+  if (vocabulary === undefined && rows === undefined && !options.has("--vocab-size"))
     faults.add(
       "--vocab-size",
       null,
@@ -209,7 +212,7 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
     heads,
     kvHeads,
     ffnHiddenSize: width ?? defaultWidth(hiddenSize),
-    vocabularySize: paddedVocabulary(options, (vocabulary ?? 2) + added, takenAs),
+    vocabularySize: rows ?? paddedVocabulary(options, (vocabulary ?? 2) + added, takenAs),
     tiedEmbeddings: !options.has("--untie-embeddings-and-output-weights"),
     ropeTheta: options.number(dialect.rotaryBase, 1) ?? MODEL_DEFAULTS.ropeTheta,
     normEpsilon: options.number(dialect.normEpsilon) ?? MODEL_DEFAULTS.normEpsilon,

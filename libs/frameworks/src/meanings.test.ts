@@ -444,8 +444,37 @@ describe("options that change time or memory", () => {
     ["--use-megatron-fsdp --no-gradient-accumulation-fusion", "ignored"],
     ["--timing-log-level 2", "taken"],
     ["--save x", "ignored"],
+    ["--tp-comm-overlap", "ignored"],
+    ["--tensor-model-parallel-size 2 --sequence-parallel --tp-comm-overlap", "taken"],
+    ["--use-tp-pp-dp-mapping", "ignored"],
+    ["--pipeline-model-parallel-size 2 --use-tp-pp-dp-mapping", "taken"],
+    ["--hysteresis 2", "ignored"],
+    ["--initial-loss-scale 65536", "ignored"],
+    ["--reset-position-ids", "taken"],
+    ["--reset-attention-mask", "taken"],
+    ["--te-rng-tracker", "ignored"],
+    ["--defer-embedding-wgrad-compute", "taken"],
+    ["--delay-wgrad-compute", "taken"],
+    ["--trust-remote-code", "ignored"],
+    ["--legacy-tokenizer", "ignored"],
+    ["--nccl-communicator-config-path a.yaml", "taken"],
+    ["--dist-ckpt-strictness log_all", "ignored"],
+    ["--enable-cuda-graph", "taken"],
+    ["--cuda-graph-impl local", "taken"],
+    ["--cuda-graph-impl none", "ignored"],
+    ["--no-barrier-with-level-1-timing", "ignored"],
+    ["--moe-router-topk 2", "ignored"],
+    ["--mtp-num-layers 0", "ignored"],
+    ["--mtp-num-layers 1", "refused"],
+    ["--fine-grained-activation-offloading", "refused"],
+    ["--squared-relu", "refused"],
+    ["--account-for-loss-in-pipeline-split", "refused"],
+    ["--yaml-cfg a.yaml", "refused"],
+    ["--softmax-type learnable", "taken"],
+    ["--inference-rng-tracker", "ignored"],
+    ["--disable-gloo-process-groups", "ignored"],
   ])("of Megatron-LM: %s is %s", (option, what) => {
-    const name = new RegExp(`^${option.split(" ").find((word) => /^--(?!use-megatron)/.test(word))}( |$)`);
+    const name = new RegExp(`^${option.split(" ").findLast((word) => word.startsWith("--"))}( |$)`);
     expect(said("megatron", name, script(option)[0])).toBe(what);
     const chunks = `${SIZES} --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2`;
     if (option === "--no-overlap-p2p-communication")
@@ -473,6 +502,9 @@ describe("options that change time or memory", () => {
     const two = "--tensor-model-parallel-size 2 --sequence-parallel";
     expect(vocabulary(`${two} --vocab-size 1001 --make-vocab-size-divisible-by 1`)).toEqual([1001, []]);
     expect(vocabulary(`${two} --vocab-size 1025`)).toEqual([1280, ["1280"]]);
+    expect(vocabulary("--vocab-size 1000 --no-pad-vocab-size")).toEqual([1000, []]);
+    expect(vocabulary("--padded-vocab-size 1100")).toEqual([1100, []]);
+    expect(vocabulary("--vocab-size 1000 --padded-vocab-size 1100")).toEqual([1100, []]);
   });
 
   it("of Megatron-LM: samples and shares are steps", () => {
