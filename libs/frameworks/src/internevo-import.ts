@@ -188,6 +188,8 @@ function readOptimizer(root: Fields, leftOut: LeftOut, takenAs: TakenAs[]): Part
   const own = (of: Fields, name: string): number => leftOut.own(of.number(name, 0), of.path(name), 0);
   const decaySteps = leftOut.none(schedule.integer("total_steps"), schedule.path("total_steps"));
   const warmup = own(schedule, "warmup_ratio");
+  // A share of nothing is nothing, whatever the steps are.
+  const warmupSteps = warmup === 0 ? 0 : decaySteps && Math.floor(decaySteps * warmup);
   const peakLearningRate = needed("lr");
   const minLearningRate = own(schedule, "eta_min");
   const late = schedule.integer("init_steps", 0) ?? 0;
@@ -202,8 +204,7 @@ function readOptimizer(root: Fields, leftOut: LeftOut, takenAs: TakenAs[]): Part
   const values: Record<Exclude<keyof Optimizer, "schedule" | "annealingSteps">, number | undefined> = {
     peakLearningRate,
     minLearningRate,
-    // A share of nothing is nothing, whatever the steps are.
-    warmupSteps: warmup === 0 ? 0 : decaySteps === undefined ? undefined : Math.floor(decaySteps * warmup),
+    warmupSteps,
     decaySteps: isConstant ? undefined : decaySteps,
     weightDecay: needed("weight_decay"),
     beta1: needed("adam_beta1"),
