@@ -78,8 +78,11 @@ export class Options {
     if (text === undefined) return undefined;
     const value = DECIMAL.test(text) ? Number(text.replaceAll("_", "")) : Number.NaN;
     if (Number.isFinite(value) && value >= least) return value;
+    const parameter = /^\$(\d+)$/.exec(text)?.[1];
+    const unset =
+      parameter === undefined ? `set ${text.slice(1)}` : `give a default, such as \${${parameter}:-2},`;
     const remedy = text.startsWith("$")
-      ? `set ${text.slice(1)} in the file, or write the number`
+      ? `${unset} in the file, or write the number`
       : `give a number${least > -Infinity ? ` from ${least}` : ""}`;
     this.faults.add(name, text, "is not a number that is possible here", remedy);
     return undefined;
@@ -197,6 +200,8 @@ export function readOptions(text: string, program: RegExp, table: OptionTable, w
   for (let at = 0; at < words.length;) {
     const [name = "", ...inline] = (words[at] as string).split("=");
     at += 1;
+    // A script without arguments has no such parameter, which then is no word.
+    if (/^\$[1-9]\d*$/.test(name) && inline.length === 0) continue;
     // An option's name begins with a dash, which no property has that every object has.
     const isOption = name.startsWith("-");
     const refused = isOption ? table.refused[name] : undefined;

@@ -164,7 +164,7 @@ export function importConfiguration(
       { field: "file", value: name, message: "is empty", remedy: "give a configuration" },
     ]);
   assertForm(framework, files[0]);
-  return withWarmupOfJob(DIALECTS[framework].read(files, launch));
+  return withAnnealingOfJob(withWarmupOfJob(DIALECTS[framework].read(files, launch)));
 }
 
 /** Steps of a job whose configuration says none. */
@@ -189,6 +189,33 @@ function withWarmupOfJob(imported: ImportedConfiguration): ImportedConfiguration
     ...imported,
     optimizer: { ...optimizer, warmupSteps: most },
     takenAs: [...takenAs, { option: WARMUP_OPTIONS[framework], value: warmupSteps, as }],
+  };
+}
+
+const ANNEALING_OPTIONS: Readonly<Record<Framework, string>> = {
+  internevo: "lr_scheduler",
+  megatron: "--lr-wsd-decay-iters",
+  deepspeed: "--lr-wsd-decay-iters",
+  torchtitan: "lr_scheduler.decay_ratio",
+};
+
+/** A job's wsd has a step at least in which it falls, and none of them is in its warm-up. */
+function withAnnealingOfJob(imported: ImportedConfiguration): ImportedConfiguration {
+  const { framework, steps = UNSAID_STEPS, takenAs } = imported;
+  const { annealingSteps, schedule, ...rest } = imported.optimizer;
+  if (schedule !== "wsd" || annealingSteps === undefined) return imported;
+  const { warmupSteps = 0, decaySteps = steps } = rest;
+  const room = decaySteps - warmupSteps;
+  const kept = Math.min(Math.max(annealingSteps, 1), room);
+  if (kept === annealingSteps) return imported;
+  const as =
+    room < 1
+      ? "none: the decay ends with the warm-up"
+      : `${kept} steps: a job's wsd falls over a step at least, behind its warm-up`;
+  return {
+    ...imported,
+    optimizer: room < 1 ? rest : { ...rest, schedule, annealingSteps: kept },
+    takenAs: [...takenAs, { option: ANNEALING_OPTIONS[framework], value: annealingSteps, as }],
   };
 }
 

@@ -1,6 +1,7 @@
 import { MODEL_DEFAULTS, plainModel, type Model, type Optimizer } from "@internevo/domain";
 import type { Argument, Options } from "./command-line.ts";
 import type { ExportedJob, Inexpressible, FrameworkWarning, TakenAs } from "./framework.ts";
+import type { LeftOut } from "./left-out.ts";
 import { judgesOf, KERNELS, PLANNED_OPTIMIZER, refused, taken, type Judges } from "./judgements.ts";
 import { checkedHeadSize, fieldArguments } from "./model-fields.ts";
 
@@ -127,6 +128,7 @@ function headSizeOf(options: Options, hiddenSize: number, heads: number): number
 
 /** Rows that the programs give the embedding, where they are more than tensor ranks share out anyway. */
 function paddedVocabulary(options: Options, vocabulary: number, takenAs: TakenAs[]): number {
+  if (options.has("--no-pad-vocab-size") || options.has("--disable-pad-vocab-size")) return vocabulary;
   const tp = options.integer("--tensor-model-parallel-size") ?? 1;
   const multiple = tp * (options.integer("--make-vocab-size-divisible-by") ?? OWN_VOCABULARY_MULTIPLE);
   const padded = Math.ceil(vocabulary / multiple) * multiple;
@@ -194,7 +196,9 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
     });
   const added = options.text("--tokenizer-type") === "NullTokenizer" ? dialect.addedTokens : 0;
   const vocabulary = options.integer("--vocab-size", 2 - added);
-  if (vocabulary === undefined && !options.has("--vocab-size"))
+  // Megatron-LM alone has it, and takes it as it is.
+  const rows = options.integer("--padded-vocab-size", 2);
+  if (vocabulary === undefined && rows === undefined && !options.has("--vocab-size"))
     faults.add(
       "--vocab-size",
       null,
@@ -208,7 +212,7 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
     heads,
     kvHeads,
     ffnHiddenSize: width ?? defaultWidth(hiddenSize),
-    vocabularySize: paddedVocabulary(options, (vocabulary ?? 2) + added, takenAs),
+    vocabularySize: rows ?? paddedVocabulary(options, (vocabulary ?? 2) + added, takenAs),
     tiedEmbeddings: !options.has("--untie-embeddings-and-output-weights"),
     ropeTheta: options.number(dialect.rotaryBase, 1) ?? MODEL_DEFAULTS.ropeTheta,
     normEpsilon: options.number(dialect.normEpsilon) ?? MODEL_DEFAULTS.normEpsilon,
@@ -218,15 +222,17 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
   });
 }
 
-const OPTIMIZER: readonly (readonly [keyof Optimizer, string])[] = [
-  ["peakLearningRate", "--lr"],
-  ["minLearningRate", "--min-lr"],
-  ["weightDecay", "--weight-decay"],
-  ["beta1", "--adam-beta1"],
-  ["beta2", "--adam-beta2"],
-  ["epsilon", "--adam-eps"],
-  ["clipGlobalNorm", "--clip-grad"],
-];
+/** What both programs have where a script says nothing. */
+const OWN_OPTIMIZER = [
+  ["minLearningRate", "--min-lr", 0],
+  ["beta1", "--adam-beta1", 0.9],
+  ["beta2", "--adam-beta2", 0.999],
+  ["epsilon", "--adam-eps", 1e-8],
+] as const;
+const OWN_WEIGHT_DECAY = 0.01;
+const OWN_CLIP = 1;
+const OWN_SEED = 1234;
+const OWN_DECAY_STYLE = "linear";
 
 /** What a step takes. */
 interface StepSize {
@@ -249,7 +255,11 @@ function countedSteps(
 }
 
 /** Steps of the run, of its decay and its warm-up, in whatever they are counted. */
-function readSteps(options: Options, { sequences, sequenceLengthTokens }: StepSize, takenAs: TakenAs[]) {
+function readSteps(
+  options: Options,
+  { sequences, sequenceLengthTokens }: StepSize,
+  { leftOut, takenAs }: Reading,
+) {
   const { faults } = options;
   const bySamples = options.has("--train-samples");
   for (const name of ["--train-iters", "--lr-decay-iters", "--lr-warmup-iters"])
@@ -266,7 +276,7 @@ function readSteps(options: Options, { sequences, sequenceLengthTokens }: StepSi
     counted("--train-tokens", tokens),
   ];
   const all = run.filter((steps) => steps !== undefined);
-  const steps = all.length === 0 ? undefined : Math.min(...all);
+  const steps = leftOut.none(all.length === 0 ? undefined : Math.min(...all), "--train-iters");
   if (steps !== undefined && steps < 1)
     faults.add(
       options.has("--train-tokens") ? "--train-tokens" : "--train-samples",
@@ -283,35 +293,155 @@ function readSteps(options: Options, { sequences, sequenceLengthTokens }: StepSi
     counted("--lr-warmup-tokens", tokens) ??
     counted("--lr-warmup-samples") ??
     options.integer("--lr-warmup-iters", 0);
-  if (fraction === undefined) return { steps, decaySteps, warmupSteps };
+  const annealingSteps = bySamples
+    ? counted("--lr-wsd-decay-samples")
+    : options.integer("--lr-wsd-decay-iters", 0);
+  const counts = { steps, decaySteps, annealingSteps };
+  if (fraction === undefined) {
+    const name = bySamples ? "--lr-warmup-samples" : "--lr-warmup-iters";
+    return { ...counts, warmupSteps: leftOut.own(warmupSteps, name, 0) };
+  }
   if (warmupSteps !== undefined && warmupSteps > 0)
     faults.add("--lr-warmup-fraction", fraction, "contradicts the steps of a warm-up", "give one of them");
   const decay = decaySteps ?? steps;
   const warmup = decay === undefined ? undefined : Math.floor(fraction * decay);
   const as = warmup === undefined ? "a job's own warm-up: no steps are said" : `${warmup} steps`;
   takenAs.push({ option: "--lr-warmup-fraction", value: fraction, as });
-  return { steps, decaySteps, warmupSteps: warmup };
+  return { ...counts, warmupSteps: warmup };
 }
 
+/** The steps over which the learning rate falls at the end of WSD. */
+function annealing(
+  options: Options,
+  steps: number | undefined,
+  takenAs: TakenAs[],
+): Pick<Optimizer, "schedule" | "annealingSteps"> {
+  const name = options.has("--train-samples") ? "--lr-wsd-decay-samples" : "--lr-wsd-decay-iters";
+  if (steps === undefined && !options.has(name))
+    options.faults.add(name, null, "is missing, with --lr-decay-style WSD", `add ${name}`);
+  const style = options.choice("--lr-wsd-decay-style", [
+    "exponential",
+    "linear",
+    "cosine",
+    "minus_sqrt",
+  ] as const);
+  if (style === undefined)
+    takenAs.push({
+      option: "--lr-wsd-decay-style",
+      value: "missing",
+      as: "linear, where the program's default is exponential",
+    });
+  else if (style !== "linear")
+    takenAs.push({ option: "--lr-wsd-decay-style", value: style, as: "linear: a job's wsd has no other" });
+  return { schedule: "wsd", ...(steps === undefined ? {} : { annealingSteps: steps }) };
+}
+
+/** How the learning rate goes on behind its warm-up; a cosine is what a job has where it says none. */
+function readSchedule(
+  options: Options,
+  knowsWsd: boolean,
+  annealingSteps: number | undefined,
+  { leftOut, takenAs }: Reading,
+): Pick<Optimizer, "schedule" | "annealingSteps"> {
+  const styles = ["constant", "linear", "cosine", "inverse-square-root"] as const;
+  const style = leftOut.own(
+    options.choice("--lr-decay-style", knowsWsd ? [...styles, DECAY_STYLES.wsd] : styles),
+    "--lr-decay-style",
+    OWN_DECAY_STYLE,
+  );
+  switch (style) {
+    case "constant":
+    case "linear":
+      return { schedule: style };
+    case "cosine":
+      return {};
+    case "inverse-square-root":
+      takenAs.push({
+        option: "--lr-decay-style",
+        value: style,
+        as: "cosine: a job has no schedule that falls with the root of the steps",
+      });
+      return {};
+    case "WSD":
+      return annealing(options, annealingSteps, takenAs);
+  }
+}
+
+/** Weight decay, which a job has as one number. */
+function readWeightDecay(options: Options, { leftOut, takenAs }: Reading): number | undefined {
+  const style = options.choice("--weight-decay-incr-style", ["constant", "linear", "cosine"] as const);
+  const ends = ["--start-weight-decay", "--end-weight-decay"] as const;
+  if (style === undefined || style === "constant") {
+    for (const name of ends)
+      if (options.has(name))
+        options.faults.add(
+          name,
+          options.text(name),
+          "needs a --weight-decay-incr-style other than constant",
+          "give --weight-decay",
+        );
+    return leftOut.own(options.number("--weight-decay", 0), "--weight-decay", OWN_WEIGHT_DECAY);
+  }
+  for (const name of ends)
+    if (!options.has(name))
+      options.faults.add(name, null, `is missing, with --weight-decay-incr-style ${style}`, "add it");
+  const [, end] = ends.map((name) => options.number(name, 0));
+  takenAs.push({
+    option: "--weight-decay-incr-style",
+    value: style,
+    as: `constant: ${end}, with which it ends`,
+  });
+  return end;
+}
+
+/** The norm that Megatron-LM clips gradients to. */
+export const readClip = (options: Options, leftOut: LeftOut): number =>
+  leftOut.own(options.number("--clip-grad", 0), "--clip-grad", OWN_CLIP);
+
+/** Where what is read of a script is told. */
+interface Reading {
+  readonly leftOut: LeftOut;
+  readonly takenAs: TakenAs[];
+  readonly ignored: string[];
+}
+
+/** Options that say when and whereto the learning rate falls, which with a constant one it does not. */
+const OF_DECAY =
+  "--min-lr --lr-decay-iters --lr-decay-samples --lr-decay-tokens --lr-wsd-decay-style --lr-wsd-decay-iters --lr-wsd-decay-samples".split(
+    " ",
+  );
+const OF_WSD = OF_DECAY.filter((name) => name.includes("wsd"));
+
+/** What is trained with and how long; the norm that gradients are clipped to apart. */
 export function readTraining(
   options: Options,
   size: StepSize,
-  takenAs: TakenAs[],
-): { optimizer: Partial<Optimizer>; steps?: number; seed?: number } {
-  const optimizer = OPTIMIZER.flatMap(([field, name]) => {
-    const value = options.number(name, 0);
-    return value === undefined ? [] : [[field, value] as const];
-  });
-  const { steps, decaySteps, warmupSteps } = readSteps(options, size, takenAs);
-  const seed = options.integer("--seed", 0);
+  { knowsWsd }: { readonly knowsWsd: boolean },
+  reading: Reading,
+): { optimizer: Partial<Optimizer>; steps?: number; seed: number } {
+  const { leftOut, ignored } = reading;
+  const peakLearningRate = leftOut.none(options.number("--lr", 0), "--lr");
+  const { steps, decaySteps, warmupSteps, annealingSteps } = readSteps(options, size, reading);
+  const schedule = readSchedule(options, knowsWsd, annealingSteps, reading);
+  const isConstant = schedule.schedule === "constant";
+  const own = OWN_OPTIMIZER.filter(([field]) => !isConstant || field !== "minLearningRate").map(
+    ([field, name, value]) => [field, leftOut.own(options.number(name, 0), name, value)] as const,
+  );
+  const without = isConstant ? OF_DECAY : OF_WSD;
+  if (schedule.schedule !== "wsd") ignored.push(...without.filter((name) => options.has(name)));
+  const values: Partial<Record<keyof Optimizer, number | string | undefined>> = {
+    peakLearningRate,
+    weightDecay: readWeightDecay(options, reading),
+    warmupSteps,
+    // The rate is never any other, and a job has no decay that ends elsewhere.
+    ...(isConstant ? { minLearningRate: peakLearningRate, decaySteps: steps } : { decaySteps }),
+    ...Object.fromEntries(own),
+    ...schedule,
+  };
   return {
-    optimizer: {
-      ...Object.fromEntries(optimizer),
-      ...(decaySteps === undefined ? {} : { decaySteps }),
-      ...(warmupSteps === undefined ? {} : { warmupSteps }),
-    },
+    optimizer: Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)),
     ...(steps === undefined ? {} : { steps }),
-    ...(seed === undefined ? {} : { seed }),
+    seed: leftOut.own(options.integer("--seed", 0), "--seed", OWN_SEED),
   };
 }
 
@@ -354,7 +484,8 @@ export const DECODER_OPTIONS = {
   flag: "--swiglu --disable-bias-linear --untie-embeddings-and-output-weights --bf16 --fp16 --sequence-parallel",
   one: `--make-vocab-size-divisible-by --train-samples --lr-decay-samples --lr-warmup-samples --lr-warmup-fraction
     --num-layers --hidden-size --ffn-hidden-size --num-attention-heads --seq-length --max-position-embeddings --normalization --kv-channels
-    --init-method-std --tokenizer-type --vocab-size --train-iters --lr --min-lr --lr-decay-iters --lr-warmup-iters --weight-decay --adam-beta1
+    --init-method-std --tokenizer-type --vocab-size --train-iters --lr --min-lr --lr-decay-style --lr-decay-iters --lr-warmup-iters --weight-decay
+    --weight-decay-incr-style --start-weight-decay --end-weight-decay --adam-beta1
     --adam-beta2 --adam-eps --clip-grad --seed --micro-batch-size --global-batch-size --tensor-model-parallel-size
     --pipeline-model-parallel-size --recompute-granularity --recompute-method --recompute-num-layers`,
 } as const;
@@ -367,7 +498,7 @@ export const DECODER_IGNORED = {
     --no-async-tensor-model-parallel-allreduce --attention-softmax-in-fp32 --apply-layernorm-1p --finetune
     --no-log-learnig-rate-to-tensorboard --no-log-loss-scale-to-tensorboard --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler
     --no-persist-layer-norm --exit-signal-handler --profile`,
-  one: `--attention-dropout --hidden-dropout --lr-decay-style --optimizer --save --load
+  one: `--attention-dropout --hidden-dropout --optimizer --save --load
     --save-interval --log-interval --eval-interval --eval-iters --tensorboard-dir --tensorboard-log-interval --tensorboard-queue-size
     --tokenizer-model --vocab-file --merge-file --data-cache-path --split --num-workers --dataloader-type --distributed-backend
     --distributed-timeout-minutes --exit-interval --exit-duration-in-mins --wandb-project --wandb-exp-name --wandb-save-dir

@@ -7,6 +7,7 @@ import {
   DECODER_OPTIONS,
   DECODER_REFUSED,
   decoderWarnings,
+  readClip,
   readDecoder,
   readTraining,
 } from "./decoder-arguments.ts";
@@ -32,6 +33,7 @@ import {
   type Judges,
 } from "./judgements.ts";
 import { RANKS_FIELD, ranksOf } from "./launch.ts";
+import { LeftOut } from "./left-out.ts";
 import { recomputeOfOptions } from "./megatron-import.ts";
 import { quotient } from "./problems.ts";
 
@@ -370,6 +372,23 @@ function stageOfZero(options: Options, zero: Fields): number {
   return stage;
 }
 
+/** DeepSpeed's own since 0.19.3. */
+const OWN_CLIP = 1;
+
+/** The norm that gradients are clipped to: DeepSpeed does it, and by its JSON, whatever the script says. */
+function clipOf(json: Fields, options: Options, leftOut: LeftOut, takenAs: TakenAs[]): number {
+  if (json.value("gradient_clipping") === "auto") return readClip(options, leftOut);
+  const clip = leftOut.own(json.number("gradient_clipping", 0), "gradient_clipping", OWN_CLIP);
+  const said = options.number("--clip-grad", 0);
+  if (said !== undefined && said !== clip)
+    takenAs.push({
+      option: "--clip-grad",
+      value: said,
+      as: `${clip}: DeepSpeed clips by gradient_clipping of its JSON`,
+    });
+  return clip;
+}
+
 /**
  * Reads arguments of Megatron-DeepSpeed's pretrain_gpt.py with the JSON that they name. @throws ProblemError
  * `bad-request`.
@@ -416,8 +435,14 @@ export function importDeepSpeed(
   const recompute = options.has("--checkpoint-activations")
     ? { recompute: true }
     : recomputeOfOptions(options, 1, takenAs);
-  const { optimizer, ...training } = readTraining(options, { sequences, sequenceLengthTokens }, takenAs);
-  const clip = json.value("gradient_clipping") === "auto" ? undefined : json.number("gradient_clipping", 0);
+  const leftOut = new LeftOut("the program", takenAs);
+  const { optimizer, ...training } = readTraining(
+    options,
+    { sequences, sequenceLengthTokens },
+    { knowsWsd: false },
+    { leftOut, takenAs, ignored },
+  );
+  const clipGlobalNorm = clipOf(json, options, leftOut, takenAs);
   faults.end();
   const plan: Plan = {
     microBatchSize: b,
@@ -440,7 +465,7 @@ export function importDeepSpeed(
     sequenceLengthTokens,
     globalBatchTokens: sequences * sequenceLengthTokens,
     precision,
-    optimizer: { ...optimizer, ...(clip === undefined ? {} : { clipGlobalNorm: clip }) },
+    optimizer: { ...optimizer, clipGlobalNorm },
     ...training,
     plan: normalPlan(plan, model),
     takenAs,

@@ -11,6 +11,7 @@ import {
 } from "./framework.ts";
 import { BLOCKWISE, judgesOf, KERNELS, refused, taken, type Judges } from "./judgements.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
+import { LeftOut } from "./left-out.ts";
 import { Faults, quotient } from "./problems.ts";
 import { NeedsRun, pythonModule } from "./python.ts";
 
@@ -178,25 +179,43 @@ function recomputation(
   return count >= layers ? { recompute: true } : { recompute: false, recomputeLayers: count };
 }
 
-function readOptimizer(root: Fields): Partial<Optimizer> {
+/** Its Adam has no defaults, its schedule has, and clips nothing where nothing is said. */
+function readOptimizer(root: Fields, leftOut: LeftOut, takenAs: TakenAs[]): Partial<Optimizer> {
   const adam = root.section("adam");
   const schedule = root.section("lr_scheduler");
-  const decaySteps = schedule.integer("total_steps");
-  const warmup = schedule.number("warmup_ratio", 0);
-  // Its schedule is a cosine, as without one.
+  const zero = root.section("hybrid_zero_optimizer");
+  const needed = (name: string): number | undefined => leftOut.none(adam.number(name, 0), adam.path(name));
+  const own = (of: Fields, name: string): number => leftOut.own(of.number(name, 0), of.path(name), 0);
+  const decaySteps = leftOut.none(schedule.integer("total_steps"), schedule.path("total_steps"));
+  const warmup = own(schedule, "warmup_ratio");
+  // A share of nothing is nothing, whatever the steps are.
+  const warmupSteps = warmup === 0 ? 0 : decaySteps && Math.floor(decaySteps * warmup);
+  const peakLearningRate = needed("lr");
+  const minLearningRate = own(schedule, "eta_min");
+  const late = schedule.integer("init_steps", 0) ?? 0;
+  if (late > 0)
+    takenAs.push({
+      option: schedule.path("init_steps"),
+      value: late,
+      as: "0: warm-up begins with the first step",
+    });
+  // It has a cosine alone; one that does not fall is constant, and says of no decay when it ends.
+  const isConstant = peakLearningRate !== undefined && minLearningRate === peakLearningRate;
   const values: Record<Exclude<keyof Optimizer, "schedule" | "annealingSteps">, number | undefined> = {
-    peakLearningRate: adam.number("lr", 0),
-    minLearningRate: schedule.number("eta_min", 0),
-    warmupSteps:
-      warmup === undefined || decaySteps === undefined ? undefined : Math.floor(decaySteps * warmup),
-    decaySteps,
-    weightDecay: adam.number("weight_decay", 0),
-    beta1: adam.number("adam_beta1", 0),
-    beta2: adam.number("adam_beta2", 0),
-    epsilon: adam.number("adam_eps", 0),
-    clipGlobalNorm: root.section("hybrid_zero_optimizer").number("clip_grad_norm", 0),
+    peakLearningRate,
+    minLearningRate,
+    warmupSteps,
+    decaySteps: isConstant ? undefined : decaySteps,
+    weightDecay: needed("weight_decay"),
+    beta1: needed("adam_beta1"),
+    beta2: needed("adam_beta2"),
+    epsilon: needed("adam_eps"),
+    clipGlobalNorm: own(zero, "clip_grad_norm"),
   };
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
+  return {
+    ...(isConstant ? { schedule: "constant" as const } : {}),
+    ...Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)),
+  };
 }
 
 function precisionOf(model: Fields, takenAs: TakenAs[]): Precision {
@@ -358,11 +377,22 @@ function overlapOf(weight: Fields): Pick<Plan, "forwardOverlap" | "backwardOverl
   };
 }
 
-function readTraining(root: Fields, data: Fields) {
-  const optimizer = readOptimizer(root);
-  const steps = data.integer("total_steps");
-  const seed = root.integer("seed", 0);
-  return { optimizer, ...(steps === undefined ? {} : { steps }), ...(seed === undefined ? {} : { seed }) };
+/** Its command line's own seed. */
+const OWN_SEED = 1024;
+
+function readTraining(root: Fields, data: Fields, takenAs: TakenAs[]) {
+  const leftOut = new LeftOut("InternEvo", takenAs);
+  const optimizer = readOptimizer(root, leftOut, takenAs);
+  const steps = leftOut.none(data.integer("total_steps"), data.path("total_steps"));
+  const seed = leftOut.own(root.integer("seed", 0), "seed", OWN_SEED);
+  return {
+    optimizer: {
+      ...optimizer,
+      ...(optimizer.schedule === "constant" && steps !== undefined ? { decaySteps: steps } : {}),
+    },
+    ...(steps === undefined ? {} : { steps }),
+    seed,
+  };
 }
 
 /** What changes neither time nor memory. */
@@ -423,7 +453,7 @@ export function importInternEvo(
     stageLayers({ layers: read.layers }, { pipelineParallel: pp }),
     takenAs,
   );
-  const training = readTraining(root, data);
+  const training = readTraining(root, data, takenAs);
   const precision = precisionOf(model, takenAs);
   faults.end();
   const plan: Plan = {

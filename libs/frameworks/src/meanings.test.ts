@@ -160,7 +160,10 @@ describe("a warm-up as long as the decay", () => {
     expect(warnings.map(({ field, value, message }) => `${field} ${String(value)} ${message}`)).toEqual([
       "--lr-warmup-iters 10 is not less than the 10 iterations of the decay, which Megatron-LM refuses",
     ]);
-    const schedule = (more: string) => read("megatron", script(more));
+    const schedule = (more: string) => {
+      const { takenAs: all, ...rest } = read("megatron", script(more));
+      return { ...rest, takenAs: all.filter(({ value }) => value !== "missing") };
+    };
     const { takenAs, optimizer } = schedule("--train-iters 10 --lr-decay-iters 500 --lr-warmup-iters 40");
     expect(takenAs).toEqual([
       { option: "--lr-warmup-iters", value: 40, as: "10 steps: a job's warm-up ends with its 10 steps" },
@@ -366,8 +369,16 @@ describe("values that a program's own parser reads otherwise", () => {
   });
 
   it("leave clipping to the script where the JSON says auto", () => {
-    const json = { gradient_clipping: "auto", zero_optimization: { stage: 1 } };
-    expect(read("deepspeed", script(`${DEEPSPEED} --clip-grad 2`, json)).optimizer.clipGlobalNorm).toBe(2);
+    const clipped = (json: object) => {
+      const files = script(`${DEEPSPEED} --clip-grad 2`, { zero_optimization: { stage: 1 }, ...json });
+      const { optimizer, takenAs } = read("deepspeed", files);
+      return [optimizer.clipGlobalNorm, takenAs.filter(({ option }) => /clip/.test(option)).length];
+    };
+    expect(clipped({ gradient_clipping: "auto" })).toEqual([2, 0]);
+    // DeepSpeed itself clips, by its JSON alone.
+    expect(clipped({ gradient_clipping: 2 })).toEqual([2, 0]);
+    expect(clipped({ gradient_clipping: 3 })).toEqual([3, 1]);
+    expect(clipped({})).toEqual([1, 2]);
   });
 
   it("include the smallest vocabulary that is written", () => {
@@ -379,6 +390,30 @@ describe("values that a program's own parser reads otherwise", () => {
     expect(
       faultsOf("megatron", script("", {}, SIZES.replace("--vocab-size 1024", "--vocab-size 1"))[0]),
     ).toHaveLength(1);
+  });
+});
+
+describe("torchtitan's precision of sums of gradients", () => {
+  const of = (text: string) => {
+    const { precision, takenAs, warnings } = read("torchtitan", [toml(`[training]\n${text}`)]);
+    const said = [...takenAs, ...warnings.map(({ field: option }) => ({ option }))];
+    return [precision, said.filter(({ option }) => option === "training.mixed_precision_reduce").length];
+  };
+
+  it("is read: what it is without it, 2 bytes, or no choice", () => {
+    expect(of("")).toEqual(["bf16", 0]);
+    expect(of('mixed_precision_reduce = "float32"')).toEqual(["bf16", 0]);
+    expect(of('mixed_precision_param = "float32"')).toEqual(["fp32", 0]);
+    // Said, and that torchtitan itself does not take it.
+    expect(of('mixed_precision_reduce = "bfloat16"')).toEqual(["bf16-grad16", 2]);
+    const faults = (text: string) => faultsOf("torchtitan", toml(`[training]\n${text}`));
+    expect(faults('mixed_precision_reduce = "banana"')).toEqual([
+      'training.mixed_precision_reduce "banana": is none of its choices → use one of bfloat16, float32',
+    ]);
+    expect(faults('mixed_precision_reduce = "bfloat16"\nmixed_precision_param = "float32"')).toEqual([
+      'training.mixed_precision_reduce "bfloat16": sums gradients in 2 bytes that were computed in 4, ' +
+        "which is not planned for → give float32",
+    ]);
   });
 });
 
@@ -409,8 +444,37 @@ describe("options that change time or memory", () => {
     ["--use-megatron-fsdp --no-gradient-accumulation-fusion", "ignored"],
     ["--timing-log-level 2", "taken"],
     ["--save x", "ignored"],
+    ["--tp-comm-overlap", "ignored"],
+    ["--tensor-model-parallel-size 2 --sequence-parallel --tp-comm-overlap", "taken"],
+    ["--use-tp-pp-dp-mapping", "ignored"],
+    ["--pipeline-model-parallel-size 2 --use-tp-pp-dp-mapping", "taken"],
+    ["--hysteresis 2", "ignored"],
+    ["--initial-loss-scale 65536", "ignored"],
+    ["--reset-position-ids", "taken"],
+    ["--reset-attention-mask", "taken"],
+    ["--te-rng-tracker", "ignored"],
+    ["--defer-embedding-wgrad-compute", "taken"],
+    ["--delay-wgrad-compute", "taken"],
+    ["--trust-remote-code", "ignored"],
+    ["--legacy-tokenizer", "ignored"],
+    ["--nccl-communicator-config-path a.yaml", "taken"],
+    ["--dist-ckpt-strictness log_all", "ignored"],
+    ["--enable-cuda-graph", "taken"],
+    ["--cuda-graph-impl local", "taken"],
+    ["--cuda-graph-impl none", "ignored"],
+    ["--no-barrier-with-level-1-timing", "ignored"],
+    ["--moe-router-topk 2", "ignored"],
+    ["--mtp-num-layers 0", "ignored"],
+    ["--mtp-num-layers 1", "refused"],
+    ["--fine-grained-activation-offloading", "refused"],
+    ["--squared-relu", "refused"],
+    ["--account-for-loss-in-pipeline-split", "refused"],
+    ["--yaml-cfg a.yaml", "refused"],
+    ["--softmax-type learnable", "taken"],
+    ["--inference-rng-tracker", "ignored"],
+    ["--disable-gloo-process-groups", "ignored"],
   ])("of Megatron-LM: %s is %s", (option, what) => {
-    const name = new RegExp(`^${option.split(" ").find((word) => /^--(?!use-megatron)/.test(word))}( |$)`);
+    const name = new RegExp(`^${option.split(" ").findLast((word) => word.startsWith("--"))}( |$)`);
     expect(said("megatron", name, script(option)[0])).toBe(what);
     const chunks = `${SIZES} --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2`;
     if (option === "--no-overlap-p2p-communication")
@@ -419,7 +483,8 @@ describe("options that change time or memory", () => {
 
   it("of Megatron-LM: a dropout is taken as none, also the one that it has by itself", () => {
     const without = SIZES.replace(/--attention-dropout.*/, "--hidden-dropout 0.2");
-    expect(read("megatron", script("", {}, without)).takenAs).toEqual([
+    const { takenAs } = read("megatron", script("", {}, without));
+    expect(takenAs.filter(({ option }) => option.endsWith("dropout"))).toEqual([
       { option: "--hidden-dropout", value: "0.2", as: "0" },
       { option: "--attention-dropout", value: "missing", as: "0, where the program's default is 0.1" },
     ]);
@@ -428,7 +493,8 @@ describe("options that change time or memory", () => {
   it("of Megatron-LM: the vocabulary is the padded one", () => {
     const vocabulary = (more: string) => {
       const { model, takenAs } = read("megatron", script("", {}, SIZES.replace("--vocab-size 1024", more)));
-      return [model.vocabularySize, takenAs.map(({ as }) => as.replace(/:.*/, ""))];
+      const said = takenAs.filter(({ option }) => option === "--vocab-size");
+      return [model.vocabularySize, said.map(({ as }) => as.replace(/:.*/, ""))];
     };
     expect(vocabulary("--vocab-size 1000")).toEqual([1024, ["1024"]]);
     expect(vocabulary("--vocab-size 1000 --make-vocab-size-divisible-by 300")).toEqual([1200, ["1200"]]);
@@ -436,18 +502,22 @@ describe("options that change time or memory", () => {
     const two = "--tensor-model-parallel-size 2 --sequence-parallel";
     expect(vocabulary(`${two} --vocab-size 1001 --make-vocab-size-divisible-by 1`)).toEqual([1001, []]);
     expect(vocabulary(`${two} --vocab-size 1025`)).toEqual([1280, ["1280"]]);
+    expect(vocabulary("--vocab-size 1000 --no-pad-vocab-size")).toEqual([1000, []]);
+    expect(vocabulary("--padded-vocab-size 1100")).toEqual([1100, []]);
+    expect(vocabulary("--vocab-size 1000 --padded-vocab-size 1100")).toEqual([1100, []]);
   });
 
   it("of Megatron-LM: samples and shares are steps", () => {
     const steps = (more: string) => {
       const { steps: run, optimizer, takenAs } = read("megatron", script(more));
-      return [run, optimizer.decaySteps, optimizer.warmupSteps, takenAs.length];
+      const said = takenAs.filter(({ value }) => value !== "missing");
+      return [run, optimizer.decaySteps, optimizer.warmupSteps, said.length];
     };
     expect(steps("--train-samples 1610 --lr-decay-samples 800 --lr-warmup-samples 160")).toEqual([
       100, 50, 10, 3,
     ]);
     expect(steps("--train-iters 100 --lr-warmup-fraction 0.05")).toEqual([100, undefined, 5, 1]);
-    expect(steps("--train-iters 100 --lr-decay-iters 90")).toEqual([100, 90, undefined, 0]);
+    expect(steps("--train-iters 100 --lr-decay-iters 90")).toEqual([100, 90, 0, 0]);
     for (const more of [
       "--train-samples 160 --train-iters 10",
       "--lr-decay-samples 160",
@@ -501,8 +571,20 @@ describe("options that change time or memory", () => {
       "parallelism.pipeline_parallel_schedule_csv",
       "refused",
     ],
+    ["[parallelism]\nexpert_parallel_degree = 1", "parallelism.expert_parallel_degree", "ignored"],
+    ["[parallelism]\nexpert_parallel_degree = 2", "parallelism.expert_parallel_degree", "refused"],
+    [
+      "[parallelism]\nexpert_tensor_parallel_degree = 1",
+      "parallelism.expert_tensor_parallel_degree",
+      "ignored",
+    ],
+    [
+      "[parallelism]\nexpert_tensor_parallel_degree = 2",
+      "parallelism.expert_tensor_parallel_degree",
+      "refused",
+    ],
     ["[debug]\ndeterministic = true", "debug.deterministic", "taken"],
-    ['[lr_scheduler]\ndecay_type = "sqrt"', "lr_scheduler.decay_type", "ignored"],
+    ['[lr_scheduler]\ndecay_type = "sqrt"', "lr_scheduler.decay_type", "taken"],
     ["[activation_checkpoint]\nearly_stop = true", "activation_checkpoint.early_stop", "taken"],
   ])("of torchtitan: %s: %s is %s", (text, option, what) => {
     expect(said("torchtitan", new RegExp(`^${option}\\b`), toml(text))).toBe(what);

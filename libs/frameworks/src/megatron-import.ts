@@ -5,6 +5,7 @@ import {
   DECODER_OPTIONS,
   DECODER_REFUSED,
   decoderWarnings,
+  readClip,
   readDecoder,
   readTraining,
 } from "./decoder-arguments.ts";
@@ -21,7 +22,9 @@ import {
 import { BLOCKWISE, BUCKETS, judgesOf, KERNELS, taken } from "./judgements.ts";
 import { quotient } from "./problems.ts";
 import { RANKS_FIELD, ranksOf } from "./launch.ts";
+import { LeftOut } from "./left-out.ts";
 import { MEGATRON_DIALECT, sharesHeads } from "./megatron.ts";
+import { MORE_JUDGES, MORE_OPTIONS, MORE_REFUSED, OWN_PIPELINE } from "./megatron-options.ts";
 import { FIELD_OPTIONS } from "./model-fields.ts";
 
 const TABLE: OptionTable = {
@@ -31,15 +34,18 @@ const TABLE: OptionTable = {
     ...optionNames({
       flag: `--group-query-attention --use-distributed-optimizer --use-megatron-fsdp --overlap-grad-reduce --overlap-param-gather --grad-reduce-in-bf16
         --no-overlap-p2p-communication --no-align-param-gather --no-gradient-accumulation-fusion
-        --recompute-activations --accumulate-allreduce-grads-in-fp32`,
-      one: `--num-query-groups --norm-epsilon --position-embedding-type --rotary-base --context-parallel-size --num-virtual-stages-per-pipeline-rank
+        --recompute-activations --accumulate-allreduce-grads-in-fp32 --tp-comm-overlap --use-tp-pp-dp-mapping
+        --no-pad-vocab-size --disable-pad-vocab-size`,
+      one: `--padded-vocab-size --num-query-groups --norm-epsilon --position-embedding-type --rotary-base --context-parallel-size --num-virtual-stages-per-pipeline-rank
         --num-layers-per-virtual-pipeline-stage --pipeline-model-parallel-layout --data-parallel-sharding-strategy
-        --num-distributed-optimizer-instances --outer-dp-sharding-strategy`,
+        --num-distributed-optimizer-instances --outer-dp-sharding-strategy
+        --lr-wsd-decay-style --lr-wsd-decay-iters --lr-wsd-decay-samples`,
       some: "--cp-comm-type --hierarchical-context-parallel-sizes --recompute-modules",
     }),
   },
   ignored: {
     ...optionNames(DECODER_IGNORED),
+    ...optionNames(MORE_OPTIONS),
     ...optionNames({
       flag: `--use-mcore-models --mock-data --cross-entropy-loss-fusion --calculate-per-token-loss --manual-gc --no-bias-swiglu-fusion --no-rope-fusion
         --no-create-attention-mask-in-dataloader --no-mmap-bin-files --log-throughput --use-dist-ckpt --auto-detect-ckpt-format --async-save
@@ -48,11 +54,12 @@ const TABLE: OptionTable = {
         --fsdp-double-buffer --deterministic-mode`,
       one: `--attention-backend --transformer-impl --ckpt-format --manual-gc-interval --empty-unused-memory-level --decoupled-lr --decoupled-min-lr
         --tiktoken-pattern --ddp-num-buckets --ddp-bucket-size --cross-entropy-fusion-impl --megatron-fsdp-version
-        --lr-wsd-decay-style --lr-wsd-decay-iters --suggested-communication-unit-size`,
+        --suggested-communication-unit-size`,
     }),
   },
   judges: {
     ...DECODER_JUDGES,
+    ...MORE_JUDGES,
     ...judgesOf(
       `--cross-entropy-loss-fusion --cross-entropy-fusion-impl --no-bias-swiglu-fusion --no-rope-fusion --deterministic-mode
         --no-check-for-nan-in-loss-and-grad --check-for-large-grads`,
@@ -69,6 +76,7 @@ const TABLE: OptionTable = {
   },
   refused: {
     ...DECODER_REFUSED,
+    ...MORE_REFUSED,
     "--fp8-format": "computes in 8 bits, for which no profile is kept",
     "--fp8-param-gather": "computes in 8 bits, for which no profile is kept",
     "--use-torch-fsdp2": "is another sharding; --use-megatron-fsdp is read, and torchtitan configurations",
@@ -370,13 +378,19 @@ function overlapOfOptions(options: Options): { readonly gather: boolean; readonl
 }
 
 /** Options whose effect depends on the plan. */
-function judgeByPlan(options: Options, chunks: number, ignored: string[], takenAs: TakenAs[]): void {
-  const sends = "the executor's own pipeline, whose times are predicted";
+function judgeByPlan(
+  options: Options,
+  { chunks, tp, pp, dp }: Readonly<Record<"chunks" | "tp" | "pp" | "dp", number>>,
+  ignored: string[],
+  takenAs: TakenAs[],
+): void {
   for (const [option, hasEffect, as] of [
     // Without chunks, and with FSDP, Megatron-LM has no other choice.
-    ["--no-overlap-p2p-communication", chunks > 1, sends],
-    ["--no-align-param-gather", chunks > 1, sends],
+    ["--no-overlap-p2p-communication", chunks > 1, OWN_PIPELINE],
+    ["--no-align-param-gather", chunks > 1, OWN_PIPELINE],
     ["--no-gradient-accumulation-fusion", !options.has("--use-megatron-fsdp"), KERNELS],
+    ["--tp-comm-overlap", tp > 1, "tensor ranks communicate between products"],
+    ["--use-tp-pp-dp-mapping", pp > 1 && dp > 1, "stages of the pipeline are furthest apart"],
   ] as const) {
     if (!options.has(option)) continue;
     if (hasEffect) takenAs.push({ option, value: true, as });
@@ -427,8 +441,15 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
   const { gather, reduce } = overlapOfOptions(options);
   const precision = precisionOfOptions(options, takenAs);
   const recompute = recomputeOfOptions(options, chunks, takenAs);
-  const training = readTraining(options, { sequences, sequenceLengthTokens }, takenAs);
-  judgeByPlan(options, chunks, ignored, takenAs);
+  const leftOut = new LeftOut("the program", takenAs);
+  const { optimizer, ...training } = readTraining(
+    options,
+    { sequences, sequenceLengthTokens },
+    { knowsWsd: true },
+    { leftOut, takenAs, ignored },
+  );
+  const clipGlobalNorm = readClip(options, leftOut);
+  judgeByPlan(options, { chunks, tp, pp, dp }, ignored, takenAs);
   faults.end();
   const plan: Plan = {
     microBatchSize: b,
@@ -454,6 +475,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
     sequenceLengthTokens,
     globalBatchTokens: sequences * sequenceLengthTokens,
     precision,
+    optimizer: { ...optimizer, clipGlobalNorm },
     ...training,
     plan: normalPlan(plan, model),
     takenAs,

@@ -34,6 +34,8 @@ export interface Surroundings {
   readonly isAssigned: boolean;
   readonly parameters: Parameters;
   variable(name: string): Variable | undefined;
+  /** Sets a variable to its default, as `${NAME:=…}` does. */
+  assign(name: string, value: string, whole: string): void;
   /** Counts what is made of words that are there already: characters, or words of an array. */
   count(made: number): void;
   fault(message: string, remedy: string, value?: string): ProblemError;
@@ -101,13 +103,14 @@ function expandParameter(
   notUnderstood: () => ProblemError,
 ): Expanded {
   const { parameters } = around;
-  const whole = around.text.slice(around.at, end);
-  const number = /^[1-9]\d*$/.test(name + rest) ? Number(name + rest) : null;
+  const [, digits = "", behind = ""] = /^(\d*)(.*)$/s.exec(rest) ?? [];
+  const number = /^[1-9]\d*$/.test(name + digits) ? Number(name + digits) : null;
+  const whole = number === null ? around.text.slice(around.at, end) : `$${number}`;
   if (parameters === "unknown" && (name === "@" || name === "*" || number !== null))
     throw around.fault(
       "stands for parameters of the script that were changed in a way that is not known",
       "write the arguments in its place",
-      whole,
+      around.text.slice(around.at, end),
     );
   if (name === "@" || name === "*") {
     // What the script is called with is not part of the configuration: none of it has any part either.
@@ -117,11 +120,38 @@ function expandParameter(
     return name === "*" && around.isQuoted ? known([words.join(" ")], end) : known(words, end, name === "@");
   }
   if (typeof parameters !== "string") around.count(Math.min(number ?? 0, parameters.length));
-  const value = number === null ? undefined : parameterAt(parameters, number);
-  return value === undefined ? unknown(whole, end) : known([value], end);
+  if (number === null) return unknown(whole, end);
+  const fallback = behind.includes("-") ? fallbackOf(around, behind) : undefined;
+  // Without a default, what the caller gives is not known: much of it names files.
+  const value = fallback !== undefined && parameters === "caller's" ? "" : parameterAt(parameters, number);
+  if (value === undefined || (behind !== "" && fallback === undefined)) return unknown(whole, end);
+  const count = typeof parameters === "string" ? 0 : parameters.length;
+  const isMissing = number > count || (value === "" && fallback?.isForEmpty === true);
+  return known([isMissing && fallback !== undefined ? fallback.text : value], end);
 }
 
-/** `$name`, or `${name-fallback}`. */
+/** What stands for a variable that has no value. */
+interface Fallback {
+  readonly sign: string;
+  /** It stands for an empty value too. */
+  readonly isForEmpty: boolean;
+  readonly text: string;
+}
+
+/** Of `${name-fallback}` and `${name=fallback}`; undefined where it is not understood. */
+function fallbackOf({ isAssigned, isQuoted }: Surroundings, rest: string): Fallback | undefined {
+  const [, colon, sign = "", text] = /^(:?)([-=])(.*)$/s.exec(rest) ?? [];
+  if (
+    text === undefined ||
+    /[$`\\{]/.test(text) ||
+    (/\s/.test(text) && !isAssigned && !isQuoted) ||
+    (/["']/.test(text) && (isQuoted || !/^(["'])[^"']*\1$/.test(text)))
+  )
+    return undefined;
+  return { sign, isForEmpty: colon === ":", text: text.replace(/^(["'])(.*)\1$/s, "$2") };
+}
+
+/** `$name`, `${name-fallback}`, or `${name=fallback}`. */
 function expandScalar(
   around: Surroundings,
   variableName: string,
@@ -132,23 +162,16 @@ function expandScalar(
   const value = scalar(around, variableName);
   if (rest === undefined || rest === "")
     return value === undefined ? unknown(`$${variableName}`, end) : known([value], end);
-  const [, colon, fallback] = /^(:?)-(.*)$/s.exec(rest) ?? [];
-  if (
-    fallback === undefined ||
-    /[$`\\{]/.test(fallback) ||
-    (/\s/.test(fallback) && !around.isAssigned) ||
-    (/["']/.test(fallback) && (around.isQuoted || !/^(["'])[^"']*\1$/.test(fallback)))
-  )
-    throw notUnderstood();
-  if (around.variable(variableName)?.words === null) return unknown(`$${variableName}`, end);
-  return known(
-    [
-      value === undefined || (value === "" && colon === ":")
-        ? fallback.replace(/^(["'])(.*)\1$/s, "$2")
-        : value,
-    ],
-    end,
-  );
+  const fallback = fallbackOf(around, rest);
+  if (fallback === undefined) throw notUnderstood();
+  const variable = around.variable(variableName);
+  if (variable?.words === null) return unknown(`$${variableName}`, end);
+  if (value !== undefined && (value !== "" || !fallback.isForEmpty)) return known([value], end);
+  if (fallback.sign === "=") {
+    if (variable?.isArray === true) throw notUnderstood();
+    around.assign(variableName, fallback.text, around.text.slice(around.at, end));
+  }
+  return known([fallback.text], end);
 }
 
 /** `$((…))`. */

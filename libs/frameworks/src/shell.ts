@@ -43,6 +43,8 @@ class Script {
   #array: { readonly name: string; readonly adds: boolean; readonly words: string[] } | null = null;
   /** Assignments of the command so far: they hold for the next of its assignments. */
   #pending = new Map<string, Variable>();
+  /** What `${NAME:=…}` of the command sets. */
+  #defaults = new Map<string, Variable>();
   /** The next word says where output goes. */
   #redirects = false;
   #before: Separator = "";
@@ -62,7 +64,20 @@ class Script {
   #variable(name: string): Variable | undefined {
     // Arguments of a command that declares are made before any of them is assigned.
     const isSequel = this.#inAssignment() && this.#commandAt < 0;
-    return (isSequel ? this.#pending.get(name) : undefined) ?? this.#variables.get(name);
+    const pending = isSequel ? this.#pending.get(name) : undefined;
+    return pending ?? this.#defaults.get(name) ?? this.#variables.get(name);
+  }
+
+  /**
+   * Where another assignment of the command is before it, or it says where output goes, the shell may have
+   * another order.
+   */
+  #assignDefault(name: string, value: string, whole: string): void {
+    if (name === "IFS")
+      throw this.#fault("changes how words are split", "write the arguments without it", whole);
+    if (this.#redirects || this.#pending.size > 0)
+      throw this.#fault("is an assignment that is not understood", "write the assignment alone", whole);
+    this.#defaults.set(name, { isArray: false, words: [value] });
   }
 
   /** In an assignment's value nothing is split. */
@@ -149,6 +164,14 @@ class Script {
     this.#endWord();
     if (this.#redirects) throw this.#fault("redirects to nothing", "name the file");
     const pending = this.#pending;
+    const defaults = this.#defaults;
+    // The words of a command are made before its environment.
+    if (defaults.size > 0 && this.#commandAt > 0)
+      throw this.#fault(
+        "is an assignment that is not understood",
+        "write the assignment alone",
+        [...defaults.keys()].join(" "),
+      );
     if (this.#words.length === 0 && pending.size === 0 && separator === "\n") return;
     const command = this.#command();
     const mayBeNone = this.#commandAt >= 0 && this.#words[this.#commandAt]?.text.includes("$") === true;
@@ -156,6 +179,7 @@ class Script {
     this.#commandAt = -1;
     this.#declares = this.#isDeclaration = false;
     this.#pending = new Map();
+    this.#defaults = new Map();
     const inPipe = this.#before === "|" || separator === "|";
     const isSure =
       (this.#before !== "&&" && this.#before !== "||") || (this.#before === "&&" && this.#succeeds);
@@ -163,6 +187,9 @@ class Script {
     const refused = first === undefined ? null : whyRefused(first, rest);
     if (refused) throw this.#fault(...refused, command.join(" "));
     const declares = first !== undefined && DECLARES.has(first);
+    if (!inPipe)
+      for (const [name, variable] of defaults)
+        this.#variables.set(name, isSure ? variable : forgotten(variable));
     // What a pipe's commands assign is gone with them; before a command, assignments are its environment.
     if (!inPipe && (first === undefined || declares || mayBeNone))
       for (const [name, variable] of pending)
@@ -237,6 +264,7 @@ class Script {
       isAssigned: this.#inAssignment(),
       parameters: this.#variables.parameters,
       variable: (name) => this.#variable(name),
+      assign: (...what) => this.#assignDefault(...what),
       count: (made) => this.#count(made),
       fault: (...what) => this.#fault(...what),
     });

@@ -22,6 +22,7 @@ import {
   type Judges,
 } from "./judgements.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
+import { LeftOut } from "./left-out.ts";
 import { Faults, quotient } from "./problems.ts";
 import { overlapOf } from "./torchtitan.ts";
 import { readModel } from "./torchtitan-model.ts";
@@ -41,6 +42,10 @@ const JUDGES: Judges = {
 const COMMUNICATION = refused("trains without communication", 'use mode "default"', "default");
 const TRAINING_JUDGES: Judges = { gc_debug: taken("false", false) };
 const PARALLELISM_JUDGES: Judges = {
+  ...judgesOf(
+    "expert_parallel_degree expert_tensor_parallel_degree",
+    refused("shares out experts; dense decoders are planned for", "give 1", 1),
+  ),
   disable_loss_parallel: taken("false: the loss is shared by tensor ranks", false),
   enable_async_tensor_parallel: taken("false: tensor ranks communicate between products", false),
   context_parallel_load_balancer: taken("headtail", "headtail"),
@@ -67,8 +72,8 @@ const TRAINING_IGNORED = "dataset dataset_path gc_freq gc_debug dataloader";
 const PARALLELISM_READ = `data_parallel_replicate_degree data_parallel_shard_degree fsdp_reshard_after_forward tensor_parallel_degree context_parallel_degree
   context_parallel_rotate_method pipeline_parallel_degree pipeline_parallel_schedule pipeline_parallel_microbatch_size pipeline_parallel_layers_per_stage
   pipeline_parallel_first_stage_less_layers pipeline_parallel_last_stage_less_layers`;
-const PARALLELISM_IGNORED =
-  "disable_loss_parallel enable_async_tensor_parallel context_parallel_load_balancer expert_parallel_comm_backend pipeline_parallel_expert_parallel_overlap pipeline_parallel_schedule_csv";
+const PARALLELISM_IGNORED = `disable_loss_parallel enable_async_tensor_parallel context_parallel_load_balancer expert_parallel_comm_backend
+  pipeline_parallel_expert_parallel_overlap pipeline_parallel_schedule_csv expert_parallel_degree expert_tensor_parallel_degree`;
 const PARALLELISM_REFUSED = {
   module_fqns_per_model_part: "deals modules over stages by hand; layers are planned evenly",
 };
@@ -234,7 +239,7 @@ function recomputation(
   return { recompute: every === 1, ...(every === 1 ? {} : { recomputeLayers: Math.floor(layers / every) }) };
 }
 
-function precisionOf(training: Fields): Precision {
+function precisionOf(training: Fields, takenAs: TakenAs[]): Precision {
   const { faults } = training;
   const type = training.choice("dtype", ["bfloat16", "float32"] as const) ?? "float32";
   if (type === "bfloat16")
@@ -251,14 +256,27 @@ function precisionOf(training: Fields): Precision {
       "moves model states to the host, which is not planned for",
       "set it to false",
     );
-  return (training.choice("mixed_precision_param", ["bfloat16", "float32"] as const) ?? "bfloat16") ===
-    "bfloat16"
-    ? "bf16"
-    : "fp32";
+  const computed = training.choice("mixed_precision_param", PRECISIONS_OF_TORCH) ?? "bfloat16";
+  const reduced = training.choice("mixed_precision_reduce", PRECISIONS_OF_TORCH) ?? "float32";
+  if (reduced === "float32") return computed === "bfloat16" ? "bf16" : "fp32";
+  if (computed === "float32")
+    faults.add(
+      "training.mixed_precision_reduce",
+      reduced,
+      "sums gradients in 2 bytes that were computed in 4, which is not planned for",
+      "give float32",
+    );
+  takenAs.push({
+    option: "training.mixed_precision_reduce",
+    value: reduced,
+    as: "bf16-grad16: gradients are sent and kept in 2 bytes",
+  });
+  return "bf16-grad16";
 }
+const PRECISIONS_OF_TORCH = ["bfloat16", "float32"] as const;
 
 /** The norm that gradients are clipped to; 0, where none is too long. */
-function clipOf(training: Fields): number | undefined {
+function clipOf(training: Fields, leftOut: LeftOut): number {
   if (training.value("max_norm") === Infinity) return 0;
   const norm = training.number("max_norm", 0);
   if (norm === 0)
@@ -268,39 +286,95 @@ function clipOf(training: Fields): number | undefined {
       "makes every gradient 0",
       "give inf, which clips none",
     );
-  return norm;
+  return leftOut.own(norm, training.path("max_norm"), 1);
+}
+
+/** Steps of a share, as Python rounds them: a half to the even number. */
+function shareOf(steps: number, share: number): number {
+  const exact = steps * share;
+  const rounded = Math.round(exact);
+  return exact % 1 === 0.5 && rounded % 2 === 1 ? rounded - 1 : rounded;
+}
+
+/** How the learning rate goes on behind its warm-up. */
+function readSchedule(
+  section: Fields,
+  {
+    peak,
+    least,
+    warmupSteps,
+    decaySteps,
+  }: Readonly<Record<"peak" | "least" | "warmupSteps" | "decaySteps", number>>,
+  leftOut: LeftOut,
+  takenAs: TakenAs[],
+): Pick<Optimizer, "schedule" | "annealingSteps"> {
+  const type = leftOut.own(
+    section.choice("decay_type", ["linear", "sqrt", "cosine"] as const),
+    section.path("decay_type"),
+    "linear",
+  );
+  const ratio = section.number("decay_ratio", 0);
+  if (ratio !== undefined && ratio > 1)
+    section.faults.add(
+      section.path("decay_ratio"),
+      ratio,
+      "is more than 1, and a share of the steps",
+      "give the share of the steps over which the learning rate falls",
+    );
+  if (least === peak) return { schedule: "constant" };
+  // Warm-up and decay are no more than all steps: torchtitan cuts the decay.
+  const annealingSteps =
+    ratio === undefined
+      ? undefined
+      : Math.min(shareOf(decaySteps, ratio), Math.max(0, decaySteps - warmupSteps));
+  if (annealingSteps === 0) return { schedule: "constant" };
+  if (type === "sqrt" || (type === "cosine" && annealingSteps !== undefined))
+    takenAs.push({
+      option: section.path("decay_type"),
+      value: type,
+      as: `linear: a job has no ${type === "sqrt" ? "decay with the root of the steps" : "cosine behind a plateau"}`,
+    });
+  if (annealingSteps !== undefined) return { schedule: "wsd", annealingSteps };
+  return type === "cosine" ? {} : { schedule: "linear" };
 }
 
 function readOptimizer(
   root: Fields,
-  steps: number | undefined,
+  steps: number,
   takenAs: TakenAs[],
   ignored: string[],
 ): Partial<Optimizer> {
+  const leftOut = new LeftOut("torchtitan", takenAs);
   const adam = root.section("optimizer");
-  const schedule = root.section("lr_scheduler");
+  const section = root.section("lr_scheduler");
   const early = {
     early_step_in_backward: "updates parameters in the backward pass, which is not planned for",
   };
   ignored.push(
     ...adam.rest("lr beta1 beta2 eps weight_decay", "name implementation", early, OPTIMIZER_JUDGES, takenAs),
-    ...schedule.rest("warmup_steps total_steps min_lr_factor", "decay_ratio decay_type"),
+    ...section.rest("warmup_steps total_steps min_lr_factor decay_ratio decay_type", ""),
   );
-  const peak = adam.number("lr", 0);
-  const least = schedule.number("min_lr_factor", 0);
-  const values: Record<keyof Required<Omit<Optimizer, "schedule" | "annealingSteps">>, number | undefined> = {
+  const own = (of: Fields, name: string, value: number): number =>
+    leftOut.own(of.number(name, 0), of.path(name), value);
+  const peak = own(adam, "lr", 8e-4);
+  const least = Number((peak * own(section, "min_lr_factor", 0)).toPrecision(12));
+  const warmupSteps = leftOut.own(section.integer("warmup_steps", 0), section.path("warmup_steps"), 200);
+  const decaySteps = section.integer("total_steps") ?? steps;
+  const schedule = readSchedule(section, { peak, least, warmupSteps, decaySteps }, leftOut, takenAs);
+  return {
+    ...schedule,
     peakLearningRate: peak,
-    minLearningRate:
-      peak === undefined || least === undefined ? undefined : Number((peak * least).toPrecision(12)),
-    warmupSteps: schedule.integer("warmup_steps", 0),
-    decaySteps: schedule.integer("total_steps") ?? steps,
-    weightDecay: adam.number("weight_decay", 0),
-    beta1: adam.number("beta1", 0),
-    beta2: adam.number("beta2", 0),
-    epsilon: adam.number("eps", 0),
-    clipGlobalNorm: clipOf(root.section("training")),
+    // Where the rate never falls, a job has no decay that ends elsewhere than its steps.
+    ...(schedule.schedule === "constant"
+      ? { minLearningRate: peak, decaySteps: steps }
+      : { minLearningRate: least, decaySteps }),
+    warmupSteps,
+    weightDecay: own(adam, "weight_decay", 0.1),
+    beta1: own(adam, "beta1", 0.9),
+    beta2: own(adam, "beta2", 0.95),
+    epsilon: own(adam, "eps", 1e-8),
+    clipGlobalNorm: clipOf(root.section("training"), leftOut),
   };
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }
 
 function parseToml(file: FrameworkFile, faults: Faults): unknown {
@@ -344,9 +418,24 @@ function torchtitanWarnings(
       message: "computes nothing in 8 bits: torchtitan does so only with model.converters",
       remedy: "leave it out",
     }));
-  if (sequenceLengthTokens % divisor === 0) return quantize;
-  return [
+  const training = root.section("training");
+  const reduced = training.text("mixed_precision_reduce") ?? "float32";
+  const warnings = [
     ...quantize,
+    ...(reduced === "float32"
+      ? []
+      : [
+          {
+            field: training.path("mixed_precision_reduce"),
+            value: reduced,
+            message: "is not float32, the one choice that torchtitan has",
+            remedy: "give float32",
+          },
+        ]),
+  ];
+  if (sequenceLengthTokens % divisor === 0) return warnings;
+  return [
+    ...warnings,
     {
       field: "training.seq_len",
       value: sequenceLengthTokens,
@@ -430,6 +519,8 @@ const withoutEffect = (
   ),
 ];
 
+const OWN_STEPS = 10_000;
+
 /** Reads torchtitan's TOML, with the module of sizes that it names. @throws ProblemError `bad-request`. */
 export function importTorchtitan(
   files: readonly FrameworkFile[],
@@ -456,9 +547,10 @@ export function importTorchtitan(
     });
   const chunks = pipelineChunks(parallelism, model.layers, pp, takenAs);
   const sequenceLengthTokens = training.integer("seq_len") ?? 2048;
-  const steps = training.integer("steps");
-  const seed = debug.integer("seed", 0);
-  const precision = precisionOf(training);
+  const leftOut = new LeftOut("torchtitan", takenAs);
+  const steps = leftOut.own(training.integer("steps"), training.path("steps"), OWN_STEPS);
+  const seed = leftOut.none(debug.integer("seed", 0), debug.path("seed"));
+  const precision = precisionOf(training, takenAs);
   const optimizer = readOptimizer(root, steps, takenAs, ignored);
   const states = {
     microBatchSize,
@@ -492,7 +584,7 @@ export function importTorchtitan(
     globalBatchTokens: sequences * sequenceLengthTokens,
     precision,
     optimizer,
-    ...(steps === undefined ? {} : { steps }),
+    steps,
     ...(seed === undefined ? {} : { seed }),
     plan: normalPlan(plan, model),
     takenAs,

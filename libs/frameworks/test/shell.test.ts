@@ -121,6 +121,13 @@ const atom = fc.oneof(
       "!",
       "$UNSET",
       '"${UNSET}"',
+      "${1:-5}",
+      '"${2-6}"',
+      "${1:-}",
+      "${N:=7}",
+      '"${N=8 9}"',
+      "${N:='p q'}",
+      "$N",
       "$",
     ),
   },
@@ -208,6 +215,12 @@ const command = fc.oneof(
       "exit &",
       "true || exit",
       "exit | true",
+      ": ${N:=6}",
+      ': "${N:=6 7}" ${A:=5}',
+      ": ${N:=6} | true",
+      ": ${N:=6} &",
+      "B=$N true ${N:=6}",
+      "unset N A",
     ),
   },
   {
@@ -282,6 +295,39 @@ describe("a shell script that is not run", () => {
     expect([readOf(script), inShell(`${script}\nrun $A end`)?.slice(0, -1)]).toEqual([real, real]),
   );
 
+  it.each([
+    [": ${A:=64}", ["64"]],
+    ["A=\n: ${A:=64}", ["64"]],
+    ["A=\n: ${A=64}\nA=x$A", ["x"]],
+    ["A=4\n: ${A:=64}", ["4"]],
+    [': "${A:=6 4}"', ["6", "4"]],
+    ["B=${A:=8}", ["8"]],
+    ["B=${A:=8} A=9", ["9"]],
+    ["export B=${A:=8} C=$A\nA=$C$A", ["88"]],
+    ["true ${A:=8} $A >/dev/null", ["8"]],
+    ["A=4\nunset A\n: ${A:=8}", ["8"]],
+    ["A=${B:=8}\nA=$A$B", ["88"]],
+  ] as const)("sets a variable to its default: %s", (script, real) =>
+    expect([readOf(script), inShell(`${script}\nrun $A end`)?.slice(0, -1)]).toEqual([real, real]),
+  );
+
+  it.each([": ${A:=5} &", "cd x && : ${A:=5}", "read A\n: ${A:=5}", ": ${A:=5} | true"])(
+    "leaves unknown what may have its default or not: %s",
+    (script) => expect(readOf(script)).toEqual(["$A"]),
+  );
+
+  it.each([
+    "A=1 true ${B:=5}",
+    "B=${A:=5} true $A",
+    "true >${A:=5} $A",
+    "L=()\n: ${L:=5}",
+    ": ${IFS:=,}",
+    ": ${A:?none}",
+    ": ${A:=$B}",
+  ])("refuses a default whose order or value is not understood: %s", (script) =>
+    expect(readOf(script)).toBeNull(),
+  );
+
   const runOf = (script: string): string[] | null => asRead(script);
   it.each([
     ['set -- --tp 8\nrun "$@"', ["--tp", "8"]],
@@ -296,6 +342,10 @@ describe("a shell script that is not run", () => {
     ['set -- 1 | true\nrun 4 "$@"', ["4"]],
     ['shift\nrun 4 "$@" ${@:1}', ["4"]],
     ["set -- run 4\nrun 5", ["5"]],
+    ['run ${1:-2} ${10-x} "${2:-y z}" ${1:-}4', ["2", "x", "y z", "4"]],
+    ["A=${1:-2}\nshift\nB=${1:-3}\nrun $A $B", ["2", "3"]],
+    ['set -- 8 ""\nrun ${1:-2} "${2-3}" ${2:-4} ${3:-5}', ["8", "", "4", "5"]],
+    ["set -- 8 9\nshift\nrun ${1:-2} ${2:-3}", ["9", "3"]],
   ] as const)("has the parameters that the script sets: %s", (script, real) =>
     expect([runOf(script), inShell(`${script} end`)?.slice(0, -1)]).toEqual([real, real]),
   );
@@ -310,6 +360,7 @@ describe("a shell script that is not run", () => {
     'source x\nrun "$*"',
     "set -- 1\nrun ${@:1}",
     "run ${@:-8}",
+    "source x\nrun ${1:-8}",
   ])("is refused where its parameters are not known: %s", (script) => expect(runOf(script)).toBeNull());
 
   it.each(["exit 0", "A=8 && exit", "return", "exec true", "B=1 exit"])(
@@ -327,7 +378,10 @@ describe("a shell script that is not run", () => {
   );
 
   it("leaves a parameter unknown behind what may be several words", () =>
-    expect(runOf("set -- $UNSET 8\nrun $2")).toEqual(["$2"]));
+    expect(runOf("set -- $UNSET 8\nrun $2 ${2:-3}")).toEqual(["$2", "$2"]));
+
+  it("leaves a parameter of the caller unknown that has no default", () =>
+    expect(runOf('run $1 "${2}" ${3:?none} ${10%x}')).toEqual(["$1", "$2", "$3", "$10"]));
 
   it.each([
     'A=4\nX=$UNSET\nexport "$X"',
