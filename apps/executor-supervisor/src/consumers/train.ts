@@ -1,4 +1,5 @@
 import {
+  checkpointsToKeep,
   formatBytes,
   formatCounted,
   planLabel,
@@ -48,13 +49,7 @@ import {
   transitionJob,
   type Database,
 } from "@internevo/store";
-import {
-  checkpointsToKeep,
-  checkpointSteps,
-  discardCheckpointsBeyond,
-  leaveNewest,
-  tellCounted,
-} from "../checkpoints.ts";
+import { checkpointSteps, discardCheckpointsBeyond, leaveNewest, tellCounted } from "../checkpoints.ts";
 import { reportOf } from "../report.ts";
 import { attemptsWithoutProgress, endAfter, type TrainingEnd } from "../restarts.ts";
 import { attemptLabel, runAttempt } from "../run-attempt.ts";
