@@ -125,6 +125,7 @@ class InternevoSource final : public TokenSource {
   }
 
   const std::string& path() const override { return lines_.path(); }
+  std::vector<const MappedFile*> files() const override { return {&lines_, &meta_}; }
   std::int64_t tokenCount() const override { return tokenCount_; }
   bool knowsDocuments() const override { return true; }
 

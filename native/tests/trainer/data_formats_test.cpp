@@ -250,6 +250,55 @@ TEST_F(DataFormats, InternevoSurvivesDamage) {
   }
 }
 
+// ---- what tells content apart --------------------------------------------------------------------------------------
+
+TEST_F(DataFormats, ADigestTellsContentOfTheSameLengthApartInEveryFormat) {
+  const auto digest = [&](const std::string& name) { return digestOf(open(name)->files()); };
+  const auto writeAll = [&](const Documents& written) {
+    writeOwn(directory_.file("o"), written, kVocabulary, 2);
+    writeMegatron(directory_.file("m"), written, 4, 4, false);
+    writeInternevo(directory_.file("i.bin"), written);
+  };
+  const Documents documents{{10, 11, 12, 13}, {14}, {15, 16}};
+  Documents other = documents;
+  other[0][1] = 17;
+  for (const std::string name : {"o", "m.idx", "i.bin"}) {
+    writeAll(documents);
+    const std::string first = digest(name);
+    EXPECT_EQ(first.substr(0, 5), "xxh3:");
+    writeAll(documents);
+    EXPECT_EQ(digest(name), first);
+    writeAll(other);
+    EXPECT_NE(digest(name), first) << name;
+  }
+}
+
+/// 1,024 blocks of a larger file are looked at, the first and the last among them.
+TEST_F(DataFormats, ADigestOfALargeFileLooksAtBlocksEvenlyOverIt) {
+  constexpr std::size_t kBlock = 4096, kBlocks = 3000;
+  const std::string path = directory_.file("large");
+  std::string bytes(kBlock * (kBlocks - 1) + 5, 'a');
+  const auto digest = [&] {
+    writeFile(path, bytes);
+    MappedFile file;
+    file.open(path, 1);
+    return digestOf({&file});
+  };
+  const std::string first = digest();
+  std::size_t seen = 0;
+  for (const std::size_t block : {0, 1, 2, 3, 4, 5, 1500, 1501, 1502, 1503, 1504, 2996, 2997, 2998, 2999}) {
+    bytes[block * kBlock] = 'b';
+    const bool differs = digest() != first;
+    bytes[block * kBlock] = 'a';
+    seen += differs;
+    if (block == 0 || block == kBlocks - 1) EXPECT_TRUE(differs) << block;
+  }
+  EXPECT_GE(seen, 4u);
+  EXPECT_LE(seen, 8u);
+  bytes += 'a';
+  EXPECT_NE(digest(), first);
+}
+
 TEST_F(DataFormats, AnAmbiguousFileAsksForItsFormat) {
   writeMegatron(directory_.file("m"), documents_, 4, 4, false);
   writeFile(directory_.file("m.bin.meta"), "");

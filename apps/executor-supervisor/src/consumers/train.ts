@@ -50,6 +50,7 @@ import {
   type Database,
 } from "@internevo/store";
 import { checkpointSteps, discardCheckpointsBeyond, leaveNewest, tellCounted } from "../checkpoints.ts";
+import { namingText } from "../data-words.ts";
 import { reportOf } from "../report.ts";
 import { attemptsWithoutProgress, endAfter, type TrainingEnd } from "../restarts.ts";
 import { attemptLabel, runAttempt } from "../run-attempt.ts";
@@ -260,7 +261,7 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
   if (outcome.status === "stopped") giveWay.throwIfAborted();
   const failure: Failure =
     outcome.status === "failed"
-      ? outcome.failure
+      ? namingText(outcome.failure, job.spec.data, dataset.path)
       : { code: "rank-lost", message: "the ranks were stopped from outside" };
   if (
     outcome.status === "failed" &&
