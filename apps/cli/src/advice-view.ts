@@ -272,6 +272,8 @@ export function largestSequenceText(
   { sequenceLengthTokens, globalBatchTokens, best, next }: LargestSequence,
   { jobBatchTokens, limitBytes, keptBytes, keptBy, colors }: LargestSequenceView,
 ): string {
+  if (best === null && next.leastSequences !== undefined)
+    return `${next.reason}\n→ give --sequences ${next.leastSequences}, the fewest that can be divided, or leave more of the plan free`;
   if (best === null) return `not even ${tokensText(next.sequenceLengthTokens)} fit: ${next.reason}`;
   return [
     `longest sequence: ${colors.bold(tokensText(sequenceLengthTokens))}, ` +

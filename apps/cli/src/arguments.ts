@@ -45,21 +45,41 @@ export function memoryArgument(text: string): string {
   return text;
 }
 
-const DURATION_SECONDS: Readonly<Record<string, number>> = { s: 1, min: 60, h: 3600, d: 86_400 };
+const DURATION_SECONDS = new Map([
+  ["s", 1],
+  ["min", 60],
+  ["m", 60],
+  ["h", 3600],
+  ["d", 86_400],
+]);
+
+/** A duration in seconds, 0 included; undefined when the text is none. */
+function parseDuration(text: string): number | undefined {
+  const [, digits, unit] = /^(\d+(?:\.\d+)?)([a-z]+)$/.exec(text.trim()) ?? [];
+  const factor = DURATION_SECONDS.get(unit ?? "");
+  return factor === undefined ? undefined : Number(digits) * factor;
+}
 
 /** A duration in seconds. */
 export function durationArgument(text: string): number {
-  const [, digits, unit] = /^(\d+(?:\.\d+)?)(s|min|h|d)$/.exec(text.trim()) ?? [];
-  const seconds = Number(digits) * (DURATION_SECONDS[unit ?? ""] ?? Number.NaN);
-  if (!(seconds > 0)) throw new InvalidArgumentError("give a duration such as 12h or 30d (s, min, h, d).");
+  const seconds = parseDuration(text);
+  if (seconds === undefined || seconds === 0)
+    throw new InvalidArgumentError("give a duration such as 12h or 30d (s, m, h, d).");
+  return seconds;
+}
+
+/** A duration in seconds that may be none: `0` needs no unit. */
+export function spanArgument(text: string): number {
+  const seconds = text.trim() === "0" ? 0 : parseDuration(text);
+  if (seconds === undefined)
+    throw new InvalidArgumentError("give a duration such as 10m or 12h (s, m, h, d), or 0.");
   return seconds;
 }
 
 /** An instant: one that is written, or so long ago. */
 export function instantArgument(text: string): string {
-  if (/^\d+(\.\d+)?(s|min|h|d)$/.test(text.trim()))
-    return new Date(Date.now() - 1000 * durationArgument(text)).toISOString();
-  const at = new Date(text);
+  const seconds = parseDuration(text);
+  const at = new Date(seconds === undefined ? text : Date.now() - 1000 * seconds);
   if (Number.isNaN(at.getTime()))
     throw new InvalidArgumentError("give an instant such as 2026-01-31T12:00Z, or how long ago: 12h, 7d.");
   return at.toISOString();

@@ -3,6 +3,7 @@ import { ApiProblemError } from "@internevo/client";
 import { printable, printableJson, ProblemError, shortened, type ProblemDetail } from "@internevo/domain";
 import Table from "cli-table3";
 import picocolors from "picocolors";
+import { inCommands } from "./remedies.ts";
 
 /**
  * Colours, and the columns of a terminal that what is written in them has to fit; elsewhere there is no such
@@ -202,7 +203,7 @@ function detailLines(detail: ProblemDetail): string {
 
 function detailsOf(error: unknown): readonly ProblemDetail[] {
   if (error instanceof ProblemError) return error.details;
-  return error instanceof ApiProblemError ? (error.problem.errors ?? []) : [];
+  return error instanceof ApiProblemError ? (error.problem.errors ?? []).map(inCommands) : [];
 }
 
 /** What a person, or with --json a program, reads about an error. Goes to stderr. */

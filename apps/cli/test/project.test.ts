@@ -59,6 +59,8 @@ it("shows the settings of the queue, and changes them", async () => {
     patienceHours: 12,
   });
   expect((await internevo("queue", "set", "--least-run", "90s")).stdout).toMatch(/after 1 min 30 s at/);
+  expect((await internevo("queue", "set", "--least-run", "30m")).stdout).toMatch(/after 30 min at /);
+  expect((await internevo("queue", "set", "--least-run", "0")).stdout).toMatch(/gives way at once/);
   const refused = await internevo("queue", "set", "--patience", "1s");
   expect(refused.stderr).toContain("patienceHours");
 });

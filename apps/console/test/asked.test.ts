@@ -135,6 +135,14 @@ it("what-if says why its values are there, and keeps headroom free", async () =>
   await page.close();
 });
 
+it("what-if names the fewest sequences where the job's plan does not divide a step of one", async () => {
+  const page = await open("what-if", { ...JOB, plan: "dp2" });
+  await page.getByLabel("Question").selectOption("largest");
+  await page.getByRole("button", { name: "Ask" }).click();
+  await page.getByText(/plan \(dataParallel 2\) does not divide .* Give 2 as Sequences/).waitFor();
+  await page.close();
+});
+
 it("a long front shows some of its plans, and all on request", async () => {
   const page = await open("what-if");
   await page.getByLabel("Question").selectOption("pareto");

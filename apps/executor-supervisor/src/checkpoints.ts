@@ -46,13 +46,6 @@ async function discard(directory: string, steps: readonly number[]): Promise<voi
 }
 
 /**
- * How many checkpoints a run keeps: one more than asked when only one is, so that there is an older one to
- * fall back to.
- */
-export const checkpointsToKeep = ({ keepLast }: { readonly keepLast: number }): number =>
-  Math.max(2, keepLast);
-
-/**
  * Leaves the newest checkpoints of a run whose steps are all stored, and nothing else of it: ranks that end
  * before their last steps are stored leave the one more that was to be gone on from until then.
  */

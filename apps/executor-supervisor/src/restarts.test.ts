@@ -53,6 +53,31 @@ describe("restarts", () => {
       failure: { code: "too-many-restarts", remedy: "lower the rate" },
     });
   });
+  it("repeats a step that is not finite once, and fails the job when it is not finite again", () => {
+    const failure: Failure = {
+      code: "not-finite",
+      message: "the loss or the gradient of step 5 is not finite",
+      remedy: "lower the rate",
+    };
+    const at = (lastStep: number, before: Failure = failure): Attempt => ({
+      ...attempt("failed", 0),
+      lastStep,
+      failure: before,
+    });
+    expect(endAfter([at(4)], failure, 5)).toBeUndefined();
+    expect(endAfter([at(4), at(4)], failure, 5)).toEqual({
+      state: "failed",
+      failure: {
+        ...failure,
+        message:
+          "the loss or the gradient of step 5 is not finite; it was the same when the step was repeated, so it is not a fault of the hardware",
+      },
+    });
+    // Another step, or another reason between them: the first may have been a flipped bit.
+    expect(endAfter([at(4), at(9)], failure, 5)).toBeUndefined();
+    expect(endAfter([at(4), at(4, lost), at(4)], failure, 5)).toBeUndefined();
+    expect(endAfter([at(4), at(9)], failure, 2)).toMatchObject({ state: "failed" });
+  });
   it("never starts again what cannot succeed", () => {
     for (const code of ["out-of-memory", "data-invalid", "plan-unsupported", "checkpoint-invalid"] as const)
       expect(endAfter([attempt("failed", 0)], { code, message: "x" }, 100)).toMatchObject({

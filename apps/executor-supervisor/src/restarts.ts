@@ -1,5 +1,5 @@
 import type { Attempt, Failure } from "@internevo/domain";
-import { tooManyLost } from "@internevo/stages";
+import { notFiniteTwice, tooManyLost } from "@internevo/stages";
 
 /** Failures that come again however often the ranks are started. */
 const LASTING: readonly Failure["code"][] = [
@@ -36,7 +36,8 @@ export interface TrainingEnd {
 
 /**
  * Whether ranks are started again after an attempt failed. What comes from outside (lost ranks, a network that
- * fails, silence) holds the job when it comes too often; an error of the trainer's own fails it.
+ * fails, silence) holds the job when it comes too often; an error of the trainer's own fails it. A loss that is
+ * not finite is repeated once, which tells whether it is the job's own.
  * @param attempts since somebody let the job go on, oldest first, the failed one last.
  * @param limit attempts in a row that may fail without a newer checkpoint.
  * @returns how the training ends when not.
@@ -47,10 +48,13 @@ export function endAfter(
   limit: number,
 ): TrainingEnd | undefined {
   if (LASTING.includes(failure.code)) return { state: "failed", failure };
+  const last = attempts.at(-1);
+  const own = last && notFiniteTwice(attempts.at(-2), { ...last, failure });
+  if (own) return { state: "failed", failure: own };
   const without = attemptsWithoutProgress(attempts);
   if (without < limit) return undefined;
   const lost = tooManyLost(without, "a newer checkpoint", failure);
-  return failure.code === "internal"
+  return failure.code === "internal" || failure.code === "not-finite"
     ? { state: "failed", failure: { ...lost, remedy: failure.remedy ?? "see the log of the attempts" } }
     : { state: "held", failure: lost };
 }

@@ -1,5 +1,6 @@
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
 import {
+  checkpointsToKeep,
   worldSize,
   type HostUse,
   type JobSpec,
@@ -19,7 +20,7 @@ import {
 import { buildMesh } from "@internevo/plan";
 import { WorkStoppedError } from "@internevo/service-kit";
 import { goesOn } from "@internevo/stages";
-import { checkpointsToKeep, CountedCheckpoint } from "./checkpoints.ts";
+import { CountedCheckpoint } from "./checkpoints.ts";
 import { StepRecorder } from "./step-recorder.ts";
 
 /** What the ranks said, in their order. */

@@ -47,7 +47,7 @@ export interface TrialLaunch {
  */
 export async function runTrial(
   trial: TrialLaunch,
-): Promise<{ readonly measured: Measurement } | { readonly failure: Failure }> {
+): Promise<{ readonly measured: Measurement } | { readonly failure: Failure; readonly lastStep: number }> {
   const { spec, plan, signal } = trial;
   const { warmupSteps, steps: measuredSteps } = spec.trials;
   const total = warmupSteps + measuredSteps;
@@ -86,10 +86,11 @@ export async function runTrial(
       }
     },
   });
-  if (outcome.status === "failed") return { failure: outcome.failure };
+  const lastStep = steps.length;
+  if (outcome.status === "failed") return { failure: outcome.failure, lastStep };
   if (outcome.status === "stopped") {
     signal.throwIfAborted();
-    return { failure: { code: "rank-lost", message: "the ranks were stopped from outside" } };
+    return { failure: { code: "rank-lost", message: "the ranks were stopped from outside" }, lastStep };
   }
   return {
     measured: measurementOf({

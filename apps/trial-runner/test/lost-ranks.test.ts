@@ -17,8 +17,8 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-async function trialling(count: number): Promise<string> {
-  const spec = resolveJob(smallJob({ trials: { count, warmupSteps: 1, steps: 20 } }));
+async function trialling(count: number, over: Record<string, unknown> = {}): Promise<string> {
+  const spec = resolveJob(smallJob({ trials: { count, warmupSteps: 1, steps: 20 }, ...over }));
   const { runnableCandidates } = planJob(
     { ...spec, cluster: { ...spec.cluster, memoryPerGpuBytes: 1e12 } },
     world.profile,
@@ -87,3 +87,23 @@ it("is held when the ranks of one plan after another are lost, and measures what
   // What was measured is not measured again.
   for (const trial of measured) expect(after).toContainEqual(trial);
 }, 900_000);
+
+it("fails a job whose loss is not finite, after one repetition of the first trial", async () => {
+  const id = await trialling(3, {
+    optimizer: { peakLearningRate: 10, minLearningRate: 10, warmupSteps: 0, weightDecay: 10 },
+    trials: { count: 3, warmupSteps: 1, steps: 60 },
+  });
+  await world.untilState(id, "failed", 120);
+  expect((await world.job(id)).failure).toMatchObject({
+    code: "not-finite",
+    message: expect.stringMatching(
+      /^the loss or the gradient of step \d+ is not finite .*it was the same when the step was repeated/,
+    ),
+    remedy: expect.stringContaining("lower the learning rate"),
+  });
+  expect((await listTrials(world.database.db, id)).map(({ state }) => state)).toEqual([
+    "failed",
+    "cancelled",
+    "cancelled",
+  ]);
+}, 300_000);

@@ -525,6 +525,31 @@ describe("what-if", () => {
     expect(more.sequenceLengthTokens).toBeGreaterThan(answer.sequenceLengthTokens);
   });
 
+  it("names the job's plan, and the fewest sequences that it divides, where a step of one is not divided", () => {
+    const ended = (plan: JobSpec["plan"], sequences = 1) =>
+      largestSequence({ ...job, ...(plan === undefined ? {} : { plan }) }, profile, {
+        unitTokens: 8192,
+        sequences,
+      });
+    expect(ended({ dataParallel: 2 })).toMatchObject({
+      best: null,
+      next: {
+        reason: "the job's plan (dataParallel 2) does not divide a step of 1 sequence over 8 GPUs",
+        leastSequences: 2,
+      },
+    });
+    expect(ended({ dataParallel: 2 }, 2).best).not.toBeNull();
+    expect(ended({ dataParallel: 2 }, 3).next.leastSequences).toBe(2);
+    expect(ended({ dataParallel: [2, 4], microBatchSize: 2, microBatches: [3, 5] }).next.leastSequences).toBe(
+      12,
+    );
+    // Interleaved stages take turns: as many micro-batches as stages.
+    expect(ended({ pipelineParallel: 4, pipelineChunks: 2 }).next.leastSequences).toBe(4);
+    // Nothing divides it, however many sequences there are.
+    expect(ended({ dataParallel: 3 }).next).not.toHaveProperty("leastSequences");
+    expect(ended(undefined).next).not.toHaveProperty("leastSequences");
+  });
+
   it("finds the cheapest cluster in time, and none when none is", () => {
     const spec = jobOf({ globalBatchTokens: 1048576 }, { nodes: 4 });
     const slow = cheapestCluster(spec, profile, { tokens: 1e9, seconds: 1e9, pricePerGpuHour: 2 });

@@ -1,4 +1,5 @@
 import {
+  formatCounted,
   plannedMemoryBytes,
   ProblemError,
   withoutDocuments,
@@ -6,7 +7,7 @@ import {
   type JobSpec,
   type Profile,
 } from "@internevo/domain";
-import { planJob } from "@internevo/search";
+import { fewestSequences, planJob } from "@internevo/search";
 import { memoryReason, sweep } from "./sweep.ts";
 
 export interface LargestSequenceOptions {
@@ -28,12 +29,25 @@ export interface LargestSequence {
     readonly sequenceLengthTokens: number;
     readonly reason: string;
     readonly leastBytes: number | null;
+    /** Where a step of so few sequences cannot be divided: the fewest that can. */
+    readonly leastSequences?: number;
   };
   readonly tried: number;
 }
 
 /** No model is asked for longer ones: 2^40 tokens. */
 const MOST_TOKENS = 2 ** 40;
+
+/** That no plan divides a step, and what the job itself asks of plans. */
+function undividedReason({ plan, cluster }: JobSpec, sequences: number): string {
+  const asked = Object.entries(plan ?? {}).map(
+    ([field, values]) => `${field} ${[values].flat().join(" or ")}`,
+  );
+  const what = `a step of ${formatCounted(sequences, "sequence")} over ${formatCounted(cluster.nodes * cluster.gpusPerNode, "GPU")}`;
+  return asked.length === 0
+    ? `no plan divides ${what}`
+    : `the job's plan (${asked.join(", ")}) does not divide ${what}`;
+}
 
 /**
  * The longest sequence for which some plan fits, with its fastest plan. The batch is `sequences` sequences.
@@ -90,15 +104,24 @@ export function largestSequence(
     else [good, units] = [tryNext, units + step];
   }
   const end = bad ?? at(units + 1);
+  const leastSequences =
+    good === null && end.leastBytes === null
+      ? fewestSequences({ ...withoutDocuments(job), sequenceLengthTokens: end.sequenceLengthTokens })
+      : undefined;
   const reason =
     end.leastBytes === null
-      ? "no plan divides it over the cluster"
+      ? undividedReason(job, sequences)
       : memoryReason(end.leastBytes, plannedMemoryBytes(job));
   return {
     sequenceLengthTokens: good?.sequenceLengthTokens ?? 0,
     globalBatchTokens: (good?.sequenceLengthTokens ?? 0) * sequences,
     best: good?.best ?? null,
-    next: { sequenceLengthTokens: end.sequenceLengthTokens, reason, leastBytes: end.leastBytes },
+    next: {
+      sequenceLengthTokens: end.sequenceLengthTokens,
+      reason,
+      leastBytes: end.leastBytes,
+      ...(leastSequences === undefined ? {} : { leastSequences }),
+    },
     tried,
   };
 }

@@ -295,7 +295,18 @@ export const LargestSequenceSchema = Type.Object({
   }),
   best: nullable(CandidateSchema),
   next: Type.Object(
-    { sequenceLengthTokens: Type.Integer(), reason: Type.String(), leastBytes: nullable(Type.Number()) },
+    {
+      sequenceLengthTokens: Type.Integer(),
+      reason: Type.String(),
+      leastBytes: nullable(Type.Number()),
+      leastSequences: Type.Optional(
+        Type.Integer({
+          minimum: 1,
+          description:
+            "where a step of so few sequences cannot be divided: ask with so many `sequences`, the fewest that can",
+        }),
+      ),
+    },
     { description: "one unit further: what ends it" },
   ),
   tried: Type.Integer(),

@@ -158,6 +158,7 @@ export const NATIVE_ERROR_CODES = [
   "checkpoint_error",
   "communication_error",
   "internal",
+  "not_finite",
 ] as const;
 export const NativeErrorEventSchema = Type.Object({
   event: Type.Literal("error"),

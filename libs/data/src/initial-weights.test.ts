@@ -81,6 +81,31 @@ it.each([
   expect(await refusal()).toContain(message);
 });
 
+it("names every member in which a model differs, of a folder and of a checkpoint", async () => {
+  const differing = async (): Promise<unknown> =>
+    assertInitialWeights(folder, { ...model, layers: 3, tiedEmbeddings: true, normEpsilon: 1e-6 }).catch(
+      (error: unknown) => error,
+    );
+  await writeManifest(folder, identity.model, [{ name: "rank-0", bytes: 1 }]);
+  expect(await differing()).toMatchObject({
+    details: ["layers 2", "tiedEmbeddings false", "normEpsilon 0.00001"].map((has) => ({
+      field: "initialWeights",
+      message: expect.stringContaining(`has ${has};`),
+    })),
+  });
+  await put("config.json", config);
+  const error = await differing();
+  expect(error).toMatchObject({
+    details: ["num_hidden_layers 2", "tie_word_embeddings false", "rms_norm_eps 0.00001"].map((has) => ({
+      field: "initialWeights",
+      message: expect.stringContaining(`has ${has};`),
+    })),
+  });
+  expect((error as ProblemError).message).toMatch(
+    /config\.json has num_hidden_layers 2.*, and 2 more members differ$/,
+  );
+});
+
 it("refuses what is no weights: missing, a file, a folder of something else, a run's checkpoints, a damaged description", async () => {
   expect(await refusal(join(folder, "absent"))).toContain("does not exist");
   await put("file", "x");

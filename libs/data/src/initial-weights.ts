@@ -4,6 +4,7 @@ import { dirname, join } from "node:path";
 import {
   beginningOf,
   formatBytes,
+  formatCounted,
   isNestedDeeper,
   ProblemError,
   RopeScalingSchema,
@@ -133,12 +134,20 @@ async function readDocument<S extends TSchema>(
 
 const WEIGHTS_REMEDY = "use the model of these weights, or other weights";
 
-function assertEqual(path: string, member: Member, model: Model): void {
-  const message = memberFault(member, model);
-  if (message === undefined) return;
-  throw new ProblemError("data-invalid", `${path} ${message}`, [
-    { field: FIELD, value: path, message, remedy: WEIGHTS_REMEDY },
-  ]);
+/** @throws ProblemError `data-invalid` that names every member in which the weights are not the model's. */
+function assertEqual(path: string, members: readonly Member[], model: Model): void {
+  const faults = members.flatMap((member) => memberFault(member, model) ?? []);
+  const [first, ...others] = faults;
+  if (first === undefined) return;
+  const more =
+    others.length === 0
+      ? ""
+      : `, and ${formatCounted(others.length, "more member")} ${others.length === 1 ? "differs" : "differ"}`;
+  throw new ProblemError(
+    "data-invalid",
+    `${path} ${first}${more}`,
+    faults.map((message) => ({ field: FIELD, value: path, message, remedy: WEIGHTS_REMEDY })),
+  );
 }
 
 /** Undefined where nothing is there. @throws ProblemError `data-invalid` where that cannot be told. */
@@ -195,7 +204,7 @@ async function assertHuggingFace(
   const path = join(folder, "config.json");
   const members = huggingFaceMembers(config);
   if ("message" in members) throw refuse(path, members.message, members.remedy);
-  for (const member of members) assertEqual(path, member, model);
+  assertEqual(path, members, model);
   const files = await tensorFiles(folder, roots);
   await sizesOfFiles(folder, files, roots);
   const tensors = new FolderTensors(model, hasFusedProjections(config));
@@ -295,7 +304,10 @@ export async function assertInitialWeights(
     throw refuse(folder, "has neither a config.json nor a manifest.json", give);
   }
   const { identity, files } = manifest.content;
-  for (const here of [...SIZES, "ropeScaling"] as const)
-    assertEqual(path, { there: here, found: identity.model[here], here }, model);
+  assertEqual(
+    path,
+    [...SIZES, "ropeScaling" as const].map((here) => ({ there: here, found: identity.model[here], here })),
+    model,
+  );
   await assertCheckpointFiles(folder, files, roots);
 }

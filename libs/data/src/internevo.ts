@@ -139,6 +139,19 @@ const tooLong = (path: string, { document, byte }: Line): ProblemError =>
     "split the document into several",
   );
 
+/** InternLM writes tokens that are not to be learned, those of a prompt, as negative numbers. */
+function withoutLoss(path: string, { document, byte }: Line, place: number, token: number): ProblemError {
+  const message = `holds token ${token}, number ${place + 1} of document ${document} (the line at byte ${byte}): tokens without loss (negative numbers) are not supported`;
+  return new ProblemError("data-invalid", `${path} ${message}`, [
+    {
+      field: "data.path",
+      value: token,
+      message,
+      remedy: "write these tokens as positive numbers, so that their loss counts, or leave them out",
+    },
+  ]);
+}
+
 /** The tokens of a line. */
 function parseLine(
   path: string,
@@ -192,7 +205,10 @@ export async function openInternevo(path: string): Promise<TokenSource> {
           const newline = own.indexOf("\n");
           if (newline < 0 && from + bytes.length < end) throw tooLong(path, line);
           const text = own.toString("utf8", 0, newline < 0 ? own.length : newline);
-          for (const token of parseLine(path, line, text)) tokens.add(token, line.byte);
+          for (const [place, token] of parseLine(path, line, text).entries()) {
+            if (typeof token === "number" && token < 0) throw withoutLoss(path, line, place, token);
+            tokens.add(token, line.byte);
+          }
         }
       };
       try {

@@ -50,6 +50,24 @@ describe("InternEvo's data that lies", () => {
     expect(error.details[0]).toMatchObject({ field: "data.path", message: "is no NumPy array file" });
   });
 
+  it("of tokens without loss, as InternLM writes a prompt's, is refused by name and place", async () => {
+    const error = await damaged((path) =>
+      writeInternevo(path, [
+        [1, 2],
+        [3, -133, 4],
+      ]).then(() => undefined),
+    );
+    expect(error.details).toEqual([
+      {
+        field: "data.path",
+        value: -133,
+        message:
+          "holds token -133, number 2 of document 1 (the line at byte 19): tokens without loss (negative numbers) are not supported",
+        remedy: expect.stringContaining("as positive numbers"),
+      },
+    ]);
+  });
+
   it("with a line that no program could read whole is refused", async () => {
     const error = await damaged(async (path) => {
       await writeInternevo(path, [documents.flat()]);

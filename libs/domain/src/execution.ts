@@ -61,6 +61,7 @@ export const FAILURE_CODES = [
   "checkpoint-invalid",
   "communication",
   "rank-lost",
+  "not-finite",
   "timeout",
   "cancelled",
   "no-feasible-plan",

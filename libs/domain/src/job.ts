@@ -254,10 +254,29 @@ export const documentsOf = (data: Data | null): number | null =>
 export const CheckpointingSchema = Type.Object(
   {
     everySteps: Type.Integer({ minimum: 1, maximum: MAXIMUM_STEPS }),
-    keepLast: Type.Integer({ minimum: 1, maximum: 1000 }),
+    keepLast: Type.Integer({
+      minimum: 1,
+      maximum: 1000,
+      description:
+        "newest checkpoints that are kept; 1 keeps two all the same, so that there is an older one to fall back to. While the next is written there is one more",
+    }),
   },
   { additionalProperties: false },
 );
+
+/**
+ * How many checkpoints a run keeps: one more than asked when only one is, so that there is an older one to
+ * fall back to.
+ */
+export const checkpointsToKeep = ({ keepLast }: { readonly keepLast: number }): number =>
+  Math.max(2, keepLast);
+
+/**
+ * How many checkpoints of a run have to have room: those that it keeps, and the next, which is written before
+ * the oldest gives way.
+ */
+export const checkpointsAtOnce = (checkpointing: { readonly keepLast: number }): number =>
+  checkpointsToKeep(checkpointing) + 1;
 
 /** Further runs of each plan that is not told apart from the fastest, where a job says nothing. */
 export const DEFAULT_TRIAL_REPEATS = 2;

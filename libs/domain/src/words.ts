@@ -112,6 +112,7 @@ export const FAILURE_WORDS: Readonly<Record<FailureCode, string>> = {
   "checkpoint-invalid": "Checkpoint not valid",
   communication: "Communication failed",
   "rank-lost": "A rank was lost",
+  "not-finite": "Loss or gradient not finite",
   timeout: "Took too long",
   cancelled: "Cancelled",
   "no-feasible-plan": "No plan fits",

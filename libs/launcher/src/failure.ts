@@ -25,6 +25,8 @@ export function failureOfError(error: NativeError): Failure {
         return "communication";
       case "internal":
         return "internal";
+      case "not_finite":
+        return "not-finite";
     }
   })();
   const field =

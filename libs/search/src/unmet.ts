@@ -1,4 +1,5 @@
 import {
+  allowedBy,
   boundFaults,
   planValue,
   REJECTION_WORDS,
@@ -11,6 +12,7 @@ import {
 import {
   clusterRanks,
   countRecomputed,
+  divisors,
   GATE_UP,
   layoutFault,
   layoutsOf,
@@ -58,6 +60,35 @@ function* choicesOf(job: JobSpec): Generator<Choices> {
 
 /** Whether any plan divides a job as its `plan` asks. */
 const hasAny = (job: JobSpec): boolean => choicesOf(job).next().done !== true;
+
+/** Values of a list, and numbers of sequences, that {@link fewestSequences} looks at. */
+const MOST_LISTED = 100;
+const MOST_LOOKED_AT = 1000;
+
+/**
+ * The fewest sequences of a step, of the job's length, that a plan divides as its `plan` asks; undefined where
+ * none is found.
+ */
+export function fewestSequences(job: JobSpec): number | undefined {
+  const { plan = {}, sequenceLengthTokens } = job;
+  const factors = divisors(clusterRanks(job));
+  // Nothing makes a step larger than it has to be but the ranks that hold the same, and what is asked for.
+  const listed = (field: "microBatchSize" | "microBatches", free: readonly number[]): readonly number[] =>
+    plan[field] === undefined
+      ? free
+      : (askedOf(plan, field) as number[]).toSorted((a, b) => a - b).slice(0, MOST_LISTED);
+  const sizes = listed("microBatchSize", [1]);
+  const turns = listed("microBatches", factors);
+  const counts = new Set(
+    factors
+      .filter((replicas) => allowedBy(plan.dataParallel, replicas))
+      .flatMap((replicas) => sizes.flatMap((size) => turns.map((turn) => replicas * size * turn))),
+  );
+  return [...counts]
+    .sort((a, b) => a - b)
+    .slice(0, MOST_LOOKED_AT)
+    .find((sequences) => hasAny({ ...job, globalBatchTokens: sequences * sequenceLengthTokens }));
+}
 
 /** What a field is in the plans of a layout. */
 function valuesIn({ space, ...below }: Choices, field: PlanField, job: JobSpec): readonly PlanFieldValue[] {

@@ -12,5 +12,6 @@ export * from "./obtain-profile.ts";
 export * from "./search-thread.ts";
 export * from "./failure.ts";
 export * from "./retry-lost-ranks.ts";
+export * from "./not-finite.ts";
 export * from "./no-plan.ts";
 export * from "./left-launches.ts";

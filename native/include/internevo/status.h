@@ -15,6 +15,7 @@ enum class StatusCode {
   checkpointError,
   communicationError,
   internal,
+  notFinite,  ///< a loss or a gradient of the run itself
 };
 
 /// Name of a code as it appears in events ("bad_config", "out_of_memory", ...).

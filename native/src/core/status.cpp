@@ -12,6 +12,7 @@ const char* statusCodeName(StatusCode code) noexcept {
     case StatusCode::checkpointError: return "checkpoint_error";
     case StatusCode::communicationError: return "communication_error";
     case StatusCode::internal: return "internal";
+    case StatusCode::notFinite: return "not_finite";
   }
   return "internal";
 }

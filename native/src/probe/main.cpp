@@ -40,7 +40,8 @@ int exitCode(StatusCode code) {
     case StatusCode::dataError: return 4;
     case StatusCode::checkpointError: return 5;
     case StatusCode::communicationError: return 6;
-    case StatusCode::internal: return 70;
+    case StatusCode::internal:
+    case StatusCode::notFinite: return 70;
   }
   return 70;
 }

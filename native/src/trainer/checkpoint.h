@@ -88,7 +88,7 @@ void removeReplacedCheckpoints(Trainer& trainer, std::int64_t step);
 /// Loads the latest checkpoint, saved under whatever plan, and returns its step; 0 when the directory
 /// holds none. Each rank reads its own slices; all files are verified, each by one rank. Collective.
 /// Errors: AgreedFailure checkpointError: a damaged file (named; an older checkpoint is not taken instead), or one of
-/// another model, sequence length, batch, seed or data (the first difference is named).
+/// another model, sequence length, batch or seed (the first difference is named); dataError: the data is not the checkpoint's.
 std::int64_t loadLatestCheckpoint(Trainer& trainer);
 
 /// Loads the weights of a Hugging Face LLaMA folder, or of one checkpoint (a directory with a manifest), and begins with

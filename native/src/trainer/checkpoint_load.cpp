@@ -11,6 +11,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr const char* kDataTokens = "dataTokens";
+constexpr const char* kDataDigest = "dataDigest";
+
 void refuseMember(const std::string& what, const std::string& field, const Json& now,
                   const std::string& remedy) {
   throw Failure(Problem{StatusCode::checkpointError, what, field, now.dump(), remedy});
@@ -84,15 +87,35 @@ void requireCovered(const Manifest& manifest, const std::string& manifestPath) {
 
 Json identityOf(const Trainer& trainer) {
   const Config& c = trainer.config();
-  return {{"model", Json::parse(modelJson(c.model))},
-          {"sequenceLengthTokens", c.sequenceLengthTokens},
-          {"globalBatchSequences", c.plan.globalBatchSequences()},
-          {"seed", c.seed},
-          {"dataTokens", trainer.data().tokenCount()},
-          // What a checkpoint from before documents were packed lacks is null, as it is without packing.
-          {"packing", c.packsDocuments() ? Json("documents") : Json()},
-          {"endOfDocumentToken",
-           c.packsDocuments() && c.data.endOfDocumentToken ? Json(*c.data.endOfDocumentToken) : Json()}};
+  Json identity{
+      {"model", Json::parse(modelJson(c.model))},
+      {"sequenceLengthTokens", c.sequenceLengthTokens},
+      {"globalBatchSequences", c.plan.globalBatchSequences()},
+      {"seed", c.seed},
+      {kDataTokens, trainer.data().tokenCount()},
+      // What a checkpoint from before documents were packed lacks is null, as it is without packing.
+      {"packing", c.packsDocuments() ? Json("documents") : Json()},
+      {"endOfDocumentToken",
+       c.packsDocuments() && c.data.endOfDocumentToken ? Json(*c.data.endOfDocumentToken) : Json()}};
+  if (trainer.rank() == 0) identity[kDataDigest] = trainer.data().digest();
+  return identity;
+}
+
+void requireSameData(const Json& saved, const Json& now, const std::string& tokenFile,
+                     const std::string& checkpoint) {
+  const auto differs = [&](const char* name) {
+    return saved.is_object() && saved.contains(name) && now.contains(name) && saved[name] != now[name];
+  };
+  std::string what;
+  if (differs(kDataTokens)) {
+    what = "has " + now[kDataTokens].dump() + " tokens; it had " + saved[kDataTokens].dump();
+  } else if (differs(kDataDigest)) {
+    what = "has other content than it had";
+  } else {
+    return;
+  }
+  refuseData(tokenFile, what + " when " + checkpoint + " was written",
+             "put the data back as it was and let the job go on, or submit a new job for other data");
 }
 
 void requireSame(const Json& saved, const Json& now, const std::string& path, const std::string& manifest) {
@@ -151,7 +174,10 @@ std::int64_t loadLatestCheckpoint(Trainer& trainer) {
     withRemedy(remedy, [&] {
       manifest = readManifest(directory);
       if (manifest.step != step) refuseFile(manifestPath, "is of step " + std::to_string(manifest.step));
-      requireSame(manifest.identity, identityOf(trainer), "", manifestPath);
+      Json identity = identityOf(trainer);
+      requireSameData(manifest.identity, identity, trainer.data().path(), directory);
+      for (const char* name : {kDataTokens, kDataDigest}) identity.erase(name);
+      requireSame(manifest.identity, identity, "", manifestPath);
       if (manifest.tensors != logicalTensors(trainer.config().model))
         refuseFile(manifestPath, "lists other tensors than the model's");
       if (world.index() == 0) requireCovered(manifest, manifestPath);

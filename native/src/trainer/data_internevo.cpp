@@ -12,6 +12,9 @@ namespace internevo::trainer {
 
 namespace {
 
+constexpr const char* kCountLoss =
+    "write these tokens as positive numbers, so that their loss counts, or leave them out";
+
 /// Counts what the parser has taken, so that an error can name its byte.
 struct CountedBytes {
   using iterator_category = std::input_iterator_tag;
@@ -44,7 +47,7 @@ struct LineReader : nlohmann::json_sax<nlohmann::json> {
   const std::int64_t* taken;
   int depth = 0;
   bool named = false;  // the member that comes is the top's "tokens"
-  bool inside = false, seen = false;
+  bool inside = false, seen = false, negative = false;
   std::int64_t index = 0;
   std::string badToken, damage;
   std::int64_t badByte = 0;  // from the start of the line
@@ -57,7 +60,7 @@ struct LineReader : nlohmann::json_sax<nlohmann::json> {
     }
     if (index >= first && index < first + count) {
       if (!integer || value < 0 || value >= vocabularySize) {
-        badToken = text;
+        badToken = text, negative = integer && value < 0;
         badByte = *taken - ahead - static_cast<std::int64_t>(text.size());
         return false;
       }
@@ -122,6 +125,7 @@ class InternevoSource final : public TokenSource {
   }
 
   const std::string& path() const override { return lines_.path(); }
+  std::vector<const MappedFile*> files() const override { return {&lines_, &meta_}; }
   std::int64_t tokenCount() const override { return tokenCount_; }
   bool knowsDocuments() const override { return true; }
 
@@ -180,8 +184,15 @@ class InternevoSource final : public TokenSource {
     const bool whole =
         nlohmann::json::sax_parse(CountedBytes{line, &taken}, CountedBytes{last, &taken}, &reader);
     const std::string where = "in the document at byte " + std::to_string(begin);
-    if (!reader.badToken.empty())
-      refuseToken(path(), reader.badToken, begin + reader.badByte, vocabularySize_);
+    const std::int64_t badByte = begin + reader.badByte;
+    if (reader.negative) {
+      refuseData(path(),
+                 "has token " + reader.badToken + " at byte " + std::to_string(badByte) + ", the " +
+                     std::to_string(reader.index + 1) + ". of document " + std::to_string(document) +
+                     "; tokens without loss (negative numbers) are not supported",
+                 kCountLoss);
+    }
+    if (!reader.badToken.empty()) refuseToken(path(), reader.badToken, badByte, vocabularySize_);
     if (!whole || !reader.seen) {
       refuseData(path(),
                  where + " is damaged: " + (reader.damage.empty() ? "there is no \"tokens\"" : reader.damage),

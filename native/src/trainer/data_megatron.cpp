@@ -28,6 +28,7 @@ class MegatronSource final : public TokenSource {
   }
 
   const std::string& path() const override { return tokens_.path(); }
+  std::vector<const MappedFile*> files() const override { return {&tokens_, &index_}; }
   std::int64_t tokenCount() const override { return tokens_.bytes() / width_; }
 
   void read(std::int64_t first, std::int64_t count, std::int32_t* tokens) const override {

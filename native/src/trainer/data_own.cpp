@@ -48,6 +48,7 @@ class OwnSource final : public TokenSource {
   }
 
   const std::string& path() const override { return file_.path(); }
+  std::vector<const MappedFile*> files() const override { return {&file_}; }
   std::int64_t tokenCount() const override { return tokenCount_; }
 
   void read(std::int64_t first, std::int64_t count, std::int32_t* tokens) const override {

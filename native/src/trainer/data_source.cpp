@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/file.h"
 #include "trainer/failure.h"
 
 namespace internevo::trainer {
@@ -24,6 +26,25 @@ void refuseToken(const std::string& path, const std::string& token, std::int64_t
              "has token " + token + " at byte " + std::to_string(byte) + "; model.vocabularySize is " +
                  std::to_string(vocabularySize),
              "raise model.vocabularySize, or tokenize with a smaller vocabulary");
+}
+
+std::string digestOf(const std::vector<const MappedFile*>& files) {
+  constexpr std::int64_t kBlock = 4096, kMost = 1024;
+  std::string parts;
+  for (const MappedFile* file : files) {
+    parts += std::to_string(file->bytes()) + "\n";
+    const std::int64_t blocks = (file->bytes() + kBlock - 1) / kBlock, taken = std::min(blocks, kMost);
+    for (std::int64_t i = 0; i < taken; ++i) {
+      // Divided first, so that no file is too large for the product.
+      const std::int64_t step = taken > 1 ? (blocks - 1) / (taken - 1) : 0,
+                         rest = taken > 1 ? (blocks - 1) % (taken - 1) : 0;
+      const std::int64_t begin = kBlock * (i * step + (taken > 1 ? i * rest / (taken - 1) : 0));
+      const std::int64_t bytes = std::min(kBlock, file->bytes() - begin);
+      parts += hexOf(checksumOf(
+          std::string(reinterpret_cast<const char*>(file->data()) + begin, static_cast<std::size_t>(bytes))));
+    }
+  }
+  return "xxh3:" + hexOf(checksumOf(parts));
 }
 
 MappedFile::~MappedFile() {

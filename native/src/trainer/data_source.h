@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "executor_sizes/executor_sizes.h"
 
@@ -59,6 +60,8 @@ class TokenSource {
 
   /// File that holds the tokens.
   virtual const std::string& path() const = 0;
+  /// All files that are read, in an order that does not change.
+  virtual std::vector<const MappedFile*> files() const = 0;
   virtual std::int64_t tokenCount() const = 0;
   /// Tokens [first, first + count). Errors: Failure dataError naming file, byte offset and value of a token outside the
   /// vocabulary, or what is damaged.
@@ -73,6 +76,10 @@ class TokenSource {
 /// for each document) with NAME.bin.meta. By extension: .idx is megatron, .bin what lies beside it, everything else own.
 /// Errors: Failure dataError naming file, byte offset, what was found and what was expected.
 std::unique_ptr<TokenSource> openTokenSource(const DataConfig& config, std::int64_t vocabularySize);
+
+/// Tells content apart: a hash of the length of each file and of up to 1,024 blocks of 4 KiB of it, evenly over the file,
+/// the first and the last among them. A change between the blocks of a large file is not seen.
+std::string digestOf(const std::vector<const MappedFile*>& files);
 
 // ---- one for each format -------------------------------------------------------------------------------------------
 

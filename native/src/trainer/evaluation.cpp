@@ -106,7 +106,7 @@ std::optional<Evaluation> Trainer::evaluate(const std::atomic<bool>& stop,
            "join short documents, or set data.packing to none");
   result.loss = sum / static_cast<double>(result.tokens);
   if (!std::isfinite(result.loss))
-    refuse(StatusCode::internal, "the validation loss is not finite", "lower the learning rate");
+    refuse(StatusCode::notFinite, "the validation loss is not finite", "lower the learning rate");
   result.seconds = secondsNow() - start;
   return result;
 }

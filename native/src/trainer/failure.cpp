@@ -13,7 +13,8 @@ int exitCodeOf(StatusCode code) noexcept {
     case StatusCode::dataError: return protocol::exitData;
     case StatusCode::checkpointError: return protocol::exitCheckpoint;
     case StatusCode::communicationError: return protocol::exitCommunication;
-    case StatusCode::internal: return protocol::exitInternal;
+    case StatusCode::internal:
+    case StatusCode::notFinite: return protocol::exitInternal;
   }
   return protocol::exitInternal;
 }

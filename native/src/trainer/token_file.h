@@ -14,6 +14,9 @@ class TokenFile {
 
   std::int64_t tokenCount() const { return source_->tokenCount(); }
   std::int64_t sequenceCount() const { return (tokenCount() - 1) / sequenceLength_; }
+  const std::string& path() const { return source_->path(); }
+  /// See digestOf. It reads some MiB of the files.
+  std::string digest() const { return digestOf(source_->files()); }
 
   /// Tokens [offset, offset + count) of a sequence, and those one further on; with packing, −1 where that one belongs
   /// to another document. Errors: Failure dataError naming file, byte offset and value of a token outside the

@@ -175,7 +175,7 @@ StepResult Trainer::step(std::int64_t number) {
   result.loss = sums[0].value() / static_cast<double>(result.tokens);
   result.gradientNorm = std::sqrt(sums[1].value());
   if (!std::isfinite(result.loss) || !std::isfinite(result.gradientNorm)) {
-    throw AgreedFailure({StatusCode::internal,
+    throw AgreedFailure({StatusCode::notFinite,
                          "the loss or the gradient of step " + std::to_string(number) + " is not finite",
                          "optimizer.peakLearningRate", std::to_string(o.peakLearningRate),
                          "lower the learning rate, or set clipGlobalNorm"},

@@ -38,12 +38,12 @@ class Trainer {
 
   void initializeWeights() { parameters_->initialize(); }
 
-  /// One optimizer step. Collective. Errors: AgreedFailure dataError (a token outside the vocabulary), internal (a
+  /// One optimizer step. Collective. Errors: AgreedFailure dataError (a token outside the vocabulary), notFinite (a
   /// loss that is not finite: nothing is updated); Failure communicationError.
   StepResult step(std::int64_t number);
   /// The loss of the weights on the held-out data of the configuration, which must have such, between two steps. It uses memory of a
   /// step, and leaves everything that a step reads as it was. None when a rank's `stop` became true: it ends behind the batch in
-  /// progress. `done`: told of every batch, how many were evaluated. Collective. Errors: AgreedFailure dataError, internal (a loss
+  /// progress. `done`: told of every batch, how many were evaluated. Collective. Errors: AgreedFailure dataError, notFinite (a loss
   /// that is not finite); Failure communicationError.
   std::optional<Evaluation> evaluate(const std::atomic<bool>& stop,
                                      const std::function<void(std::int64_t)>& done = {});

@@ -10,6 +10,7 @@
 #include <random>
 #include <thread>
 
+#include "checkpoint/file.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint_tool/commands.h"
 #include "hugging_face_model.h"
@@ -316,6 +317,41 @@ std::vector<double> plainLosses(const std::string& folder, const Config& c,
     losses.push_back(total / static_cast<double>(batch));
   }
   return losses;
+}
+
+/// The data is not the checkpoint's fault: the file is named, and what to do.
+TEST_F(Program, OtherDataIsRefusedWhenARunGoesOn) {
+  ASSERT_EQ(run().status, 0);
+  config_.steps = 9;
+  const auto refused = [&](const std::string& what) {
+    const Result result = run();
+    EXPECT_EQ(result.status, 4);
+    ASSERT_EQ(result.named("error").size(), 1u);
+    const Json error = result.named("error")[0];
+    EXPECT_EQ(error["code"], "data_error");
+    EXPECT_EQ(error["field"], "data.path");
+    EXPECT_EQ(error["message"],
+              "token file " + data_ + " " + what + " when " + checkpointPath(6) + " was written");
+    EXPECT_NE(error["remedy"].get<std::string>().find("put the data back"), std::string::npos);
+  };
+  const std::string before = readFile(data_);
+  writeTokenFile(data_, sampleTokens(1400, 61), 61);
+  refused("has 1400 tokens; it had 1500");
+  std::string other = before;
+  std::swap(other[64], other[66]);
+  ASSERT_NE(other, before);
+  writeFile(data_, other);
+  refused("has other content than it had");
+  // A checkpoint of before digests were written takes any data of its length, under any plan.
+  const std::string path = checkpointPath(6) + "/" + kManifestName;
+  Json content = Json::parse(readFile(path))["content"];
+  ASSERT_TRUE(content["identity"]["dataDigest"].is_string());
+  content["identity"].erase("dataDigest");
+  writeFile(path, Json{{"checksum", hexOf(checksumOf(content.dump()))}, {"content", content}}.dump() + "\n");
+  use(planOf(1, 2, false, 2, 1, 1, 1, 1));
+  const Result after = run();
+  EXPECT_EQ(after.status, 0) << readFile(directory_.file("stderr"));
+  EXPECT_EQ(after.named("started")[0]["resumedFromStep"], 6);
 }
 
 TEST_F(Program, WeightsOfAHuggingFaceFolderGiveTheLossesOfItsPublishedArchitecture) {

@@ -225,7 +225,11 @@ TEST_F(DataFormats, InternevoNamesDamagedLines) {
   EXPECT_NE(error("[1, 2, 3]", "12345").find("not an array"), std::string::npos);
   EXPECT_NE(error("[1, 2, 3]", "[1, 2, 3").find("damaged"), std::string::npos);
   EXPECT_NE(error("2", "2.5").find("token 2.5 at byte 15"), std::string::npos);
-  EXPECT_NE(error("2", "-2").find("token -2 at byte 15"), std::string::npos);
+  const std::string negative = error("2", "-2");
+  EXPECT_NE(negative.find("token -2 at byte 15, the 2. of document 0; tokens without loss (negative numbers) "
+                          "are not supported"),
+            std::string::npos)
+      << negative;
   EXPECT_NE(error("2", "[2]").find("token [ at byte 15"), std::string::npos);
   EXPECT_NE(error("2", "99999999999999999999").find("token"), std::string::npos);
   EXPECT_NE(error("2", "18446744073709551615").find("token 18446744073709551615 at byte 15"),
@@ -244,6 +248,55 @@ TEST_F(DataFormats, InternevoSurvivesDamage) {
       error("i.bin");
     }
   }
+}
+
+// ---- what tells content apart --------------------------------------------------------------------------------------
+
+TEST_F(DataFormats, ADigestTellsContentOfTheSameLengthApartInEveryFormat) {
+  const auto digest = [&](const std::string& name) { return digestOf(open(name)->files()); };
+  const auto writeAll = [&](const Documents& written) {
+    writeOwn(directory_.file("o"), written, kVocabulary, 2);
+    writeMegatron(directory_.file("m"), written, 4, 4, false);
+    writeInternevo(directory_.file("i.bin"), written);
+  };
+  const Documents documents{{10, 11, 12, 13}, {14}, {15, 16}};
+  Documents other = documents;
+  other[0][1] = 17;
+  for (const std::string name : {"o", "m.idx", "i.bin"}) {
+    writeAll(documents);
+    const std::string first = digest(name);
+    EXPECT_EQ(first.substr(0, 5), "xxh3:");
+    writeAll(documents);
+    EXPECT_EQ(digest(name), first);
+    writeAll(other);
+    EXPECT_NE(digest(name), first) << name;
+  }
+}
+
+/// 1,024 blocks of a larger file are looked at, the first and the last among them.
+TEST_F(DataFormats, ADigestOfALargeFileLooksAtBlocksEvenlyOverIt) {
+  constexpr std::size_t kBlock = 4096, kBlocks = 3000;
+  const std::string path = directory_.file("large");
+  std::string bytes(kBlock * (kBlocks - 1) + 5, 'a');
+  const auto digest = [&] {
+    writeFile(path, bytes);
+    MappedFile file;
+    file.open(path, 1);
+    return digestOf({&file});
+  };
+  const std::string first = digest();
+  std::size_t seen = 0;
+  for (const std::size_t block : {0, 1, 2, 3, 4, 5, 1500, 1501, 1502, 1503, 1504, 2996, 2997, 2998, 2999}) {
+    bytes[block * kBlock] = 'b';
+    const bool differs = digest() != first;
+    bytes[block * kBlock] = 'a';
+    seen += differs;
+    if (block == 0 || block == kBlocks - 1) EXPECT_TRUE(differs) << block;
+  }
+  EXPECT_GE(seen, 4u);
+  EXPECT_LE(seen, 8u);
+  bytes += 'a';
+  EXPECT_NE(digest(), first);
 }
 
 TEST_F(DataFormats, AnAmbiguousFileAsksForItsFormat) {

@@ -108,6 +108,19 @@ TEST_F(Program, BadDataIsNamedOnce) {
   expectError(run(), 4, "data_error", data_);
 }
 
+/// It comes again under every start: whoever starts the ranks must be able to tell.
+TEST_F(Program, ALossThatIsNotFiniteHasItsOwnCode) {
+  config_.checkpoint.reset();
+  config_.optimizer.peakLearningRate = 10, config_.optimizer.weightDecay = 10;
+  config_.optimizer.warmupSteps = 0, config_.optimizer.clipGlobalNorm = 0;
+  config_.steps = 100;
+  const Result result = run();
+  EXPECT_EQ(result.status, 70);
+  ASSERT_EQ(result.named("error").size(), 1u);
+  EXPECT_EQ(result.named("error")[0]["code"], "not_finite");
+  EXPECT_EQ(result.named("error")[0]["field"], "optimizer.peakLearningRate");
+}
+
 TEST_F(Program, APlanThatDoesNotFitIsRefusedBeforeTheRun) {
   use(planOf(2, 1, false, 2, 1, 1, 1, 1));
   config_.memoryLimitBytes = 1 << 20;

@@ -41,4 +41,19 @@ it("refuses a job of which not one checkpoint has room, and warns where they hav
     ["checkpointing.keepLast"],
   );
   expect(roomWarnings({ checkpointBytes, freeBytes: 300e9 }, job, "/data")).toEqual([]);
+  // One is kept beside the only one that was asked for.
+  const one = { checkpointing: { everySteps: 10, keepLast: 1 } };
+  expect(roomWarnings({ checkpointBytes, freeBytes: 299e9 }, one, "/data")).toMatchObject([
+    {
+      value: 1,
+      message:
+        "keeps 2 checkpoints and needs 279.4 GiB while the next is written, and /data has 278.5 GiB left",
+      remedy: "make room there",
+    },
+  ]);
+  expect(roomWarnings({ checkpointBytes, freeBytes: 300e9 }, one, "/data")).toEqual([]);
+  const three = { checkpointing: { everySteps: 10, keepLast: 3 } };
+  expect(roomWarnings({ checkpointBytes, freeBytes: 399e9 }, three, "/data")[0]?.remedy).toMatch(
+    /^keep fewer/,
+  );
 });

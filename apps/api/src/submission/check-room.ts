@@ -1,5 +1,6 @@
 import { statfs } from "node:fs/promises";
 import {
+  checkpointsAtOnce,
   formatBytes,
   ProblemError,
   totalParameters,
@@ -63,16 +64,16 @@ export function roomWarnings(
   directory: string,
 ): ProblemDetail[] {
   if (room === undefined || checkpointing === null) return [];
-  const atOnce = checkpointing.keepLast + 1;
+  const atOnce = checkpointsAtOnce(checkpointing);
   if (atOnce * room.checkpointBytes <= room.freeBytes) return [];
   return [
     {
       field: "checkpointing.keepLast",
       value: checkpointing.keepLast,
       message:
-        `needs ${formatBytes(atOnce * room.checkpointBytes)} while the next checkpoint ` +
-        `is written, and ${directory} has ${formatBytes(room.freeBytes)} left`,
-      remedy: "keep fewer, or make room there",
+        `keeps ${atOnce - 1} checkpoints and needs ${formatBytes(atOnce * room.checkpointBytes)} ` +
+        `while the next is written, and ${directory} has ${formatBytes(room.freeBytes)} left`,
+      remedy: checkpointing.keepLast > 2 ? "keep fewer, or make room there" : "make room there",
     },
   ];
 }

@@ -140,6 +140,18 @@ describe("advice", () => {
     expect(longest.stdout).not.toMatch(/bytes/);
   });
 
+  it("names --sequences where the job's plan does not divide a step of one", async () => {
+    const job = join(mkdtempSync(join(tmpdir(), "internevo-advice-")), "fixed.yaml");
+    writeFileSync(job, `${readFileSync(JOB, "utf8")}\nplan: "dp2"\n`);
+    const ask = ["what-if", job, "--largest-sequence", "--unit", "262144"];
+    const none = await cli(...ask);
+    expect(none.status).toBe(3);
+    expect(none.stdout).toMatch(
+      /^the job's plan \(dataParallel 2\) does not divide a step of 1 sequence over \d+ GPUs\n→ give --sequences 2,/,
+    );
+    expect((await cli(...ask, "--sequences", "2")).stdout).toMatch(/^longest sequence/);
+  });
+
   it("says that no plan fits, and what binds, where a rank is asked of a job without plans", async () => {
     const directory = mkdtempSync(join(tmpdir(), "internevo-advice-"));
     const tiny = join(directory, "tiny.yaml");

@@ -1,7 +1,7 @@
 import type { QueueSettingsChange } from "@internevo/contracts";
 import { formatCounted, formatSpan, type QueueSettings } from "@internevo/domain";
 import type { Command } from "commander";
-import { durationArgument } from "../arguments.ts";
+import { durationArgument, spanArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 
 interface Change {
@@ -21,7 +21,9 @@ const settingsWords = ({ halfLifeHours, patienceHours, leastRunMinutes }: QueueS
   [
     `usage counts half for the fair share after ${formatCounted(halfLifeHours, "hour")}`,
     `who has waited for ${formatCounted(patienceHours, "hour")} goes first`,
-    `a preemptible job gives way after ${formatSpan(60_000 * leastRunMinutes)} at the earliest`,
+    leastRunMinutes === 0
+      ? "a preemptible job gives way at once"
+      : `a preemptible job gives way after ${formatSpan(60_000 * leastRunMinutes)} at the earliest`,
   ].join("; ");
 
 export function addQueue(program: Command, context: Context): void {
@@ -52,8 +54,8 @@ export function addQueue(program: Command, context: Context): void {
     )
     .option(
       "--least-run <duration>",
-      "for so long a preemptible job keeps its hosts before it gives way to another, e.g. 10m",
-      durationArgument,
+      "for so long a preemptible job keeps its hosts before it gives way to another, e.g. 10m, or 0",
+      spanArgument,
     )
     .action(async (options: Change) => {
       const client = await context.client();

@@ -1,4 +1,5 @@
 import {
+  checkpointsToKeep,
   formatBytes,
   formatCounted,
   planLabel,
@@ -49,13 +50,8 @@ import {
   transitionJob,
   type Database,
 } from "@internevo/store";
-import {
-  checkpointsToKeep,
-  checkpointSteps,
-  discardCheckpointsBeyond,
-  leaveNewest,
-  tellCounted,
-} from "../checkpoints.ts";
+import { checkpointSteps, discardCheckpointsBeyond, leaveNewest, tellCounted } from "../checkpoints.ts";
+import { namingText } from "../data-words.ts";
 import { PlanChanges } from "../plan-change.ts";
 import { reportOf } from "../report.ts";
 import { attemptsWithoutProgress, endAfter, type TrainingEnd } from "../restarts.ts";
@@ -303,7 +299,7 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
   }
   const failure: Failure =
     outcome.status === "failed"
-      ? outcome.failure
+      ? namingText(outcome.failure, job.spec.data, training.dataset.path)
       : { code: "rank-lost", message: "the ranks were stopped from outside" };
   if (
     outcome.status === "failed" &&

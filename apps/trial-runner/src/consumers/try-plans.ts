@@ -20,6 +20,7 @@ import {
   failedJob,
   heldJob,
   launchDirectory,
+  notFiniteTwice,
   prepareTraining,
   recordTimeline,
   whileReserved,
@@ -77,6 +78,7 @@ class JobTrials {
   #planned: readonly Trial[] = [];
   #done = 0;
   #lost: Failure | undefined;
+  #notFinite: Failure | undefined;
 
   constructor(
     { settings, database }: { readonly settings: TrialSettings; readonly database: Database },
@@ -100,6 +102,11 @@ class JobTrials {
     return this.#lost;
   }
 
+  /** Why trials ended before all had run: the loss was not finite, and again when its step was repeated. */
+  get notFinite(): Failure | undefined {
+    return this.#notFinite;
+  }
+
   /** Runs what is still to be run. @returns the trials, with what they measured. */
   async tried(): Promise<readonly Trial[]> {
     const { id } = this.#context.job;
@@ -108,7 +115,7 @@ class JobTrials {
     if (this.#done < this.#planned.length || trialToRepeat(this.#planned, this.#repeats) !== undefined)
       await whileReserved(this.#reservation(), async () => {
         await this.#runFirst();
-        if (this.#lost === undefined) await this.#repeat();
+        if (this.#lost === undefined && this.#notFinite === undefined) await this.#repeat();
       });
     return listTrials(this.#database.db, id);
   }
@@ -151,6 +158,7 @@ class JobTrials {
           ? `${formatSeconds(result.measured.stepTimeSeconds)} a step`
           : result.failure.message;
       this.#progress(`${planLabel(trial.candidate.plan)}: ${came}`);
+      if (this.#notFinite !== undefined) return;
       const lost = "failure" in result && lostRanks(result) ? result.failure : undefined;
       if (lost && lostBefore) return void (this.#lost = lost);
       lostBefore = lost !== undefined;
@@ -189,7 +197,29 @@ class JobTrials {
     const label = planLabel(plan);
     const said = number === 1 ? label : `${label}, again`;
     const launch = await this.#launch(trial, number, said);
-    const result = await retryLostRanks({
+    let result = await this.#throughLostRanks(launch, said);
+    if ("failure" in result && result.failure.code === "not-finite") {
+      const first = result;
+      this.#feed.log("warn", "trial-runner", `${said}: ${first.failure.message}: repeated once`);
+      result = await this.#throughLostRanks(launch, said);
+      // Every plan computes the same losses, so that another trial would end alike.
+      this.#notFinite = "failure" in result ? notFiniteTwice(first, result) : undefined;
+      if ("failure" in result && this.#notFinite !== undefined)
+        result = { ...result, failure: this.#notFinite };
+    }
+    const came =
+      "measured" in result
+        ? { stepTimeSeconds: result.measured.stepTimeSeconds }
+        : { failure: result.failure };
+    this.#context.log.info({ trial: rank, plan: label, run: number, ...came }, "a trial ended");
+    return result;
+  }
+
+  #throughLostRanks(
+    launch: Parameters<typeof runTrial>[0],
+    said: string,
+  ): Promise<Awaited<ReturnType<typeof runTrial>>> {
+    return retryLostRanks({
       launch: () => runTrial(launch),
       failureOf: (ended) => ("failure" in ended ? ended.failure : undefined),
       limit: this.#settings.lostRankLimit,
@@ -201,12 +231,6 @@ class JobTrials {
           `${said}: ${failure.message}: tried again in ${formatCounted(inSeconds, "second")}`,
         ),
     });
-    const came =
-      "measured" in result
-        ? { stepTimeSeconds: result.measured.stepTimeSeconds }
-        : { failure: result.failure };
-    this.#context.log.info({ trial: rank, plan: label, run: number, ...came }, "a trial ended");
-    return result;
   }
 
   async #launch({ candidate }: Trial, number: number, said: string): Promise<Parameters<typeof runTrial>[0]> {
@@ -247,6 +271,7 @@ export const tryPlans =
       const dataset = await prepareTraining(settings, job.spec);
       const jobTrials = new JobTrials({ settings, database }, context, feed, dataset);
       const trials = await jobTrials.tried();
+      if (jobTrials.notFinite) return failedJob(job.id, "trialling", jobTrials.notFinite);
       const choice = choiceOf(trials);
       const lost = jobTrials.lost ?? (choice ? undefined : trials.find(lostRanks)?.failure);
       if (lost) {

@@ -240,11 +240,13 @@ describe("launchRanks", () => {
 
   it("asks every rank for an orderly end", async () => {
     const stop = new AbortController();
+    const logged: string[] = [];
     const { outcome, events } = await launch(
-      `stop() { ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.05; done`,
+      `stop() { echo "a rank's word" >&2; ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.05; done`,
       {
         ranks: 1,
         signal: stop.signal,
+        onLog: (line) => logged.push(line),
         onEvent: (event) => {
           if (event.event === "hello") stop.abort();
           if (event.event === "done") ended = true;
@@ -254,6 +256,9 @@ describe("launchRanks", () => {
     expect(events).toEqual([]);
     expect(ended).toBe(true);
     expect(outcome).toMatchObject({ status: "stopped", graceful: true, exitCode: 75 });
+    // mpirun tells the exit code as if it were a fault.
+    expect(logged).toContain("a rank's word");
+    expect(logged.join("\n")).not.toMatch(/mpirun|Exit code|Process name|aborted|----/);
   });
   let ended = false;
 

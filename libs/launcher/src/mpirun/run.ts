@@ -22,6 +22,7 @@ import {
   type RunRecord,
 } from "../process/run-record.ts";
 import type { EventOf, NativeProgram } from "../programs.ts";
+import { withoutAbortText } from "./abort-text.ts";
 
 type Cause =
   | { readonly kind: "stop" }
@@ -252,10 +253,14 @@ class MpirunRun<P extends NativeProgram<TSchema, TSchema>> {
       onOverlong: (bound) =>
         this.#fail({ code: "internal", message: `${program.name} wrote a line of more than ${bound} bytes` }),
     });
+    const tell = withoutAbortText(
+      (line) => onLog?.(line),
+      () => this.#cause?.kind === "stop" || this.#cause?.kind === "kill",
+    );
     const log = new LineSplitter({
       onLine: (line) => {
         this.#stderr.push(line);
-        onLog?.(line);
+        tell(line);
       },
       onOverlong: (bound) => onLog?.(`(a line of more than ${bound} bytes was dropped)`),
     });

@@ -354,8 +354,18 @@ function Largest({
           </Text>
         </div>
       ) : (
-        <Alert color="yellow" title={`Not even ${formatInteger(next.sequenceLengthTokens)} tokens fit`}>
+        <Alert
+          color="yellow"
+          title={
+            next.leastSequences === undefined
+              ? `Not even ${formatInteger(next.sequenceLengthTokens)} tokens fit`
+              : "The step cannot be divided"
+          }
+        >
           {sentence(next.reason)}
+          {next.leastSequences === undefined
+            ? null
+            : ` Give ${formatInteger(next.leastSequences)} as Sequences, the fewest that can be divided, or leave more of the job’s plan free.`}
         </Alert>
       )}
     </Result>
