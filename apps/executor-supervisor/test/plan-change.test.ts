@@ -16,7 +16,7 @@ import { createWorld, smallJob, type ServiceProcess, type World } from "@interne
 import { trialRunner } from "@internevo/trial-runner";
 
 /** Each of some milliseconds, so that ranks can be frozen long before their last. */
-const STEPS = 400;
+const STEPS = 200;
 const COMPARED = 20;
 
 let world: World;
@@ -99,8 +99,11 @@ async function ask(id: string, gainThreshold: number): Promise<PlanChange> {
 async function isUntouched(id: string): Promise<void> {
   const steps = await allSteps(world.database.db, (await runOf(id)).id);
   expect(steps.map(({ step }) => step)).toEqual(Array.from({ length: STEPS }, (_, index) => index + 1));
-  for (const [index, { loss }] of steps.entries())
-    expect(Math.abs(loss - (losses[index] as number))).toBeLessThan(1e-6);
+  for (const [index, { loss }] of steps.entries()) {
+    const expected = losses[index] as number;
+    // Another plan adds float32 numbers in another order.
+    expect(Math.abs(loss / expected - 1)).toBeLessThan(1e-6);
+  }
 }
 
 describe("a run whose plan is changed", () => {
