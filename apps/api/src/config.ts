@@ -45,6 +45,12 @@ export const ApiConfigSchema = Type.Object({
     maximum: 100_000,
     description: "event streams that one token has open at once; more are 429",
   }),
+  INTERNEVO_API_STREAMS_PER_MINUTE: Type.Integer({
+    default: DEFAULT_LIMITS.streamsPerMinute,
+    minimum: 1,
+    maximum: 1_000_000,
+    description: "event streams that one token opens in a minute; more are 429",
+  }),
   INTERNEVO_API_STREAMS: Type.Integer({
     default: DEFAULT_LIMITS.streams,
     minimum: 1,

@@ -76,6 +76,7 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
         requestsPerMinute: config.INTERNEVO_API_REQUESTS_PER_MINUTE,
         maximumEventLoopDelayMilliseconds: config.INTERNEVO_API_MAXIMUM_EVENT_LOOP_DELAY_MS,
         streamsOfOneToken: config.INTERNEVO_API_STREAMS_OF_ONE_TOKEN,
+        streamsPerMinute: config.INTERNEVO_API_STREAMS_PER_MINUTE,
         streams: config.INTERNEVO_API_STREAMS,
       },
       trustProxy: config.INTERNEVO_API_TRUST_PROXY,
