@@ -21,6 +21,8 @@ export function answerOneAtATime(server: Server): void {
     const { socket } = request;
     if (socket.destroyed) return;
     const begin = (): void => {
+      // One listener more than other parts of the server bring.
+      response.setMaxListeners(response.getMaxListeners() + 1);
       response.once("close", () => {
         const isLast = response.getHeader("connection") === "close";
         const next = isLast ? undefined : lines.get(socket)?.shift();
