@@ -1,8 +1,9 @@
 import { PlanChangePageSchema, type Problem } from "@internevo/contracts";
 import { findShippedProfile } from "@internevo/cost-model";
-import { planLabel, PlanChangeSchema, resolveJob, type Candidate, type Profile } from "@internevo/domain";
+import { planLabel, PlanChangeSchema, type Candidate, type Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { ensureRun, submitJob } from "@internevo/store";
+import { shippedProfileSpec } from "@internevo/test-kit/fixtures";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { problem, shaped, startTestApi, type TestApi } from "./harness.ts";
 
@@ -16,20 +17,9 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const spec = (over: Record<string, unknown> = {}) =>
-  resolveJob({
-    name: "changing",
-    model: "llama-7b",
-    sequenceLengthTokens: 4096,
-    globalBatchTokens: 4 * 1024 * 1024,
-    cluster: { nodes: 2, gpusPerNode: 8, memoryPerGpu: "80GB", profile: "a800-128" },
-    checkpointing: { everySteps: 100, keepLast: 2 },
-    ...over,
-  });
-
 /** A job that trains with the best plan. */
-async function training(over: Record<string, unknown> = {}): Promise<{ id: string; plans: Candidate[] }> {
-  const job = spec(over);
+async function training(): Promise<{ id: string; plans: Candidate[] }> {
+  const job = shippedProfileSpec();
   const { candidates } = planJob(job, profile, { top: 5 });
   const id = await api.database.transaction((tx) => submitJob(tx, job));
   await api.database.transaction((tx) => ensureRun(tx, id, candidates[0] as Candidate));
@@ -136,7 +126,7 @@ it("refuses what the run cannot go on under, and says what to do", async () => {
     message: "has succeeded",
     remedy: "ask of a job that trains",
   });
-  const early = await api.database.transaction((tx) => submitJob(tx, spec()));
+  const early = await api.database.transaction((tx) => submitJob(tx, shippedProfileSpec()));
   expect(await refusalOf(early, { plan: whole }, 409, "conflict")).toMatchObject({
     message: "does not train yet",
   });

@@ -1,7 +1,8 @@
 import { findShippedProfile } from "@internevo/cost-model";
-import { planLabel, resolveJob, type Candidate } from "@internevo/domain";
+import { planLabel, type Candidate } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import { beginPlanChange, endPlanChange, ensureRun, openPlanChange, submitJob } from "@internevo/store";
+import { shippedProfileSpec } from "@internevo/test-kit/fixtures";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { run, startApiProcess, type ApiProcess, type Ended } from "./processes.ts";
@@ -24,14 +25,7 @@ const internevo = (...args: string[]): Promise<Ended> =>
 async function training(): Promise<{ id: string; runId: string; plans: Candidate[] }> {
   const profile = findShippedProfile("a800-128");
   if (!profile) throw new Error("the profile ships with the project");
-  const job = resolveJob({
-    name: "changing",
-    model: "llama-7b",
-    sequenceLengthTokens: 4096,
-    globalBatchTokens: 4 * 1024 * 1024,
-    cluster: { nodes: 2, gpusPerNode: 8, memoryPerGpu: "80GB", profile: "a800-128" },
-    checkpointing: { everySteps: 100, keepLast: 2 },
-  });
+  const job = shippedProfileSpec();
   const { candidates } = planJob(job, profile, { top: 5 });
   const { database } = test;
   const id = await database.transaction((tx) => submitJob(tx, job));

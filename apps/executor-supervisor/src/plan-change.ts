@@ -31,6 +31,8 @@ export interface ChangedRun {
   readonly feed: JobFeed;
   readonly run: { readonly id: string; readonly jobId: string };
   readonly fenced: <R>(work: (tx: Transaction) => Promise<R>) => Promise<R>;
+  /** What keeps a change from being looked at while ranks run, but for a database that is away. */
+  readonly onError: (error: unknown) => void;
 }
 
 /** What is to become of a change under which the run goes on, by its steps. */
@@ -40,10 +42,9 @@ export type Verdict =
   | undefined;
 
 function wordsOf({ secondsBefore, secondsAfter, measuredGain, steps }: Comparison): string {
-  const { abs } = Math;
   return (
     `a step took ${formatSeconds(secondsBefore ?? 0)} before and takes ${formatSeconds(secondsAfter ?? 0)} now, ` +
-    `medians of ${steps} steps: ${abs(measuredGain ?? 0) < 0.0005 ? "as fast" : formatSignedPercent(measuredGain ?? 0)}`
+    `medians of ${steps} steps: ${formatSignedPercent(measuredGain ?? 0)}`
   );
 }
 
@@ -90,7 +91,8 @@ export class PlanChanges {
   }
 
   /**
-   * Looks at what is asked for while ranks run, and keeps what has shown its gain.
+   * Looks at what is asked for while ranks run, and keeps what has shown its gain. It never rejects: ranks that train
+   * do not end because a change cannot be looked at.
    * @param stop ends the ranks with a checkpoint, so that the plan changes
    */
   async watch(signal: AbortSignal, stop: (why: string) => void): Promise<void> {
@@ -99,8 +101,8 @@ export class PlanChanges {
         const why = await this.#look();
         if (why !== undefined) return stop(why);
       } catch (error) {
-        // The run goes on without the database for a while, and so does this.
-        if (!isConnectionLoss(error)) throw error;
+        // What is stopped meanwhile says so by itself.
+        if (!signal.aborted && !isConnectionLoss(error)) this.#run.onError(error);
       }
       await pause(LOOK_MILLISECONDS, signal);
     }

@@ -60,12 +60,10 @@ const runOf = async (id: string) => {
 const attemptsOf = async (id: string) => listAttempts(world.database.db, (await runOf(id)).id);
 const changesOf = async (id: string): Promise<PlanChange[]> =>
   [...(await listPlanChanges(world.database.db, id)).items].reverse();
-const signalRanks = (signal: "SIGSTOP" | "SIGCONT"): void =>
-  world.rankPids().forEach((pid) => process.kill(pid, signal));
 /** At work, and frozen there until the test lets them go on. */
 async function frozenAtWork(id: string): Promise<void> {
   await world.untilEvent(id, ({ type, data }) => type === "step" && (data["step"] as number) >= 30, 120);
-  signalRanks("SIGSTOP");
+  world.signalRanks("SIGSTOP");
 }
 const said = (id: string, words: string) =>
   world.untilEvent(id, ({ type, data }) => type === "log" && String(data["message"]).includes(words), 120);
@@ -112,7 +110,7 @@ describe("a run whose plan is changed", () => {
     await frozenAtWork(id);
     const change = await ask(id, -1);
     await said(id, "stop to change the plan");
-    signalRanks("SIGCONT");
+    world.signalRanks("SIGCONT");
     await ended(id);
     const attempts = await attemptsOf(id);
     expect(attempts).toMatchObject([
@@ -140,7 +138,7 @@ describe("a run whose plan is changed", () => {
     await frozenAtWork(id);
     const change = await ask(id, 1);
     await said(id, "stop to change the plan");
-    signalRanks("SIGCONT");
+    world.signalRanks("SIGCONT");
     await ended(id);
     expect(await attemptsOf(id)).toMatchObject([
       { state: "stopped", plan: change.from.plan },
@@ -164,7 +162,7 @@ describe("a run whose plan is changed", () => {
       const change = await ask(id, -1);
       if (when === "comparing") {
         await said(id, "stop to change the plan");
-        signalRanks("SIGCONT");
+        world.signalRanks("SIGCONT");
         await eventually("the change", async () => (await changesOf(id))[0]?.state === "comparing", 60);
       }
       await executor.kill();
@@ -190,7 +188,7 @@ describe("a run whose plan is changed", () => {
     expect(await dismiss()).toMatchObject({ state: "dismissed", reason: "the test changed its mind" });
     await expect(dismiss()).rejects.toMatchObject({ code: "conflict" });
     process.kill(executor.pid, "SIGCONT");
-    signalRanks("SIGCONT");
+    world.signalRanks("SIGCONT");
     await ended(id);
     expect(await attemptsOf(id)).toMatchObject([{ state: "succeeded", plan: change.from.plan }]);
     await isUntouched(id);

@@ -64,12 +64,10 @@ const stepsOf = async (id: string) => {
   const run = await findRun(world.database.db, id);
   return run ? (await allSteps(world.database.db, run.id)).map(({ step }) => step) : [];
 };
-const signalRanks = (signal: "SIGSTOP" | "SIGCONT"): void =>
-  world.rankPids().forEach((pid) => process.kill(pid, signal));
 /** At work, and frozen there until the test lets them go on. */
 async function frozenAtWork(id: string): Promise<void> {
   await world.untilEvent(id, ({ type, data }) => type === "step" && (data["step"] as number) >= 10, 120);
-  signalRanks("SIGSTOP");
+  world.signalRanks("SIGSTOP");
 }
 /** Its supervisor has heard that it gives way, and told the ranks. */
 const told = (id: string) =>
@@ -104,7 +102,7 @@ describe("a preemptible job of low priority that trains", () => {
     await frozenAtWork(patient);
     const urgent = await high();
     await told(patient);
-    signalRanks("SIGCONT");
+    world.signalRanks("SIGCONT");
     await world.untilEvent(
       patient,
       ({ type, data }) => type === "log" && String(data["message"]).startsWith("gave way to job urgent"),
@@ -133,7 +131,7 @@ describe("a preemptible job of low priority that trains", () => {
       Boolean(await queuePlace(world.database.db, jobLease(urgent))),
     );
     expect(await askedToGiveWay(world.database.db, jobLease(owner))).toBeUndefined();
-    signalRanks("SIGCONT");
+    world.signalRanks("SIGCONT");
     await ended(owner);
     await world.untilState(urgent, "succeeded", 200);
     expect(await attemptsOf(owner)).toMatchObject([{ state: "succeeded" }]);

@@ -16,29 +16,13 @@ import {
   predictWritten,
   exportConfiguration,
   FRAMEWORKS,
-  importConfiguration,
   importedJob,
   type ExportedConfiguration,
   type Framework,
   type FrameworkFile,
 } from "./index.ts";
 import { jobOf, planAndJob } from "../test/random-plans.ts";
-
-const read = (framework: Framework, files: readonly FrameworkFile[]) =>
-  importConfiguration(framework, files as [FrameworkFile, ...FrameworkFile[]]);
-
-/** The faults of a refused import, as `field: message`. */
-function faultsOf(framework: Framework, ...files: FrameworkFile[]): string[] {
-  try {
-    read(framework, files);
-  } catch (error) {
-    if (!(error instanceof ProblemError)) throw error;
-    for (const { field, message, remedy } of error.details)
-      expect([field, message, remedy].every((text) => text.length > 0)).toBe(true);
-    return error.details.map(({ field, message, remedy }) => `${field}: ${message} → ${remedy}`);
-  }
-  return [];
-}
+import { faultsOf, read } from "../test/reading.ts";
 
 /** The configuration, or null where the export refuses the plan by name. */
 function exported(framework: Framework, job: JobSpec, plan: Plan): ExportedConfiguration | null {

@@ -3,13 +3,8 @@ import { describe, expect, it } from "vitest";
 import { parsePlanLabel, ProblemError } from "@internevo/domain";
 import { planOfJob } from "@internevo/plan";
 import { jobOf } from "../test/random-plans.ts";
-import {
-  exportConfiguration,
-  FRAMEWORKS,
-  importConfiguration,
-  type Framework,
-  type FrameworkFile,
-} from "./index.ts";
+import { read } from "../test/reading.ts";
+import { exportConfiguration, FRAMEWORKS, type Framework, type FrameworkFile } from "./index.ts";
 import { warmupRatio } from "./internevo.ts";
 
 /*
@@ -22,8 +17,6 @@ const exported = (framework: Framework, written: Record<string, unknown>) => {
   const job = jobOf({ precision: framework === "internevo" ? "bf16-grad16" : "bf16", ...written });
   return exportConfiguration(framework, job, planOfJob(parsePlanLabel(PLAN), job));
 };
-const read = (framework: Framework, files: readonly FrameworkFile[]) =>
-  importConfiguration(framework, files as [FrameworkFile, ...FrameworkFile[]]);
 
 /** The faults of a refused import, as `field value: message → remedy`; none where it is read. */
 function faultsOf(framework: Framework, ...files: FrameworkFile[]): string[] {

@@ -2,14 +2,9 @@ import { ProblemError, resolveJob, type Model, type Plan } from "@internevo/doma
 import { planOfJob } from "@internevo/plan";
 import { aPlan } from "@internevo/test-kit";
 import { describe, expect, it } from "vitest";
-import {
-  exportConfiguration,
-  importConfiguration,
-  importedJob,
-  type Framework,
-  type FrameworkFile,
-} from "./index.ts";
+import { exportConfiguration, importConfiguration, importedJob, type Framework } from "./index.ts";
 import { jobOf, LLAMA3_ROPE as llama3 } from "../test/random-plans.ts";
+import { read } from "../test/reading.ts";
 
 /** What models may have beyond LLaMA: each framework says it, or refuses it by name. */
 
@@ -22,8 +17,6 @@ const written = (framework: Framework, fields: Record<string, unknown>, of = pla
   const job = jobOf({ model: { ...BASE, ...fields } });
   return { job, ...exportConfiguration(framework, job, planOfJob(of, job)) };
 };
-const read = (framework: Framework, files: readonly FrameworkFile[]) =>
-  importConfiguration(framework, files as [FrameworkFile, ...FrameworkFile[]]);
 function problem(run: () => unknown): ProblemError {
   try {
     run();

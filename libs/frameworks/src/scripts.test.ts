@@ -1,22 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { planLabel, ProblemError } from "@internevo/domain";
-import { importConfiguration, type Framework, type FrameworkFile } from "./index.ts";
-
-const read = (framework: Framework, files: readonly FrameworkFile[]) =>
-  importConfiguration(framework, files as [FrameworkFile, ...FrameworkFile[]]);
-
-/** The faults of a refused import, as `field: message`. */
-function faultsOf(framework: Framework, ...files: FrameworkFile[]): string[] {
-  try {
-    read(framework, files);
-  } catch (error) {
-    if (!(error instanceof ProblemError)) throw error;
-    for (const { field, message, remedy } of error.details)
-      expect([field, message, remedy].every((text) => text.length > 0)).toBe(true);
-    return error.details.map(({ field, message, remedy }) => `${field}: ${message} → ${remedy}`);
-  }
-  return [];
-}
+import { planLabel } from "@internevo/domain";
+import { importConfiguration, type FrameworkFile } from "./index.ts";
+import { faultsOf, read } from "../test/reading.ts";
 
 const MEGATRON = `
 GPUS=8  # of a node

@@ -149,6 +149,7 @@ class JobHistory {
     const key = `${jobId} ${id}`;
     // Looked at and written in one go: those who begin together find the first one's page.
     const asked = this.#pages.get(key);
+    // Whoever asked first is told of a failure; this one reads for itself then.
     const known = asked && (await asked.catch(() => undefined));
     if (known?.length === PAGE) return known;
     const page = this.#read(jobId, id);

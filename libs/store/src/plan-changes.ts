@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { and, desc, eq, inArray, sql } from "drizzle-orm";
+import { and, desc, eq, inArray, sql, type SQL } from "drizzle-orm";
 import {
   isOpenPlanChange,
   OPEN_PLAN_CHANGE_STATES,
@@ -18,6 +18,14 @@ import { isUuid, pageLimit, pageOf, decodeCursor, type Page, type PageRequest } 
 import { planChanges, runs } from "./schema/index.ts";
 
 type Row = typeof planChanges.$inferSelect;
+
+/** A run, and the job that it is of. */
+export interface RunOfJob {
+  readonly id: string;
+  readonly jobId: string;
+}
+
+const isOpen = inArray(planChanges.state, [...OPEN_PLAN_CHANGE_STATES]);
 
 function changeOf(jobId: string, { runId: _, ...row }: Row): PlanChange {
   return {
@@ -61,7 +69,7 @@ export type NewPlanChange = Pick<
  */
 export async function storePlanChange(
   tx: Transaction,
-  run: { readonly id: string; readonly jobId: string },
+  run: RunOfJob,
   change: NewPlanChange,
 ): Promise<PlanChange> {
   const [now] = await tx
@@ -101,31 +109,24 @@ export async function storePlanChange(
   ]);
 }
 
-/** The change of a run that is asked for or compared; undefined when there is none. */
-export async function openPlanChange(
-  db: Queryable,
-  run: { readonly id: string; readonly jobId: string },
-): Promise<PlanChange | undefined> {
+/** The newest change of a run; undefined when there is none. @param which of these only */
+async function newestChange(db: Queryable, run: RunOfJob, which?: SQL): Promise<PlanChange | undefined> {
   const [row] = await db
     .select()
     .from(planChanges)
-    .where(and(eq(planChanges.runId, run.id), inArray(planChanges.state, [...OPEN_PLAN_CHANGE_STATES])));
-  return row && changeOf(run.jobId, row);
-}
-
-/** The newest change of a run, whatever became of it. */
-export async function lastPlanChange(
-  db: Queryable,
-  run: { readonly id: string; readonly jobId: string },
-): Promise<PlanChange | undefined> {
-  const [row] = await db
-    .select()
-    .from(planChanges)
-    .where(eq(planChanges.runId, run.id))
+    .where(and(eq(planChanges.runId, run.id), which))
     .orderBy(desc(planChanges.createdAt), desc(planChanges.id))
     .limit(1);
   return row && changeOf(run.jobId, row);
 }
+
+/** The change of a run that is asked for or compared. */
+export const openPlanChange = (db: Queryable, run: RunOfJob): Promise<PlanChange | undefined> =>
+  newestChange(db, run, isOpen);
+
+/** The newest change of a run, whatever became of it. */
+export const lastPlanChange = (db: Queryable, run: RunOfJob): Promise<PlanChange | undefined> =>
+  newestChange(db, run);
 
 /** Newest first. */
 export async function listPlanChanges(
@@ -143,7 +144,8 @@ export async function listPlanChanges(
       and(
         eq(runs.jobId, jobId),
         after &&
-          sql`(${planChanges.createdAt}, ${planChanges.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
+          sql`(${planChanges.createdAt}, ${planChanges.id})
+            < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
       ),
     )
     .orderBy(desc(planChanges.createdAt), desc(planChanges.id))
@@ -235,7 +237,7 @@ export async function leavePlanChange(
   const open = await tx
     .select({ id: planChanges.id })
     .from(planChanges)
-    .where(and(eq(planChanges.runId, runId), inArray(planChanges.state, [...OPEN_PLAN_CHANGE_STATES])));
+    .where(and(eq(planChanges.runId, runId), isOpen));
   for (const { id } of open) await move(tx, id, { from: OPEN_PLAN_CHANGE_STATES, to: state, reason });
 }
 
@@ -245,16 +247,14 @@ export async function endPlanChangeWithJob(tx: Transaction, jobId: string, reaso
     .select({ id: planChanges.id })
     .from(planChanges)
     .innerJoin(runs, eq(runs.id, planChanges.runId))
-    .where(and(eq(runs.jobId, jobId), inArray(planChanges.state, [...OPEN_PLAN_CHANGE_STATES])));
+    .where(and(eq(runs.jobId, jobId), isOpen));
   for (const { id } of open) {
     await move(tx, id, { from: ["asked"], to: "dismissed", reason });
     await move(tx, id, { from: ["comparing"], to: "kept", reason: `${reason}: it was not judged` });
   }
 }
 
-/**
- * The run's attempts from the next on go by another plan, whatever change was asked for.
- */
+/** The run's attempts from the next on go by another plan, whatever change was asked for. */
 export async function changeRunPlan(tx: Transaction, runId: string, candidate: Candidate): Promise<void> {
   await leavePlanChange(tx, runId, "superseded", "the run got another plan meanwhile");
   await setRunPlan(tx, runId, candidate);

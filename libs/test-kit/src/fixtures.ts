@@ -16,6 +16,17 @@ import { aPlan } from "./a-plan.ts";
  */
 export const exampleSpec = (name = "example"): JobSpec => resolveJob(aJob({ name }));
 
+/** A job of 16 GPUs that the shipped profile `a800-128` plans, and that writes checkpoints. */
+export const shippedProfileSpec = (): JobSpec =>
+  resolveJob({
+    name: "changing",
+    model: "llama-7b",
+    sequenceLengthTokens: 4096,
+    globalBatchTokens: 4 * 1024 * 1024,
+    cluster: { nodes: 2, gpusPerNode: 8, memoryPerGpu: "80GB", profile: "a800-128" },
+    checkpointing: { everySteps: 100, keepLast: 2 },
+  });
+
 export const exampleCandidate = (rank = 1): Candidate => ({
   rank,
   plan: aPlan({ microBatches: rank, dataParallel: 2 }),

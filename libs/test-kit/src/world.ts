@@ -91,6 +91,8 @@ export interface World {
   endJobs(): Promise<void>;
   /** Pids of the native programs' ranks of this world. */
   rankPids(): number[];
+  /** Freezes every rank, or lets all go on. */
+  signalRanks(signal: "SIGSTOP" | "SIGCONT"): void;
   untilNoRanks(seconds?: number): Promise<void>;
   /** Of the steps of a job's run, in order; none while it has no run. */
   lossesOf(jobId: string): Promise<number[]>;
@@ -262,6 +264,10 @@ class TestWorld implements World {
 
   rankPids(): number[] {
     return pidsOf(this.dataDirectory);
+  }
+
+  signalRanks(signal: "SIGSTOP" | "SIGCONT"): void {
+    for (const pid of this.rankPids()) process.kill(pid, signal);
   }
 
   async untilNoRanks(seconds = 5): Promise<void> {

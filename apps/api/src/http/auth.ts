@@ -27,7 +27,8 @@ function missing(request: FastifyRequest): ProblemError {
 
 /**
  * Every route with a `role` in its configuration asks for a token of at least that role, held where its `scope`
- * says (rights.ts). A browser's session has its token in a cookie. What is asked counts for the token, or for the address where there is none, before anything is refused.
+ * says (rights.ts). A browser's session has its token in a cookie. What is asked counts for the token, or for
+ * the address where there is none, before anything is refused.
  */
 export function registerAuth(
   app: FastifyInstance,

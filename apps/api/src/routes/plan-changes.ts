@@ -9,8 +9,9 @@ import {
   withoutTrainer,
   worldSize,
   type Candidate,
+  type Plan,
 } from "@internevo/domain";
-import { clusterRanks, isRunnable, placementOf } from "@internevo/plan";
+import { clusterRanks, isRunnable, placementOf, type PlanOfJob } from "@internevo/plan";
 import {
   dismissPlanChange,
   findRun,
@@ -30,7 +31,7 @@ import { PageQuery } from "../http/pages.ts";
 import { visibleTo } from "../http/rights.ts";
 import { goneSignal } from "./gone.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
-import { planOf, subjectOf, type SubjectSource } from "./subject.ts";
+import { planOf, subjectOf, type Subject, type SubjectSource } from "./subject.ts";
 
 const tags = ["jobs"];
 const ChangeParams = Type.Object({ ...IdParams.properties, changeId: Line(100) });
@@ -100,8 +101,51 @@ export function registerPlanChangeRoutes(app: ApiInstance, source: SubjectSource
   );
 }
 
+const refused = (plan: Plan, message: string): ProblemError =>
+  new ProblemError("plan-invalid", `the plan ${message}`, [
+    {
+      field: "plan",
+      value: planLabel(plan),
+      message,
+      remedy: "name a plan that fits; why-not says what keeps this one from it",
+    },
+  ]);
+
+/**
+ * The candidate that a plan of the run's job is, by prediction, and what it gains on the run's plan by the same
+ * measurements. @throws ProblemError `plan-invalid` for one that does not fit, or that the trainer cannot run
+ */
+async function predicted(
+  plan: PlanOfJob,
+  { candidate: from }: Run,
+  { spec, profile }: Subject,
+  { workers }: SubjectSource,
+  gone: AbortSignal,
+): Promise<Pick<NewPlanChange, "from" | "to" | "predictedGain">> {
+  if (planLabel(plan) === planLabel(from.plan)) throw refused(plan, "is the one that the job has");
+  const [now, next] = await Promise.all(
+    [from.plan, plan].map(
+      async (locate) => (await workers.plan({ spec, profile, top: 1, locate }, gone)).located,
+    ),
+  );
+  if (!next?.feasible || next.predicted === null)
+    throw refused(plan, `does not fit: ${next?.reason ?? "it was not found"}`);
+  const { runnable, reason } = isRunnable(plan, spec);
+  if (!runnable) throw refused(plan, withoutTrainer(reason ?? ""));
+  const to: Candidate = {
+    rank: next.rank ?? 1,
+    plan,
+    placement: placementOf(plan, spec.cluster),
+    predicted: next.predicted,
+    runnable,
+    notRunnableReason: reason,
+  };
+  const secondsNow = (now?.predicted ?? from.predicted).stepTimeSeconds;
+  return { from, to, predictedGain: 1 - to.predicted.stepTimeSeconds / secondsNow };
+}
+
 function registerAsking(app: ApiInstance, source: SubjectSource): void {
-  const { database, workers } = source;
+  const { database } = source;
   app.post(
     "/jobs/:id/plan-changes",
     {
@@ -111,7 +155,8 @@ function registerAsking(app: ApiInstance, source: SubjectSource): void {
         summary: "Change the plan that a job trains with",
         description:
           "Its ranks write a checkpoint, and go on under the new plan. When `compareSteps` steps have run, their " +
-          "median time is compared with that of the steps before: with a gain below `gainThreshold` the job goes back to its plan by itself.",
+          "median time is compared with that of the steps before: with a gain below `gainThreshold` the job goes " +
+          "back to its plan by itself.",
         headers: headers.idempotent,
         params: IdParams,
         body: PlanChangeCreateSchema,
@@ -126,45 +171,14 @@ function registerAsking(app: ApiInstance, source: SubjectSource): void {
         if (!job) throw noJob(id);
         const run = await findRun(database.db, id);
         assertChangeable(job, run);
-        const subject = await subjectOf({ jobId: id }, visibleTo(actorOf(request)), source);
+        const actor = actorOf(request);
+        const subject = await subjectOf({ jobId: id }, visibleTo(actor), source);
         const { plan: choice, gainThreshold = 0, compareSteps = DEFAULT_COMPARE_STEPS } = request.body;
         const plan = await planOf(choice, "plan", subject, source, gone);
-        const { located } = await workers.plan({ ...subject, top: 1, locate: plan }, gone);
-        const refused = (message: string): ProblemError =>
-          new ProblemError("plan-invalid", `the plan ${message}`, [
-            {
-              field: "plan",
-              value: planLabel(plan),
-              message,
-              remedy: "name a plan that fits; why-not says what keeps this one from it",
-            },
-          ]);
-        if (planLabel(plan) === planLabel(run.candidate.plan)) throw refused("is the one that the job has");
-        if (!located?.feasible || located.predicted === null)
-          throw refused(`does not fit: ${located?.reason ?? "it was not found"}`);
-        const { runnable, reason } = isRunnable(plan, subject.spec);
-        if (!runnable) throw refused(withoutTrainer(reason ?? ""));
-        const to: Candidate = {
-          rank: located.rank ?? 1,
-          plan,
-          placement: placementOf(plan, subject.spec.cluster),
-          predicted: located.predicted,
-          runnable,
-          notRunnableReason: reason,
-        };
-        const predictedGain = 1 - to.predicted.stepTimeSeconds / run.candidate.predicted.stepTimeSeconds;
-        const askedBy = actorOf(request).name;
+        const plans = await predicted(plan, run, subject, source, gone);
         return {
           run,
-          change: {
-            origin: "person",
-            askedBy,
-            from: run.candidate,
-            to,
-            predictedGain,
-            gainThreshold,
-            compareSteps,
-          },
+          change: { origin: "person", askedBy: actor.name, ...plans, gainThreshold, compareSteps },
         };
       };
       return mutateChecked(database, request, reply, check, async (tx, { run, change }) => {

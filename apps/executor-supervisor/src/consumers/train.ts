@@ -219,8 +219,6 @@ async function launchAttempt(
     feed.log("info", "executor-supervisor", `the ranks write a checkpoint, and stop ${why}`);
     changing.abort();
   });
-  // What goes wrong there is told when the ranks have ended.
-  watching.catch(() => undefined);
   try {
     const outcome = await runAttempt({
       ...settings,
@@ -387,6 +385,7 @@ export const train =
           feed,
           run: { id: run.id, jobId: job.id },
           fenced: (work) => context.fenced(work),
+          onError: (error) => log.error({ err: error }, "a change of the plan could not be looked at"),
         });
         const training: Training = {
           settings,
