@@ -75,6 +75,7 @@ it("asks for a change with both predictions, one at a time, and takes it back in
   });
   problem(await send("DELETE", `${id}/plan-changes/${change.id}`), 409, "conflict");
   problem(await send("DELETE", `${id}/plan-changes/nothing`), 404, "not-found");
+  problem(await send("DELETE", `nothing/plan-changes/${change.id}`), 404, "not-found");
   const second = shaped(PlanChangeSchema, await ask(id, { plan: 3 }));
   expect(second.to.plan).toEqual(plans[2]?.plan);
   const listed = shaped(

@@ -162,8 +162,11 @@ export async function getJobState(db: Queryable, jobId: string): Promise<JobStat
   return row?.state;
 }
 
-/** The state of a job, locked until the transaction ends: nobody else moves it meanwhile. */
+/**
+ * The state of a job, locked until the transaction ends: nobody else moves it meanwhile. Undefined when there is none.
+ */
 export async function lockJobState(tx: Transaction, jobId: string): Promise<JobState | undefined> {
+  if (!isUuid(jobId)) return undefined;
   const [row] = await tx.select({ state: jobs.state }).from(jobs).where(eq(jobs.id, jobId)).for("update");
   return row?.state;
 }

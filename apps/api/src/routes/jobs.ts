@@ -27,7 +27,6 @@ import { checkpointDirectory, measuredFirst, timelineDirectory, type Measuring }
 import {
   getJob,
   getJobDetail,
-  isUuid,
   listJobLog,
   listJobs,
   listStepMetrics,
@@ -109,7 +108,7 @@ const readDetail = (
   });
 
 async function assertVersion(tx: Transaction, id: string, expected: number | undefined): Promise<void> {
-  if (!isUuid(id) || (await lockJobState(tx, id)) === undefined) throw noJob(id);
+  if ((await lockJobState(tx, id)) === undefined) throw noJob(id);
   const job = await getJob(tx, id);
   if (job && expected !== undefined && job.version !== expected) {
     throw new ProblemError("precondition-failed", `job ${id} has version ${job.version} now`, [
