@@ -4,7 +4,7 @@ import { planJob } from "@internevo/search";
 import { createTrials, listTrials, resumeJob, submitJob, transitionJob } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { trialRunner } from "../src/index.ts";
 
 let world: World;
@@ -15,6 +15,7 @@ beforeAll(async () => {
     INTERNEVO_TRIAL_RUNNER_REPEAT_SECONDS: "0",
   });
 });
+afterEach(() => world.endJobs());
 afterAll(() => world.close());
 
 async function trialling(count: number, over: Record<string, unknown> = {}): Promise<string> {
