@@ -36,12 +36,13 @@ const TAKES_A_PLAN: Readonly<
   "POST /api/v1/plans/export": { fields: ["plan"], rest: { framework: "megatron" }, refuses: true },
 };
 /**
- * These look as if they did: a job's `plan` narrows a search, and a profile's slices are not yet held against
- * any job.
+ * These are asked elsewhere, or look as if they took one: a job's `plan` narrows a search, a profile's slices are not
+ * yet held against any job, and a plan change needs a job that trains (plan-changes.test.ts).
  */
 const TAKES_NONE: Readonly<Record<string, readonly string[]>> = {
   "POST /api/v1/jobs": ["plan"],
   "POST /api/v1/jobs/check": ["plan"],
+  "POST /api/v1/jobs/{id}/plan-changes": ["plan"],
   "POST /api/v1/profiles": ["slices"],
 };
 const REFUSING = Object.entries(TAKES_A_PLAN)

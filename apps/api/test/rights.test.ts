@@ -10,12 +10,14 @@ import {
   createToken,
   createWebhook,
   createWorkload,
+  ensureRun,
   storeDeadLetter,
   storeGivenProfile,
+  storePlanChange,
   submitJob,
   testWebhook,
 } from "@internevo/store";
-import { exampleSpec } from "@internevo/test-kit/fixtures";
+import { exampleCandidate, exampleSpec } from "@internevo/test-kit/fixtures";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import Fastify from "fastify";
 import { registerRights, type RouteRule, type Scope } from "../src/http/rights.ts";
@@ -81,6 +83,20 @@ const MADE: Readonly<Record<string, (project: string) => Promise<string>>> = {
 };
 const giveProfile = (project: string | null): Promise<string> =>
   storeGivenProfile(api.database.db, { ...shippedProfile("a800-128"), name: randomUUID() }, project);
+/** A plan change of a job that was not made yet. */
+const changeOf = (jobId: string): Promise<string> =>
+  api.database.transaction(async (tx) => {
+    const run = await ensureRun(tx, jobId, exampleCandidate());
+    const asked = {
+      origin: "person",
+      askedBy: "here",
+      predictedGain: 0,
+      gainThreshold: 0,
+      compareSteps: 10,
+    } as const;
+    const plans = { from: exampleCandidate(), to: exampleCandidate() };
+    return (await storePlanChange(tx, { id: run.id, jobId }, { ...asked, ...plans })).id;
+  });
 const letterOf = (jobId: string): Promise<string> =>
   storeDeadLetter(api.database.db, {
     consumer: "profiler/job.profile",
@@ -158,9 +174,16 @@ async function ask(rule: RouteRule, token: string | undefined): Promise<Outcome>
     body = { ...QUESTIONS[key], job: undefined, jobId: await MADE["job"]?.("nlp") };
   if ((scope === "submission" || scope === "subject") && body === undefined)
     throw new Error(`this test needs a body for ${key}`);
+  const change = url.includes(":changeId") ? await changeOf(named) : "";
   const reply = await api.app.inject({
     method: method,
-    url: `${url.replace(":id", named).replace(":name", scope === "project" ? "nlp" : "none")}${url.endsWith("/events") ? "?follow=false" : ""}`,
+    url: `${url
+      .replace(":id", named)
+      .replace(":changeId", change)
+      .replace(
+        ":name",
+        scope === "project" ? "nlp" : "none",
+      )}${url.endsWith("/events") ? "?follow=false" : ""}`,
     ...(token === undefined ? {} : { headers: { authorization: `Bearer ${token}` } }),
     ...(body ? { payload: body } : {}),
   });

@@ -55,8 +55,11 @@ const TAKES_A_PLAN: Readonly<
     },
   },
 };
-/** A checkpoint is cut for a plan of any job of its model: there is none to hold the plan against. */
-const TAKES_ANY = { reshard: ["--plan"] };
+/**
+ * There is no job file to hold the plan against: a checkpoint is cut for a plan of any job of its model, and a plan
+ * change is of a job that trains.
+ */
+const WITHOUT_A_FILE = { reshard: ["--plan"], ask: ["plan"] };
 const refusing = () =>
   Object.entries(TAKES_A_PLAN)
     .filter(([name]) => name !== "why-not")
@@ -82,7 +85,7 @@ describe("every command that takes a plan", () => {
       if (own.length > 0) found[command.name()] = own;
     }
     expect(found).toEqual({
-      ...TAKES_ANY,
+      ...WITHOUT_A_FILE,
       ...Object.fromEntries(
         Object.entries(TAKES_A_PLAN).map(([name, places]) => [name, Object.keys(places)]),
       ),
