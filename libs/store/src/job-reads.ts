@@ -199,7 +199,10 @@ export async function getJobDetail(
       report: jobs.report,
     })
     .from(jobs)
-    .where(eq(jobs.id, jobId));
+    .where(eq(jobs.id, jobId))
+    // Planned once for each connection: that takes longer than to carry it out.
+    .prepare("job_detail")
+    .execute();
   if (!row) return undefined;
   const { spec, traceparent, profileId, planningId, chosen, failure, report, ...summary } = row;
   const transitions = await db

@@ -32,7 +32,7 @@ export async function listProjects(db: Queryable, only?: string): Promise<Projec
     .from(projects)
     .where(only === undefined ? undefined : eq(projects.name, only))
     .orderBy(asc(projects.name));
-  const use = await projectUse(db, only === undefined ? {} : { project: only });
+  const use = await projectUse(db);
   return rows.map((row) => recordOf(row, use.get(row.name)));
 }
 
@@ -51,7 +51,7 @@ export async function createProject(tx: Transaction, project: ProjectCreate): Pr
     .values({ ...project, createdAt: sql`clock_timestamp()` })
     .onConflictDoNothing()
     .returning();
-  if (row) return recordOf(row, (await projectUse(tx, { project: row.name })).get(row.name));
+  if (row) return recordOf(row, (await projectUse(tx)).get(row.name));
   throw new ProblemError("conflict", `there is a project ${project.name} already`, [
     {
       field: "name",

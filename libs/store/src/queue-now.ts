@@ -6,17 +6,17 @@ import {
   type QueueSettings,
 } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
-import { projectsStanding, type OpenHold, type ProjectRow, type ProjectsStanding } from "./queue-standing.ts";
+import { projectsStanding, type ProjectRow, type ProjectsStanding } from "./queue-standing.ts";
 import {
   hostClaims,
-  hostHolds,
   hostWaiters,
   preemptibleHolds,
+  projectMonths,
   projects,
   projectUsage,
   queueSettings,
 } from "./schema/index.ts";
-import { projectUseRows, type ProjectUse } from "./usage.ts";
+import { openHolds, type MonthRow, type OpenHold } from "./usage.ts";
 
 /** What waits, as the order of the queue sees it. */
 export interface Waiter extends HostsWanted {
@@ -34,10 +34,46 @@ export interface QueueNow extends ProjectsStanding {
   readonly preemptible: readonly AskedHold[];
 }
 
-const listOf = (rows: SQL): SQL => sql`(select coalesce(json_agg(listed), '[]') from (${rows}) listed)`;
-const millisecondsOf = (column: string): SQL => sql.raw(`(extract(epoch from ${column}) * 1000)::float8`);
+const listOf = <T>(rows: SQL): SQL<T[]> =>
+  sql<T[]>`(select coalesce(json_agg(listed), '[]') from (${rows}) listed)`;
+const millisecondsOf = (column: string): SQL<number> =>
+  sql<number>`${sql.raw(`(extract(epoch from ${column}) * 1000)::float8`)}`;
 
-type WaiterRow = Omit<Waiter, "waitingSince"> & { readonly waitingSinceMs: number };
+type WaiterRow = Omit<Waiter, "waitingSince">;
+
+/**
+ * The statement of {@link queueNow}. It has a name: Postgres plans it once for each connection, which takes as long
+ * as to carry it out. All instants are of one moment.
+ */
+const statement = (db: Queryable) =>
+  db
+    .select({
+      nowMs: millisecondsOf("statement_timestamp()"),
+      settings: listOf<QueueSettings>(sql`
+        select half_life_hours as "halfLifeHours", patience_hours as "patienceHours",
+          least_run_minutes as "leastRunMinutes" from ${queueSettings}`),
+      waiting: listOf<WaiterRow>(sql`
+        select owner, hosts, project, gpus, priority, gave_way_to as "gaveWayTo",
+          ${millisecondsOf("submitted_at")} as "submittedAtMs", ${millisecondsOf("waiting_since")} as "waitingSinceMs"
+        from ${hostWaiters}`),
+      claims: listOf<QueueNow["claims"][number]>(sql`select host, owner from ${hostClaims}`),
+      preemptible: listOf<Omit<AskedHold, "hosts">>(sql`
+        select owner, project, gpus, priority, gives_way_to as "givesWayTo",
+          1000 * waited_seconds as "waitedMs", ${millisecondsOf("submitted_at")} as "submittedAtMs",
+          ${millisecondsOf("began_at")} as "beganAtMs"
+        from ${preemptibleHolds}`),
+      projects: listOf<ProjectRow>(sql`
+        select p.name, p.weight, p.max_gpus as "maxGpus", p.gpu_hours_per_month as "gpuHoursPerMonth",
+          u.gpu_hours as "gpuHours", ${millisecondsOf("u.at")} as "atMs"
+        from ${projects} p left join ${projectUsage} u on u.project = p.name`),
+      months: listOf<MonthRow>(sql`
+        select project, gpu_hours as "gpuHours" from ${projectMonths}
+        where month = date_trunc('month', statement_timestamp(), 'UTC')`),
+      open: listOf<OpenHold>(openHolds()),
+    })
+    .from(sql`(select exists (select from ${hostWaiters}) as waits) one`)
+    .where(sql`one.waits`)
+    .prepare("queue_now");
 
 /**
  * The queue at one moment, by one statement: every change of it reads all of it, and a round trip takes as long
@@ -45,50 +81,19 @@ type WaiterRow = Omit<Waiter, "waitingSince"> & { readonly waitingSinceMs: numbe
  * @returns undefined where nobody waits.
  */
 export async function queueNow(db: Queryable): Promise<QueueNow | undefined> {
-  const { rows } = await db.execute<{
-    nowMs: number;
-    settings: QueueSettings[];
-    waiting: WaiterRow[];
-    claims: QueueNow["claims"];
-    preemptible: QueueNow["preemptible"];
-    projects: ProjectRow[];
-    open: OpenHold[];
-    use: ({ project: string } & ProjectUse)[];
-  }>(sql`
-    select ${millisecondsOf("clock_timestamp()")} as "nowMs",
-      ${listOf(sql`
-        select half_life_hours as "halfLifeHours", patience_hours as "patienceHours",
-          least_run_minutes as "leastRunMinutes" from ${queueSettings}`)} as settings,
-      ${listOf(sql`
-        select owner, hosts, project, gpus, priority, gave_way_to as "gaveWayTo",
-          ${millisecondsOf("submitted_at")} as "submittedAtMs", ${millisecondsOf("waiting_since")} as "waitingSinceMs"
-        from ${hostWaiters}`)} as waiting,
-      ${listOf(sql`select host, owner from ${hostClaims}`)} as claims,
-      ${listOf(sql`
-        select h.owner, h.project, h.gpus, h.priority, h.gives_way_to as "givesWayTo",
-          1000 * h.waited_seconds as "waitedMs", ${millisecondsOf("h.submitted_at")} as "submittedAtMs",
-          ${millisecondsOf("h.began_at")} as "beganAtMs",
-          array(select c.host from ${hostClaims} c where c.owner = h.owner) as hosts
-        from ${preemptibleHolds} h`)} as preemptible,
-      ${listOf(sql`
-        select p.name, p.weight, p.max_gpus as "maxGpus", p.gpu_hours_per_month as "gpuHoursPerMonth",
-          u.gpu_hours as "gpuHours", ${millisecondsOf("u.at")} as "atMs"
-        from ${projects} p left join ${projectUsage} u on u.project = p.name`)} as projects,
-      ${listOf(sql`
-        select project, gpus, ${millisecondsOf("began_at")} as "beganAtMs"
-        from ${hostHolds} where ended_at is null`)} as open,
-      ${listOf(projectUseRows())} as use
-    where exists (select from ${hostWaiters})`);
-  const [row] = rows;
+  const [row] = await statement(db).execute();
   if (!row) return undefined;
+  const claimsOf = Map.groupBy(row.claims, ({ owner }) => owner);
   return {
     waiting: row.waiting.map((waiter) => ({ ...waiter, waitingSince: new Date(waiter.waitingSinceMs) })),
     claims: row.claims,
-    preemptible: row.preemptible,
+    preemptible: row.preemptible.map((hold) => ({
+      ...hold,
+      hosts: (claimsOf.get(hold.owner) ?? []).map(({ host }) => host),
+    })),
     ...projectsStanding({
       ...row,
       settings: row.settings[0] ?? DEFAULT_QUEUE_SETTINGS,
-      use: new Map(row.use.map(({ project, ...use }) => [project, use])),
       waiting: new Set(row.waiting.map(({ project }) => project)),
     }),
   };

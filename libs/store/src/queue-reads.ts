@@ -1,8 +1,9 @@
-import { and, asc, eq, inArray, isNull, ne, sql } from "drizzle-orm";
+import { and, asc, eq, isNull, ne, sql } from "drizzle-orm";
 import type { ClusterHolder, ClusterWaiter } from "@internevo/contracts";
 import type { JobState, LauncherKind, QueuePlace, QueuePosition, Turn } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
 import { turns, turnsIn } from "./host-queue.ts";
+import { isOneOf } from "./one-of.ts";
 import { queueNow, type QueueNow, type Waiter } from "./queue-now.ts";
 import { hostClaims, hostWaiters, jobs, runs, stepMetrics, workloads } from "./schema/index.ts";
 
@@ -29,7 +30,7 @@ export async function queuePositions(
   const [first] = await db
     .select({ owner: hostWaiters.owner })
     .from(hostWaiters)
-    .where(inArray(hostWaiters.owner, [...asked]))
+    .where(isOneOf(hostWaiters.owner, owners))
     .limit(1);
   if (!first) return new Map();
   return positionsIn(await turns(db), asked);
@@ -185,10 +186,7 @@ export async function hostsUse(db: Queryable, only: string | null = null): Promi
 
 async function jobStates(db: Queryable, ids: readonly string[]): Promise<Map<string, JobState>> {
   if (ids.length === 0) return new Map();
-  const rows = await db
-    .select({ id: jobs.id, state: jobs.state })
-    .from(jobs)
-    .where(inArray(jobs.id, [...ids]));
+  const rows = await db.select({ id: jobs.id, state: jobs.state }).from(jobs).where(isOneOf(jobs.id, ids));
   return new Map(rows.map(({ id, state }) => [id, state]));
 }
 
@@ -230,7 +228,7 @@ async function named(
     const rows = await db
       .select({ id: table.id, name: table.name })
       .from(table)
-      .where(and(inArray(table.id, ids), only === null ? undefined : eq(table.project, only)));
+      .where(and(isOneOf(table.id, ids), only === null ? undefined : eq(table.project, only)));
     for (const { id, name } of rows) nameOf.set(`${kind}:${id}`, name);
   }
   return owners.flatMap((owner) => {

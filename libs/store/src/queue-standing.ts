@@ -11,7 +11,7 @@ import {
 } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { hostHolds, projectUsage, queueSettings } from "./schema/index.ts";
-import { NO_USE, type EndedHold, type ProjectUse } from "./usage.ts";
+import { NO_USE, useOf, type EndedHold, type MonthRow, type OpenHold } from "./usage.ts";
 
 /** How the queue forgets usage, and how long it lets others go first. */
 export async function getQueueSettings(db: Queryable): Promise<QueueSettings> {
@@ -38,27 +38,21 @@ export interface ProjectRow extends Pick<QuotaStanding, "name" | "maxGpus" | "gp
   readonly atMs: number | null;
 }
 
-/** What a project's work holds now. */
-export interface OpenHold {
-  readonly project: string;
-  readonly gpus: number;
-  readonly beganAtMs: number;
-}
-
 /** What is read of projects, at one moment. */
 export interface ProjectsRead {
   readonly nowMs: number;
   readonly settings: QueueSettings;
   readonly projects: readonly ProjectRow[];
   readonly open: readonly OpenHold[];
-  readonly use: ReadonlyMap<string, ProjectUse>;
+  readonly months: readonly MonthRow[];
   /** The projects of what waits: quotas of others hold nobody back, and are left out. */
   readonly waiting: ReadonlySet<string | null>;
 }
 
 /** What the queue's order follows from, and the quotas that hold waiters back. */
 export function projectsStanding(read: ProjectsRead): ProjectsStanding {
-  const { nowMs, settings, use } = read;
+  const { nowMs, settings } = read;
+  const use = useOf(read.months, read.open, nowMs);
   const usages = new Map<string, DecayedUsage>();
   for (const { name, gpuHours, atMs } of read.projects)
     if (gpuHours !== null && atMs !== null)

@@ -1,4 +1,4 @@
-import { and, eq, gt, isNull, lt, or, sql, type SQL, type SQLWrapper } from "drizzle-orm";
+import { and, eq, gt, isNull, lt, or, sql, type SQL } from "drizzle-orm";
 import type { Usage, UsageGroup } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
 import { hostClaims, hostHolds, jobs, preemptibleHolds, projectMonths, workloads } from "./schema/index.ts";
@@ -97,40 +97,57 @@ export interface ProjectUse {
 }
 export const NO_USE: ProjectUse = { gpusInUse: 0, gpuHoursThisMonth: 0 };
 
-/** Which use is asked for. */
-export interface ProjectUseRequest {
-  /** Of this project only. */
-  readonly project?: string;
-  readonly now?: Date;
+/** GPU-hours of a calendar month, of a project's holds that have ended. */
+export interface MonthRow {
+  readonly project: string;
+  readonly gpuHours: number;
 }
+
+/** What a project's work holds now. */
+export interface OpenHold {
+  readonly project: string;
+  readonly gpus: number;
+  readonly beganAtMs: number;
+}
+
+/** The part of a statement that reads {@link OpenHold}s. */
+export const openHolds = (): SQL => sql`
+  select project, gpus, (extract(epoch from began_at) * 1000)::float8 as "beganAtMs"
+  from ${hostHolds} where ended_at is null`;
 
 /**
- * The rows of {@link projectUse}, as a part of a statement. It reads no hold that has ended: the queue asks with
- * every turn.
+ * What each project uses at a moment; those that use nothing are left out. It needs no hold that has ended: the queue
+ * asks with every turn.
+ * @param months of the month of `nowMs`
  */
-export function projectUseRows({ project, now = new Date() }: ProjectUseRequest = {}): SQL {
-  const [from, to] = [instantOf(monthOf(now)), instantOf(nextMonth(now))];
-  const only = (column: SQLWrapper): SQL => (project === undefined ? sql`` : sql`and ${column} = ${project}`);
-  return sql`
-    select project, sum(gpus)::float8 as "gpusInUse", sum(hours) as "gpuHoursThisMonth"
-    from (
-      select project, 0 as gpus, gpu_hours as hours from ${projectMonths}
-      where ${projectMonths.month} = ${from} ${only(projectMonths.project)}
-      union all
-      select project, gpus, ${hoursWithin(from, to)} from ${hostHolds}
-      where ${hostHolds.endedAt} is null ${only(hostHolds.project)}) use
-    group by project`;
+export function useOf(
+  months: readonly MonthRow[],
+  open: readonly OpenHold[],
+  nowMs: number,
+): ReadonlyMap<string, ProjectUse> {
+  const beginMs = monthOf(new Date(nowMs)).getTime();
+  const use = new Map<string, ProjectUse>();
+  const add = (project: string, gpusInUse: number, gpuHours: number): void => {
+    const before = use.get(project) ?? NO_USE;
+    use.set(project, {
+      gpusInUse: before.gpusInUse + gpusInUse,
+      gpuHoursThisMonth: before.gpuHoursThisMonth + gpuHours,
+    });
+  };
+  for (const { project, gpuHours } of months) add(project, 0, gpuHours);
+  for (const { project, gpus, beganAtMs } of open)
+    add(project, gpus, (gpus * Math.max(0, nowMs - Math.max(beganAtMs, beginMs))) / 3_600_000);
+  return use;
 }
 
-/** What each project uses; those that use nothing are left out. */
-export async function projectUse(
-  db: Queryable,
-  request: ProjectUseRequest = {},
-): Promise<ReadonlyMap<string, ProjectUse>> {
-  const { rows } = await db.execute<{ project: string; gpusInUse: number; gpuHoursThisMonth: number }>(
-    projectUseRows(request),
-  );
-  return new Map(rows.map(({ project: name, ...use }) => [name, use]));
+/** {@link useOf} as it is stored. @param now the moment; default: this one */
+export async function projectUse(db: Queryable, now = new Date()): Promise<ReadonlyMap<string, ProjectUse>> {
+  const months = await db
+    .select({ project: projectMonths.project, gpuHours: projectMonths.gpuHours })
+    .from(projectMonths)
+    .where(eq(projectMonths.month, monthOf(now)));
+  const { rows } = await db.execute<{ [K in keyof OpenHold]: OpenHold[K] }>(openHolds());
+  return useOf(months, rows, now.getTime());
 }
 
 const KEYS: Readonly<Record<Exclude<UsageGroup, "day">, SQL>> = {
