@@ -1,4 +1,4 @@
-import { and, asc, desc, eq, ilike, sql, type SQL } from "drizzle-orm";
+import { and, asc, desc, eq, ilike, inArray, sql, type SQL } from "drizzle-orm";
 import { ProblemError, QUEUED_STATE, type JobState, type Labels, type Priority } from "@internevo/domain";
 import type { JobDetail, JobSummary, StageProgress } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
@@ -143,8 +143,10 @@ export async function listJobs(
 ): Promise<Page<JobSummary>> {
   const limit = pageLimit(request);
   const after = decodeCursor(request.cursor);
-  const rows = await db
-    .select(summaryColumns)
+  const newestFirst = [desc(jobs.createdAt), desc(jobs.id)];
+  // What is said of a job takes several looks: only at those of the page, and not at all that are sorted.
+  const page = db
+    .select({ id: jobs.id })
     .from(jobs)
     .where(
       and(
@@ -153,8 +155,13 @@ export async function listJobs(
           sql`(${jobs.createdAt}, ${jobs.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
       ),
     )
-    .orderBy(desc(jobs.createdAt), desc(jobs.id))
+    .orderBy(...newestFirst)
     .limit(limit + 1);
+  const rows = await db
+    .select(summaryColumns)
+    .from(jobs)
+    .where(inArray(jobs.id, page))
+    .orderBy(...newestFirst);
   const positions = await queuePositions(
     db,
     rows.map(({ id }) => jobLease(id)),
