@@ -174,16 +174,15 @@ async function ask(rule: RouteRule, token: string | undefined): Promise<Outcome>
     body = { ...QUESTIONS[key], job: undefined, jobId: await MADE["job"]?.("nlp") };
   if ((scope === "submission" || scope === "subject") && body === undefined)
     throw new Error(`this test needs a body for ${key}`);
-  const change = url.includes(":changeId") ? await changeOf(named) : "";
+  const path = Object.entries({
+    ":id": named,
+    ":changeId": url.includes(":changeId") ? await changeOf(named) : "",
+    ":name": scope === "project" ? "nlp" : "none",
+    "/events": "/events?follow=false",
+  }).reduce((made, [part, value]) => made.replace(part, value), url);
   const reply = await api.app.inject({
     method: method,
-    url: `${url
-      .replace(":id", named)
-      .replace(":changeId", change)
-      .replace(
-        ":name",
-        scope === "project" ? "nlp" : "none",
-      )}${url.endsWith("/events") ? "?follow=false" : ""}`,
+    url: path,
     ...(token === undefined ? {} : { headers: { authorization: `Bearer ${token}` } }),
     ...(body ? { payload: body } : {}),
   });

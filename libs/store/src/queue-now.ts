@@ -1,4 +1,4 @@
-import { sql, type SQL } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import {
   DEFAULT_QUEUE_SETTINGS,
   type HostsWanted,
@@ -11,12 +11,12 @@ import {
   hostClaims,
   hostWaiters,
   preemptibleHolds,
-  projectMonths,
   projects,
   projectUsage,
   queueSettings,
 } from "./schema/index.ts";
-import { openHolds, type MonthRow, type OpenHold } from "./usage.ts";
+import { listOf, millisecondsOf } from "./statement-parts.ts";
+import { endedInMonth, openHolds, type MonthRow, type OpenHold } from "./usage.ts";
 
 /** What waits, as the order of the queue sees it. */
 export interface Waiter extends HostsWanted {
@@ -33,11 +33,6 @@ export interface QueueNow extends ProjectsStanding {
   readonly claims: readonly { readonly host: string; readonly owner: string }[];
   readonly preemptible: readonly AskedHold[];
 }
-
-const listOf = <T>(rows: SQL): SQL<T[]> =>
-  sql<T[]>`(select coalesce(json_agg(listed), '[]') from (${rows}) listed)`;
-const millisecondsOf = (column: string): SQL<number> =>
-  sql<number>`${sql.raw(`(extract(epoch from ${column}) * 1000)::float8`)}`;
 
 type WaiterRow = Omit<Waiter, "waitingSince">;
 
@@ -66,9 +61,7 @@ const statement = (db: Queryable) =>
         select p.name, p.weight, p.max_gpus as "maxGpus", p.gpu_hours_per_month as "gpuHoursPerMonth",
           u.gpu_hours as "gpuHours", ${millisecondsOf("u.at")} as "atMs"
         from ${projects} p left join ${projectUsage} u on u.project = p.name`),
-      months: listOf<MonthRow>(sql`
-        select project, gpu_hours as "gpuHours" from ${projectMonths}
-        where month = date_trunc('month', statement_timestamp(), 'UTC')`),
+      months: listOf<MonthRow>(endedInMonth(sql`date_trunc('month', statement_timestamp(), 'UTC')`)),
       open: listOf<OpenHold>(openHolds()),
     })
     .from(sql`(select exists (select from ${hostWaiters}) as waits) one`)

@@ -3,8 +3,8 @@ import type { ClusterHolder, ClusterWaiter } from "@internevo/contracts";
 import type { JobState, LauncherKind, QueuePlace, QueuePosition, Turn } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
 import { turns, turnsIn } from "./host-queue.ts";
-import { isOneOf } from "./one-of.ts";
 import { queueNow, type QueueNow, type Waiter } from "./queue-now.ts";
+import { isOneOf } from "./statement-parts.ts";
 import { hostClaims, hostWaiters, jobs, runs, stepMetrics, workloads } from "./schema/index.ts";
 
 /** How many of those ahead are named. */

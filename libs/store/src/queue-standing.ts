@@ -11,6 +11,7 @@ import {
 } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { hostHolds, projectUsage, queueSettings } from "./schema/index.ts";
+import { millisecondsOf } from "./statement-parts.ts";
 import { NO_USE, useOf, type EndedHold, type MonthRow, type OpenHold } from "./usage.ts";
 
 /** How the queue forgets usage, and how long it lets others go first. */
@@ -103,7 +104,7 @@ export async function storeQueueSettings(
 
 async function countUsageAnew(tx: Transaction, halfLifeHours: number): Promise<void> {
   const { rows } = await tx.execute<{ nowMs: number }>(
-    sql`select (extract(epoch from clock_timestamp()) * 1000)::float8 as "nowMs"`,
+    sql`select ${millisecondsOf("clock_timestamp()")} as "nowMs"`,
   );
   const nowMs = Number(rows[0]?.nowMs);
   const since = new Date(nowMs - HALF_LIVES_THAT_COUNT * halfLifeHours * 3_600_000);
@@ -134,7 +135,7 @@ async function countUsageAnew(tx: Transaction, halfLifeHours: number): Promise<v
 export async function countEndedHold(tx: Transaction, { project, ...hold }: EndedHold): Promise<void> {
   const { rows } = await tx.execute<{ halfLifeHours: number | null; counted: DecayedUsage | null }>(sql`
     select (select half_life_hours from ${queueSettings}) as "halfLifeHours",
-      (select json_build_object('gpuHours', gpu_hours, 'atMs', (extract(epoch from at) * 1000)::float8)
+      (select json_build_object('gpuHours', gpu_hours, 'atMs', ${millisecondsOf("at")})
         from ${projectUsage} where project = ${project}) as counted`);
   const { halfLifeHours, counted } = rows[0] ?? {};
   const before = counted ?? NO_USAGE;

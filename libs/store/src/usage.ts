@@ -1,6 +1,7 @@
 import { and, eq, gt, isNull, lt, or, sql, type SQL } from "drizzle-orm";
 import type { Usage, UsageGroup } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
+import { listOf, millisecondsOf } from "./statement-parts.ts";
 import { hostClaims, hostHolds, jobs, preemptibleHolds, projectMonths, workloads } from "./schema/index.ts";
 
 /** Work that holds hosts, or asks for them, as quotas see it. */
@@ -72,8 +73,8 @@ export async function endHold(tx: Transaction, owner: string): Promise<EndedHold
     with claims as (delete from ${hostClaims} where owner = ${owner}),
       preemptible as (delete from ${preemptibleHolds} where owner = ${owner})
     update ${hostHolds} set ended_at = clock_timestamp() where owner = ${owner} and ended_at is null
-    returning project, gpus, (extract(epoch from began_at) * 1000)::float8 as "beganAtMs",
-      (extract(epoch from ended_at) * 1000)::float8 as "endedAtMs"`);
+    returning project, gpus, ${millisecondsOf("began_at")} as "beganAtMs",
+      ${millisecondsOf("ended_at")} as "endedAtMs"`);
   return rows[0];
 }
 
@@ -110,9 +111,11 @@ export interface OpenHold {
   readonly beganAtMs: number;
 }
 
-/** The part of a statement that reads {@link OpenHold}s. */
+/** The parts of a statement that {@link useOf} follows from. @param month the month's first instant */
+export const endedInMonth = (month: SQL): SQL => sql`
+  select project, gpu_hours as "gpuHours" from ${projectMonths} where month = ${month}`;
 export const openHolds = (): SQL => sql`
-  select project, gpus, (extract(epoch from began_at) * 1000)::float8 as "beganAtMs"
+  select project, gpus, ${millisecondsOf("began_at")} as "beganAtMs"
   from ${hostHolds} where ended_at is null`;
 
 /**
@@ -142,12 +145,13 @@ export function useOf(
 
 /** {@link useOf} as it is stored. @param now the moment; default: this one */
 export async function projectUse(db: Queryable, now = new Date()): Promise<ReadonlyMap<string, ProjectUse>> {
-  const months = await db
-    .select({ project: projectMonths.project, gpuHours: projectMonths.gpuHours })
-    .from(projectMonths)
-    .where(eq(projectMonths.month, monthOf(now)));
-  const { rows } = await db.execute<{ [K in keyof OpenHold]: OpenHold[K] }>(openHolds());
-  return useOf(months, rows, now.getTime());
+  const [row] = await db
+    .select({
+      months: listOf<MonthRow>(endedInMonth(instantOf(monthOf(now)))),
+      open: listOf<OpenHold>(openHolds()),
+    })
+    .from(sql`(select) one`);
+  return useOf(row?.months ?? [], row?.open ?? [], now.getTime());
 }
 
 const KEYS: Readonly<Record<Exclude<UsageGroup, "day">, SQL>> = {

@@ -7,3 +7,11 @@ import type { PgColumn } from "drizzle-orm/pg-core";
  */
 export const isOneOf = (column: PgColumn, values: readonly string[]): SQL =>
   sql`${column} = any(${sql.param([...values])}::${sql.raw(column.getSQLType())}[])`;
+
+/** The rows of a query as one value of another: several lists are read by one statement, at one moment. */
+export const listOf = <T>(rows: SQL): SQL<T[]> =>
+  sql<T[]>`(select coalesce(json_agg(listed), '[]') from (${rows}) listed)`;
+
+/** An instant as JavaScript's clock says it. @param instant a column or an expression, as SQL has it */
+export const millisecondsOf = (instant: string): SQL<number> =>
+  sql<number>`${sql.raw(`(extract(epoch from ${instant}) * 1000)::float8`)}`;
