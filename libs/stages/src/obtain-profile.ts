@@ -141,6 +141,19 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
   }
 }
 
+/**
+ * A new measurement of all that the planner needs for a job, for who has what it runs on reserved already.
+ * @throws ProblemError for a program that is not built; the signal's reason.
+ */
+export async function measureAnew(
+  options: Omit<ObtainProfileOptions, "claimHosts">,
+): Promise<ObtainProfileOutcome> {
+  const { settings, spec } = options;
+  await assertProgram(settings.probe);
+  await assertProgram(settings.trainer);
+  return measure(options, undefined, requiredMeasurements(spec), clusterKey(spec.cluster));
+}
+
 /** A profile with a newer measurement of some of its points, and how quiet both are together. */
 function completed(older: Profile, newer: Profile): Profile {
   const merged = mergeProfiles(older, newer);
@@ -164,7 +177,7 @@ const POINT_PATIENCE = 20;
  * @param runs how often something is run for it, the total of the progress.
  */
 async function measureOn(
-  options: ObtainProfileOptions,
+  options: Omit<ObtainProfileOptions, "claimHosts">,
   missing: Measurements,
   runs: number,
 ): Promise<MeasureProfileOutcome> {
@@ -220,7 +233,7 @@ async function measureOn(
 }
 
 async function measure(
-  options: ObtainProfileOptions,
+  options: Omit<ObtainProfileOptions, "claimHosts">,
   base: ProfileRecord | undefined,
   missing: Measurements,
   key: string,

@@ -184,3 +184,21 @@ export function checkWatchdog(watchdog: Watchdog | false | undefined, details: P
     });
   }
 }
+
+/** A run that replans by itself goes on from checkpoints, and measures its cluster. */
+export function checkReplanning(
+  { replanning, checkpointing }: Pick<JobFile, "replanning" | "checkpointing">,
+  { profile = null }: { readonly profile?: string | null },
+  details: ProblemDetail[],
+): void {
+  if (replanning === undefined) return;
+  const refuse = (message: string, remedy: string): void =>
+    void details.push({ field: "replanning", value: replanning, message, remedy });
+  if (checkpointing === null)
+    refuse("goes on from checkpoints, and the job writes none", "add checkpointing, or leave out replanning");
+  if (profile !== null)
+    refuse(
+      `measures the cluster, and cluster.profile says to go by ${profile}`,
+      "leave out cluster.profile or replanning",
+    );
+}
