@@ -49,6 +49,8 @@ export interface FindBetterPlanOptions {
   readonly settings: ProfilingSettings;
   readonly database: Database;
   readonly jobId: string;
+  /** The plan change that it is for: what it has measured counts for no other. */
+  readonly look: string;
   /** On as many nodes as the run has. */
   readonly spec: JobSpec;
   readonly from: Candidate;

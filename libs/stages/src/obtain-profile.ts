@@ -65,6 +65,8 @@ export interface ObtainProfileOptions {
   /** @param waits somebody else is at work; default: no. */
   readonly onProgress: (message: string, done: number, total: number, waits?: boolean) => void;
   readonly onLog?: (line: string) => void;
+  /** Keeps what is measured apart from other measurements for the same job: see {@link measuredSoFarPath}. */
+  readonly look?: string;
 }
 
 export interface ObtainedProfile {
@@ -206,7 +208,7 @@ async function measureOn(
         ...(schedulerOf(spec.cluster) === null
           ? {
               keep: {
-                path: measuredSoFarPath(settings.dataDirectory, owner),
+                path: measuredSoFarPath(settings.dataDirectory, owner, options.look),
                 freshForSeconds: settings.freshForSeconds,
                 onKept: (count: number) => (kept = count),
               },

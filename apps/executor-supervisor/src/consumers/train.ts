@@ -90,7 +90,7 @@ interface Training {
 /** Measures the cluster between two attempts, and searches for a plan that is better than the run's. */
 async function searchAnew(
   { settings, database, context, feed }: Pick<Training, "settings" | "database" | "context" | "feed">,
-  { gainThreshold }: PlanChange,
+  { id, gainThreshold }: PlanChange,
 ): Promise<BetterPlan> {
   const { job } = context;
   const from = (await findRun(database.db, job.id))?.candidate;
@@ -100,6 +100,7 @@ async function searchAnew(
     settings: settings.profiling,
     database,
     jobId: job.id,
+    look: id,
     spec: specOn(job.spec, nodesOf(from.plan, job.spec.cluster)),
     from,
     gainThreshold,
