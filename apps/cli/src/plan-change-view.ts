@@ -2,6 +2,7 @@ import {
   formatMoment,
   formatSignedPercent,
   lowered,
+  namesAPlan,
   PLAN_CHANGE_STATE_WORDS,
   planChangeWords,
   planLabel,
@@ -15,7 +16,7 @@ const NONE = "–";
 export function planChangeLines(change: PlanChange): string[] {
   return [
     `from ${planLabel(change.from.plan)}`,
-    `to   ${planLabel(change.to.plan)}`,
+    ...(namesAPlan(change) ? [`to   ${planLabel(change.to.plan)}`] : []),
     `${lowered(PLAN_CHANGE_STATE_WORDS[change.state])}: ${planChangeWords(change)}`,
   ];
 }

@@ -5,12 +5,15 @@ import {
   MOST_AT_A_TIME,
   endLaunchesOfEndedJobs,
   nativeConfig,
+  profilingConfig,
+  profilingSettings,
   trainingSettings,
 } from "@internevo/stages";
 import { train } from "./consumers/train.ts";
 
 const ConfigSchema = Type.Object({
   ...nativeConfig,
+  ...profilingConfig,
   INTERNEVO_EXECUTOR_SUPERVISOR_SILENCE_SECONDS: Type.Number({
     default: 1800,
     exclusiveMinimum: 0,
@@ -44,6 +47,7 @@ export const executorSupervisor: ServiceDefinition<typeof ConfigSchema> = {
     const { config, database } = service;
     const settings = {
       ...trainingSettings(config),
+      profiling: profilingSettings(config),
       silenceSeconds: config.INTERNEVO_EXECUTOR_SUPERVISOR_SILENCE_SECONDS,
       graceSeconds: config.INTERNEVO_EXECUTOR_SUPERVISOR_GRACE_SECONDS,
       giveWaySeconds: config.INTERNEVO_EXECUTOR_SUPERVISOR_GIVE_WAY_SECONDS,

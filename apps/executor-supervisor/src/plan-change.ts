@@ -1,5 +1,7 @@
 import {
   compareSteps,
+  DriftWatch,
+  driftWords,
   FAILURES_OF_PLANS,
   formatPercent,
   formatSeconds,
@@ -8,21 +10,30 @@ import {
   type Comparison,
   type Failure,
   type PlanChange,
+  type Replanning,
+  type StepMetric,
 } from "@internevo/domain";
 import type { JobFeed } from "@internevo/stages";
 import {
+  askForFoundPlan,
   beginPlanChange,
   endPlanChange,
+  endSearch,
+  findRun,
   isConnectionLoss,
   leavePlanChange,
   openPlanChange,
   pause,
   stepsBetween,
+  storePlanChange,
   type BegunChange,
   type Database,
   type Transaction,
 } from "@internevo/store";
+import type { BetterPlan } from "./find-better-plan.ts";
 
+/** Who asks for what nobody asked for. */
+const SERVICE = "executor-supervisor";
 /** How often a run that trains looks whether its plan is to be changed. */
 const LOOK_MILLISECONDS = 1000;
 
@@ -31,6 +42,10 @@ export interface ChangedRun {
   readonly feed: JobFeed;
   readonly run: { readonly id: string; readonly jobId: string };
   readonly fenced: <R>(work: (tx: Transaction) => Promise<R>) => Promise<R>;
+  /** The job's rule; absent: nothing changes without somebody who asks for it. */
+  readonly replanning?: { readonly rule: Replanning; readonly steps: number } | undefined;
+  /** Measures and searches while no rank runs. */
+  readonly search: (change: PlanChange) => Promise<BetterPlan>;
   /** What keeps a change from being looked at while ranks run, but for a database that is away. */
   readonly onError: (error: unknown) => void;
 }
@@ -70,9 +85,24 @@ const NOTHING: Comparison = { secondsBefore: null, secondsAfter: null, measuredG
 /** Changes of a run's plan: what was asked for is made between two attempts, and judged by the steps after it. */
 export class PlanChanges {
   readonly #run: ChangedRun;
+  #drift: DriftWatch | undefined;
+  #lastStep = 0;
 
   constructor(run: ChangedRun) {
     this.#run = run;
+  }
+
+  /** Ranks begin. @param reported what they reported before, where they are found again */
+  begin(reported: readonly StepMetric[] = []): void {
+    const { replanning } = this.#run;
+    this.#drift = replanning && new DriftWatch(replanning.rule);
+    this.saw(reported);
+  }
+
+  /** What the ranks have reported. */
+  saw(steps: readonly Pick<StepMetric, "step" | "stepTimeSeconds">[]): void {
+    this.#drift?.add(steps);
+    this.#lastStep = steps.at(-1)?.step ?? this.#lastStep;
   }
 
   #open(): Promise<PlanChange | undefined> {
@@ -111,12 +141,51 @@ export class PlanChanges {
   /** @returns why the ranks are to stop */
   async #look(): Promise<string | undefined> {
     const change = await this.#open();
-    if (change === undefined) return undefined;
+    if (change === undefined) return this.#lookAtDrift();
+    if (change.state === "searching") return "to measure the cluster anew";
     if (change.state === "asked") return `to change the plan to ${planLabel(change.to.plan)}`;
     const verdict = await this.#verdict(change);
     if (verdict?.state === "returned") return `to go back to the plan ${planLabel(change.from.plan)}`;
     if (verdict) await this.#end(change, verdict);
     return undefined;
+  }
+
+  /** Stored before the ranks stop: who goes on after a kill knows why they did. */
+  async #lookAtDrift(): Promise<string | undefined> {
+    const { replanning, run, database } = this.#run;
+    const drift = this.#drift?.drift();
+    if (replanning === undefined || drift === undefined) return undefined;
+    const { rule, steps } = replanning;
+    if (steps - this.#lastStep <= rule.notInLastSteps) return undefined;
+    const candidate = (await findRun(database.db, run.jobId))?.candidate;
+    if (candidate === undefined) return undefined;
+    const reason = driftWords(drift);
+    await this.#run.fenced((tx) =>
+      storePlanChange(tx, run, {
+        state: "searching",
+        reason,
+        origin: "drift",
+        askedBy: SERVICE,
+        from: candidate,
+        to: candidate,
+        predictedGain: 0,
+        gainThreshold: rule.gainThreshold,
+        compareSteps: rule.compareSteps,
+      }),
+    );
+    return `to measure the cluster anew: ${reason}`;
+  }
+
+  /** @returns the change as it is then; undefined where nothing is to be changed */
+  async #search(change: PlanChange): Promise<PlanChange | undefined> {
+    const { fenced, feed } = this.#run;
+    const { found, reason, persist } = await this.#run.search(change);
+    const isSearched = await fenced(async (tx) => {
+      await persist(tx);
+      return found ? askForFoundPlan(tx, change, found) : endSearch(tx, change, reason);
+    });
+    if (isSearched) feed.log("info", SERVICE, found ? reason : `goes on under its plan: ${reason}`);
+    return this.#open();
   }
 
   async #end(change: PlanChange, verdict: NonNullable<Verdict>): Promise<void> {
@@ -125,7 +194,7 @@ export class PlanChanges {
     const { state, reason } = verdict;
     this.#run.feed.log(
       state === "kept" ? "info" : "warn",
-      "executor-supervisor",
+      SERVICE,
       state === "kept"
         ? `keeps the plan ${planLabel(change.to.plan)}: ${reason}`
         : `goes back to the plan ${planLabel(change.from.plan)}: ${reason}`,
@@ -134,17 +203,19 @@ export class PlanChanges {
 
   /** Between two attempts: makes what was asked for, or goes back. @param next the attempt that begins */
   async settle(next: BegunChange): Promise<void> {
-    const change = await this.#open();
+    let change = await this.#open();
+    if (change?.state === "searching") change = await this.#search(change);
     if (change?.state === "comparing") {
       const verdict = await this.#verdict(change);
       if (verdict) await this.#end(change, verdict);
     }
     if (change?.state !== "asked") return;
-    if (await this.#run.fenced((tx) => beginPlanChange(tx, change, next)))
+    const asked = change;
+    if (await this.#run.fenced((tx) => beginPlanChange(tx, asked, next)))
       this.#run.feed.log(
         "info",
-        "executor-supervisor",
-        `changes the plan from ${planLabel(change.from.plan)} to ${planLabel(change.to.plan)} at step ${next.atStep}`,
+        SERVICE,
+        `changes the plan from ${planLabel(asked.from.plan)} to ${planLabel(asked.to.plan)} at step ${next.atStep}`,
       );
   }
 

@@ -38,6 +38,7 @@ export * from "./execution.ts";
 export * from "./trial-statistics.ts";
 export * from "./workload.ts";
 export * from "./plan-change.ts";
+export * from "./drift.ts";
 export * from "./validate.ts";
 export * from "./timeline.ts";
 export * from "./front.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { documentsOf, type Data } from "./job.ts";
+import { documentsOf, REPLANNING_DEFAULTS, type Data } from "./job.ts";
 import { resolveJob } from "./job-file.ts";
 import { ProblemError } from "./problem.ts";
 
@@ -583,5 +583,33 @@ describe("a job's plan", () => {
         { sequenceLengthTokens: 1, globalBatchTokens: 2 ** 50 },
       ).map(({ field }) => field),
     ).toEqual(["plan.tensorParallel", "plan.microBatchSize"]);
+  });
+});
+
+describe("replanning", () => {
+  it("is what its defaults say, where it leaves something out", () => {
+    expect(resolveJob(job({ replanning: {} })).replanning).toEqual(REPLANNING_DEFAULTS);
+    expect(resolveJob(job({ replanning: { gainThreshold: 0 } })).replanning).toEqual({
+      ...REPLANNING_DEFAULTS,
+      gainThreshold: 0,
+    });
+    expect(resolveJob(job()).replanning).toBeUndefined();
+  });
+
+  it.each([
+    [
+      { replanning: {}, cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB", profile: "a800-128" } },
+      "replanning",
+      "a800-128",
+    ],
+    [{ replanning: { driftThreshold: 0 } }, "replanning.driftThreshold", "0"],
+    [{ replanning: { compareSteps: 1 } }, "replanning.compareSteps", "1"],
+    [{ replanning: { every: 1 } }, "replanning.every", ""],
+  ])("is refused where it makes no sense: %j", (over, field, words) => {
+    const [detail, ...others] = problemOf(job(over)).details;
+    expect(others).toEqual([]);
+    expect(detail?.field).toBe(field);
+    expect(`${detail?.message} ${JSON.stringify(detail?.value)}`).toContain(words);
+    expect(detail?.remedy).toBeTruthy();
   });
 });

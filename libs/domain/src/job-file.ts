@@ -1,5 +1,11 @@
 import { headroomFault } from "./headroom.ts";
-import { DEFAULT_TRIAL_REPEATS, JobSpecSchema, type Cluster, type JobSpec } from "./job.ts";
+import {
+  DEFAULT_TRIAL_REPEATS,
+  JobSpecSchema,
+  REPLANNING_DEFAULTS,
+  type Cluster,
+  type JobSpec,
+} from "./job.ts";
 import { resolveCluster } from "./job-file/cluster.ts";
 import { resolveLengths } from "./job-file/lengths.ts";
 import { resolveModel } from "./job-file/model.ts";
@@ -7,6 +13,7 @@ import { resolvePlan } from "./job-file/plan-limits.ts";
 import { JobFileSchema, type JobFile } from "./job-file/schema.ts";
 import {
   checkData,
+  checkReplanning,
   checkWatchdog,
   everyTenth,
   resolveOptimizer,
@@ -59,6 +66,7 @@ function withSenseOf(written: unknown, faults: ProblemError): ProblemError {
     );
   if (known("timeline") && stepsKnown) resolveTimeline(file.timeline, file.steps ?? DEFAULT_STEPS, details);
   if (known("watchdog")) checkWatchdog(file.watchdog, details);
+  if (known("replanning", "cluster")) checkReplanning(file, file.cluster, details);
   if (known("plan", "cluster")) resolvePlan(file, lengths, model, details);
   return details.length === 0
     ? faults
@@ -99,6 +107,7 @@ export function resolveJob(written: unknown): JobSpec {
   const validation = resolveValidation(file.validation, file.data, steps, details);
   const timeline = resolveTimeline(file.timeline, steps, details);
   checkWatchdog(file.watchdog, details);
+  checkReplanning(file, cluster, details);
   const plan = resolvePlan(file, lengths, model, details);
   checkHeadroom(file, cluster, details);
   if (details.length > 0 || model === undefined || lengths === undefined)
@@ -134,6 +143,7 @@ export function resolveJob(written: unknown): JobSpec {
     // As without it where it says what is so without it.
     ...(file.priority === undefined || file.priority === "normal" ? {} : { priority: file.priority }),
     ...(file.preemptible === true ? { preemptible: true } : {}),
+    ...(file.replanning === undefined ? {} : { replanning: { ...REPLANNING_DEFAULTS, ...file.replanning } }),
     ...(file.labels === undefined ? {} : { labels: file.labels }),
   };
   return validate(JobSpecSchema, spec, "job-invalid", "the job");

@@ -337,6 +337,48 @@ export const WatchdogSchema = Type.Object(
 export type Watchdog = Static<typeof WatchdogSchema>;
 export const WATCHDOG_DEFAULTS: Required<Watchdog> = watchdogDefaults;
 
+/** Of a job file's `replanning`, where it leaves something out. */
+export const REPLANNING_DEFAULTS = {
+  driftThreshold: 0.1,
+  gainThreshold: 0.02,
+  compareSteps: 20,
+  notInLastSteps: 100,
+} as const;
+
+/** When a run looks for a better plan by itself. */
+export const ReplanningSchema = Type.Object(
+  {
+    driftThreshold: Type.Number({
+      exclusiveMinimum: 0,
+      maximum: 10,
+      default: REPLANNING_DEFAULTS.driftThreshold,
+      description:
+        "change of the step time since the ranks began, as a fraction, from which on the cluster is measured anew",
+    }),
+    gainThreshold: Type.Number({
+      minimum: 0,
+      maximum: 1,
+      default: REPLANNING_DEFAULTS.gainThreshold,
+      description:
+        "gain in step time below which no other plan is tried, by prediction, and none is kept, as measured",
+    }),
+    compareSteps: Type.Integer({
+      minimum: 2,
+      maximum: 1000,
+      default: REPLANNING_DEFAULTS.compareSteps,
+      description: "steps of each median that is compared",
+    }),
+    notInLastSteps: Type.Integer({
+      minimum: 0,
+      maximum: MAXIMUM_STEPS,
+      default: REPLANNING_DEFAULTS.notInLastSteps,
+      description: "nothing is changed when fewer steps are left",
+    }),
+  },
+  { additionalProperties: false },
+);
+export type Replanning = Static<typeof ReplanningSchema>;
+
 /** A job with every default filled in and every name resolved: what the services and the planner work on. */
 export const JobSpecSchema = Type.Object(
   {
@@ -392,6 +434,13 @@ export const JobSpecSchema = Type.Object(
     ),
     priority: Type.Optional(PrioritySchema),
     preemptible: Type.Optional(PreemptibleSchema),
+    replanning: Type.Optional(
+      Type.Unsafe<Replanning>({
+        ...ReplanningSchema,
+        description:
+          "the run measures its cluster anew when its steps take longer or less, and goes on under a better plan; absent: never by itself",
+      }),
+    ),
     labels: Type.Optional(LabelsSchema),
   },
   { additionalProperties: false },

@@ -2,18 +2,21 @@ import { Type, type Static } from "typebox";
 import { formatCounted, formatInteger, formatSignedPercent } from "./figures.ts";
 import { CandidateSchema, type Candidate } from "./planning.ts";
 import { PlanSchema } from "./plan.ts";
+import { planLabel } from "./plan-fields.ts";
 import { quantile } from "./trial-statistics.ts";
 
 /**
  * The life of a change of a run's plan:
+ * - `searching`: the run's steps have changed; at its next checkpoint the cluster is measured and plans are searched.
  * - `asked`: the run goes on under its plan until its ranks have written a checkpoint.
  * - `comparing`: the run goes on under the new plan, and its steps are compared with those before.
  * - `kept`: the new plan has shown its gain, and stays.
  * - `returned`: it has not, or cannot run: the run went back to the plan before.
- * - `dismissed`: somebody took it back before it was made, or the job ended first.
+ * - `dismissed`: somebody took it back before it was made, no plan was better, or the job ended first.
  * - `superseded`: another plan took its place, such as one for fewer nodes.
  */
 export const PLAN_CHANGE_STATES = [
+  "searching",
   "asked",
   "comparing",
   "kept",
@@ -24,9 +27,21 @@ export const PLAN_CHANGE_STATES = [
 export type PlanChangeState = (typeof PLAN_CHANGE_STATES)[number];
 
 /** A run has one of these at most. */
-export const OPEN_PLAN_CHANGE_STATES = ["asked", "comparing"] as const satisfies readonly PlanChangeState[];
+export const OPEN_PLAN_CHANGE_STATES = [
+  "searching",
+  "asked",
+  "comparing",
+] as const satisfies readonly PlanChangeState[];
 export const isOpenPlanChange = (state: PlanChangeState): boolean =>
   (OPEN_PLAN_CHANGE_STATES as readonly PlanChangeState[]).includes(state);
+
+/** What somebody may take back: the run's plan is what it was. */
+export const DISMISSIBLE_PLAN_CHANGE_STATES = [
+  "searching",
+  "asked",
+] as const satisfies readonly PlanChangeState[];
+export const isDismissible = ({ state }: { readonly state: PlanChangeState }): boolean =>
+  (DISMISSIBLE_PLAN_CHANGE_STATES as readonly PlanChangeState[]).includes(state);
 
 /** Who found the plan: somebody asked for it by name, or the run's own steps led to a search. */
 export const PLAN_CHANGE_ORIGINS = ["person", "drift"] as const;
@@ -96,6 +111,7 @@ export const PlanChangeSchema = Type.Object(
 export type PlanChange = Static<typeof PlanChangeSchema>;
 
 export const PLAN_CHANGE_STATE_WORDS: Readonly<Record<PlanChangeState, string>> = {
+  searching: "Searching",
   asked: "Asked for",
   comparing: "Being compared",
   kept: "Kept",
@@ -104,10 +120,15 @@ export const PLAN_CHANGE_STATE_WORDS: Readonly<Record<PlanChangeState, string>> 
   superseded: "Superseded",
 };
 
+/** Whether a change has another plan to go to: a search may be under way, or have found none. */
+export const namesAPlan = ({ from, to }: Pick<PlanChange, "from" | "to">): boolean =>
+  planLabel(from.plan) !== planLabel(to.plan);
+
 /** What became of a change, or becomes of it, in a line. */
 export function planChangeWords(change: PlanChange): string {
   const { state, appliedAtStep, compareSteps: steps, predictedGain, reason } = change;
   const since = appliedAtStep === null ? "" : ` since step ${formatInteger(appliedAtStep)}`;
+  if (state === "searching") return `measures the cluster anew at the next checkpoint: ${reason ?? ""}`;
   if (state === "asked")
     return `waits for a checkpoint; predicted to gain ${formatSignedPercent(predictedGain)}`;
   if (state === "comparing")

@@ -44,9 +44,10 @@ export const jobDirectory = (dataDirectory: string, jobId: string): string =>
 /**
  * Where the points are kept that a measurement for a job, or a workload, has measured so far. It lies apart
  * from the launches: other jobs of the cluster may run between two attempts.
+ * @param look of a job that measures again: what an earlier look left says nothing of this one
  */
-export const measuredSoFarPath = (dataDirectory: string, owner: string): string =>
-  join(jobDirectory(dataDirectory, owner), "measured-so-far.jsonl");
+export const measuredSoFarPath = (dataDirectory: string, owner: string, look?: string): string =>
+  join(jobDirectory(dataDirectory, owner), `measured-so-far${look === undefined ? "" : `-${look}`}.jsonl`);
 
 /**
  * Where jobs may name weights: where they may name data, and among the checkpoints of this installation's own

@@ -65,6 +65,8 @@ export interface ObtainProfileOptions {
   /** @param waits somebody else is at work; default: no. */
   readonly onProgress: (message: string, done: number, total: number, waits?: boolean) => void;
   readonly onLog?: (line: string) => void;
+  /** Keeps what is measured apart from other measurements for the same job: see {@link measuredSoFarPath}. */
+  readonly look?: string;
 }
 
 export interface ObtainedProfile {
@@ -141,6 +143,19 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
   }
 }
 
+/**
+ * A new measurement of all that the planner needs for a job, for who has what it runs on reserved already.
+ * @throws ProblemError for a program that is not built; the signal's reason.
+ */
+export async function measureAnew(
+  options: Omit<ObtainProfileOptions, "claimHosts">,
+): Promise<ObtainProfileOutcome> {
+  const { settings, spec } = options;
+  await assertProgram(settings.probe);
+  await assertProgram(settings.trainer);
+  return measure(options, undefined, requiredMeasurements(spec), clusterKey(spec.cluster));
+}
+
 /** A profile with a newer measurement of some of its points, and how quiet both are together. */
 function completed(older: Profile, newer: Profile): Profile {
   const merged = mergeProfiles(older, newer);
@@ -164,7 +179,7 @@ const POINT_PATIENCE = 20;
  * @param runs how often something is run for it, the total of the progress.
  */
 async function measureOn(
-  options: ObtainProfileOptions,
+  options: Omit<ObtainProfileOptions, "claimHosts">,
   missing: Measurements,
   runs: number,
 ): Promise<MeasureProfileOutcome> {
@@ -193,7 +208,7 @@ async function measureOn(
         ...(schedulerOf(spec.cluster) === null
           ? {
               keep: {
-                path: measuredSoFarPath(settings.dataDirectory, owner),
+                path: measuredSoFarPath(settings.dataDirectory, owner, options.look),
                 freshForSeconds: settings.freshForSeconds,
                 onKept: (count: number) => (kept = count),
               },
@@ -220,7 +235,7 @@ async function measureOn(
 }
 
 async function measure(
-  options: ObtainProfileOptions,
+  options: Omit<ObtainProfileOptions, "claimHosts">,
   base: ProfileRecord | undefined,
   missing: Measurements,
   key: string,

@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { and, desc, eq, inArray, sql, type SQL } from "drizzle-orm";
 import {
+  DISMISSIBLE_PLAN_CHANGE_STATES,
+  isDismissible,
   isOpenPlanChange,
   OPEN_PLAN_CHANGE_STATES,
   planLabel,
@@ -60,7 +62,13 @@ async function announce(tx: Queryable, row: Row): Promise<void> {
 export type NewPlanChange = Pick<
   PlanChange,
   "origin" | "askedBy" | "predictedGain" | "gainThreshold" | "compareSteps"
-> & { readonly from: Candidate; readonly to: Candidate };
+> & {
+  readonly from: Candidate;
+  /** That of before, while another is searched. */
+  readonly to: Candidate;
+  readonly state?: "searching" | "asked";
+  readonly reason?: string;
+};
 
 /**
  * Asks for a change of a run's plan.
@@ -102,7 +110,7 @@ export async function storePlanChange(
       value: run.jobId,
       message: open ? `has a plan change ${open.id} that is ${open.state}` : "has another plan change",
       remedy:
-        open?.state === "asked"
+        open && isDismissible(open)
           ? "dismiss it first, or wait until it is made and judged"
           : "wait until it is judged",
     },
@@ -171,15 +179,17 @@ interface Move {
   readonly reason?: string;
   readonly begun?: BegunChange;
   readonly comparison?: Comparison;
+  readonly found?: FoundPlan;
 }
 
 async function move(tx: Transaction, id: string, move: Move): Promise<Row | undefined> {
-  const { to, reason, begun, comparison } = move;
+  const { to, reason, begun, comparison, found } = move;
   const [row] = await tx
     .update(planChanges)
     .set({
       state: to,
       ...(reason === undefined ? {} : { reason }),
+      ...found,
       ...(begun === undefined
         ? {}
         : { appliedAtStep: begun.atStep, firstAttempt: begun.attempt, appliedAt: sql`clock_timestamp()` }),
@@ -201,6 +211,33 @@ async function move(tx: Transaction, id: string, move: Move): Promise<Row | unde
 /** The run's attempts from the next on go by another plan. */
 const setRunPlan = (tx: Transaction, runId: string, candidate: Candidate): Promise<unknown> =>
   tx.update(runs).set({ candidate }).where(eq(runs.id, runId));
+
+/** What a search has found. */
+export interface FoundPlan {
+  /** By the new measurements, as the plan in use. */
+  readonly from: Candidate;
+  readonly to: Candidate;
+  readonly predictedGain: number;
+}
+
+/** A search has found a better plan: the change is asked for. @returns false when it was dismissed meanwhile */
+export async function askForFoundPlan(
+  tx: Transaction,
+  { id }: Pick<PlanChange, "id">,
+  { from, to, predictedGain }: FoundPlan,
+): Promise<boolean> {
+  const row = await move(tx, id, { from: ["searching"], to: "asked", found: { from, to, predictedGain } });
+  return row !== undefined;
+}
+
+/** No plan is better: the run goes on as it was. @returns false when the change was dismissed meanwhile */
+export async function endSearch(
+  tx: Transaction,
+  { id }: Pick<PlanChange, "id">,
+  reason: string,
+): Promise<boolean> {
+  return (await move(tx, id, { from: ["searching"], to: "dismissed", reason })) !== undefined;
+}
 
 /** The run's next attempt goes by the new plan. @returns false when the change was dismissed, or made already */
 export async function beginPlanChange(
@@ -249,7 +286,7 @@ export async function endPlanChangeWithJob(tx: Transaction, jobId: string, reaso
     .innerJoin(runs, eq(runs.id, planChanges.runId))
     .where(and(eq(runs.jobId, jobId), isOpen));
   for (const { id } of open) {
-    await move(tx, id, { from: ["asked"], to: "dismissed", reason });
+    await move(tx, id, { from: DISMISSIBLE_PLAN_CHANGE_STATES, to: "dismissed", reason });
     await move(tx, id, { from: ["comparing"], to: "kept", reason: `${reason}: it was not judged` });
   }
 }
@@ -286,7 +323,7 @@ export async function dismissPlanChange(
         remedy: "see the job's plan changes",
       },
     ]);
-  const row = await move(tx, id, { from: ["asked"], to: "dismissed", reason });
+  const row = await move(tx, id, { from: DISMISSIBLE_PLAN_CHANGE_STATES, to: "dismissed", reason });
   if (row) return changeOf(jobId, row);
   const { state } = found.change;
   throw new ProblemError("conflict", `plan change ${id} is ${state}: it cannot be dismissed`, [

@@ -9,6 +9,7 @@ import {
   type Failure,
   type HostUse,
   type Plan,
+  type PlanChange,
 } from "@internevo/domain";
 import { type Dataset } from "@internevo/data";
 import { launcherOf, type LaunchOutcome } from "@internevo/launcher";
@@ -24,6 +25,7 @@ import {
   secondsBeforeRestart,
   whileReserved,
   type LaunchReservationOptions,
+  type ProfilingSettings,
   searchPlans,
   withStageFeed,
   type JobFeed,
@@ -52,6 +54,7 @@ import {
 } from "@internevo/store";
 import { checkpointSteps, discardCheckpointsBeyond, leaveNewest, tellCounted } from "../checkpoints.ts";
 import { namingText } from "../data-words.ts";
+import { findBetterPlan, type BetterPlan } from "../find-better-plan.ts";
 import { PlanChanges } from "../plan-change.ts";
 import { reportOf } from "../report.ts";
 import { attemptsWithoutProgress, endAfter, type TrainingEnd } from "../restarts.ts";
@@ -59,6 +62,8 @@ import { attemptLabel, runAttempt } from "../run-attempt.ts";
 import { changeWords, nodesOf, planForFewerNodes, specOn } from "../smaller-cluster.ts";
 
 export interface ExecutorSettings extends TrainingSettings {
+  /** Of runs that measure their cluster anew. */
+  readonly profiling: ProfilingSettings;
   /** Ranks that say nothing for so long count as hung. */
   readonly silenceSeconds: number;
   /** How long ranks may take to write a checkpoint when the service stops. */
@@ -80,6 +85,32 @@ interface Training {
   readonly changes: PlanChanges;
   /** What the hosts did during the last attempt. */
   hosts?: readonly HostUse[];
+}
+
+/** Measures the cluster between two attempts, and searches for a plan that is better than the run's. */
+async function searchAnew(
+  { settings, database, context, feed }: Pick<Training, "settings" | "database" | "context" | "feed">,
+  { id, gainThreshold }: PlanChange,
+): Promise<BetterPlan> {
+  const { job } = context;
+  const from = (await findRun(database.db, job.id))?.candidate;
+  if (!from) throw new Error(`the run of job ${job.id} is missing`);
+  const signal = AbortSignal.any([context.signal, context.giveWay]);
+  return findBetterPlan({
+    settings: settings.profiling,
+    database,
+    jobId: job.id,
+    look: id,
+    spec: specOn(job.spec, nodesOf(from.plan, job.spec.cluster)),
+    from,
+    gainThreshold,
+    search: (spec, profile, locate) =>
+      searchPlans(spec, profile, { top: 10, locate, threadsPerRank: settings.threadsPerRank }, signal),
+    confirm: () => context.confirm(),
+    signal,
+    onProgress: (message, done, total, waits) => feed.progress("running", message, done, total, waits),
+    onLog: (line) => feed.log("warn", "internevo-probe", line),
+  });
 }
 
 /** The last of the steps that are stored without a gap. */
@@ -237,10 +268,12 @@ async function launchAttempt(
       onStarted: (resumedFromStep) =>
         context.fenced((tx) => setAttemptResumedFrom(tx, runId, number, resumedFromStep)),
       write: ({ steps, validations }) =>
-        context.fenced(async (tx) => {
-          await recordSteps(tx, { jobId: job.id, runId }, steps);
-          await recordValidations(tx, { jobId: job.id, runId }, validations);
-        }),
+        context
+          .fenced(async (tx) => {
+            await recordSteps(tx, { jobId: job.id, runId }, steps);
+            await recordValidations(tx, { jobId: job.id, runId }, validations);
+          })
+          .then(() => changes.saw(steps)),
       onCheckpoint: (event, isRepeated) => {
         if (!isRepeated)
           feed.log(
@@ -279,6 +312,8 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
     { attempt: number, plan: planLabel(plan) },
     left === undefined ? "training begins" : "training is found again",
   );
+  const steps = left === undefined ? [] : await allSteps(database.db, runId);
+  training.changes.begin(steps.filter(({ attempt }) => attempt === number));
   const { outcome, isToChange } = await launchAttempt(training, { number, plan, runDirectory });
   if (outcome.status === "completed") {
     await context.fenced((tx) => finishAttempt(tx, runId, number, { state: "succeeded" }));
@@ -346,6 +381,23 @@ async function trainUntilDone(training: Training): Promise<TrainingEnd | undefin
   }
 }
 
+/** Training is complete, whatever becomes of the checkpoints that are older. */
+async function removeOlderCheckpoints(
+  settings: ExecutorSettings,
+  { job: { id, spec }, log }: CommandContext<"job.run">,
+  feed: JobFeed,
+): Promise<void> {
+  if (spec.checkpointing === null) return;
+  await leaveNewest(
+    checkpointDirectory(settings.dataDirectory, id),
+    checkpointsToKeep(spec.checkpointing),
+  ).catch((error: unknown) => {
+    const words = "older checkpoints cannot be removed";
+    log.warn({ error }, words);
+    feed.log("warn", "executor-supervisor", `${words}: ${(error as Error).message}`);
+  });
+}
+
 /**
  * Trains with the chosen plan to the asked number of steps, through deaths of ranks and of this process, and
  * reports.
@@ -385,6 +437,8 @@ export const train =
           feed,
           run: { id: run.id, jobId: job.id },
           fenced: (work) => context.fenced(work),
+          replanning: job.spec.replanning && { rule: job.spec.replanning, steps: job.spec.steps },
+          search: (change) => searchAnew({ settings, database, context, feed }, change),
           onError: (error) => log.error({ err: error }, "a change of the plan could not be looked at"),
         });
         const training: Training = {
@@ -402,20 +456,7 @@ export const train =
         return { run, training, end };
       });
       if (end) return (end.state === "held" ? heldJob : failedJob)(job.id, "running", end.failure);
-      if (job.spec.checkpointing !== null) {
-        // Training is complete, whatever becomes of what is older.
-        await leaveNewest(
-          checkpointDirectory(settings.dataDirectory, job.id),
-          checkpointsToKeep(job.spec.checkpointing),
-        ).catch((error: unknown) => {
-          log.warn({ error }, "older checkpoints cannot be removed");
-          feed.log(
-            "warn",
-            "executor-supervisor",
-            `older checkpoints cannot be removed: ${(error as Error).message}`,
-          );
-        });
-      }
+      await removeOlderCheckpoints(settings, context, feed);
       const report = reportOf({
         chosen,
         steps: await allSteps(database.db, run.id),

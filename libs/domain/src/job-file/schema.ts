@@ -6,6 +6,7 @@ import {
   HOST_MEMORY_WORDS,
   DataSchema,
   JobSpecSchema,
+  ReplanningSchema,
   OptimizerSchema,
   TimelineSchema,
   TrialSettingsSchema,
@@ -108,6 +109,7 @@ export const JobFileSchema = Type.Object(
     project: JobSpecSchema.properties.project,
     priority: JobSpecSchema.properties.priority,
     preemptible: JobSpecSchema.properties.preemptible,
+    replanning: Type.Optional(Type.Partial(ReplanningSchema, { additionalProperties: false })),
     labels: JobSpecSchema.properties.labels,
     plan: Type.Optional(
       Type.Union(

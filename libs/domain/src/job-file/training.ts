@@ -184,3 +184,18 @@ export function checkWatchdog(watchdog: Watchdog | false | undefined, details: P
     });
   }
 }
+
+/** A run that replans by itself measures its cluster. */
+export function checkReplanning(
+  { replanning }: Pick<JobFile, "replanning">,
+  { profile = null }: { readonly profile?: string | null },
+  details: ProblemDetail[],
+): void {
+  if (replanning === undefined || profile === null) return;
+  details.push({
+    field: "replanning",
+    value: replanning,
+    message: `measures the cluster, and cluster.profile says to go by ${profile}`,
+    remedy: "leave out cluster.profile or replanning",
+  });
+}

@@ -1,8 +1,10 @@
 import type { JobDetail } from "@internevo/contracts";
 import {
   formatSeconds,
+  isDismissible,
   isOpenPlanChange,
   isTerminal,
+  namesAPlan,
   PLAN_CHANGE_STATE_WORDS,
   planChangeWords,
   planLabel,
@@ -25,6 +27,7 @@ import { PlanText } from "../plan/plan-text.tsx";
 import { Badge } from "../state-badge.tsx";
 
 const TONES = {
+  searching: "active",
   asked: "waiting",
   comparing: "active",
   kept: "good",
@@ -112,6 +115,7 @@ function Change({ change }: { change: PlanChange }) {
     await session.client.dismissPlanChange(change.jobId, change.id);
     await queries.invalidateQueries({ queryKey: jobKey(change.jobId) });
   };
+  const hasFound = namesAPlan(change);
   return (
     <>
       <Facts
@@ -123,8 +127,12 @@ function Change({ change }: { change: PlanChange }) {
             wide: true,
           },
           { name: "From", value: <PlanText plan={change.from.plan} />, wide: true },
-          { name: "To", value: <PlanText plan={change.to.plan} />, wide: true },
-          { name: "Predicted gain", value: formatSignedPercent(change.predictedGain) },
+          ...(hasFound
+            ? [
+                { name: "To", value: <PlanText plan={change.to.plan} />, wide: true },
+                { name: "Predicted gain", value: formatSignedPercent(change.predictedGain) },
+              ]
+            : []),
           {
             name: "Measured gain",
             value: change.measuredGain === null ? "–" : formatSignedPercent(change.measuredGain),
@@ -132,7 +140,7 @@ function Change({ change }: { change: PlanChange }) {
           { name: "Asked for", value: <Moment at={change.createdAt} />, note: `by ${change.askedBy}` },
         ]}
       />
-      {change.state === "asked" && mayActAs(session, "operator") && (
+      {isDismissible(change) && mayActAs(session, "operator") && (
         <ConfirmedButton
           label="Dismiss"
           name="this plan change"

@@ -1,0 +1,83 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { planner } from "@internevo/planner";
+import { profiler } from "@internevo/profiler";
+import { allSteps, findRun, getJobDetail, listAttempts, listPlanChanges, updateJob } from "@internevo/store";
+import { eventually } from "@internevo/test-kit";
+import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
+import { trialRunner } from "@internevo/trial-runner";
+import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
+
+const STEPS = 400;
+
+let world: World;
+beforeAll(async () => {
+  world = await createWorld();
+  for (const service of [profiler, planner, trialRunner]) await world.start(service as typeof profiler);
+});
+afterEach(() => world.endJobs());
+afterAll(() => world.close());
+
+/** Other work on every core, as many times as there are ranks. @returns what ends it */
+function burden(): () => Promise<void> {
+  const others = Array.from({ length: 6 }, () => spawn(process.execPath, ["-e", "for (;;);"]));
+  return async () => {
+    for (const other of others) {
+      const ended = once(other, "exit");
+      other.kill("SIGKILL");
+      await ended;
+    }
+  };
+}
+
+it("measures its cluster when its steps take longer, and goes on under the plan that is better", async () => {
+  const id = await world.submit(
+    smallJob({
+      name: "drifting",
+      cluster: { name: "shared", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" },
+      globalBatchTokens: 2048,
+      steps: STEPS,
+      trials: { count: 1, warmupSteps: 0, steps: 1, repeats: 0 },
+      checkpointing: { everySteps: 1_000_000, keepLast: 1 },
+      replanning: { driftThreshold: 0.5, compareSteps: 10, notInLastSteps: 20 },
+    }),
+  );
+  await world.untilState(id, "running", 300);
+  // Nobody trains yet: the job is given the worst of its plans.
+  const { planning, profileId } = (await getJobDetail(world.database.db, id)) ?? {};
+  const [worst] = [...(planning?.runnableCandidates ?? [])].sort(
+    (a, b) => b.predicted.stepTimeSeconds - a.predicted.stepTimeSeconds,
+  );
+  if (!worst) throw new Error("the job has no plan");
+  await world.database.transaction((tx) => updateJob(tx, id, { chosen: worst }));
+  await world.startProcess("executor-supervisor");
+  await world.untilEvent(id, ({ type, data }) => type === "step" && (data["step"] as number) >= 30, 120);
+  const unburden = burden();
+  try {
+    await world.untilEvent(
+      id,
+      ({ type, data }) => type === "log" && String(data["message"]).includes("to measure the cluster anew"),
+      120,
+    );
+  } finally {
+    await unburden();
+  }
+  await eventually("the end of the job", async () => (await world.job(id)).report !== null, 600);
+  const change = (await listPlanChanges(world.database.db, id)).items.at(-1);
+  expect(change).toMatchObject({
+    state: "kept",
+    origin: "drift",
+    askedBy: "executor-supervisor",
+    from: { plan: worst.plan },
+    firstAttempt: 2,
+  });
+  expect(change?.predictedGain).toBeGreaterThan(0.02);
+  const run = await findRun(world.database.db, id);
+  const attempts = await listAttempts(world.database.db, run?.id ?? "");
+  expect(attempts[0]).toMatchObject({ state: "stopped", plan: worst.plan });
+  expect(attempts[1]).toMatchObject({ plan: change?.to.plan, resumedFromStep: attempts[0]?.lastStep });
+  const steps = await allSteps(world.database.db, run?.id ?? "");
+  expect(steps.map(({ step }) => step)).toEqual(Array.from({ length: STEPS }, (_, index) => index + 1));
+  // The profile of the job is the newest one.
+  expect((await getJobDetail(world.database.db, id))?.profileId).not.toBe(profileId);
+}, 1_200_000);
