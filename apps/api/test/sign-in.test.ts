@@ -291,6 +291,15 @@ describe("another site", () => {
     expect(await problemOf(victim)).toContain("was not begun in this browser");
   });
 
+  it.each(["a;b", "\0", "a\r\nset-cookie: x=y", "🙂", "", "=".repeat(5000)])(
+    "is told of a sign-in that was not begun, whatever its state is: %j",
+    async (state) => {
+      const browser = new TestBrowser();
+      await browser.follow(`${url}${CALLBACK}?state=${encodeURIComponent(state)}&code=x`);
+      expect(await problemOf(browser)).toContain("was not begun in this browser");
+    },
+  );
+
   it("gains nothing by an answer of the provider that was used, or does not fit", async () => {
     provider.person = "s-ada";
     const browser = new TestBrowser();

@@ -45,7 +45,14 @@ describe("the look at what is asked for", () => {
   beforeAll(async () => void (test = await createTestDatabase()));
   afterAll(() => test.drop());
 
-  /** A run whose steps take twice as long all at once. */
+  /** Ranks begin whose steps take twice as long all at once. */
+  function drift(changes: PlanChanges): void {
+    changes.begin();
+    changes.saw(
+      [9, 1, 1, 1, 1, 2, 2, 2, 2].map((stepTimeSeconds, index) => ({ step: index + 1, stepTimeSeconds })),
+    );
+  }
+  /** A run with such ranks. */
   async function drifting(rule: Partial<Replanning>, search: ChangedRun["search"]) {
     const { database } = test;
     const jobId = await database.transaction((tx) => submitJob(tx, exampleSpec()));
@@ -58,16 +65,13 @@ describe("the look at what is asked for", () => {
       run: { id: run.id, jobId },
       fenced: (work) => database.transaction(work),
       replanning: {
-        rule: { ...REPLANNING_DEFAULTS, compareSteps: 4, notInLastSteps: 10, ...rule },
+        rule: { ...REPLANNING_DEFAULTS, compareSteps: 4, notInLastSteps: 10, lastingSeconds: 0, ...rule },
         steps: 40,
       },
       search,
       onError: (error) => expect.unreachable(String(error)),
     });
-    changes.begin();
-    changes.saw(
-      [9, 1, 1, 1, 1, 2, 2, 2, 2].map((stepTimeSeconds, index) => ({ step: index + 1, stepTimeSeconds })),
-    );
+    drift(changes);
     const changesOf = async () => (await listPlanChanges(database.db, jobId)).items;
     const planOf = async () => (await findRun(database.db, jobId))?.candidate.plan;
     return { jobId, from, changes, changesOf, planOf };
@@ -125,7 +129,29 @@ describe("the look at what is asked for", () => {
     });
     await stopOf(other.changes);
     await other.changes.settle({ atStep: 9, attempt: 2 });
-    expect(await other.changesOf()).toMatchObject([{ state: "dismissed", reason: "not now" }]);
+    expect(await other.changesOf()).toMatchObject([
+      { state: "dismissed", reason: expect.stringMatching(/^at step 9 .*; not now$/) },
+    ]);
+  });
+
+  it("looks again when the pause after a look in vain is over, and not before", async () => {
+    const inVain = async () => ({ ...NO_PROFILE, reason: "the plan in use is still the best" });
+    const patient = await drifting({}, inVain);
+    await stopOf(patient.changes);
+    await patient.changes.settle({ atStep: 9, attempt: 2 });
+    drift(patient.changes);
+    const ended = new AbortController();
+    const watching = patient.changes.watch(ended.signal, () => expect.unreachable());
+    ended.abort();
+    await watching;
+    expect(await patient.changesOf()).toHaveLength(1);
+
+    const hasty = await drifting({ leastPauseSeconds: 0 }, inVain);
+    await stopOf(hasty.changes);
+    await hasty.changes.settle({ atStep: 9, attempt: 2 });
+    drift(hasty.changes);
+    await stopOf(hasty.changes);
+    expect((await hasty.changesOf()).map(({ state }) => state)).toEqual(["searching", "dismissed"]);
   });
 
   it("leaves the last steps alone", async () => {

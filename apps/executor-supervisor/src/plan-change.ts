@@ -22,6 +22,7 @@ import {
   findRun,
   isConnectionLoss,
   leavePlanChange,
+  listPlanChanges,
   openPlanChange,
   pause,
   stepsBetween,
@@ -156,7 +157,7 @@ export class PlanChanges {
     const drift = this.#drift?.drift();
     if (replanning === undefined || drift === undefined) return undefined;
     const { rule, steps } = replanning;
-    if (steps - this.#lastStep <= rule.notInLastSteps) return undefined;
+    if (steps - this.#lastStep <= rule.notInLastSteps || (await this.#isTooSoon(rule))) return undefined;
     const candidate = (await findRun(database.db, run.jobId))?.candidate;
     if (candidate === undefined) return undefined;
     const reason = driftWords(drift);
@@ -173,7 +174,19 @@ export class PlanChanges {
         compareSteps: rule.compareSteps,
       }),
     );
+    this.#run.feed.log("info", SERVICE, `the steps have changed: ${reason}`);
     return `to measure the cluster anew: ${reason}`;
+  }
+
+  /** A look costs minutes of a cluster: the more of them gained nothing, the longer the next one waits. */
+  async #isTooSoon({ leastPauseSeconds }: Replanning): Promise<boolean> {
+    const { items } = await listPlanChanges(this.#run.database.db, this.#run.run.jobId);
+    const looks = items.filter(({ origin }) => origin === "drift");
+    const endedAt = looks[0]?.endedAt ?? null;
+    if (endedAt === null) return false;
+    const gained = looks.findIndex(({ state }) => state === "kept");
+    const inVain = gained < 0 ? looks.length : gained;
+    return Date.now() < Date.parse(endedAt) + 1000 * leastPauseSeconds * 2 ** inVain;
   }
 
   /** @returns the change as it is then; undefined where nothing is to be changed */

@@ -39,7 +39,7 @@ it("measures its cluster when its steps take longer, and goes on under the plan 
       steps: STEPS,
       trials: { count: 1, warmupSteps: 0, steps: 1, repeats: 0 },
       checkpointing: { everySteps: 1_000_000, keepLast: 1 },
-      replanning: { driftThreshold: 0.5, compareSteps: 10, notInLastSteps: 20 },
+      replanning: { driftThreshold: 0.5, compareSteps: 10, notInLastSteps: 20, lastingSeconds: 0 },
     }),
   );
   await world.untilState(id, "running", 300);

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { DriftWatch, driftWords, type DriftRule } from "./drift.ts";
 
-const RULE: DriftRule = { driftThreshold: 0.1, compareSteps: 8 };
+const RULE: DriftRule = { driftThreshold: 0.1, compareSteps: 8, lastingSeconds: 0 };
 const watched = (times: readonly number[], rule = RULE): DriftWatch => {
   const watch = new DriftWatch(rule);
   watch.add(times.map((stepTimeSeconds, index) => ({ step: index + 1, stepTimeSeconds })));
@@ -56,6 +56,16 @@ describe("drift", () => {
         },
       ),
     );
+  });
+
+  it("counts when it has lasted for as long as it has to", () => {
+    const rule = { ...RULE, lastingSeconds: 30 };
+    const before = [9, ...steps(8, 1)];
+    expect(watched([...before, ...steps(14, 2)], rule).drift()).toBeUndefined();
+    expect(watched([...before, ...steps(15, 2)], rule).drift()).toMatchObject({ atStep: 24 });
+    // A quarter of a minute that passed says nothing of the half minute.
+    expect(watched([...before, ...steps(16, 1), ...steps(8, 2)], rule).drift()).toBeUndefined();
+    expect(watched([...before, ...steps(40, 1), ...steps(15, 2)], rule).drift()).toMatchObject({ change: 1 });
   });
 
   it("says in words what was noticed", () => {

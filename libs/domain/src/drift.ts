@@ -9,6 +9,8 @@ export interface DriftRule {
   readonly driftThreshold: number;
   /** Steps of each median. */
   readonly compareSteps: number;
+  /** How long the latest steps have to take together. */
+  readonly lastingSeconds: number;
 }
 
 /** How long a step took when the ranks had begun, and how long it takes now. */
@@ -30,7 +32,9 @@ const BEYOND = 3 / 4;
 export class DriftWatch {
   readonly #rule: DriftRule;
   readonly #first: number[] = [];
+  /** As many as are compared, or as take so long as a drift has to last. */
   #latest: number[] = [];
+  #latestSeconds = 0;
   #seen = 0;
   #lastStep = 0;
 
@@ -39,21 +43,32 @@ export class DriftWatch {
   }
 
   add(steps: readonly { readonly step: number; readonly stepTimeSeconds: number }[]): void {
-    const { compareSteps } = this.#rule;
+    const { compareSteps, lastingSeconds } = this.#rule;
     for (const { step, stepTimeSeconds } of steps) {
       if (step <= this.#lastStep) continue;
       this.#lastStep = step;
       this.#seen += 1;
       if (this.#seen <= WARM_UP_STEPS) continue;
       if (this.#first.length < compareSteps) this.#first.push(stepTimeSeconds);
-      else this.#latest = [...this.#latest, stepTimeSeconds].slice(-compareSteps);
+      else {
+        this.#latest.push(stepTimeSeconds);
+        this.#latestSeconds += stepTimeSeconds;
+      }
     }
+    let surplus = 0;
+    for (const seconds of this.#latest) {
+      if (this.#latest.length - surplus <= compareSteps || this.#latestSeconds - seconds < lastingSeconds)
+        break;
+      this.#latestSeconds -= seconds;
+      surplus += 1;
+    }
+    this.#latest = this.#latest.slice(surplus);
   }
 
   /** @returns undefined while the steps are as they were, or too few */
   drift(): Drift | undefined {
-    const { compareSteps, driftThreshold } = this.#rule;
-    if (this.#latest.length < compareSteps) return undefined;
+    const { compareSteps, driftThreshold, lastingSeconds } = this.#rule;
+    if (this.#latest.length < compareSteps || this.#latestSeconds < lastingSeconds) return undefined;
     const secondsThen = quantile(this.#first, 0.5);
     const isSlower = quantile(this.#latest, 1 - BEYOND) > secondsThen * (1 + driftThreshold);
     const isFaster = quantile(this.#latest, BEYOND) < secondsThen * (1 - driftThreshold);

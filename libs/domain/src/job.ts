@@ -343,6 +343,8 @@ export const REPLANNING_DEFAULTS = {
   gainThreshold: 0.02,
   compareSteps: 20,
   notInLastSteps: 100,
+  lastingSeconds: 60,
+  leastPauseSeconds: 1800,
 } as const;
 
 /** When a run looks for a better plan by itself. */
@@ -373,6 +375,18 @@ export const ReplanningSchema = Type.Object(
       maximum: MAXIMUM_STEPS,
       default: REPLANNING_DEFAULTS.notInLastSteps,
       description: "nothing is changed when fewer steps are left",
+    }),
+    lastingSeconds: Type.Number({
+      minimum: 0,
+      maximum: 86_400,
+      default: REPLANNING_DEFAULTS.lastingSeconds,
+      description: "how long steps have to take longer, or less, until it counts",
+    }),
+    leastPauseSeconds: Type.Number({
+      minimum: 0,
+      maximum: 31_536_000,
+      default: REPLANNING_DEFAULTS.leastPauseSeconds,
+      description: "least time between two looks; twice as long after each one in a row that gained nothing",
     }),
   },
   { additionalProperties: false },

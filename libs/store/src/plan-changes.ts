@@ -323,7 +323,8 @@ export async function dismissPlanChange(
         remedy: "see the job's plan changes",
       },
     ]);
-  const row = await move(tx, id, { from: DISMISSIBLE_PLAN_CHANGE_STATES, to: "dismissed", reason });
+  const why = found.change.reason === null ? reason : `${found.change.reason}; ${reason}`;
+  const row = await move(tx, id, { from: DISMISSIBLE_PLAN_CHANGE_STATES, to: "dismissed", reason: why });
   if (row) return changeOf(jobId, row);
   const { state } = found.change;
   throw new ProblemError("conflict", `plan change ${id} is ${state}: it cannot be dismissed`, [

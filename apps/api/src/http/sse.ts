@@ -124,14 +124,39 @@ export class OpenStreams {
   }
 }
 
-async function* frames(
+/** Pages of all streams that go out in one turn of the event loop: whoever asks for something else waits for so few. */
+export const PAGES_A_TURN = 4;
+
+/** Who has a page to send waits here for its turn. */
+const waiting: (() => void)[] = [];
+let isScheduled = false;
+
+function nextTurn(): void {
+  for (const go of waiting.splice(0, PAGES_A_TURN)) go();
+  isScheduled = waiting.length > 0;
+  if (isScheduled) setImmediate(nextTurn);
+}
+
+/** A page that is kept in memory, and a socket that takes it, would keep everybody else waiting. */
+const ownTurn = (): Promise<void> =>
+  new Promise((go) => {
+    waiting.push(go);
+    if (isScheduled) return;
+    isScheduled = true;
+    setImmediate(nextTurn);
+  });
+
+/** The text of a stream, a page at a time, in turns with all other streams. */
+export async function* frames(
   source: AsyncGenerator<readonly SseMessage[] | typeof HEARTBEAT, void, void>,
 ): AsyncGenerator<string, void, void> {
   // The first bytes go out at once, so that a client knows that it is connected.
   yield "retry: 1000\n\n";
   // What is there together is one write: a message each would cost a call of the system each.
-  for await (const messages of source)
+  for await (const messages of source) {
+    await ownTurn();
     yield messages === HEARTBEAT ? ": heartbeat\n\n" : messages.map(frame).join("");
+  }
 }
 
 /**

@@ -101,14 +101,13 @@ export function registerPlanChangeRoutes(app: ApiInstance, source: SubjectSource
   );
 }
 
-const refused = (plan: Plan, message: string): ProblemError =>
+const refused = (
+  plan: Plan,
+  message: string,
+  remedy = "name a plan that fits; why-not says what keeps this one from it",
+): ProblemError =>
   new ProblemError("plan-invalid", `the plan ${message}`, [
-    {
-      field: "plan",
-      value: planLabel(plan),
-      message,
-      remedy: "name a plan that fits; why-not says what keeps this one from it",
-    },
+    { field: "plan", value: planLabel(plan), message, remedy },
   ]);
 
 /**
@@ -122,7 +121,8 @@ async function predicted(
   { workers }: SubjectSource,
   gone: AbortSignal,
 ): Promise<Pick<NewPlanChange, "from" | "to" | "predictedGain">> {
-  if (planLabel(plan) === planLabel(from.plan)) throw refused(plan, "is the one that the job has");
+  if (planLabel(plan) === planLabel(from.plan))
+    throw refused(plan, "is the one that the job has", "name another of its plans; show lists them");
   const [now, next] = await Promise.all(
     [from.plan, plan].map(
       async (locate) => (await workers.plan({ spec, profile, top: 1, locate }, gone)).located,

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import {
   DeviceSignInSchema,
   DeviceTokenRequestSchema,
@@ -21,8 +22,12 @@ import { answers } from "./shapes.ts";
 /** How long somebody may take at the provider. */
 const SIGN_IN_SECONDS = 900;
 const PROBLEM_COOKIE = "internevo-sign-in-problem";
-/** Each sign-in that a browser has begun has its own: two tabs do not get into each other's way. */
-const begunCookie = (state: string): string => `internevo-sign-in-${state.slice(0, 12)}`;
+/**
+ * Each sign-in that a browser has begun has its own: two tabs do not get into each other's way. What comes back may be
+ * anybody's text, and no name of a cookie.
+ */
+const begunCookie = (state: string): string =>
+  `internevo-sign-in-${createHash("sha256").update(state).digest("hex").slice(0, 12)}`;
 
 interface Begun extends Expected {
   /** A path of the console. */
