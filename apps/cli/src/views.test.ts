@@ -1,5 +1,5 @@
 import { aPlan } from "@internevo/test-kit";
-import { resolveJob, formatMoment, type Candidate, type Plan, type Trial } from "@internevo/domain";
+import { resolveJob, type Candidate, type Plan, type Trial } from "@internevo/domain";
 import { WAITS_FOR_CLUSTER, type JobDetail, type JobSummary, type StageProgress } from "@internevo/contracts";
 import picocolors from "picocolors";
 import { describe, expect, it } from "vitest";

@@ -30,7 +30,6 @@ import {
   isGivenKey,
   JOB_STATE_WORDS,
   lowered,
-  planChanges,
   planLabel,
   qualityWords,
   positionWords,
@@ -49,12 +48,9 @@ import {
   type JobFile,
   type JobSpec,
   type JobState,
-  type Plan,
   type Profile,
-  type Proposal,
   type Report,
   type Trial,
-  type Workload,
   gaveWayWords,
 } from "@internevo/domain";
 import type { ProfileSummary } from "@internevo/client";

@@ -118,9 +118,7 @@ export async function announceOfWorkload<T extends "proposal.made" | "proposal.t
   const found = await workloadSubject(tx, workloadId);
   if (!found) return;
   const { workloadName, project, traceparent } = found;
-  await enqueueMessages(tx, [
-    { type, project, traceparent, data: { workloadId, workloadName, ...data } as unknown as EventData<T> },
-  ]);
+  await enqueueMessages(tx, [{ type, project, traceparent, data: { workloadId, workloadName, ...data } }]);
 }
 
 /** Announces what was found for a job or a workload. */
