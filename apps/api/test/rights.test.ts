@@ -4,13 +4,15 @@ import { ROLES, type Problem, type Role } from "@internevo/contracts";
 import { shippedProfile } from "@internevo/cost-model";
 import {
   claimHosts,
-  jobLease,
-  newTraceparent,
   createProject,
+  createProposal,
   createToken,
   createWebhook,
   createWorkload,
   ensureRun,
+  fireWorkloadNow,
+  jobLease,
+  newTraceparent,
   storeDeadLetter,
   storeGivenProfile,
   storePlanChange,
@@ -97,6 +99,14 @@ const changeOf = (jobId: string): Promise<string> =>
     const plans = { from: exampleCandidate(), to: exampleCandidate() };
     return (await storePlanChange(tx, { id: run.id, jobId }, { ...asked, ...plans })).id;
   });
+/** A proposal for a workload that waits for an answer. */
+const proposalFor = (workloadId: string): Promise<string> =>
+  api.database.transaction(async (tx) => {
+    const { id: firingId } = await fireWorkloadNow(tx, workloadId);
+    const made = { workloadId, firingId, planningId: null, current: null, differences: [] };
+    const proposal = await createProposal(tx, { ...made, proposed: exampleCandidate(), predictedGain: 0 });
+    return proposal?.id ?? "";
+  });
 const letterOf = (jobId: string): Promise<string> =>
   storeDeadLetter(api.database.db, {
     consumer: "profiler/job.profile",
@@ -177,6 +187,7 @@ async function ask(rule: RouteRule, token: string | undefined): Promise<Outcome>
   const path = Object.entries({
     ":id": named,
     ":changeId": url.includes(":changeId") ? await changeOf(named) : "",
+    ":proposalId": url.includes(":proposalId") ? await proposalFor(named) : "",
     ":name": scope === "project" ? "nlp" : "none",
     "/events": "/events?follow=false",
   }).reduce((made, [part, value]) => made.replace(part, value), url);

@@ -1,26 +1,9 @@
 import { aPlan } from "@internevo/test-kit";
-import {
-  resolveJob,
-  formatMoment,
-  type Candidate,
-  type Plan,
-  type Proposal,
-  type Trial,
-  type Workload,
-} from "@internevo/domain";
+import { resolveJob, type Candidate, type Plan, type Trial } from "@internevo/domain";
 import { WAITS_FOR_CLUSTER, type JobDetail, type JobSummary, type StageProgress } from "@internevo/contracts";
 import picocolors from "picocolors";
 import { describe, expect, it } from "vitest";
-import {
-  discardedWords,
-  jobDocument,
-  jobsTable,
-  jobText,
-  noProposalsText,
-  proposalsText,
-  trialsTable,
-  workloadsTable,
-} from "./views.ts";
+import { discardedWords, jobDocument, jobsTable, jobText, trialsTable } from "./views.ts";
 
 const colors = picocolors.createColors(false);
 const plan = aPlan({ microBatches: 4, dataParallel: 2 });
@@ -282,51 +265,6 @@ it("says with which nodes and plan attempts ran, where nodes were lost", () => {
   );
   expect(jobText(job([undefined, plan, plan]), colors).split("\n")).toContain("  3: failed, steps 0 to 5");
   expect(jobText(job([undefined, plan, plan]), colors)).not.toContain("of 2 nodes");
-});
-
-describe("proposals", () => {
-  const proposal = (current: Candidate | null, predictedGain: number): Proposal => ({
-    id: "p",
-    workloadId: "w",
-    current,
-    proposed: candidate(1, { microBatchSize: 2, microBatches: 2 }),
-    predictedGain,
-    differences: [],
-    createdAt: "2026-01-31T03:00:00.000Z",
-  });
-  it("say what changes, and against what", () => {
-    expect(proposalsText([proposal(candidate(2), 0.125)], colors)).toMatch(
-      /\+12\.5% +micro-batch size \(b\) 1 → 2, micro-batches \(n\) 4 → 2$/m,
-    );
-    const first = proposalsText([proposal(null, 0)], colors);
-    expect(first).toMatch(/– +first plan: none was in use$/m);
-    expect(first).not.toMatch(/null|0\.0%/);
-    expect(proposalsText([proposal(candidate(2), 0)], colors)).toMatch(
-      /– +the one in use does not fit any more; micro-batch size \(b\) 1 → 2/,
-    );
-  });
-  const workload = (lastRunAt: string | null, lastOutcome: string | null): Workload =>
-    ({
-      id: "11112222-0000-4000-8000-000000000000",
-      name: "nightly",
-      cron: "0 3 * * *",
-      timeZone: "UTC",
-      nextRunAt: "2026-02-01T03:00:00.000Z",
-      lastRunAt,
-      lastOutcome,
-    }) as Workload;
-  it("that are none say why", () => {
-    expect(noProposalsText(workload(null, null))).toContain(
-      `has not been planned yet, next ${formatMoment("2026-02-01T03:00:00.000Z")}`,
-    );
-    expect(noProposalsText(workload("2026-01-31T03:00:00.000Z", null))).toContain("queued or running");
-    expect(noProposalsText(workload("2026-01-31T03:00:00.000Z", "kept the plan in use"))).toContain(
-      "kept the plan in use",
-    );
-    expect(workloadsTable([workload("2026-01-31T03:00:00.000Z", null)], colors)).toMatch(
-      /^11112222 +nightly .* queued or running$/m,
-    );
-  });
 });
 
 it("says where a job's checkpoints and timelines are, once there are some, and how to take its weights", () => {

@@ -30,7 +30,6 @@ import {
   isGivenKey,
   JOB_STATE_WORDS,
   lowered,
-  planChanges,
   planLabel,
   qualityWords,
   positionWords,
@@ -49,12 +48,9 @@ import {
   type JobFile,
   type JobSpec,
   type JobState,
-  type Plan,
   type Profile,
-  type Proposal,
   type Report,
   type Trial,
-  type Workload,
   gaveWayWords,
 } from "@internevo/domain";
 import type { ProfileSummary } from "@internevo/client";
@@ -117,7 +113,7 @@ const listedState = (job: JobSummary, colors: Colors): string =>
   job.queue ? colors.yellow(lowered(QUEUED_WORD)) : jobStateText(job.state, colors);
 
 /** Characters of a name in a table; JSON has the whole. */
-const MOST_OF_NAME = 32;
+export const MOST_OF_NAME = 32;
 
 export function jobsTable(jobs: readonly JobSummary[], colors: Colors): string {
   const short = shortIds(jobs.map(({ id }) => id));
@@ -517,26 +513,6 @@ function profileLines(profile: Profile, name: string, stored: readonly string[],
 const pointText = (point: { bytes: number; medianSeconds: number } | undefined): string =>
   point ? `${formatBytes(point.bytes)} in ${formatSeconds(point.medianSeconds)}` : NONE;
 
-export function workloadsTable(workloads: readonly Workload[], colors: Colors): string {
-  const short = shortIds(workloads.map(({ id }) => id));
-  return table<Workload>(
-    [
-      { title: "ID", value: (workload) => short(workload.id) },
-      { title: "NAME", most: MOST_OF_NAME, value: (workload) => workload.name },
-      { title: "SCHEDULE", value: (workload) => `${workload.cron} ${workload.timeZone}` },
-      { title: "NEXT RUN", value: (workload) => when(workload.nextRunAt) },
-      { title: "LAST RUN", value: (workload) => when(workload.lastRunAt) },
-      {
-        title: "OUTCOME",
-        value: (workload) =>
-          isBeingPlanned(workload) ? "queued or running" : (workload.lastOutcome ?? NONE),
-      },
-    ],
-    workloads,
-    colors,
-  );
-}
-
 export function tokensTable(tokens: readonly TokenRecord[], colors: Colors): string {
   const short = shortIds(tokens.map(({ id }) => id));
   return table<TokenRecord>(
@@ -580,53 +556,3 @@ export function auditTable(rows: readonly AuditRecord[], colors: Colors): string
 /** What to call something in a command that is copied into a shell. */
 export const callingName = ({ id, name }: { readonly id: string; readonly name: string }): string =>
   /^[\w.-]+$/.test(name) ? name : id;
-
-/** A run was asked for and has not ended. */
-export const isBeingPlanned = (workload: Workload): boolean =>
-  workload.lastRunAt !== null && workload.lastOutcome === null;
-
-/** Why a workload has no proposal. */
-export function noProposalsText(workload: Workload): string {
-  if (isBeingPlanned(workload))
-    return `no proposals yet: the run of ${when(workload.lastRunAt)} is queued or running`;
-  if (workload.lastRunAt === null)
-    return `no proposals: it has not been planned yet${workload.nextRunAt === null ? "" : `, next ${when(workload.nextRunAt)}`}; now: internevo replan run ${callingName(workload)}`;
-  return `no proposals: the last run, ${when(workload.lastRunAt)}, ${workload.lastOutcome ?? "found none"}`;
-}
-
-const changesOf = (current: Plan, proposed: Plan): string =>
-  planChanges(
-    (Object.keys({ ...current, ...proposed }) as (keyof Plan)[])
-      .filter((field) => current[field] !== proposed[field])
-      .map((field) => ({ field, from: current[field], to: proposed[field] })),
-  );
-
-export function proposalsText(proposals: readonly Proposal[], colors: Colors): string {
-  return table<Proposal>(
-    [
-      { title: "CREATED", value: (proposal) => when(proposal.createdAt) },
-      { title: "PROPOSED", below: true, value: (proposal) => planLabel(proposal.proposed.plan) },
-      {
-        title: "STEP TIME",
-        align: "right",
-        value: (proposal) => formatSeconds(proposal.proposed.predicted.stepTimeSeconds),
-      },
-      {
-        title: "GAIN",
-        align: "right",
-        value: (proposal) =>
-          proposal.predictedGain > 0 ? formatSignedPercent(proposal.predictedGain) : NONE,
-      },
-      {
-        title: "AGAINST THE PLAN IN USE",
-        below: true,
-        value: ({ current, proposed, predictedGain }) =>
-          current === null
-            ? "first plan: none was in use"
-            : `${predictedGain > 0 ? "" : "the one in use does not fit any more; "}${changesOf(current.plan, proposed.plan)}`,
-      },
-    ],
-    proposals,
-    colors,
-  );
-}

@@ -473,15 +473,17 @@ describe("profile and replan", () => {
     const { rows } = await db.execute<{ id: string }>(
       `select id from workload_firings where workload_id = '${added.id}'`,
     );
-    await createProposal(db, {
-      workloadId: added.id,
-      firingId: rows[0]?.id as string,
-      planningId: null,
-      current: null,
-      proposed,
-      predictedGain: 1,
-      differences: [],
-    });
+    await database.database.transaction((tx) =>
+      createProposal(tx, {
+        workloadId: added.id,
+        firingId: rows[0]?.id as string,
+        planningId: null,
+        current: null,
+        proposed,
+        predictedGain: 1,
+        differences: [],
+      }),
+    );
     const [found] = json<{ job: unknown }[]>(await internevo("replan", "proposals", added.id, "--json"));
     const submitted = await run(["submit", "-", "--json"], env, { input: JSON.stringify(found?.job) });
     const { id: jobId, name, spec: own } = json<JobDetail>(submitted);

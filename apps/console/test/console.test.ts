@@ -512,6 +512,43 @@ describe("clusters, workloads and dead letters", () => {
     await page.close();
   });
 
+  it("takes an answer to a proposal, and edits, pauses and resumes a workload", async () => {
+    const job = (await client.listJobs({ state: "succeeded" })).items[0]!;
+    const id = await seed.workload("answered", (await client.getJob(job.id)).planning!);
+    const page = await open(`/workloads/${id}`);
+    const [proposal] = (await client.listProposals(id)).items;
+    const card = page.locator(`[data-proposal="${proposal!.id}"]`);
+    await card.getByText("Proposed", { exact: true }).first().waitFor();
+    // No job of this work trains: the page says so, and what to do.
+    await card.getByRole("button", { name: "Try this proposal" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Try" }).click();
+    await page.getByRole("dialog").getByText("no job of the workload trains now").waitFor();
+    await page.getByRole("button", { name: "Leave it" }).click();
+    await card.getByRole("button", { name: "Dismiss this proposal" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Dismiss" }).click();
+    await card.getByText("Dismissed", { exact: true }).waitFor();
+    expect(await card.getByRole("button").count()).toBe(0);
+    expect((await client.listProposals(id)).items[0]).toMatchObject({ state: "dismissed" });
+
+    await page.getByRole("button", { name: "Edit…" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("A better plan").selectOption("apply");
+    await dialog.getByLabel("Stop runs within some hours of the day only").check();
+    await dialog.getByLabel("From").fill("21:30");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await page.getByText("21:30 to 06:00, Europe/Berlin").waitFor();
+    expect(await client.getWorkload(id)).toMatchObject({
+      policy: "apply",
+      changeWindow: { from: "21:30", to: "06:00" },
+    });
+    await page.getByLabel("By schedule").click();
+    await page.getByText("It is paused").waitFor();
+    await page.getByLabel("By schedule").click();
+    await page.getByText("It is paused").waitFor({ state: "detached" });
+    expect(await client.getWorkload(id)).toMatchObject({ enabled: true });
+    await page.close();
+  });
+
   it("replays and discards dead letters", async () => {
     const { id: jobId } = await seed.submit("of-a-letter");
     const replayed = await seed.deadLetter({

@@ -2,6 +2,7 @@ import { requiredMeasurements } from "@internevo/cost-model";
 import {
   choiceOf,
   clusterKey,
+  differencesOf,
   resolveJob,
   type Candidate,
   type Failure,
@@ -395,13 +396,6 @@ export function seeder(database: Database) {
     const { id } = await register(name);
     await database.transaction(async (tx) => {
       const firing = await fireWorkloadNow(tx, id);
-      const differences = (
-        [
-          ...new Set([...Object.keys(proposed.plan), ...Object.keys(current?.plan ?? {})]),
-        ] as (keyof typeof proposed.plan)[]
-      )
-        .filter((field) => proposed.plan[field] !== current?.plan[field])
-        .map((field) => ({ field, from: current?.plan[field] ?? null, to: proposed.plan[field] ?? null }));
       await createProposal(tx, {
         workloadId: id,
         firingId: firing.id,
@@ -411,7 +405,7 @@ export function seeder(database: Database) {
         predictedGain: current
           ? 1 - proposed.predicted.stepTimeSeconds / current.predicted.stepTimeSeconds
           : 0,
-        differences,
+        differences: differencesOf(current?.plan ?? null, proposed.plan),
       });
       await finishFiring(tx, firing.id, { state: "succeeded", outcome: "proposed a plan" });
     });

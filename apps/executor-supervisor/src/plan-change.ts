@@ -71,6 +71,7 @@ export function verdictOf(change: PlanChange, comparison: Comparison, isLast = f
   if (measuredGain === null)
     return { state: "kept", reason: "there were no steps to compare it with", comparison };
   const words = wordsOf(comparison);
+  if (change.isTrial) return { state: "returned", reason: `tried: ${words}`, comparison };
   if (isLast) return { state: "kept", reason: `training is complete: ${words}`, comparison };
   return measuredGain < change.gainThreshold
     ? {

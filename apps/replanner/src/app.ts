@@ -5,6 +5,7 @@ import { acquireLease, finishFiring, fireDueWorkloads, getFiring, pruneDeliverie
 import { deliverWebhooks, PRIVATE_ADDRESSES_SETTING, webhookConfig } from "@internevo/webhooks";
 import { Counter } from "prom-client";
 import { replan } from "./consumers/replan.ts";
+import { pursueProposals } from "./pursue-proposals.ts";
 import { nextRunAt } from "./schedule.ts";
 
 const ConfigSchema = Type.Object({
@@ -65,6 +66,13 @@ export const replanner: ServiceDefinition<typeof ConfigSchema> = {
       const fired = await database.transaction((tx) => fireDueWorkloads(tx, { now: new Date(), nextRunAt }));
       for (const { id, workloadId, state, outcome } of fired)
         log.info({ firingId: id, workloadId, state, outcome }, "a workload was due");
+    });
+    service.every(config.INTERNEVO_REPLANNER_POLL_SECONDS, "proposals", async () => {
+      for (const { proposal, workload } of await pursueProposals(database, new Date(), service.name))
+        log.info(
+          { proposalId: proposal.id, workloadId: workload.id, state: proposal.state, jobId: proposal.jobId },
+          "a run was asked to go over to a proposed plan",
+        );
     });
     service.handleCommand({
       type: "workload.replan",

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Candidate, Plan } from "@internevo/domain";
-import { comparePlans, differencesOf } from "./compare.ts";
+import { differencesOf, type Candidate, type Plan } from "@internevo/domain";
+import { comparePlans } from "./compare.ts";
 
 const plan = { microBatchSize: 1, microBatches: 4, recompute: false } as Plan;
 const candidate = (over: Partial<Plan>, stepTimeSeconds: number) =>

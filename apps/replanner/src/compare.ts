@@ -1,17 +1,10 @@
 import {
+  differencesOf,
   formatPercent,
   formatSignedPercent,
   type Candidate,
-  type Plan,
   type Proposal,
 } from "@internevo/domain";
-
-/** The fields in which two plans differ. */
-export function differencesOf(current: Plan | null, proposed: Plan): Proposal["differences"] {
-  return (Object.keys({ ...current, ...proposed }) as (keyof Plan)[])
-    .filter((field) => current?.[field] !== proposed[field])
-    .map((field) => ({ field, from: current?.[field] ?? null, to: proposed[field] ?? null }));
-}
 
 export type Comparison =
   | { readonly kind: "first"; readonly proposed: Candidate; readonly differences: Proposal["differences"] }

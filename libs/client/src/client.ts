@@ -57,6 +57,7 @@ import type {
   WebhookCreate,
   WebhookDelivery,
   Whoami,
+  WorkloadChangeSchema,
   WorkloadCreateSchema,
 } from "@internevo/contracts";
 import type {
@@ -107,6 +108,7 @@ export interface MutationOptions {
 
 export type PlanRequest = Static<typeof PlanRequestSchema>;
 export type WorkloadCreate = Static<typeof WorkloadCreateSchema>;
+export type WorkloadChange = Static<typeof WorkloadChangeSchema>;
 export type { ClusterRecord, ProfileSummary };
 
 /** 128 random bits. Not `randomUUID`, which browsers refuse to pages that came over plain HTTP. */
@@ -542,6 +544,19 @@ export class InternEvoClient {
     return this.#post("/workloads", workload, options);
   }
 
+  /** Changes a workload, pauses it, or lets it go on. */
+  updateWorkload(
+    id: string,
+    change: WorkloadChange,
+    options: { signal?: AbortSignal } = {},
+  ): Promise<Workload> {
+    return request(this.#connection, `${API_PREFIX}/workloads/${encodeURIComponent(id)}`, {
+      method: "PATCH",
+      body: change,
+      signal: options.signal,
+    });
+  }
+
   /** Plans a workload again now, whatever its schedule says. */
   runWorkload(id: string, options: MutationOptions = {}): Promise<Workload> {
     return this.#post(`/workloads/${encodeURIComponent(id)}/run`, undefined, options);
@@ -552,6 +567,17 @@ export class InternEvoClient {
       method: "DELETE",
       signal: options.signal,
     });
+  }
+
+  /** Has a run try a proposed plan or go on under it, or says no to it. */
+  answerProposal(
+    workloadId: string,
+    proposalId: string,
+    answer: "try" | "apply" | "dismiss",
+    options: MutationOptions = {},
+  ): Promise<Proposal> {
+    const path = `/workloads/${encodeURIComponent(workloadId)}/proposals/${encodeURIComponent(proposalId)}/${answer}`;
+    return this.#post(path, undefined, options);
   }
 
   listProposals(workloadId: string, options: PageOptions = {}): Promise<Page<Proposal>> {

@@ -32,6 +32,11 @@ export const EVENTS = {
   "attempt.ended": { version: 1, summary: "The ranks of a training have ended." },
   "checkpoint.written": { version: 1, summary: "A training wrote a checkpoint that it can go on from." },
   "proposal.made": { version: 1, summary: "A better plan for a workload was found." },
+  "proposal.transitioned": {
+    version: 1,
+    summary:
+      "A proposal for a workload was answered, tried by a run, applied to it, taken back or superseded.",
+  },
   "plan-change.transitioned": {
     version: 1,
     summary:

@@ -5,6 +5,7 @@ import {
   PlanChangeSchema,
   PlanSchema,
   PrioritySchema,
+  ProposalSchema,
   TRIAL_STATES,
 } from "@internevo/domain";
 import { Type, type Static, type TSchema } from "typebox";
@@ -101,6 +102,18 @@ export const EVENT_DATA = {
     predictedGain: Type.Number({ description: "1 − proposed step time / current step time" }),
     current: Type.Union([PlanSchema, Type.Null()], { description: "null: no plan was in use" }),
     proposed: PlanSchema,
+  }),
+  "proposal.transitioned": Type.Object({
+    workloadId: Id,
+    workloadName: Name,
+    proposalId: Id,
+    to: ProposalSchema.properties.state,
+    jobId: ProposalSchema.properties.jobId,
+    predictedGain: ProposalSchema.properties.predictedGain,
+    measuredGain: ProposalSchema.properties.measuredGain,
+    current: Type.Union([PlanSchema, Type.Null()], { description: "null: no plan was in use" }),
+    proposed: PlanSchema,
+    reason: ProposalSchema.properties.reason,
   }),
   "plan-change.transitioned": Type.Object({
     ...ofJob,

@@ -26,6 +26,7 @@ import {
   StepMetricSchema,
   ValidationLossSchema,
   TrialSchema,
+  type WORKLOAD_DEFAULTS,
   WorkloadSchema,
   type PlanChange,
   type ValidationLoss,
@@ -460,16 +461,39 @@ export const PlanRequestSchema = Type.Object(
   { additionalProperties: false },
 );
 
+const { properties: ofWorkload } = WorkloadSchema;
+/** What has a default. */
+const workloadSettings = {
+  timeZone: Type.Optional(ofWorkload.timeZone),
+  catchUpWindowSeconds: Type.Optional(ofWorkload.catchUpWindowSeconds),
+  gainThreshold: Type.Optional(ofWorkload.gainThreshold),
+  policy: Type.Optional(ofWorkload.policy),
+  changeWindow: Type.Optional(ofWorkload.changeWindow),
+  compareSteps: Type.Optional(ofWorkload.compareSteps),
+  notInLastSteps: Type.Optional(ofWorkload.notInLastSteps),
+  mayMeasureRuns: Type.Optional(ofWorkload.mayMeasureRuns),
+} as const satisfies Record<keyof typeof WORKLOAD_DEFAULTS, TSchema>;
+
 export const WorkloadCreateSchema = Type.Object(
   {
     name: WorkloadSchema.properties.name,
     job: Type.Unknown({ description: "a job file, as JSON" }),
     cron: WorkloadSchema.properties.cron,
-    timeZone: Type.Optional(WorkloadSchema.properties.timeZone),
-    catchUpWindowSeconds: Type.Optional(WorkloadSchema.properties.catchUpWindowSeconds),
-    gainThreshold: Type.Optional(WorkloadSchema.properties.gainThreshold),
+    ...workloadSettings,
   },
   { additionalProperties: false },
+);
+
+/** What is left out stays as it is. */
+export const WorkloadChangeSchema = Type.Object(
+  {
+    name: Type.Optional(WorkloadSchema.properties.name),
+    job: Type.Optional(Type.Unknown({ description: "a job file, as JSON, of the same project" })),
+    cron: Type.Optional(WorkloadSchema.properties.cron),
+    enabled: Type.Optional(WorkloadSchema.properties.enabled),
+    ...workloadSettings,
+  },
+  { additionalProperties: false, minProperties: 1 },
 );
 
 export const DeadLetterSchema = Type.Object({
@@ -505,8 +529,9 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   DELETE /profiles/:id               [operator] 204; jobs that used it still show it, no other job does; one that nothing used is gone
  *   POST   /profiles/:id/measure       [operator] 201 JobDetail of a job that measures it again and ends
  *   GET    /clusters, /clusters/:name   [viewer]   Page(ClusterRecord) / ClusterRecord
- *   GET    /workloads, POST /workloads, GET|DELETE /workloads/:id, POST /workloads/:id/run   [viewer | operator]
+ *   GET    /workloads, POST /workloads, GET|PATCH|DELETE /workloads/:id, POST /workloads/:id/run   [viewer | operator]
  *   GET    /workloads/:id/proposals    [viewer]   Page(Proposal)
+ *   POST   /workloads/:id/proposals/:proposalId/{try,apply,dismiss} [operator] Proposal
  *   GET    /dead-letters, POST /dead-letters/:id/replay, POST /dead-letters/:id/discard      [admin]
  *   POST   /webhooks [admin] 201 CreatedWebhook; GET /webhooks, GET|PATCH|DELETE /webhooks/:id, POST /webhooks/:id/test [admin]
  *   GET    /webhooks/:id/deliveries, /webhook-deliveries/:id, POST /webhook-deliveries/:id/replay [admin] WebhookDelivery

@@ -11,7 +11,7 @@ import { quantile } from "./trial-statistics.ts";
  * - `asked`: the run goes on under its plan until its ranks have written a checkpoint.
  * - `comparing`: the run goes on under the new plan, and its steps are compared with those before.
  * - `kept`: the new plan has shown its gain, and stays.
- * - `returned`: it has not, or cannot run: the run went back to the plan before.
+ * - `returned`: it has not, or cannot run, or it was a trial: the run went back to the plan before.
  * - `dismissed`: somebody took it back before it was made, no plan was better, or the job ended first.
  * - `superseded`: another plan took its place, such as one for fewer nodes.
  */
@@ -43,8 +43,11 @@ export const DISMISSIBLE_PLAN_CHANGE_STATES = [
 export const isDismissible = ({ state }: { readonly state: PlanChangeState }): boolean =>
   (DISMISSIBLE_PLAN_CHANGE_STATES as readonly PlanChangeState[]).includes(state);
 
-/** Who found the plan: somebody asked for it by name, or the run's own steps led to a search. */
-export const PLAN_CHANGE_ORIGINS = ["person", "drift"] as const;
+/**
+ * Who found the plan: somebody asked for it by name, the run's own steps led to a search, or a workload was planned
+ * again.
+ */
+export const PLAN_CHANGE_ORIGINS = ["person", "drift", "workload"] as const;
 export type PlanChangeOrigin = (typeof PLAN_CHANGE_ORIGINS)[number];
 
 export const GainThresholdSchema = Type.Number({
@@ -87,6 +90,10 @@ export const PlanChangeSchema = Type.Object(
     state: Type.Enum(PLAN_CHANGE_STATES),
     origin: Type.Enum(PLAN_CHANGE_ORIGINS),
     askedBy: Type.String({ description: "the token or person that asked, or the service" }),
+    isTrial: Type.Boolean({
+      description: "true: the run goes back when its steps are compared, whatever they gained",
+    }),
+    proposalId: nullable(Type.String({ description: "the proposal of a workload that it carries out" })),
     from: PlanOfChangeSchema,
     to: PlanOfChangeSchema,
     predictedGain: Type.Number({ description: "1 − predicted step time after / before" }),

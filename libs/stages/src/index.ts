@@ -9,6 +9,8 @@ export * from "./training-stage.ts";
 export * from "./named-profile.ts";
 export * from "./measured-first.ts";
 export * from "./obtain-profile.ts";
+export * from "./changeable-run.ts";
+export * from "./carry-out-proposal.ts";
 export * from "./search-thread.ts";
 export * from "./failure.ts";
 export * from "./retry-lost-ranks.ts";

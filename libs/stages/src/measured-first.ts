@@ -25,15 +25,16 @@ const isComparable = (profile: Profile, digest: string, threadsPerRank: number):
   profile.provenance.versions[THREADS_VERSION] === String(threadsPerRank);
 
 /**
- * The newest profile of a cluster that new jobs use: fresh, and of this probe. @throws an error of the file
- * system where the probe is not built.
+ * The newest profile of a cluster that new jobs use: fresh, and of this probe. @param acceptsOld one that is not fresh
+ * will do. @throws an error of the file system where the probe is not built.
  */
 export async function freshProfile(
   database: Database,
   { cluster }: Pick<JobSpec, "cluster">,
   { probe, threadsPerRank }: Measuring,
+  acceptsOld = false,
 ): Promise<ProfileRecord | undefined> {
-  const stored = await newestProfile(database.db, clusterKey(cluster), { freshOnly: true });
+  const stored = await newestProfile(database.db, clusterKey(cluster), { freshOnly: !acceptsOld });
   return stored && isComparable(stored.profile, await programDigest(probe), threadsPerRank)
     ? stored
     : undefined;

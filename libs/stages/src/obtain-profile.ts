@@ -65,6 +65,8 @@ export interface ObtainProfileOptions {
   /** @param waits somebody else is at work; default: no. */
   readonly onProgress: (message: string, done: number, total: number, waits?: boolean) => void;
   readonly onLog?: (line: string) => void;
+  /** A stored profile will do that is not fresh any more: who holds the cluster keeps it from being measured. */
+  readonly acceptsOld?: boolean;
   /** Keeps what is measured apart from other measurements for the same job: see {@link measuredSoFarPath}. */
   readonly look?: string;
 }
@@ -109,7 +111,8 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
   await assertProgram(settings.trainer);
   const needed = requiredMeasurements(spec);
   const key = clusterKey(cluster);
-  const newest = (): Promise<ProfileRecord | undefined> => freshProfile(database, spec, settings);
+  const newest = (): Promise<ProfileRecord | undefined> =>
+    freshProfile(database, spec, settings, options.acceptsOld);
   const first = (stored: ProfileRecord | undefined): Measurements => {
     const { missing, noisy } = firstMeasurements(stored?.profile, needed);
     return bothMeasurements(missing, noisy);

@@ -19,12 +19,13 @@ import { jobLease } from "./leases.ts";
 import { relayOutbox } from "./outbox.ts";
 import { storePlanning } from "./plannings.ts";
 import { storeProfile } from "./profiles.ts";
+import { createProposal } from "./proposals.ts";
 import { createProject } from "./projects.ts";
 import { ensureRun, finishAttempt, recordCheckpoint, recordSteps, startAttempt } from "./runs.ts";
 import { outbox } from "./schema/index.ts";
 import { newTraceparent } from "./trace.ts";
 import { createTrials, finishTrial, repeatTrial, startTrial } from "./trials.ts";
-import { createProposal, createWorkload, fireWorkloadNow } from "./workloads.ts";
+import { createWorkload, fireWorkloadNow } from "./workloads.ts";
 
 let test: TestDatabase;
 beforeAll(async () => {

@@ -108,18 +108,17 @@ export async function announceOfJob<T extends EventType>(
   if (job) await enqueueMessages(tx, [jobEvent(job, type, data)]);
 }
 
-/** Announces a proposal for a workload. */
-export async function announceProposal(
+/** Announces what became of a workload's proposal. */
+export async function announceOfWorkload<T extends "proposal.made" | "proposal.transitioned">(
   tx: Queryable,
   workloadId: string,
-  data: Omit<EventData<"proposal.made">, "workloadId" | "workloadName">,
+  type: T,
+  data: Omit<EventData<T>, "workloadId" | "workloadName">,
 ): Promise<void> {
   const found = await workloadSubject(tx, workloadId);
   if (!found) return;
   const { workloadName, project, traceparent } = found;
-  await enqueueMessages(tx, [
-    { type: "proposal.made", project, traceparent, data: { workloadId, workloadName, ...data } },
-  ]);
+  await enqueueMessages(tx, [{ type, project, traceparent, data: { workloadId, workloadName, ...data } }]);
 }
 
 /** Announces what was found for a job or a workload. */

@@ -30,6 +30,7 @@ export * from "./trials.ts";
 export * from "./runs.ts";
 export * from "./plan-changes.ts";
 export * from "./workloads.ts";
+export * from "./proposals.ts";
 export * from "./plan-in-use.ts";
 export * from "./access.ts";
 export * from "./webhooks.ts";

@@ -9,7 +9,8 @@ import { submitJob } from "./jobs.ts";
 import { listJobLog } from "./job-events.ts";
 import { listProfiles } from "./profiles.ts";
 import { listStepMetrics } from "./runs.ts";
-import { listProposals, listWorkloads } from "./workloads.ts";
+import { listProposals } from "./proposals.ts";
+import { listWorkloads } from "./workloads.ts";
 import type { Database } from "./database.ts";
 
 let test: TestDatabase;

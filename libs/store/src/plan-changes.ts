@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { and, desc, eq, inArray, sql, type SQL } from "drizzle-orm";
 import {
+  differencesOf,
   DISMISSIBLE_PLAN_CHANGE_STATES,
   isDismissible,
   isOpenPlanChange,
@@ -17,7 +18,8 @@ import type { Queryable, Transaction } from "./database.ts";
 import { jobEvent, jobOfRun } from "./events.ts";
 import { enqueueMessages } from "./outbox.ts";
 import { isUuid, pageLimit, pageOf, decodeCursor, type Page, type PageRequest } from "./pages.ts";
-import { planChanges, runs } from "./schema/index.ts";
+import { createProposal, followPlanChange } from "./proposals.ts";
+import { planChanges, runs, workloadFirings } from "./schema/index.ts";
 
 type Row = typeof planChanges.$inferSelect;
 
@@ -29,7 +31,7 @@ export interface RunOfJob {
 
 const isOpen = inArray(planChanges.state, [...OPEN_PLAN_CHANGE_STATES]);
 
-function changeOf(jobId: string, { runId: _, ...row }: Row): PlanChange {
+function changeOf(jobId: string, { runId: _run, firingId: _firing, ...row }: Row): PlanChange {
   return {
     ...row,
     jobId,
@@ -68,6 +70,10 @@ export type NewPlanChange = Pick<
   readonly to: Candidate;
   readonly state?: "searching" | "asked";
   readonly reason?: string;
+  readonly isTrial?: boolean;
+  readonly proposalId?: string;
+  /** The run of a workload's schedule for which the job searches: what it finds is a proposal of the workload. */
+  readonly firingId?: string;
 };
 
 /**
@@ -204,7 +210,10 @@ async function move(tx: Transaction, id: string, move: Move): Promise<Row | unde
     })
     .where(and(eq(planChanges.id, id), inArray(planChanges.state, [...move.from])))
     .returning();
-  if (row) await announce(tx, row);
+  if (row) {
+    await announce(tx, row);
+    await followPlanChange(tx, row);
+  }
   return row;
 }
 
@@ -227,7 +236,31 @@ export async function askForFoundPlan(
   { from, to, predictedGain }: FoundPlan,
 ): Promise<boolean> {
   const row = await move(tx, id, { from: ["searching"], to: "asked", found: { from, to, predictedGain } });
+  if (row?.firingId) await proposeFound(tx, row, row.firingId);
   return row !== undefined;
+}
+
+/** What a job has found for a workload is a proposal of it, which the change carries out. */
+async function proposeFound(tx: Transaction, row: Row, firingId: string): Promise<void> {
+  const job = await jobOfRun(tx, row.runId);
+  const [firing] = await tx
+    .select({ workloadId: workloadFirings.workloadId })
+    .from(workloadFirings)
+    .where(eq(workloadFirings.id, firingId));
+  // The workload may have been removed meanwhile.
+  if (!job || !firing) return;
+  const proposal = await createProposal(tx, {
+    workloadId: firing.workloadId,
+    firingId,
+    planningId: null,
+    current: row.from,
+    proposed: row.to,
+    predictedGain: row.predictedGain,
+    differences: differencesOf(row.from.plan, row.to.plan),
+    carriedOut: { jobId: job.jobId, state: row.isTrial ? "trying" : "applying" },
+  });
+  if (proposal)
+    await tx.update(planChanges).set({ proposalId: proposal.id }).where(eq(planChanges.id, row.id));
 }
 
 /** No plan is better: the run goes on as it was. @returns false when the change was dismissed meanwhile */

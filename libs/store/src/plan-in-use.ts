@@ -1,7 +1,8 @@
-import { and, desc, eq, isNotNull, sql } from "drizzle-orm";
-import type { Candidate, JobSpec } from "@internevo/domain";
+import { and, desc, eq, isNotNull, sql, type SQL } from "drizzle-orm";
+import { DEFAULT_PROJECT, type Candidate, type JobSpec, type Workload } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
-import { jobs, proposals } from "./schema/index.ts";
+import type { RunOfJob } from "./plan-changes.ts";
+import { jobs, runs, stepMetrics } from "./schema/index.ts";
 
 /** What decides whether two jobs want the same plan: everything that a search looks at. */
 const SAME = [
@@ -9,37 +10,60 @@ const SAME = [
   "sequenceLengthTokens",
   "globalBatchTokens",
   "precision",
+  "headroom",
   "memoryModel",
   "timeModel",
 ] as const satisfies readonly (keyof JobSpec)[];
 
-/**
- * The plan that a workload goes by: what was last proposed for it, or what the trials of a job of the same
- * work last chose, whichever is newer. Undefined when there was neither.
- */
-export async function planInUse(
-  db: Queryable,
-  workload: { readonly id: string; readonly spec: JobSpec },
-): Promise<Candidate | undefined> {
+type Work = Pick<Workload, "project" | "spec">;
+
+/** Jobs of a workload's project that do the same work. */
+function isSameWork({ project, spec }: Work): SQL | undefined {
   const same = SAME.map(
     (field) =>
-      sql`${jobs.spec} -> ${field} is not distinct from ${JSON.stringify(workload.spec[field]) ?? null}::jsonb`,
+      sql`${jobs.spec} -> ${field} is not distinct from ${JSON.stringify(spec[field]) ?? null}::jsonb`,
   );
   // With how few nodes training may go on is nothing to a search.
-  const { minNodes: _, ...cluster } = workload.spec.cluster;
+  const { minNodes: _, ...cluster } = spec.cluster;
   same.push(sql`(${jobs.spec} -> 'cluster') - 'minNodes' = ${JSON.stringify(cluster)}::jsonb`);
+  return and(eq(jobs.project, project ?? DEFAULT_PROJECT), ...same);
+}
+
+/**
+ * The plan that a workload goes by: the one that the newest job of the same work trains or trained with, or that its
+ * trials chose. Undefined where there is no such job. What was proposed counts when a run goes by it.
+ */
+export async function planInUse(db: Queryable, workload: Work): Promise<Candidate | undefined> {
   const [chosen] = await db
-    .select({ candidate: jobs.chosen, at: jobs.createdAt })
+    .select({ candidate: sql<Candidate>`coalesce(${runs.candidate}, ${jobs.chosen})` })
     .from(jobs)
-    .where(and(isNotNull(jobs.chosen), ...same))
+    .leftJoin(runs, eq(runs.jobId, jobs.id))
+    .where(and(isNotNull(jobs.chosen), isSameWork(workload)))
     .orderBy(desc(jobs.createdAt))
     .limit(1);
-  const [proposed] = await db
-    .select({ candidate: proposals.proposed, at: proposals.createdAt })
-    .from(proposals)
-    .where(eq(proposals.workloadId, workload.id))
-    .orderBy(desc(proposals.createdAt))
+  return chosen?.candidate;
+}
+
+/** A run that trains now, and what it trains. */
+export interface RunningWork extends RunOfJob {
+  readonly candidate: Candidate;
+  readonly spec: JobSpec;
+  readonly lastStep: number;
+}
+
+const lastStepOf =
+  sql<number>`coalesce((select m.step from ${stepMetrics} m where m.run_id = ${runs.id} order by m.step desc limit 1), 0)`.mapWith(
+    Number,
+  );
+
+/** The newest run of a workload's work that trains now. */
+export async function runningWork(db: Queryable, workload: Work): Promise<RunningWork | undefined> {
+  const [row] = await db
+    .select({ id: runs.id, jobId: jobs.id, candidate: runs.candidate, spec: jobs.spec, lastStep: lastStepOf })
+    .from(runs)
+    .innerJoin(jobs, eq(jobs.id, runs.jobId))
+    .where(and(eq(jobs.state, "running"), isSameWork(workload)))
+    .orderBy(desc(jobs.createdAt))
     .limit(1);
-  if (chosen?.candidate && (!proposed || chosen.at > proposed.at)) return chosen.candidate;
-  return proposed?.candidate;
+  return row;
 }

@@ -3,37 +3,48 @@ import { and, asc, desc, eq, lte, sql } from "drizzle-orm";
 import {
   DEFAULT_PROJECT,
   ProblemError,
-  type Candidate,
+  WORKLOAD_DEFAULTS,
   type JobSpec,
-  type Proposal,
   type Workload,
 } from "@internevo/domain";
 import { sqlStateOf } from "./connection-loss.ts";
 import type { Queryable, Transaction } from "./database.ts";
-import { announceProposal } from "./events.ts";
 import { orNoProject } from "./no-project.ts";
 import { enqueueMessage } from "./outbox.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
-import { proposals, workloadFirings, workloads, type FiringState } from "./schema/index.ts";
+import { workloadFirings, workloads, type FiringState } from "./schema/index.ts";
 import { newTraceparent } from "./trace.ts";
 
-const workloadOf = (row: typeof workloads.$inferSelect): Workload => ({
+/** As answers say it. */
+export const workloadOf = (row: typeof workloads.$inferSelect): Workload => ({
   ...row,
   nextRunAt: row.nextRunAt?.toISOString() ?? null,
   lastRunAt: row.lastRunAt?.toISOString() ?? null,
   createdAt: row.createdAt.toISOString(),
 });
 
-export interface NewWorkload {
+/** What somebody decides of a workload. */
+export type WorkloadSettings = Pick<Workload, keyof typeof WORKLOAD_DEFAULTS>;
+
+export interface NewWorkload extends Partial<WorkloadSettings> {
   readonly name: string;
   /** `spec.project` says which project it belongs to. */
   readonly spec: JobSpec;
   readonly cron: string;
-  readonly timeZone: string;
-  readonly catchUpWindowSeconds: number;
-  readonly gainThreshold: number;
   /** The first time, as the caller's cron library says; null: never. */
   readonly nextRunAt: Date | null;
+}
+
+function nameIsTaken(error: unknown, name: string): ProblemError | undefined {
+  if (sqlStateOf(error) !== "23505") return undefined;
+  return new ProblemError("conflict", `there is a workload named ${name} already in its project`, [
+    {
+      field: "name",
+      value: name,
+      message: "is taken",
+      remedy: "choose another name, or delete the other workload",
+    },
+  ]);
 }
 
 /**
@@ -44,20 +55,42 @@ export async function createWorkload(tx: Queryable, workload: NewWorkload): Prom
   try {
     const [row] = await tx
       .insert(workloads)
-      .values({ id: randomUUID(), ...workload, project, createdAt: sql`clock_timestamp()` })
+      .values({
+        id: randomUUID(),
+        ...WORKLOAD_DEFAULTS,
+        ...workload,
+        project,
+        createdAt: sql`clock_timestamp()`,
+      })
       .returning();
     if (!row) throw new Error("the workload was not stored");
     return workloadOf(row);
   } catch (error) {
-    if (sqlStateOf(error) !== "23505") throw orNoProject(error, project);
-    throw new ProblemError("conflict", `there is a workload named ${workload.name} already in its project`, [
-      {
-        field: "name",
-        value: workload.name,
-        message: "is taken",
-        remedy: "choose another name, or delete the other workload",
-      },
-    ]);
+    throw nameIsTaken(error, workload.name) ?? orNoProject(error, project);
+  }
+}
+
+export type WorkloadChange = Partial<WorkloadSettings & Pick<NewWorkload, "name" | "spec" | "cron">> & {
+  readonly enabled?: boolean;
+  /** Where the schedule changes, or it goes on after a pause. */
+  readonly nextRunAt?: Date | null;
+};
+
+/**
+ * Changes what somebody decides of a workload.
+ * @returns undefined when it is gone
+ * @throws ProblemError `conflict` when another workload of its project has the name
+ */
+export async function updateWorkload(
+  tx: Queryable,
+  id: string,
+  change: WorkloadChange,
+): Promise<Workload | undefined> {
+  try {
+    const [row] = await tx.update(workloads).set(change).where(eq(workloads.id, id)).returning();
+    return row && workloadOf(row);
+  } catch (error) {
+    throw nameIsTaken(error, change.name ?? "") ?? error;
   }
 }
 
@@ -240,65 +273,4 @@ export async function finishFiring(
   if (!row) return false;
   await tx.update(workloads).set({ lastOutcome: end.outcome }).where(eq(workloads.id, row.workloadId));
   return true;
-}
-
-const proposalOf = (row: typeof proposals.$inferSelect): Proposal => ({
-  id: row.id,
-  workloadId: row.workloadId,
-  current: row.current,
-  proposed: row.proposed,
-  predictedGain: row.predictedGain,
-  differences: row.differences,
-  createdAt: row.createdAt.toISOString(),
-});
-
-export interface NewProposal {
-  readonly workloadId: string;
-  readonly firingId: string;
-  readonly planningId: string | null;
-  readonly current: Candidate | null;
-  readonly proposed: Candidate;
-  readonly predictedGain: number;
-  readonly differences: Proposal["differences"];
-}
-
-/** Stores a better plan. @returns undefined when this firing has made one already. */
-export async function createProposal(tx: Queryable, proposal: NewProposal): Promise<Proposal | undefined> {
-  const [row] = await tx
-    .insert(proposals)
-    .values({ id: randomUUID(), ...proposal, createdAt: sql`clock_timestamp()` })
-    .onConflictDoNothing()
-    .returning();
-  if (!row) return undefined;
-  await announceProposal(tx, row.workloadId, {
-    proposalId: row.id,
-    predictedGain: row.predictedGain,
-    current: row.current?.plan ?? null,
-    proposed: row.proposed.plan,
-  });
-  return proposalOf(row);
-}
-
-/** Newest first. */
-export async function listProposals(
-  db: Queryable,
-  workloadId: string,
-  request: PageRequest = {},
-): Promise<Page<Proposal>> {
-  if (!isUuid(workloadId)) return { items: [], nextCursor: null };
-  const limit = pageLimit(request);
-  const after = decodeCursor(request.cursor);
-  const rows = await db
-    .select()
-    .from(proposals)
-    .where(
-      and(
-        eq(proposals.workloadId, workloadId),
-        after &&
-          sql`(${proposals.createdAt}, ${proposals.id}) < (${after.at.toISOString()}::timestamptz, ${after.id}::uuid)`,
-      ),
-    )
-    .orderBy(desc(proposals.createdAt), desc(proposals.id))
-    .limit(limit + 1);
-  return pageOf(rows, limit, (row) => ({ at: row.createdAt, id: row.id }), proposalOf);
 }

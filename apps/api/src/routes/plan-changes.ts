@@ -7,11 +7,11 @@ import {
   PlanChangeSchema,
   ProblemError,
   withoutTrainer,
-  worldSize,
   type Candidate,
   type Plan,
 } from "@internevo/domain";
-import { clusterRanks, isRunnable, placementOf, type PlanOfJob } from "@internevo/plan";
+import { isRunnable, placementOf, type PlanOfJob } from "@internevo/plan";
+import { assertChangeableRun, unchangeable } from "@internevo/stages";
 import {
   dismissPlanChange,
   findRun,
@@ -40,21 +40,14 @@ type Run = NonNullable<Awaited<ReturnType<typeof findRun>>>;
 
 /** @throws ProblemError `conflict` for a job whose plan nothing can change */
 function assertChangeable(job: JobRow, run: Run | undefined): asserts run is Run {
-  const refuse = (message: string, remedy: string): never => {
-    throw new ProblemError("conflict", `the plan of job ${job.id} cannot be changed: it ${message}`, [
-      { field: "id", value: job.id, message, remedy },
-    ]);
-  };
-  if (isTerminal(job.state)) refuse(`has ${job.state}`, "ask of a job that trains");
+  if (isTerminal(job.state)) throw unchangeable(job.id, `has ${job.state}`, "ask of a job that trains");
   if (run === undefined)
-    return refuse("does not train yet", "ask when it trains; until then it chooses its plan by its trials");
-  if (job.spec.checkpointing === null)
-    refuse(
-      "writes no checkpoints to go on from",
-      "submit it with `checkpointing`, or submit it again with the other plan",
+    throw unchangeable(
+      job.id,
+      "does not train yet",
+      "ask when it trains; until then it chooses its plan by its trials",
     );
-  if (worldSize(run.candidate.plan) !== clusterRanks(job.spec))
-    refuse("runs on fewer nodes than it asked for", "wait until it has ended, and submit it again");
+  assertChangeableRun(job, run.candidate);
 }
 
 /** Changes of the plan that a job trains with: asked for, made at a checkpoint, and judged by its steps. */

@@ -1,22 +1,28 @@
 import {
   API_PREFIX,
-  ProposalPageSchema,
+  WorkloadChangeSchema,
   WorkloadCreateSchema,
   WorkloadPageSchema,
 } from "@internevo/contracts";
-import { resolveJob, WorkloadSchema, type Workload } from "@internevo/domain";
+import {
+  DEFAULT_PROJECT,
+  ProblemError,
+  resolveJob,
+  WORKLOAD_DEFAULTS,
+  WorkloadSchema,
+  type JobSpec,
+} from "@internevo/domain";
 import { checkCluster, type LaunchCapabilities } from "@internevo/launcher";
 import { assertTrainerRuns } from "@internevo/plan";
 import {
   createWorkload,
   deleteWorkload,
   fireWorkloadNow,
-  getWorkload,
-  listProposals,
   listWorkloads,
+  updateWorkload,
   type Database,
-  type Queryable,
 } from "@internevo/store";
+import type { FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import { noWorkload } from "../http/absent.ts";
 import { actorOf } from "../http/auth.ts";
@@ -27,15 +33,8 @@ import { projectForSubmission, visibleTo, withProjectOf } from "../http/rights.t
 import { assertNamedProfile } from "../profile-source.ts";
 import { firstRunAt } from "../schedule.ts";
 import { innerCheck, innerJob } from "./inner-job.ts";
+import { registerProposalRoutes, workloadOf } from "./proposals.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
-
-const DEFAULTS = { timeZone: "UTC", catchUpWindowSeconds: 6 * 3600, gainThreshold: 0.05 };
-
-async function workloadOf(db: Queryable, id: string): Promise<Workload> {
-  const workload = await getWorkload(db, id);
-  if (!workload) throw noWorkload(id);
-  return workload;
-}
 
 interface WorkloadRoutesOptions {
   readonly database: Database;
@@ -48,11 +47,30 @@ export function registerWorkloadRoutes(app: ApiInstance, options: WorkloadRoutes
   registerCreation(app, options);
   registerWorkloadReads(app, options.database);
   registerWorkloadChanges(app, options.database);
-  registerProposals(app, options.database);
+  registerSettings(app, options);
+  registerProposalRoutes(app, options.database);
+}
+
+/** The job that a workload is about. @throws ProblemError for one that could not be submitted */
+async function acceptedSpec(
+  request: FastifyRequest,
+  job: unknown,
+  { database, capabilities }: WorkloadRoutesOptions,
+): Promise<JobSpec> {
+  const spec = innerJob(() => {
+    const resolved = resolveJob(withProjectOf(actorOf(request), job));
+    assertTrainerRuns(resolved);
+    return resolved;
+  });
+  await projectForSubmission(database.db, request, spec.project, "job.project");
+  await assertNamedProfile(database.db, spec, "job.cluster.profile", visibleTo(actorOf(request)));
+  // Without a profile its cluster is measured: ranks are started as for a job.
+  if (spec.cluster.profile === null) await innerCheck(() => checkCluster(spec.cluster, capabilities));
+  return spec;
 }
 
 function registerCreation(app: ApiInstance, options: WorkloadRoutesOptions): void {
-  const { database, capabilities, now } = options;
+  const { database, now } = options;
   app.post(
     "/workloads",
     {
@@ -66,20 +84,12 @@ function registerCreation(app: ApiInstance, options: WorkloadRoutesOptions): voi
       },
     },
     async (request, reply) => {
-      const { name, job, cron, ...given } = request.body;
-      const settings = { ...DEFAULTS, ...given };
-      const accept = async () => {
-        const spec = innerJob(() => {
-          const resolved = resolveJob(withProjectOf(actorOf(request), job));
-          assertTrainerRuns(resolved);
-          return resolved;
-        });
-        await projectForSubmission(database.db, request, spec.project, "job.project");
-        await assertNamedProfile(database.db, spec, "job.cluster.profile", visibleTo(actorOf(request)));
-        // Without a profile its cluster is measured: ranks are started as for a job.
-        if (spec.cluster.profile === null) await innerCheck(() => checkCluster(spec.cluster, capabilities));
-        return { spec, nextRunAt: firstRunAt({ cron, timeZone: settings.timeZone }, now()) };
-      };
+      const { name, job, cron, ...settings } = request.body;
+      const { timeZone = WORKLOAD_DEFAULTS.timeZone } = settings;
+      const accept = async () => ({
+        spec: await acceptedSpec(request, job, options),
+        nextRunAt: firstRunAt({ cron, timeZone }, now()),
+      });
       return mutateChecked(database, request, reply, accept, async (tx, { spec, nextRunAt }) => {
         const workload = await createWorkload(tx, { name, spec, cron, ...settings, nextRunAt });
         return {
@@ -164,22 +174,58 @@ function registerWorkloadChanges(app: ApiInstance, database: Database): void {
   );
 }
 
-function registerProposals(app: ApiInstance, database: Database): void {
-  app.get(
-    "/workloads/:id/proposals",
+/** A workload stays in its project: who may see its history does not change. */
+function assertSameProject(spec: JobSpec, project: string): void {
+  const { project: other = DEFAULT_PROJECT } = spec;
+  if (other === project) return;
+  throw new ProblemError("bad-request", `the workload is of project ${project}, and stays in it`, [
     {
-      config: { role: "viewer", scope: "workload" },
+      field: "job.project",
+      value: other,
+      message: `is another project than ${project}`,
+      remedy: `write ${project}, or create another workload`,
+    },
+  ]);
+}
+
+function registerSettings(app: ApiInstance, options: WorkloadRoutesOptions): void {
+  const { database, now } = options;
+  app.patch(
+    "/workloads/:id",
+    {
+      config: { role: "operator", scope: "workload" },
       schema: {
         tags,
-        summary: "Better plans that were found, newest first",
+        summary: "Change a workload, pause it, or let it go on",
+        description:
+          "What is left out stays as it is. A run that is at work goes on with what it began with. With another job, " +
+          "what was proposed for the one before can be answered still.",
+        headers: headers.idempotent,
         params: IdParams,
-        querystring: Type.Object(PageQuery, { additionalProperties: false }),
-        response: answers({ 200: ProposalPageSchema }),
+        body: WorkloadChangeSchema,
+        response: answers({ 200: WorkloadSchema }),
       },
     },
-    async (request) => {
-      await workloadOf(database.db, request.params.id);
-      return listProposals(database.db, request.params.id, request.query);
+    async (request, reply) => {
+      const { id } = request.params;
+      const { job, ...settings } = request.body;
+      const accept = async () => {
+        const before = await workloadOf(database.db, id);
+        const spec = job === undefined ? undefined : await acceptedSpec(request, job, options);
+        if (spec) assertSameProject(spec, before.project);
+        const { cron, timeZone, enabled } = { ...before, ...settings };
+        const isOther = cron !== before.cron || timeZone !== before.timeZone || (enabled && !before.enabled);
+        return {
+          ...settings,
+          ...(spec && { spec }),
+          ...(isOther && { nextRunAt: firstRunAt({ cron, timeZone }, now()) }),
+        };
+      };
+      return mutateChecked(database, request, reply, accept, async (tx, change) => {
+        const workload = await updateWorkload(tx, id, change);
+        if (!workload) throw noWorkload(id);
+        return { status: 200, body: workload, target: id };
+      });
     },
   );
 }

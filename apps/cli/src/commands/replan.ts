@@ -1,29 +1,26 @@
-import type { WorkloadCreate } from "@internevo/client";
-import { constraintsOf, writtenJob, type JobFile, type Proposal, type Workload } from "@internevo/domain";
+import type { WorkloadChange, WorkloadCreate } from "@internevo/client";
+import {
+  constraintsOf,
+  ProblemError,
+  writtenJob,
+  type JobFile,
+  type Proposal,
+  type Workload,
+} from "@internevo/domain";
 import type { Command } from "commander";
-import { integerArgument, numberArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { readJobFile } from "../job-input.ts";
 import { addList, everyItem } from "../lists.ts";
 import { withStoredProfile } from "../profile-file.ts";
 import { workloadId } from "../resolve.ts";
-import {
-  callingName,
-  isBeingPlanned,
-  jobDocument,
-  noProposalsText,
-  proposalsText,
-  workloadsTable,
-} from "../views.ts";
+import { callingName, jobDocument } from "../views.ts";
+import { isBeingPlanned, noProposalsText, proposalsText, workloadsTable } from "../workload-views.ts";
+import { addAnswers } from "./replan-answers.ts";
+import { addSettings, settingsOf, WORKLOAD_ARGUMENT, type SettingOptions } from "./replan-settings.ts";
 
-const WORKLOAD_ARGUMENT = "id of the workload, the beginning of it, or its name";
-
-interface AddOptions {
+interface AddOptions extends SettingOptions {
   readonly name?: string;
   readonly cron: string;
-  readonly timeZone?: string;
-  readonly gainThreshold?: number;
-  readonly catchUpWindow?: number;
   readonly idempotencyKey?: string;
 }
 
@@ -45,8 +42,10 @@ export function addReplan(program: Command, context: Context): void {
     table: workloadsTable,
     documentOf: jobDocument,
   });
+  addEdit(replan, context);
   addRun(replan, context);
   addProposals(replan, context);
+  addAnswers(replan, context);
   addRemove(replan, context);
 }
 
@@ -57,43 +56,83 @@ function show(workload: Workload, context: Context): void {
 }
 
 function addAdd(replan: Command, context: Context): void {
-  replan
+  const add = replan
     .command("add")
     .description("plan a job's workload again by a schedule")
     .argument("<job>", "job file (YAML or JSON); - reads standard input")
     .option("--name <name>", "default: the job's name")
     .option("--cron <schedule>", "five fields", "0 3 * * *")
-    .option("--time-zone <zone>", "IANA name; default: this machine's")
-    .option(
-      "--gain-threshold <fraction>",
-      "predicted gain in step time that makes a proposal",
-      numberArgument(0, 1),
-    )
-    .option(
-      "--catch-up-window <seconds>",
-      "how late a missed run may still be made up",
-      integerArgument(0, 31_536_000),
-    )
-    .option("--idempotency-key <key>")
-    .action(async (path: string, options: AddOptions) => {
-      const file = await readJobFile(path);
-      const client = await context.client();
-      const job = await withStoredProfile(client, file, context.signal);
-      const jobName = (job as { name?: unknown } | null)?.name;
-      const body: WorkloadCreate = {
-        name: options.name ?? (typeof jobName === "string" ? jobName : ""),
-        job,
-        cron: options.cron,
-        timeZone: options.timeZone ?? Intl.DateTimeFormat().resolvedOptions().timeZone,
-        ...(options.gainThreshold === undefined ? {} : { gainThreshold: options.gainThreshold }),
-        ...(options.catchUpWindow === undefined ? {} : { catchUpWindowSeconds: options.catchUpWindow }),
-      };
-      const workload = await client.createWorkload(body, {
-        signal: context.signal,
-        ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }),
-      });
-      show(workload, context);
+    .option("--idempotency-key <key>");
+  addSettings(add).action(async (path: string, options: AddOptions) => {
+    const file = await readJobFile(path);
+    const client = await context.client();
+    const job = await withStoredProfile(client, file, context.signal);
+    const jobName = (job as { name?: unknown } | null)?.name;
+    const body: WorkloadCreate = {
+      name: options.name ?? (typeof jobName === "string" ? jobName : ""),
+      job,
+      cron: options.cron,
+      timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+      ...settingsOf(options),
+    };
+    const workload = await client.createWorkload(body, {
+      signal: context.signal,
+      ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }),
     });
+    show(workload, context);
+  });
+}
+
+interface EditOptions extends SettingOptions {
+  readonly name?: string;
+  readonly cron?: string;
+  readonly job?: string;
+}
+
+function addEdit(replan: Command, context: Context): void {
+  const change = async (text: string, made: WorkloadChange): Promise<void> => {
+    const client = await context.client();
+    const id = await workloadId(client, text, context.signal);
+    show(await client.updateWorkload(id, made, { signal: context.signal }), context);
+  };
+  const edit = replan
+    .command("edit")
+    .description("change a workload; what is left out stays as it is")
+    .argument("<workload>", WORKLOAD_ARGUMENT)
+    .option("--name <name>", "another name")
+    .option("--cron <schedule>", "five fields")
+    .option("--job <file>", "another job file, of the same project; - reads standard input");
+  addSettings(edit).action(async (text: string, options: EditOptions) => {
+    const { name, cron, job } = options;
+    const client = await context.client();
+    const made: WorkloadChange = {
+      ...(name === undefined ? {} : { name }),
+      ...(cron === undefined ? {} : { cron }),
+      ...(job === undefined
+        ? {}
+        : { job: await withStoredProfile(client, await readJobFile(job), context.signal) }),
+      ...settingsOf(options),
+    };
+    if (Object.keys(made).length === 0)
+      throw new ProblemError("bad-request", "replan edit changes nothing: no option says what", [
+        {
+          field: "options",
+          value: "",
+          message: "none was given",
+          remedy: "name what changes, for example --policy apply; see internevo replan edit --help",
+        },
+      ]);
+    await change(text, made);
+  });
+  for (const [name, description, enabled] of [
+    ["pause", "plan a workload by its schedule no more, until it is resumed", false],
+    ["resume", "let a paused workload go on", true],
+  ] as const)
+    replan
+      .command(name)
+      .description(description)
+      .argument("<workload>", WORKLOAD_ARGUMENT)
+      .action((text: string) => change(text, { enabled }));
 }
 
 function addRun(replan: Command, context: Context): void {

@@ -3,7 +3,7 @@ import { useDisclosure } from "@mantine/hooks";
 import { useMutation } from "@tanstack/react-query";
 import { Dialog } from "./dialog.tsx";
 
-/** A button for what cannot be undone: it asks first, and says what went wrong. */
+/** A button for what stops work or cannot be undone: it asks first, and says what went wrong. */
 export function ConfirmedButton({
   label,
   name,
@@ -11,6 +11,7 @@ export function ConfirmedButton({
   consequence,
   keep,
   confirm,
+  isDanger = true,
   onConfirm,
 }: {
   label: string;
@@ -20,6 +21,8 @@ export function ConfirmedButton({
   consequence: string;
   keep: string;
   confirm: string;
+  /** False for what takes nothing away. */
+  isDanger?: boolean;
   onConfirm: () => Promise<unknown>;
 }) {
   const [opened, { open, close }] = useDisclosure();
@@ -29,7 +32,7 @@ export function ConfirmedButton({
       <Button
         size="compact-sm"
         variant="default"
-        className="button-danger"
+        className={isDanger ? "button-danger" : ""}
         onClick={open}
         aria-label={`${label} ${name}`}
       >
@@ -46,7 +49,11 @@ export function ConfirmedButton({
           <Button variant="default" onClick={close} data-autofocus>
             {keep}
           </Button>
-          <Button color="red.9" loading={change.isPending} onClick={() => change.mutate()}>
+          <Button
+            {...(isDanger ? { color: "red.9" } : {})}
+            loading={change.isPending}
+            onClick={() => change.mutate()}
+          >
             {confirm}
           </Button>
         </Group>

@@ -1,5 +1,12 @@
-import { describeJob, type Plan, type Proposal, type Workload } from "@internevo/domain";
-import { Alert, Code, Text } from "@mantine/core";
+import {
+  describeJob,
+  PROPOSAL_STATE_WORDS,
+  type Plan,
+  type Proposal,
+  type ProposalState,
+  type Workload,
+} from "@internevo/domain";
+import { Alert, Code, Group, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { LinkTo } from "../components/links.tsx";
@@ -7,11 +14,27 @@ import { MoreButton } from "../components/more-button.tsx";
 import { Moment } from "../components/moment.tsx";
 import { Facts, Page, Section } from "../components/page.tsx";
 import { PlanLegend, PlanText } from "../components/plan/plan-text.tsx";
+import { Badge } from "../components/state-badge.tsx";
 import { Failed, Loading } from "../components/states.tsx";
+import { ProposalAnswers } from "../components/workload/proposal-answers.tsx";
 import { RunButton } from "../components/workload/run-button.tsx";
+import {
+  comparisonWords,
+  EditButton,
+  PauseSwitch,
+  POLICY_WORDS,
+  windowWords,
+} from "../components/workload/settings.tsx";
 import { isBeingPlanned, useProposals, useWorkload } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
-import { formatBytes, formatPercent, formatSeconds, formatSpan } from "../text/format.ts";
+import {
+  formatBytes,
+  formatPercent,
+  formatSeconds,
+  formatSignedPercent,
+  formatSpan,
+  sentence,
+} from "../text/format.ts";
 import { dimensionValue, fieldName, fieldValue } from "../text/words.ts";
 
 const route = getRouteApi("/workloads/$workloadId");
@@ -26,7 +49,23 @@ const differencesOf = (current: Plan, proposed: Plan) =>
     .filter((field) => dimensionValue(current, field) !== dimensionValue(proposed, field))
     .map((field) => ({ field, from: dimensionValue(current, field), to: dimensionValue(proposed, field) }));
 
-function headline({ current, predictedGain }: Proposal): [strong: string, rest: string] {
+const TONES = {
+  proposed: "waiting",
+  trying: "active",
+  tried: "waiting",
+  applying: "active",
+  applied: "good",
+  returned: "quiet",
+  dismissed: "quiet",
+  superseded: "quiet",
+} as const satisfies Record<ProposalState, string>;
+
+function headline({ current, predictedGain, measuredGain }: Proposal): [strong: string, rest: string] {
+  if (measuredGain !== null)
+    return [
+      `${formatSignedPercent(measuredGain)} measured`,
+      `, ${formatSignedPercent(predictedGain)} by prediction`,
+    ];
   if (current === null) return ["First plan", ": none was in use"];
   return predictedGain > 0
     ? [`${formatPercent(predictedGain)} less time a step`, ", by prediction"]
@@ -40,6 +79,7 @@ function ProposalCard({ proposal }: { proposal: Proposal }) {
   return (
     <article className="proposal" data-proposal={proposal.id}>
       <header>
+        <Badge tone={TONES[proposal.state]}>{PROPOSAL_STATE_WORDS[proposal.state]}</Badge>{" "}
         <strong>{strong}</strong>
         {rest}{" "}
         <span className="cell-note-inline">
@@ -84,6 +124,19 @@ function ProposalCard({ proposal }: { proposal: Proposal }) {
           </Row>
         </Body>
       </Table>
+      {proposal.reason !== null && (
+        <Text size="sm">
+          {sentence(proposal.reason)}
+          {proposal.jobId !== null && (
+            <>
+              {" "}
+              <LinkTo to="/jobs/$jobId" params={{ jobId: proposal.jobId }}>
+                See the job
+              </LinkTo>
+            </>
+          )}
+        </Text>
+      )}
       {differences.length > 0 && (
         <ul className="differences" aria-label="Differences">
           {differences.map(({ field, from, to }) => (
@@ -94,6 +147,7 @@ function ProposalCard({ proposal }: { proposal: Proposal }) {
           ))}
         </ul>
       )}
+      <ProposalAnswers proposal={proposal} />
     </article>
   );
 }
@@ -149,9 +203,19 @@ export function WorkloadPage() {
       title={workload.name}
       above={back}
       lead={describeJob(workload.spec)}
-      actions={mayRun ? <RunButton id={workload.id} name={workload.name} /> : undefined}
+      actions={
+        mayRun ? (
+          <Group gap="sm" align="center">
+            <PauseSwitch workload={workload} />
+            <EditButton workload={workload} />
+            <RunButton id={workload.id} name={workload.name} />
+          </Group>
+        ) : undefined
+      }
     >
-      {!workload.enabled && <Alert color="gray">The schedule is off.</Alert>}
+      {!workload.enabled && (
+        <Alert color="gray">It is paused: no schedule plans it, and no run changes for it.</Alert>
+      )}
       <Facts
         items={[
           { name: "Schedule", value: <Code>{workload.cron}</Code>, note: workload.timeZone },
@@ -166,7 +230,13 @@ export function WorkloadPage() {
           {
             name: "Minimum gain",
             value: formatPercent(workload.gainThreshold),
-            note: "in predicted step time, for a proposal",
+            note: "in step time, for a proposal and to keep it",
+          },
+          { name: "A better plan", value: POLICY_WORDS[workload.policy], note: comparisonWords(workload) },
+          {
+            name: "Runs are stopped",
+            value: windowWords(workload),
+            note: workload.mayMeasureRuns ? "also to measure the cluster" : "never to measure the cluster",
           },
           {
             name: "Catch-up window",

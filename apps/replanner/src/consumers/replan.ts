@@ -1,13 +1,21 @@
 import {
   formatPercent,
+  formatSignedPercent,
+  isAnswerable,
+  isCarriedOut,
+  isWithinWindow,
   planLabel,
+  PROPOSAL_STATE_WORDS,
   ProblemError,
   type Candidate,
   type PlanningResult,
+  type Proposal,
   type Workload,
 } from "@internevo/domain";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import {
+  assertChangeableRun,
+  freshProfile,
   noFeasiblePlan,
   obtainProfile,
   searchPlans,
@@ -16,12 +24,16 @@ import {
 } from "@internevo/stages";
 import {
   createProposal,
+  earlierProposal,
   finishFiring,
   getFiring,
   getWorkload,
   planInUse,
+  runningWork,
+  storePlanChange,
   storePlanning,
   type Database,
+  type RunningWork,
   type Transaction,
 } from "@internevo/store";
 import { comparePlans } from "../compare.ts";
@@ -45,11 +57,13 @@ function currentNow(current: Candidate | undefined, result: PlanningResult): Can
   return located?.feasible && located.predicted ? { ...current, predicted: located.predicted } : null;
 }
 
+/** The cluster's measurements. @param acceptsOld a run holds the cluster, and keeps it from being measured */
 async function measured(
   settings: ReplannerSettings,
   database: Database,
   context: CommandContext<"workload.replan">,
   workload: Workload,
+  acceptsOld: boolean,
 ): Promise<ObtainProfileOutcome | { readonly status: "problem"; readonly problem: ProblemError }> {
   try {
     return await obtainProfile({
@@ -57,6 +71,7 @@ async function measured(
       database,
       spec: workload.spec,
       asker: { workloadId: workload.id },
+      acceptsOld,
       signal: context.signal,
       claimHosts: (hosts) => context.claimHosts(hosts),
       confirm: () => context.confirm(),
@@ -69,9 +84,72 @@ async function measured(
   }
 }
 
+/** Whether the run that holds a workload's cluster is to measure it, by the workload's policy. */
+async function isToMeasure(
+  settings: ReplannerSettings,
+  database: Database,
+  { spec, policy, mayMeasureRuns, changeWindow, timeZone, notInLastSteps }: Workload,
+  run: RunningWork,
+): Promise<boolean> {
+  if (!mayMeasureRuns || policy === "notify" || spec.cluster.profile !== null) return false;
+  if (run.lastStep + notInLastSteps >= run.spec.steps) return false;
+  if (!isWithinWindow(changeWindow, timeZone, new Date())) return false;
+  return (await freshProfile(database, spec, settings)) === undefined;
+}
+
+/** Has a run measure its cluster at its next checkpoint, and search: what it finds is a proposal of the workload. */
+async function askToMeasure(
+  tx: Transaction,
+  { name, policy, gainThreshold, compareSteps }: Workload,
+  run: RunningWork,
+  firingId: string,
+): Promise<string> {
+  try {
+    assertChangeableRun({ id: run.jobId, spec: run.spec }, run.candidate);
+    await storePlanChange(tx, run, {
+      state: "searching",
+      reason: `workload ${name} is planned again, and no measurements of its cluster are fresh`,
+      origin: "workload",
+      askedBy: "replanner",
+      from: run.candidate,
+      to: run.candidate,
+      predictedGain: 0,
+      gainThreshold,
+      compareSteps,
+      isTrial: policy === "try",
+      firingId,
+    });
+    return `job ${run.jobId} measures the cluster at its next checkpoint, and searches`;
+  } catch (error) {
+    if (error instanceof ProblemError) return `kept the plan in use: ${error.message}`;
+    throw error;
+  }
+}
+
+/**
+ * Why the same change of plans is not proposed once more; undefined where it is. What was refused, or gained too little,
+ * is proposed again when it promises more by the workload's threshold.
+ */
+function knownAnswer(
+  earlier: Proposal | undefined,
+  predictedGain: number,
+  gainThreshold: number,
+): string | undefined {
+  if (!earlier) return undefined;
+  const { state, measuredGain } = earlier;
+  if (isAnswerable(earlier)) return "what was proposed before waits for an answer";
+  if (isCarriedOut(earlier)) return "a run goes over to it already";
+  if (state !== "dismissed" && state !== "returned") return undefined;
+  if (predictedGain > earlier.predictedGain + gainThreshold) return undefined;
+  return measuredGain === null
+    ? `it was ${PROPOSAL_STATE_WORDS[state].toLowerCase()} before`
+    : `it was tried before, and gained ${formatSignedPercent(measuredGain)}`;
+}
+
 /**
  * Plans a workload again: measures what is stale, searches, compares with the plan in use, and proposes what
- * is better.
+ * is better. Where a run does the workload's work, and holds its cluster, the newest measurements do, however old; or
+ * the run measures, where the workload lets it.
  */
 export const replan =
   (settings: ReplannerSettings, database: Database) =>
@@ -81,7 +159,10 @@ export const replan =
     const firing = await getFiring(database.db, firingId);
     // Deleted meanwhile, or done by a delivery before this one.
     if (!workload || firing?.state !== "pending") return async () => {};
-    const profile = await measured(settings, database, context, workload);
+    const run = await runningWork(database.db, workload);
+    if (run && (await isToMeasure(settings, database, workload, run)))
+      return async (tx) => finish(firingId, "succeeded", await askToMeasure(tx, workload, run, firingId))(tx);
+    const profile = await measured(settings, database, context, workload, run !== undefined);
     if (profile.status !== "obtained")
       return finish(
         firingId,
@@ -107,12 +188,26 @@ export const replan =
       { comparison: comparison.kind, proposed: planLabel(proposed.plan) },
       "the workload was planned again",
     );
+    const predictedGain = comparison.kind === "better" ? comparison.predictedGain : 0;
+    const known = knownAnswer(
+      await earlierProposal(database.db, workloadId, {
+        current: current?.plan ?? null,
+        proposed: proposed.plan,
+      }),
+      predictedGain,
+      workload.gainThreshold,
+    );
     return async (tx) => {
       const profileId = await profile.persist(tx);
       const planningId = await storePlanning(tx, result, { workloadId, profileId });
       if (comparison.kind === "keep")
         return finish(firingId, "succeeded", `kept the plan in use: ${comparison.reason}`)(tx);
-      const predictedGain = comparison.kind === "better" ? comparison.predictedGain : 0;
+      if (known !== undefined)
+        return finish(
+          firingId,
+          "succeeded",
+          `proposed nothing new: for ${planLabel(proposed.plan)}, ${known}`,
+        )(tx);
       await createProposal(tx, {
         workloadId,
         firingId,

@@ -2,6 +2,7 @@ import { sql } from "drizzle-orm";
 import {
   bigint,
   bigserial,
+  boolean,
   check,
   doublePrecision,
   index,
@@ -37,11 +38,8 @@ import {
   type Trial,
 } from "@internevo/domain";
 import { JOB_STREAM_EVENTS, type JobStreamEvent } from "@internevo/contracts";
-import { instant } from "./columns.ts";
+import { instant, oneOf } from "./columns.ts";
 import { projects } from "./projects.ts";
-
-const oneOf = (column: string, values: readonly string[]) =>
-  sql.raw(`${column} in (${values.map((value) => `'${value}'`).join(", ")})`);
 
 /** What was measured of a cluster. */
 export const profiles = pgTable(
@@ -280,6 +278,12 @@ export const planChanges = pgTable(
     secondsBefore: doublePrecision("seconds_before"),
     secondsAfter: doublePrecision("seconds_after"),
     measuredGain: doublePrecision("measured_gain"),
+    /** The run goes back when its steps are compared, whatever they gained. */
+    isTrial: boolean("is_trial").notNull().default(false),
+    /** The proposal of a workload that it carries out. It may be gone. */
+    proposalId: uuid("proposal_id"),
+    /** The run of a workload's schedule that asked the job to search. It may be gone. */
+    firingId: uuid("firing_id"),
     reason: text("reason"),
     createdAt: instant("created_at").notNull().defaultNow(),
     appliedAt: instant("applied_at"),

@@ -1,6 +1,7 @@
 import { sql } from "drizzle-orm";
 import {
   boolean,
+  check,
   doublePrecision,
   index,
   integer,
@@ -10,8 +11,20 @@ import {
   unique,
   uuid,
 } from "drizzle-orm/pg-core";
-import { DEFAULT_PROJECT, type Candidate, type JobSpec, type Proposal } from "@internevo/domain";
-import { instant } from "./columns.ts";
+import {
+  ANSWERABLE_PROPOSAL_STATES,
+  DEFAULT_PROJECT,
+  PROPOSAL_STATES,
+  REPLAN_POLICIES,
+  WORKLOAD_DEFAULTS,
+  type Candidate,
+  type DailyWindow,
+  type JobSpec,
+  type Proposal,
+  type ProposalState,
+  type ReplanPolicy,
+} from "@internevo/domain";
+import { instant, oneOf } from "./columns.ts";
 import { plannings } from "./jobs.ts";
 import { projects } from "./projects.ts";
 
@@ -29,6 +42,11 @@ export const workloads = pgTable(
     timeZone: text("time_zone").notNull(),
     catchUpWindowSeconds: integer("catch_up_window_seconds").notNull(),
     gainThreshold: doublePrecision("gain_threshold").notNull(),
+    policy: text("policy").$type<ReplanPolicy>().notNull().default(WORKLOAD_DEFAULTS.policy),
+    changeWindow: jsonb("change_window").$type<DailyWindow>(),
+    compareSteps: integer("compare_steps").notNull().default(WORKLOAD_DEFAULTS.compareSteps),
+    notInLastSteps: integer("not_in_last_steps").notNull().default(WORKLOAD_DEFAULTS.notInLastSteps),
+    mayMeasureRuns: boolean("may_measure_runs").notNull().default(WORKLOAD_DEFAULTS.mayMeasureRuns),
     enabled: boolean("enabled").notNull().default(true),
     nextRunAt: instant("next_run_at"),
     lastRunAt: instant("last_run_at"),
@@ -42,6 +60,7 @@ export const workloads = pgTable(
       .on(table.nextRunAt)
       .where(sql`enabled`),
     index("workloads_page").on(table.createdAt, table.id),
+    check("workloads_policy_known", oneOf("policy", REPLAN_POLICIES)),
   ],
 );
 
@@ -83,8 +102,18 @@ export const proposals = pgTable(
     current: jsonb("current").$type<Candidate>(),
     proposed: jsonb("proposed").$type<Candidate>().notNull(),
     predictedGain: doublePrecision("predicted_gain").notNull(),
+    state: text("state").$type<ProposalState>().notNull().default("proposed"),
+    measuredGain: doublePrecision("measured_gain"),
+    /** The job whose run tried or got it. It may be gone. */
+    jobId: uuid("job_id"),
+    reason: text("reason"),
+    changedAt: instant("changed_at").notNull().defaultNow(),
     differences: jsonb("differences").$type<Proposal["differences"]>().notNull(),
     createdAt: instant("created_at").notNull().defaultNow(),
   },
-  (table) => [index("proposals_page").on(table.workloadId, table.createdAt, table.id)],
+  (table) => [
+    index("proposals_page").on(table.workloadId, table.createdAt, table.id),
+    index("proposals_waiting").on(table.workloadId).where(oneOf("state", ANSWERABLE_PROPOSAL_STATES)),
+    check("proposals_state_known", oneOf("state", PROPOSAL_STATES)),
+  ],
 );
