@@ -63,6 +63,7 @@ export default defineConfig({
           "aboutFewerNodes",
           "CountSchema",
           "tokens",
+          "timeOfDay",
         ],
       },
     },

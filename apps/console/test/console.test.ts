@@ -514,12 +514,13 @@ describe("clusters, workloads and dead letters", () => {
 
   it("takes an answer to a proposal, and edits, pauses and resumes a workload", async () => {
     const job = (await client.listJobs({ state: "succeeded" })).items[0]!;
-    const id = await seed.workload("answered", (await client.getJob(job.id)).planning!);
+    // No job does the same work.
+    const { planning } = await client.getJob(job.id);
+    const id = await seed.workload("answered", planning!, { headroom: "1%" });
     const page = await open(`/workloads/${id}`);
     const [proposal] = (await client.listProposals(id)).items;
     const card = page.locator(`[data-proposal="${proposal!.id}"]`);
     await card.getByText("Proposed", { exact: true }).first().waitFor();
-    // No job of this work trains: the page says so, and what to do.
     await card.getByRole("button", { name: "Try this proposal" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Try" }).click();
     await page.getByRole("dialog").getByText("no job of the workload trains now").waitFor();

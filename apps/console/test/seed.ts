@@ -373,10 +373,10 @@ export function seeder(database: Database) {
     return id;
   };
 
-  const register = (name: string) =>
+  const register = (name: string, over: object = {}) =>
     createWorkload(database.db, {
       name,
-      spec: resolveJob(jobFile(name)),
+      spec: resolveJob({ ...jobFile(name), ...over }),
       cron: "0 3 * * *",
       timeZone: "Europe/Berlin",
       catchUpWindowSeconds: 3600,
@@ -388,12 +388,12 @@ export function seeder(database: Database) {
   const workload = async (
     name: string,
     planning: PlanningResult,
-    { first = false } = {},
+    { first = false, ...over }: { first?: boolean; headroom?: string } = {},
   ): Promise<string> => {
     const [proposed, second] = planning.runnableCandidates;
     if (!proposed || !second) throw new Error("the planning has fewer than two plans");
     const current = first ? null : second;
-    const { id } = await register(name);
+    const { id } = await register(name, over);
     await database.transaction(async (tx) => {
       const firing = await fireWorkloadNow(tx, id);
       await createProposal(tx, {

@@ -264,16 +264,16 @@ export async function revokeToken(tx: Queryable, id: string): Promise<void> {
   if (rows.length === 0) throw none;
 }
 
+/** The minute that it is; not before the token was made. */
+const minuteOfUse = sql`greatest(date_trunc('minute', clock_timestamp()), ${apiTokens.createdAt})`;
+
 /** Remembers that tokens are in use; written once a minute for each at most. */
 export async function recordTokenUse(db: Queryable, ids: readonly string[]): Promise<void> {
   await db
     .update(apiTokens)
-    .set({ lastUsedAt: sql`date_trunc('minute', clock_timestamp())` })
+    .set({ lastUsedAt: minuteOfUse })
     .where(
-      and(
-        inArray(apiTokens.id, [...ids]),
-        sql`${apiTokens.lastUsedAt} is distinct from date_trunc('minute', clock_timestamp())`,
-      ),
+      and(inArray(apiTokens.id, [...ids]), sql`${apiTokens.lastUsedAt} is distinct from ${minuteOfUse}`),
     );
 }
 

@@ -21,7 +21,7 @@ import { RunButton } from "../components/workload/run-button.tsx";
 import {
   comparisonWords,
   EditButton,
-  PauseSwitch,
+  ScheduleBox,
   POLICY_WORDS,
   windowWords,
 } from "../components/workload/settings.tsx";
@@ -206,7 +206,7 @@ export function WorkloadPage() {
       actions={
         mayRun ? (
           <Group gap="sm" align="center">
-            <PauseSwitch workload={workload} />
+            <ScheduleBox workload={workload} />
             <EditButton workload={workload} />
             <RunButton id={workload.id} name={workload.name} />
           </Group>

@@ -5,7 +5,7 @@ import {
   type ReplanPolicy,
   type Workload,
 } from "@internevo/domain";
-import { Alert, Button, Checkbox, Group, NativeSelect, NumberInput, Switch, TextInput } from "@mantine/core";
+import { Alert, Button, Checkbox, Group, NativeSelect, NumberInput, TextInput } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
@@ -41,11 +41,11 @@ function useChange(id: string, onSuccess: () => void) {
 }
 
 /** Stops the schedule of a workload, or lets it go on. */
-export function PauseSwitch({ workload: { id, enabled } }: { workload: Workload }) {
+export function ScheduleBox({ workload: { id, enabled } }: { workload: Workload }) {
   const change = useChange(id, () => {});
   return (
     <div>
-      <Switch
+      <Checkbox
         label="By schedule"
         checked={enabled}
         disabled={change.isPending}
