@@ -29,6 +29,7 @@ import { registerClusterRoutes } from "./routes/clusters.ts";
 import { registerDeadLetterRoutes } from "./routes/dead-letters.ts";
 import { registerFrameworkRoutes } from "./routes/frameworks.ts";
 import { registerHealthRoutes } from "./routes/health.ts";
+import { registerJobFile } from "./routes/job-file.ts";
 import { registerJobRoutes } from "./routes/jobs.ts";
 import { registerPlanChangeRoutes } from "./routes/plan-changes.ts";
 import { registerPlanRoutes, type PlanRoutesOptions } from "./routes/plans.ts";
@@ -177,6 +178,7 @@ function registerRoutes(
   const { database, workers, capabilities, measuring, profileFor } = options;
   const now = options.now ?? (() => new Date());
   registerJobRoutes(api, { database, workers, capabilities, measuring, ...live });
+  registerJobFile(api, { database });
   const source = { database, workers, profileFor };
   registerPlanRoutes(api, source);
   registerAdviceRoutes(api, source);

@@ -17,6 +17,7 @@ import { addSimulate } from "./commands/simulate.ts";
 import { addDown, addUp } from "./commands/stack.ts";
 import { addQuickstart } from "./commands/quickstart.ts";
 import { addStatus } from "./commands/status.ts";
+import { addClone } from "./commands/clone.ts";
 import { addSubmit } from "./commands/submit.ts";
 import { addToken } from "./commands/token.ts";
 import { addAudit } from "./commands/audit.ts";
@@ -89,6 +90,7 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addFrameworks,
     addValidate,
     addSubmit,
+    addClone,
     addPs,
     addPriority,
     addShow,

@@ -62,6 +62,9 @@ function filterOf<F extends object>(search: Record<string, unknown>, checks: Che
   ) as F;
 }
 
+/** The job that an address names. */
+const jobOf = ({ job: id }: Record<string, unknown>): { job?: string } => (isText(id) ? { job: id } : {});
+
 const jobs = createRoute({
   getParentRoute: () => root,
   path: "/jobs",
@@ -71,6 +74,7 @@ const jobs = createRoute({
 const submit = createRoute({
   getParentRoute: () => root,
   path: "/submit",
+  validateSearch: jobOf,
   component: lazyRouteComponent(() => import("./pages/submit.tsx"), "SubmitPage"),
 });
 const job = createRoute({
@@ -91,8 +95,7 @@ const imported = createRoute({
 const whatIf = createRoute({
   getParentRoute: () => root,
   path: "/what-if",
-  validateSearch: (search: Record<string, unknown>): { job?: string } =>
-    typeof search["job"] === "string" ? { job: search["job"] } : {},
+  validateSearch: jobOf,
   component: lazyRouteComponent(() => import("./pages/what-if.tsx"), "WhatIfPage"),
 });
 const profiles = createRoute({

@@ -60,6 +60,7 @@ import type {
   WorkloadCreateSchema,
 } from "@internevo/contracts";
 import type {
+  JobFile,
   PlanChange,
   PlanningResult,
   Priority,
@@ -354,6 +355,11 @@ export class InternEvoClient {
 
   getJob(id: string, options: { signal?: AbortSignal } = {}): Promise<JobDetail> {
     return this.#get(`/jobs/${encodeURIComponent(id)}`, options);
+  }
+
+  /** A job's file, to be changed and submitted again: {@link submitJob} of it makes the same job. */
+  jobFile(id: string, options: { signal?: AbortSignal } = {}): Promise<JobFile> {
+    return this.#get(`/jobs/${encodeURIComponent(id)}/file`, options);
   }
 
   setPriority(id: string, priority: Priority, options: MutationOptions = {}): Promise<JobDetail> {

@@ -69,6 +69,16 @@ export function useJob(id: string) {
   });
 }
 
+/** The file of a job, which stays as it is. */
+export function useJobFile(id: string) {
+  const { client } = useSession();
+  return useQuery({
+    queryKey: ["job-file", id],
+    queryFn: ({ signal }) => client.jobFile(id, { signal }),
+    staleTime: Infinity,
+  });
+}
+
 const STEPS_A_PAGE = 1000;
 const LINES_A_PAGE = 200;
 

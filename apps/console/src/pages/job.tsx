@@ -311,6 +311,9 @@ function JobView({ jobId }: { jobId: string }) {
               What if…
             </ButtonTo>
           )}
+          <ButtonTo to="/submit" search={{ job: job.id }} variant="default">
+            Submit again…
+          </ButtonTo>
           {job.queue !== null && mayActAs(session, "operator") && <PrioritySelect job={job} />}
           {isResumable(job.state) && mayActAs(session, "operator") && <ResumeButton job={job} />}
           {!isTerminal(job.state) && mayActAs(session, "operator") && <CancelButton job={job} />}
