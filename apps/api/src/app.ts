@@ -26,6 +26,7 @@ import { registerValidation } from "./http/validation.ts";
 import { registerAdviceRoutes } from "./routes/advice.ts";
 import { registerAuditRoutes } from "./routes/audit.ts";
 import { registerClusterRoutes } from "./routes/clusters.ts";
+import { registerComparison } from "./routes/comparison.ts";
 import { registerDeadLetterRoutes } from "./routes/dead-letters.ts";
 import { registerFrameworkRoutes } from "./routes/frameworks.ts";
 import { registerHealthRoutes } from "./routes/health.ts";
@@ -179,6 +180,7 @@ function registerRoutes(
   const now = options.now ?? (() => new Date());
   registerJobRoutes(api, { database, workers, capabilities, measuring, ...live });
   registerJobFile(api, { database });
+  registerComparison(api, { database });
   const source = { database, workers, profileFor };
   registerPlanRoutes(api, source);
   registerAdviceRoutes(api, source);

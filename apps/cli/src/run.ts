@@ -18,6 +18,7 @@ import { addDown, addUp } from "./commands/stack.ts";
 import { addQuickstart } from "./commands/quickstart.ts";
 import { addStatus } from "./commands/status.ts";
 import { addClone } from "./commands/clone.ts";
+import { addCompare } from "./commands/compare.ts";
 import { addSubmit } from "./commands/submit.ts";
 import { addToken } from "./commands/token.ts";
 import { addAudit } from "./commands/audit.ts";
@@ -94,6 +95,7 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addPs,
     addPriority,
     addShow,
+    addCompare,
     addLogs,
     addCancel,
     addResume,

@@ -4,6 +4,7 @@ import {
   createRootRoute,
   createRoute,
   createRouter,
+  defaultStringifySearch,
   lazyRouteComponent,
   redirect,
 } from "@tanstack/react-router";
@@ -81,6 +82,17 @@ const job = createRoute({
   getParentRoute: () => root,
   path: "/jobs/$jobId",
   component: lazyRouteComponent(() => import("./pages/job.tsx"), "JobPage"),
+});
+/** Jobs that an address names. */
+function jobsOf({ job: ids }: Record<string, unknown>): { job?: string[] } {
+  const named = [ids].flat().filter(isText);
+  return named.length === 0 ? {} : { job: [...new Set(named)] };
+}
+const compare = createRoute({
+  getParentRoute: () => root,
+  path: "/compare",
+  validateSearch: jobsOf,
+  component: lazyRouteComponent(() => import("./pages/compare.tsx"), "ComparePage"),
 });
 const plan = createRoute({
   getParentRoute: () => root,
@@ -161,6 +173,7 @@ const routeTree = root.addChildren([
   jobs,
   submit,
   job,
+  compare,
   plan,
   imported,
   whatIf,
@@ -177,9 +190,23 @@ const routeTree = root.addChildren([
   deadLetters,
 ]);
 
+/** A search as text. A list's name stands once for each of it: `?job=A&job=B`. */
+function searchText(search: Record<string, unknown>): string {
+  const lists = Object.entries(search).filter((entry): entry is [string, unknown[]] =>
+    Array.isArray(entry[1]),
+  );
+  const single = Object.fromEntries(Object.entries(search).filter(([, value]) => !Array.isArray(value)));
+  const named = new URLSearchParams(
+    lists.flatMap(([name, values]) => values.map((value) => [name, String(value)])),
+  ).toString();
+  const text = defaultStringifySearch(single);
+  return named === "" ? text : `${text === "" ? "?" : `${text}&`}${named}`;
+}
+
 export const createConsoleRouter = () =>
   createRouter({
     routeTree,
+    stringifySearch: searchText,
     scrollRestoration: true,
     defaultPreload: "intent",
     defaultPendingComponent: () => (

@@ -21,6 +21,7 @@ import {
 } from "@internevo/contracts";
 import type {
   ChangedWebhook,
+  Comparison,
   CreatedToken,
   CreatedWebhook,
   DeadLetter,
@@ -360,6 +361,11 @@ export class InternEvoClient {
   /** A job's file, to be changed and submitted again: {@link submitJob} of it makes the same job. */
   jobFile(id: string, options: { signal?: AbortSignal } = {}): Promise<JobFile> {
     return this.#get(`/jobs/${encodeURIComponent(id)}/file`, options);
+  }
+
+  /** How 2 to 8 jobs differ, and how they trained. */
+  compareJobs(ids: readonly string[], options: { signal?: AbortSignal } = {}): Promise<Comparison> {
+    return this.#get("/comparison", { query: { job: ids }, signal: options.signal });
   }
 
   setPriority(id: string, priority: Priority, options: MutationOptions = {}): Promise<JobDetail> {

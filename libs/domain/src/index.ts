@@ -31,6 +31,7 @@ export { boundFaults, type BoundFault, type PlanSizes } from "./job-file/plan-li
 export * from "./headroom.ts";
 export * from "./written-job.ts";
 export * from "./job-to-change.ts";
+export * from "./comparison.ts";
 export * from "./measured-first.ts";
 export * from "./profile.ts";
 export * from "./planning.ts";

@@ -1,4 +1,5 @@
 import { allPages, ApiConnectionError, ApiProblemError, type InternEvoClient } from "@internevo/client";
+import { COMPARED_JOBS } from "@internevo/contracts";
 import type { AuditFilter, JobDetail, JobFilter, UsageQuery } from "@internevo/contracts";
 import { keepPreviousData, QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import {
@@ -76,6 +77,19 @@ export function useJobFile(id: string) {
     queryKey: ["job-file", id],
     queryFn: ({ signal }) => client.jobFile(id, { signal }),
     staleTime: Infinity,
+  });
+}
+
+/** How jobs differ; asked anew while any of them is at work. */
+export function useComparison(ids: readonly string[]) {
+  const { client } = useSession();
+  return useQuery({
+    queryKey: ["comparison", ids],
+    queryFn: ({ signal }) => client.compareJobs(ids, { signal }),
+    enabled: ids.length >= COMPARED_JOBS.least,
+    placeholderData: keepPreviousData,
+    refetchInterval: (query) =>
+      query.state.data?.jobs.some(({ state }) => isActive(state)) ? 3 * POLL_MILLISECONDS : false,
   });
 }
 

@@ -311,6 +311,9 @@ function JobView({ jobId }: { jobId: string }) {
               What if…
             </ButtonTo>
           )}
+          <ButtonTo to="/compare" search={{ job: [job.id] }} variant="default">
+            Compare…
+          </ButtonTo>
           <ButtonTo to="/submit" search={{ job: job.id }} variant="default">
             Submit again…
           </ButtonTo>
