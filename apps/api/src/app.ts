@@ -24,6 +24,7 @@ import { registerRequestLog, SampledLog } from "./http/request-log.ts";
 import { registerTrace } from "./http/trace.ts";
 import { registerValidation } from "./http/validation.ts";
 import { registerAdviceRoutes } from "./routes/advice.ts";
+import { registerArtifacts } from "./routes/artifacts.ts";
 import { registerAuditRoutes } from "./routes/audit.ts";
 import { registerClusterRoutes } from "./routes/clusters.ts";
 import { registerComparison } from "./routes/comparison.ts";
@@ -181,6 +182,7 @@ function registerRoutes(
   registerJobRoutes(api, { database, workers, capabilities, measuring, ...live });
   registerJobFile(api, { database });
   registerComparison(api, { database });
+  registerArtifacts(api, { database, dataDirectory: capabilities.dataDirectory });
   const source = { database, workers, profileFor };
   registerPlanRoutes(api, source);
   registerAdviceRoutes(api, source);

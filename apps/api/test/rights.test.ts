@@ -177,6 +177,7 @@ async function ask(rule: RouteRule, token: string | undefined): Promise<Outcome>
   const path = Object.entries({
     ":id": named,
     ":changeId": url.includes(":changeId") ? await changeOf(named) : "",
+    ":artifact": "log.txt",
     ":name": scope === "project" ? "nlp" : "none",
     "/events": "/events?follow=false",
   }).reduce((made, [part, value]) => made.replace(part, value), url);

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { printable, ProblemError } from "@internevo/domain";
 import { Command, CommanderError } from "commander";
 import { addAdvice } from "./commands/advice.ts";
+import { addArtifacts } from "./commands/artifacts.ts";
 import { addCheckpoint } from "./commands/checkpoint.ts";
 import { addFrameworks } from "./commands/frameworks.ts";
 import { addLogin, addLogout } from "./commands/login.ts";
@@ -97,6 +98,7 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addShow,
     addCompare,
     addLogs,
+    addArtifacts,
     addCancel,
     addResume,
     addPlanChange,

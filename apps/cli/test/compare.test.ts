@@ -1,4 +1,5 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { resolveJob } from "@internevo/domain";
@@ -65,4 +66,31 @@ it("compares jobs by what differs", async () => {
   });
   expect((await internevo("compare", "slow")).stderr).toContain("name 2 to 8 jobs");
   expect((await internevo("compare", "slow", "nothing")).status).toBe(4);
+});
+
+it("lists what a job leaves, and downloads it", async () => {
+  const checkpoint = join(directory, "jobs", ids[0] ?? "", "checkpoints", "step-20");
+  expect((await internevo("artifacts", "slow")).stderr).toContain("not listed are files of its ranks");
+  await mkdir(checkpoint, { recursive: true });
+  await writeFile(join(checkpoint, "manifest.json"), "{}");
+  const list = await internevo("artifacts", "slow");
+  expect(list.stdout).toMatch(/^NAME +KIND +SIZE +MODIFIED\n/);
+  expect(list.stdout).toMatch(/^checkpoint-step-20\.tar +checkpoint +2\.50 KiB /m);
+  const csv = join(directory, "steps.csv");
+  expect((await internevo("artifacts", "get", "slow", "steps.csv", "--out", csv)).stderr).toContain(
+    `written: ${csv}`,
+  );
+  expect((await readFile(csv, "utf8")).split("\r\n")).toHaveLength(22);
+  expect((await internevo("artifacts", "get", "slow", "steps.csv", "--out", csv)).stderr).toContain(
+    "exists already",
+  );
+  const tar = await internevo(
+    ...["artifacts", "get", "slow", "checkpoint-step-20.tar", "--out", directory, "--json"],
+  );
+  const { written } = JSON.parse(tar.stdout) as { written: string };
+  expect(execFileSync("tar", ["-tf", written], { encoding: "utf8" })).toBe(
+    "step-20/\nstep-20/manifest.json\n",
+  );
+  const none = await internevo("artifacts", "get", "slow", "step.csv", "--out", join(directory, "x"));
+  expect([none.status, none.stderr.includes("did you mean steps.csv")]).toEqual([4, true]);
 });

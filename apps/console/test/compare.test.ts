@@ -1,4 +1,4 @@
-import { mkdir } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Page } from "playwright-core";
@@ -79,5 +79,28 @@ it("compares jobs that are chosen one by one, under an address that keeps them",
   expect(new URL(page.url()).search).toBe(`?job=${ids[0]}&job=${ids[2]}`);
   await page.goto(`${stack.url}/compare?job=${ids[0]}&job=${crypto.randomUUID()}`);
   await page.getByText("There is no such job").waitFor();
+  await page.close();
+});
+
+it("downloads what a job leaves", async () => {
+  const checkpoint = join(stack.dataDirectory, "jobs", ids[0], "checkpoints", "step-200");
+  const page = await open(`/jobs/${ids[0]}`);
+  const files = page.getByRole("region", { name: "Files", exact: true });
+  await files.getByText("Files of its ranks are not listed").waitFor();
+  await mkdir(checkpoint, { recursive: true });
+  await writeFile(join(checkpoint, "manifest.json"), "{}");
+  await page.reload();
+  const row = files.locator('tr[data-row="checkpoint-step-200.tar"]');
+  await row.getByText("Checkpoint", { exact: true }).waitFor();
+  await pictures(page, "job-files");
+  await page.setViewportSize({ width: 1280, height: 900 });
+  for (const name of ["steps.csv", "checkpoint-step-200.tar"]) {
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      files.getByRole("button", { name: `Download ${name}` }).click(),
+    ]);
+    expect(download.suggestedFilename()).toBe(name);
+  }
+  expect(await readability(page, "/jobs/$jobId")).toEqual([]);
   await page.close();
 });

@@ -20,6 +20,7 @@ import {
   type WhyNotRequest,
 } from "@internevo/contracts";
 import type {
+  ArtifactPage,
   ChangedWebhook,
   Comparison,
   CreatedToken,
@@ -423,6 +424,17 @@ export class InternEvoClient {
   /** The validation losses of a job, oldest first. */
   jobValidations(id: string, options: PageOptions & { after?: number } = {}): Promise<Page<ValidationLoss>> {
     return this.#page(`/jobs/${encodeURIComponent(id)}/validations`, options, { after: options.after });
+  }
+
+  /** What a job leaves, all at once. */
+  listArtifacts(id: string, options: { signal?: AbortSignal } = {}): Promise<ArtifactPage> {
+    return this.#get(`/jobs/${encodeURIComponent(id)}/artifacts`, options);
+  }
+
+  /** One of a job's artifacts, to be read as it comes. */
+  openArtifact(id: string, name: string, options: { signal?: AbortSignal } = {}): Promise<Response> {
+    const path = `/jobs/${encodeURIComponent(id)}/artifacts/${encodeURIComponent(name)}`;
+    return open(this.#connection, API_PREFIX + path, { headers: { accept: "*/*" }, signal: options.signal });
   }
 
   /** Lines of a job's log, newest first. */

@@ -495,6 +495,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   GET    /jobs?state=&name=&owner=&project=&cluster=&cursor=&limit= [viewer] Page(JobSummary), newest first
  *   GET    /jobs/:id                   [viewer]   JobDetail, ETag = version
  *   GET    /jobs/:id/file              [viewer]   job file, as JSON or YAML
+ *   GET    /jobs/:id/artifacts, /jobs/:id/artifacts/:artifact [viewer] ArtifactPage / the file itself
  *   GET    /comparison?job=&job=       [viewer]   Comparison of 2 to 8 jobs
  *   POST   /jobs/:id/cancel            [operator] 202 JobDetail
  *   POST   /jobs/:id/priority          [operator] {priority}; 200 JobDetail

@@ -11,3 +11,4 @@ export * from "./advice.ts";
 export * from "./plan-changes.ts";
 export * from "./clusters.ts";
 export * from "./comparison.ts";
+export * from "./artifacts.ts";

@@ -93,6 +93,16 @@ export function useComparison(ids: readonly string[]) {
   });
 }
 
+/** What a job leaves; looked at anew while it is at work. */
+export function useArtifacts(id: string, isAtWork: boolean) {
+  const { client } = useSession();
+  return useQuery({
+    queryKey: ["artifacts", id],
+    queryFn: ({ signal }) => client.listArtifacts(id, { signal }),
+    refetchInterval: isAtWork ? 5 * POLL_MILLISECONDS : false,
+  });
+}
+
 const STEPS_A_PAGE = 1000;
 const LINES_A_PAGE = 200;
 
