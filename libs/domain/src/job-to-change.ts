@@ -48,8 +48,7 @@ function inOrderOf(schema: SchemaParts, value: unknown): unknown {
 }
 
 /** A job file with its fields in the order in which people write them, whatever a database made of it. */
-export const arrangedJob = (file: JobFile): JobFile =>
-  inOrderOf(JobFileSchema as TSchema, file) as JobFile;
+export const arrangedJob = (file: JobFile): JobFile => inOrderOf(JobFileSchema as TSchema, file) as JobFile;
 
 /** Fields by their names: a database keeps them in an order of its own. */
 const ordered = (_: string, value: unknown): unknown =>
