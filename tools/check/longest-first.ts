@@ -58,6 +58,9 @@ export const LONGEST: readonly string[] = [
   "apps/api/test/rights.test.ts",
   "apps/api/test/routes.test.ts",
   "apps/console/test/submit.test.ts",
+  "apps/console/test/compare.test.ts",
+  "apps/cli/test/clone.test.ts",
+  "apps/cli/test/compare.test.ts",
   "tools/slurm/test/not-startable.test.ts",
 ];
 

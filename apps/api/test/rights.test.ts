@@ -170,7 +170,7 @@ function expectedOf({ role, scope }: RouteRule, place: Place, has: Role | undefi
   if (first !== undefined) return first;
   if (!isEnough) return 403;
   // The body is read when the role is enough.
-  return isHidden && (scope === "submission" || scope === "subject") ? 404 : "passes";
+  return isHidden && ["submission", "subject", "jobs"].includes(scope) ? 404 : "passes";
 }
 
 async function ask(rule: RouteRule, token: string | undefined): Promise<Outcome> {
@@ -188,12 +188,14 @@ async function ask(rule: RouteRule, token: string | undefined): Promise<Outcome>
     ":id": named,
     ":changeId": url.includes(":changeId") ? await changeOf(named) : "",
     ":proposalId": url.includes(":proposalId") ? await proposalFor(named) : "",
+    ":artifact": "log.txt",
     ":name": scope === "project" ? "nlp" : "none",
     "/events": "/events?follow=false",
   }).reduce((made, [part, value]) => made.replace(part, value), url);
+  const ids = scope === "jobs" ? [await MADE["job"]?.("nlp"), await MADE["job"]?.("nlp")] : [];
   const reply = await api.app.inject({
     method: method,
-    url: path,
+    url: ids.length === 0 ? path : `${path}?${ids.map((id) => `job=${id}`).join("&")}`,
     ...(token === undefined ? {} : { headers: { authorization: `Bearer ${token}` } }),
     ...(body ? { payload: body } : {}),
   });
@@ -335,6 +337,19 @@ describe("a token of a project", () => {
     });
     expect(await named("own operator", "vision")).toMatchObject(problem("vision"));
     expect(await named("installation operator", "nowhere")).toMatchObject(problem("nowhere"));
+  });
+
+  it("compares no job of another project, beside its own", async () => {
+    const own = await MADE["job"]?.("nlp");
+    const [mixed, absent] = await Promise.all(
+      [await MADE["job"]?.("vision"), randomUUID()].map(async (id) => {
+        const { status, body } = await as("own viewer", `/comparison?job=${own}&job=${id}`);
+        const { traceId: _, ...said } = body as Problem;
+        return [status, JSON.stringify(said).replaceAll(String(id), "ID")];
+      }),
+    );
+    expect(mixed?.[0]).toBe(404);
+    expect(mixed).toEqual(absent);
   });
 
   it("is told which role it has where, and what to do", async () => {

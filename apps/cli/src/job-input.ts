@@ -11,7 +11,7 @@ const JOB_FILE: Expected = {
 };
 
 /** The services run elsewhere: what is relative here means the place of the job file. */
-function withAbsolutePaths(document: unknown, base: string): unknown {
+export function withAbsolutePaths(document: unknown, base: string): unknown {
   if (typeof document !== "object" || document === null) return document;
   const job = { ...(document as Record<string, unknown>) };
   const absolute = (path: unknown): unknown =>

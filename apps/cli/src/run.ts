@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { printable, ProblemError } from "@internevo/domain";
 import { Command, CommanderError } from "commander";
 import { addAdvice } from "./commands/advice.ts";
+import { addArtifacts } from "./commands/artifacts.ts";
 import { addCheckpoint } from "./commands/checkpoint.ts";
 import { addFrameworks } from "./commands/frameworks.ts";
 import { addLogin, addLogout } from "./commands/login.ts";
@@ -17,6 +18,8 @@ import { addSimulate } from "./commands/simulate.ts";
 import { addDown, addUp } from "./commands/stack.ts";
 import { addQuickstart } from "./commands/quickstart.ts";
 import { addStatus } from "./commands/status.ts";
+import { addClone } from "./commands/clone.ts";
+import { addCompare } from "./commands/compare.ts";
 import { addSubmit } from "./commands/submit.ts";
 import { addToken } from "./commands/token.ts";
 import { addAudit } from "./commands/audit.ts";
@@ -89,10 +92,13 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addFrameworks,
     addValidate,
     addSubmit,
+    addClone,
     addPs,
     addPriority,
     addShow,
+    addCompare,
     addLogs,
+    addArtifacts,
     addCancel,
     addResume,
     addPlanChange,

@@ -4,6 +4,7 @@ import {
   createRootRoute,
   createRoute,
   createRouter,
+  defaultStringifySearch,
   lazyRouteComponent,
   redirect,
 } from "@tanstack/react-router";
@@ -62,6 +63,9 @@ function filterOf<F extends object>(search: Record<string, unknown>, checks: Che
   ) as F;
 }
 
+/** The job that an address names. */
+const jobOf = ({ job: id }: Record<string, unknown>): { job?: string } => (isText(id) ? { job: id } : {});
+
 const jobs = createRoute({
   getParentRoute: () => root,
   path: "/jobs",
@@ -71,12 +75,24 @@ const jobs = createRoute({
 const submit = createRoute({
   getParentRoute: () => root,
   path: "/submit",
+  validateSearch: jobOf,
   component: lazyRouteComponent(() => import("./pages/submit.tsx"), "SubmitPage"),
 });
 const job = createRoute({
   getParentRoute: () => root,
   path: "/jobs/$jobId",
   component: lazyRouteComponent(() => import("./pages/job.tsx"), "JobPage"),
+});
+/** Jobs that an address names. */
+function jobsOf({ job: ids }: Record<string, unknown>): { job?: string[] } {
+  const named = [ids].flat().filter(isText);
+  return named.length === 0 ? {} : { job: [...new Set(named)] };
+}
+const compare = createRoute({
+  getParentRoute: () => root,
+  path: "/compare",
+  validateSearch: jobsOf,
+  component: lazyRouteComponent(() => import("./pages/compare.tsx"), "ComparePage"),
 });
 const plan = createRoute({
   getParentRoute: () => root,
@@ -91,8 +107,7 @@ const imported = createRoute({
 const whatIf = createRoute({
   getParentRoute: () => root,
   path: "/what-if",
-  validateSearch: (search: Record<string, unknown>): { job?: string } =>
-    typeof search["job"] === "string" ? { job: search["job"] } : {},
+  validateSearch: jobOf,
   component: lazyRouteComponent(() => import("./pages/what-if.tsx"), "WhatIfPage"),
 });
 const profiles = createRoute({
@@ -158,6 +173,7 @@ const routeTree = root.addChildren([
   jobs,
   submit,
   job,
+  compare,
   plan,
   imported,
   whatIf,
@@ -174,9 +190,23 @@ const routeTree = root.addChildren([
   deadLetters,
 ]);
 
+/** A search as text. A list's name stands once for each of it: `?job=A&job=B`. */
+function searchText(search: Record<string, unknown>): string {
+  const lists = Object.entries(search).filter((entry): entry is [string, unknown[]] =>
+    Array.isArray(entry[1]),
+  );
+  const single = Object.fromEntries(Object.entries(search).filter(([, value]) => !Array.isArray(value)));
+  const named = new URLSearchParams(
+    lists.flatMap(([name, values]) => values.map((value) => [name, String(value)])),
+  ).toString();
+  const text = defaultStringifySearch(single);
+  return named === "" ? text : `${text === "" ? "?" : `${text}&`}${named}`;
+}
+
 export const createConsoleRouter = () =>
   createRouter({
     routeTree,
+    stringifySearch: searchText,
     scrollRestoration: true,
     defaultPreload: "intent",
     defaultPendingComponent: () => (

@@ -334,7 +334,7 @@ describe("a job at work", () => {
     expect((await client.getJob(id)).state).toBe("running");
     expect(await page.getByRole("button", { name: "Let it go on" }).count()).toBe(0);
     await seed.log(id, "trainer", "a line from after it went on");
-    await page.getByText("Log", { exact: true }).waitFor();
+    await page.getByRole("heading", { name: "Log", exact: true }).waitFor();
     await stack.database.transaction((tx) => startAttempt(tx, runId));
     await seed.steps(id, runId, 1, 5);
     await until(() => page.locator('[data-stage="running"]').innerText()).toContain("5 of 200 steps");

@@ -150,3 +150,34 @@ it("says where its checkpoints are once it trains, and how its weights are taken
   expect(again.job).toEqual(parse(document));
   await page.close();
 });
+
+it("begins with the file of a job that is submitted again", async () => {
+  const { id } = await seeder(stack.database).running("again");
+  const page = await open(`/jobs/${id}`);
+  await page.getByRole("link", { name: "Submit again…" }).click();
+  await page.getByRole("heading", { name: "Submit a job" }).waitFor();
+  const field = page.getByLabel("Job, YAML or JSON");
+  await until(() => field.inputValue()).toContain("name: again");
+  const file = await field.inputValue();
+  expect(file).not.toContain("decaySteps");
+  await page.getByText("From job again").waitFor();
+  await field.fill(file.replace("name: again", "name: once-more").replace("steps: 200", "steps: 300"));
+  await page.getByRole("button", { name: "Submit" }).click();
+  await page.getByRole("heading", { name: "once-more" }).waitFor();
+  const made = (await client.listJobs({ name: "once-more" })).items[0];
+  expect((await client.getJob(made?.id ?? "")).spec).toMatchObject({
+    steps: 300,
+    optimizer: { decaySteps: 300 },
+  });
+  // What somebody wrote is not lost to another job's file.
+  await page.goto(`${stack.url}/submit`);
+  await field.fill("name: mine");
+  await page.goto(`${stack.url}/submit?job=${id}`);
+  await page.getByText("Replace what you wrote?").waitFor();
+  expect(await field.inputValue()).toBe("name: mine");
+  await page.getByRole("button", { name: "Replace it" }).click();
+  await until(() => field.inputValue()).toBe(file);
+  await page.goto(`${stack.url}/submit?job=${crypto.randomUUID()}`);
+  await page.getByText("There is no such job").waitFor();
+  await page.close();
+});

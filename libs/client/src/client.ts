@@ -20,7 +20,9 @@ import {
   type WhyNotRequest,
 } from "@internevo/contracts";
 import type {
+  ArtifactPage,
   ChangedWebhook,
+  Comparison,
   CreatedToken,
   CreatedWebhook,
   DeadLetter,
@@ -61,6 +63,7 @@ import type {
   WorkloadCreateSchema,
 } from "@internevo/contracts";
 import type {
+  JobFile,
   PlanChange,
   PlanningResult,
   Priority,
@@ -358,6 +361,16 @@ export class InternEvoClient {
     return this.#get(`/jobs/${encodeURIComponent(id)}`, options);
   }
 
+  /** A job's file, to be changed and submitted again: {@link submitJob} of it makes the same job. */
+  jobFile(id: string, options: { signal?: AbortSignal } = {}): Promise<JobFile> {
+    return this.#get(`/jobs/${encodeURIComponent(id)}/file`, options);
+  }
+
+  /** How 2 to 8 jobs differ, and how they trained. */
+  compareJobs(ids: readonly string[], options: { signal?: AbortSignal } = {}): Promise<Comparison> {
+    return this.#get("/comparison", { query: { job: ids }, signal: options.signal });
+  }
+
   setPriority(id: string, priority: Priority, options: MutationOptions = {}): Promise<JobDetail> {
     return this.#post(`/jobs/${encodeURIComponent(id)}/priority`, { priority }, options);
   }
@@ -413,6 +426,17 @@ export class InternEvoClient {
   /** The validation losses of a job, oldest first. */
   jobValidations(id: string, options: PageOptions & { after?: number } = {}): Promise<Page<ValidationLoss>> {
     return this.#page(`/jobs/${encodeURIComponent(id)}/validations`, options, { after: options.after });
+  }
+
+  /** What a job leaves, all at once. */
+  listArtifacts(id: string, options: { signal?: AbortSignal } = {}): Promise<ArtifactPage> {
+    return this.#get(`/jobs/${encodeURIComponent(id)}/artifacts`, options);
+  }
+
+  /** One of a job's artifacts, to be read as it comes. */
+  openArtifact(id: string, name: string, options: { signal?: AbortSignal } = {}): Promise<Response> {
+    const path = `/jobs/${encodeURIComponent(id)}/artifacts/${encodeURIComponent(name)}`;
+    return open(this.#connection, API_PREFIX + path, { headers: { accept: "*/*" }, signal: options.signal });
   }
 
   /** Lines of a job's log, newest first. */

@@ -10,7 +10,8 @@ export interface Connection {
   readonly fetch: typeof fetch;
 }
 
-export type QueryValue = string | number | undefined;
+/** A list: the name stands once for each. */
+export type QueryValue = string | number | readonly string[] | undefined;
 
 export interface RequestOptions {
   readonly method?: "GET" | "POST" | "PATCH" | "DELETE";
@@ -26,7 +27,7 @@ const isAbort = (error: unknown, signal: AbortSignal | undefined): boolean =>
 export function urlOf(connection: Connection, path: string, query: RequestOptions["query"] = {}): string {
   const url = new URL(connection.baseUrl.replace(/\/+$/, "") + path);
   for (const [name, value] of Object.entries(query))
-    if (value !== undefined) url.searchParams.set(name, String(value));
+    for (const one of [value].flat()) if (one !== undefined) url.searchParams.append(name, String(one));
   return url.href;
 }
 

@@ -358,14 +358,17 @@ export const SubmittedJobSchema = Type.Object({
 });
 export type SubmittedJob = Static<typeof SubmittedJobSchema>;
 
+/** A job as a file that can be submitted. */
+export const WrittenJobSchema = Type.Unsafe<JobFile>(
+  Type.Object({}, { additionalProperties: true, description: "a job file" }),
+);
+
 /**
  * A job file that could be submitted now: the job that it stands for, and what speaks against submitting it
  * all the same.
  */
 export const JobCheckSchema = Type.Object({
-  job: Type.Unsafe<JobFile>(
-    Type.Object({}, { additionalProperties: true, description: "the job file with every default" }),
-  ),
+  job: Type.Unsafe<JobFile>({ ...WrittenJobSchema, description: "the job file with every default" }),
   warnings: Type.Array(
     Type.Object({
       field: Type.String(),
@@ -515,6 +518,9 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   POST   /jobs/check                 [operator] body: job file; 200 JobCheck, or the problems that POST /jobs has; nothing is stored
  *   GET    /jobs?state=&name=&owner=&project=&cluster=&cursor=&limit= [viewer] Page(JobSummary), newest first
  *   GET    /jobs/:id                   [viewer]   JobDetail, ETag = version
+ *   GET    /jobs/:id/file              [viewer]   job file, as JSON or YAML
+ *   GET    /jobs/:id/artifacts, /jobs/:id/artifacts/:artifact [viewer] ArtifactPage / the file itself
+ *   GET    /comparison?job=&job=       [viewer]   Comparison of 2 to 8 jobs
  *   POST   /jobs/:id/cancel            [operator] 202 JobDetail
  *   POST   /jobs/:id/priority          [operator] {priority}; 200 JobDetail
  *   GET    /jobs/:id/metrics?after=    [viewer]   Page(StepMetric)

@@ -10,3 +10,5 @@ export * from "./webhooks.ts";
 export * from "./advice.ts";
 export * from "./plan-changes.ts";
 export * from "./clusters.ts";
+export * from "./comparison.ts";
+export * from "./artifacts.ts";

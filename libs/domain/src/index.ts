@@ -30,6 +30,8 @@ export * from "./job-file.ts";
 export { boundFaults, type BoundFault, type PlanSizes } from "./job-file/plan-limits.ts";
 export * from "./headroom.ts";
 export * from "./written-job.ts";
+export * from "./job-to-change.ts";
+export * from "./comparison.ts";
 export * from "./measured-first.ts";
 export * from "./profile.ts";
 export * from "./planning.ts";

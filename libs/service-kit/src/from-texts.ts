@@ -13,6 +13,9 @@ function fromText(schema: TSchema | undefined, text: string): unknown {
       return /^-?\d+$/.test(text) ? Number(text) : text;
     case "number":
       return /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(text) ? Number(text) : text;
+    case "array":
+      // A name that stands once; one that stands several times is a list already.
+      return [text];
     case "boolean":
       return text === "true" || text === "false" ? text === "true" : text;
     default:

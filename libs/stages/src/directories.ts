@@ -65,5 +65,9 @@ export const timelineDirectory = (dataDirectory: string, jobId: string): string 
 export const timelinePath = (dataDirectory: string, jobId: string, of: string): string =>
   join(timelineDirectory(dataDirectory, jobId), `${of}.json`);
 
+/** Where people put what they exported of a job's checkpoints, such as Hugging Face folders. */
+export const exportDirectory = (dataDirectory: string, jobId: string): string =>
+  join(jobDirectory(dataDirectory, jobId), "exports");
+
 export const checkpointDirectory = (dataDirectory: string, jobId: string): string =>
   join(jobDirectory(dataDirectory, jobId), "checkpoints");

@@ -37,6 +37,32 @@ export async function lastJobEventId(db: Queryable, jobId: string): Promise<numb
 
 const text = (value: unknown, otherwise: string): string => (typeof value === "string" ? value : otherwise);
 
+type EventRow = typeof jobEvents.$inferSelect;
+
+const lineOf = ({ id, at, data }: Pick<EventRow, "id" | "at" | "data">): JobLogLine => ({
+  id,
+  at: at.toISOString(),
+  level: text(data["level"], "info"),
+  source: text(data["source"], ""),
+  message: text(data["message"], JSON.stringify(data)),
+});
+
+/** A job's log lines after one that was seen, oldest first. */
+export async function listJobLogAfter(
+  db: Queryable,
+  jobId: string,
+  afterId: number,
+  limit: number,
+): Promise<JobLogLine[]> {
+  const rows = await db
+    .select()
+    .from(jobEvents)
+    .where(and(eq(jobEvents.jobId, jobId), eq(jobEvents.type, "log"), gt(jobEvents.id, afterId)))
+    .orderBy(asc(jobEvents.id))
+    .limit(limit);
+  return rows.map(lineOf);
+}
+
 /** A job's log lines, newest first. @param request.before only lines before this event. */
 export async function listJobLog(
   db: Queryable,
@@ -51,14 +77,6 @@ export async function listJobLog(
     .where(and(eq(jobEvents.jobId, jobId), eq(jobEvents.type, "log"), before))
     .orderBy(desc(jobEvents.id))
     .limit(limit + 1);
-  const items = rows
-    .slice(0, limit)
-    .map(({ id, at, data }) => ({
-      id,
-      at: at.toISOString(),
-      level: text(data["level"], "info"),
-      source: text(data["source"], ""),
-      message: text(data["message"], JSON.stringify(data)),
-    }));
+  const items = rows.slice(0, limit).map(lineOf);
   return { items, nextCursor: rows.length > limit ? String(items.at(-1)?.id) : null };
 }

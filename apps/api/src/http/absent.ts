@@ -12,11 +12,16 @@ export const noJob = absent("job", "jobs");
 export const noProfile = absent("profile", "profiles");
 export const noWorkload = absent("workload", "workloads");
 
+const noJobIn =
+  (field: string) =>
+  (id: string): ProblemError =>
+    new ProblemError("not-found", `there is no job ${id}`, [
+      { field, value: id, message: "names no job", remedy: "see GET /api/v1/jobs" },
+    ]);
 /** The job that a question in a body is about. */
-export const noJobOfBody = (id: string): ProblemError =>
-  new ProblemError("not-found", `there is no job ${id}`, [
-    { field: "jobId", value: id, message: "names no job", remedy: "see GET /api/v1/jobs" },
-  ]);
+export const noJobOfBody = noJobIn("jobId");
+/** A job that a query names. */
+export const noJobOfQuery = noJobIn("job");
 
 /** What is answered for what is not there, and for what whoever asks may not see. */
 export const noneOf: Readonly<Record<OwnedKind, (id: string) => ProblemError>> = {

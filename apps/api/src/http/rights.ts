@@ -11,7 +11,7 @@ import {
   type TokenOwner,
 } from "@internevo/store";
 import type { FastifyInstance, FastifyRequest, RouteOptions } from "fastify";
-import { noJobOfBody, noneOf } from "./absent.ts";
+import { noJobOfBody, noJobOfQuery, noneOf } from "./absent.ts";
 
 /**
  * Where a route's role must be held. A token of the whole installation holds it everywhere; a token of a project
@@ -22,6 +22,7 @@ import { noJobOfBody, noneOf } from "./absent.ts";
  * - `visible`: it answers with what the token may see ({@link visibleTo}).
  * - `submission`: in the project that the body names; the handler asks {@link projectForSubmission}.
  * - `subject`: in the project of the job that `jobId` of the body names, where there is one.
+ * - `jobs`: in the project of every job that `job` of the query names.
  * - `job`, `workload`, `dead-letter`, `token`, `webhook`, `webhook-delivery`: in the project of what `:id` names.
  * - `profile`: the same; the installation's profiles every token sees, and only tokens of it change them.
  * - `project`: in the project that `:name` names.
@@ -33,6 +34,7 @@ export const SCOPES = [
   "visible",
   "submission",
   "subject",
+  "jobs",
   "job",
   "workload",
   "dead-letter",
@@ -181,10 +183,18 @@ export function registerRights(app: FastifyInstance, { db }: Pick<Database, "db"
   });
   app.addHook("preHandler", async (request) => {
     const visible = request.actor?.project ?? null;
-    if (visible === null || request.routeOptions.config.scope !== "subject") return;
-    const { jobId } = (request.body ?? {}) as { readonly jobId?: unknown };
-    if (typeof jobId === "string" && isUuid(jobId) && (await projectOf(db, "job", jobId)) !== visible)
-      throw noJobOfBody(jobId);
+    const { scope } = request.routeOptions.config;
+    if (visible === null) return;
+    const isHidden = async (id: unknown): Promise<boolean> =>
+      typeof id === "string" && isUuid(id) && (await projectOf(db, "job", id)) !== visible;
+    if (scope === "subject") {
+      const { jobId } = (request.body ?? {}) as { readonly jobId?: unknown };
+      if (await isHidden(jobId)) throw noJobOfBody(String(jobId));
+    }
+    if (scope === "jobs") {
+      const { job: ids } = request.query as { readonly job: readonly string[] };
+      for (const id of ids) if (await isHidden(id)) throw noJobOfQuery(id);
+    }
   });
   return rules;
 }

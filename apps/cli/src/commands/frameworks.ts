@@ -1,5 +1,4 @@
 import { existsSync, statSync } from "node:fs";
-import { mkdir, rm, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import {
   exportBest,
@@ -22,6 +21,7 @@ import type { Context } from "../context.ts";
 import { readText, type Expected } from "../files.ts";
 import { importText, inexpressibleText, writtenText } from "../frameworks-view.ts";
 import { loadProfile } from "../named-profile.ts";
+import { cannotWrite, writeNew } from "../new-files.ts";
 import { NOTES_OPTION, showNotes } from "../output.ts";
 import { PLAN_HELP } from "../plan-argument.ts";
 import { addPlanningOptions, searchedJob, type PlanningOptions } from "../planning-options.ts";
@@ -31,52 +31,18 @@ const frameworkOption = (): Option =>
   new Option("--framework <framework>", "whose configuration").choices(FRAMEWORKS).makeOptionMandatory();
 const profileHelp = `what was measured of the cluster: ${GIVEN_PROFILE_WORDS}, a file, or a stored one`;
 
-const cannot = (path: string, message: string, remedy: string, cause: unknown): ProblemError =>
-  new ProblemError("bad-request", `${path} ${message}`, [{ field: "--out", value: path, message, remedy }], {
-    cause,
-  });
-
 /**
  * Writes the files of a configuration into a directory, which is made where there is none. @returns where
  * they are.
  */
 async function writeInto(directory: string, files: readonly FrameworkFile[]): Promise<string[]> {
   if (existsSync(directory) && !statSync(directory).isDirectory())
-    throw cannot(
+    throw cannotWrite(
       directory,
       "is a file, and several may have to be written",
       "give a directory; it is made where there is none",
-      undefined,
     );
   return writeNew(files.map(({ name, text }) => ({ name: join(directory, name), text })));
-}
-
-/**
- * Writes files, each named by its path, that must not exist yet: all of them, or none. @returns where they
- * are.
- */
-async function writeNew(files: readonly FrameworkFile[]): Promise<string[]> {
-  const paths = files.map(({ name }) => name);
-  const taken = paths.find((path) => existsSync(path));
-  if (taken !== undefined)
-    throw cannot(taken, "exists already", "give another place, or remove it", undefined);
-  for (const [index, path] of paths.entries()) {
-    try {
-      await mkdir(dirname(path), { recursive: true });
-      await writeFile(path, files[index]?.text ?? "", { flag: "wx" });
-    } catch (error) {
-      const isTaken = (error as NodeJS.ErrnoException).code === "EEXIST";
-      for (const written of isTaken ? paths.slice(0, index) : paths.slice(0, index + 1))
-        await rm(written, { force: true });
-      throw cannot(
-        path,
-        `cannot be written (${(error as NodeJS.ErrnoException).code ?? String(error)})`,
-        "give a place that may be written",
-        error,
-      );
-    }
-  }
-  return paths.map((path) => resolve(path));
 }
 
 const CONFIGURATION: Expected = { code: "bad-request", field: "file", what: "a configuration" };

@@ -107,7 +107,8 @@ export function useJobText(page: string): JobText {
     read,
     offered,
     lineOf: sent?.lineOf,
-    offer: (next) => (text.trim() === "" || text === example ? setText(next) : setOffered(next)),
+    offer: (next) =>
+      [example, next].includes(text) || text.trim() === "" ? setText(next) : setOffered(next),
     accept: () => offered !== undefined && setText(offered),
     decline: () => setOffered(undefined),
     forget: () => keepDraft(page, ""),

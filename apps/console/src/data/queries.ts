@@ -1,4 +1,5 @@
 import { allPages, ApiConnectionError, ApiProblemError, type InternEvoClient } from "@internevo/client";
+import { COMPARED_JOBS } from "@internevo/contracts";
 import type { AuditFilter, JobDetail, JobFilter, UsageQuery } from "@internevo/contracts";
 import { keepPreviousData, QueryClient, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import {
@@ -66,6 +67,39 @@ export function useJob(id: string) {
     // example, or that somebody else let a held job go on.
     refetchInterval: (query) =>
       query.state.data && !isTerminal(query.state.data.state) ? 3 * POLL_MILLISECONDS : false,
+  });
+}
+
+/** The file of a job, which stays as it is. */
+export function useJobFile(id: string) {
+  const { client } = useSession();
+  return useQuery({
+    queryKey: ["job-file", id],
+    queryFn: ({ signal }) => client.jobFile(id, { signal }),
+    staleTime: Infinity,
+  });
+}
+
+/** How jobs differ; asked anew while any of them is at work. */
+export function useComparison(ids: readonly string[]) {
+  const { client } = useSession();
+  return useQuery({
+    queryKey: ["comparison", ids],
+    queryFn: ({ signal }) => client.compareJobs(ids, { signal }),
+    enabled: ids.length >= COMPARED_JOBS.least,
+    placeholderData: keepPreviousData,
+    refetchInterval: (query) =>
+      query.state.data?.jobs.some(({ state }) => isActive(state)) ? 3 * POLL_MILLISECONDS : false,
+  });
+}
+
+/** What a job leaves; looked at anew while it is at work. */
+export function useArtifacts(id: string, isAtWork: boolean) {
+  const { client } = useSession();
+  return useQuery({
+    queryKey: ["artifacts", id],
+    queryFn: ({ signal }) => client.listArtifacts(id, { signal }),
+    refetchInterval: isAtWork ? 5 * POLL_MILLISECONDS : false,
   });
 }
 

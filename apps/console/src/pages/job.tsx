@@ -12,6 +12,7 @@ import { Alert, Code, Text } from "@mantine/core";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { stringify } from "yaml";
+import { Artifacts } from "../components/job/artifacts.tsx";
 import { Attempts } from "../components/job/attempts.tsx";
 import { CancelButton } from "../components/job/cancel-button.tsx";
 import { ResumeButton } from "../components/job/resume-button.tsx";
@@ -36,7 +37,7 @@ import type { Subject } from "../data/advice.ts";
 import type { JobFeed } from "../data/job-feed.ts";
 import { useJobFeed } from "../data/use-job-feed.ts";
 import { planRows, reasonOfChoice, type PlanRow } from "../data/plan-rows.ts";
-import { useJob } from "../data/queries.ts";
+import { isActive, useJob } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
 import { formatBytes, formatCounted, formatInteger, formatTokens, sentence } from "../text/format.ts";
 import { explainPlan, FAILURE_WORDS } from "../text/words.ts";
@@ -279,6 +280,13 @@ function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
       <Section title="Log" folded={formatCounted(feed.log.length, "line")}>
         <LogTail lines={feed.log} ended={feed.ended} />
       </Section>
+      <Section
+        title="Files"
+        folded
+        about="What the job leaves. A folder, such as a checkpoint, is a tar archive."
+      >
+        <Artifacts jobId={job.id} isActive={isActive(job.state)} />
+      </Section>
       <JobFacts job={job} />
     </>
   );
@@ -311,6 +319,12 @@ function JobView({ jobId }: { jobId: string }) {
               What if…
             </ButtonTo>
           )}
+          <ButtonTo to="/compare" search={{ job: [job.id] }} variant="default">
+            Compare…
+          </ButtonTo>
+          <ButtonTo to="/submit" search={{ job: job.id }} variant="default">
+            Submit again…
+          </ButtonTo>
           {job.queue !== null && mayActAs(session, "operator") && <PrioritySelect job={job} />}
           {isResumable(job.state) && mayActAs(session, "operator") && <ResumeButton job={job} />}
           {!isTerminal(job.state) && mayActAs(session, "operator") && <CancelButton job={job} />}

@@ -2,17 +2,18 @@ import type { JobCheck } from "@internevo/contracts";
 import { measuredFirstWords, type MeasuredFirst, type PlanningResult } from "@internevo/domain";
 import { Alert, Text } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useNavigate } from "@tanstack/react-router";
-import { useMemo, useRef, useState } from "react";
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { stringify } from "yaml";
-import { JobEditor, useJobText } from "../components/job-editor.tsx";
+import { JobEditor, useJobText, type JobText } from "../components/job-editor.tsx";
 import { LinkTo } from "../components/links.tsx";
 import { Page, Section } from "../components/page.tsx";
 import { PlanTable } from "../components/plan/plan-table.tsx";
 import { Rejections } from "../components/plan/rejections.tsx";
 import { ProblemDetails } from "../components/problem-details.tsx";
+import { Failed } from "../components/states.tsx";
 import { candidateRows } from "../data/plan-rows.ts";
-import { jobKey } from "../data/queries.ts";
+import { jobKey, useJobFile } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
 
 function MeasuredBefore({ first }: { first: MeasuredFirst | undefined }) {
@@ -70,6 +71,30 @@ function Planned({ result, first }: { result: PlanningResult; first: MeasuredFir
   );
 }
 
+const route = getRouteApi("/submit");
+
+/** Opens the form with the file of the job that the address names. */
+function FromJob({ file, jobId }: { file: JobText; jobId: string }) {
+  const { data, error, refetch } = useJobFile(jobId);
+  const { offer } = file;
+  const offered = useRef<string>(undefined);
+  useEffect(() => {
+    if (data === undefined || offered.current === jobId) return;
+    offered.current = jobId;
+    offer(stringify(data));
+  }, [data, jobId, offer]);
+  if (error) return <Failed what="job" error={error} onRetry={() => void refetch()} />;
+  return data === undefined ? null : (
+    <Text size="sm">
+      From job{" "}
+      <LinkTo to="/jobs/$jobId" params={{ jobId }} size="sm">
+        {data.name}
+      </LinkTo>
+      : change what is to be different. What follows from other fields is left out.
+    </Text>
+  );
+}
+
 type Action = "check" | "plan" | "submit";
 
 export function SubmitPage() {
@@ -78,6 +103,7 @@ export function SubmitPage() {
   const navigate = useNavigate();
   const queries = useQueryClient();
   const file = useJobText("submit");
+  const { job: from } = route.useSearch();
   const [last, setLast] = useState<Action>();
   // The same document sent twice, after an answer that got lost, is one job.
   const lastSent = useRef<{ body: string; key: string }>(undefined);
@@ -120,6 +146,7 @@ export function SubmitPage() {
       lead="The cluster is profiled, every plan is ranked, the best are tried for real, and the winner trains."
     >
       {!allowed && <Alert color="yellow">Your role is {session.role}; submitting takes an operator.</Alert>}
+      {from !== undefined && <FromJob file={file} jobId={from} />}
       <JobEditor
         file={file}
         error={last === undefined ? null : done[last].error}

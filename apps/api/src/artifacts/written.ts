@@ -1,0 +1,115 @@
+import type { Artifact, JobDetail, JobLogLine } from "@internevo/contracts";
+import { csvHead, csvRows, jobToChange, type StepMetric, type ValidationLoss } from "@internevo/domain";
+import {
+  listJobLogAfter,
+  listStepMetrics,
+  listValidations,
+  type Database,
+  type Page,
+  type Queryable,
+} from "@internevo/store";
+import { stringify } from "yaml";
+import type { Segment } from "./segments.ts";
+
+/** What is written from the database when it is asked for. */
+export interface WrittenArtifact extends Artifact {
+  readonly mediaType: string;
+  /** Where it is short; otherwise {@link write} is its text, in pieces. */
+  readonly segments?: readonly Segment[];
+  readonly write?: (database: Database) => AsyncGenerator<string>;
+}
+
+const A_PAGE = 1000;
+const STEP_FIELDS = [
+  "step",
+  "loss",
+  "gradientNorm",
+  "learningRate",
+  "stepTimeSeconds",
+  "tokensPerSecond",
+  "exposedCommunicationSeconds",
+  "attempt",
+  "at",
+] as const satisfies readonly (keyof StepMetric)[];
+const VALIDATION_FIELDS = [
+  "step",
+  "loss",
+  "tokens",
+  "seconds",
+  "attempt",
+  "at",
+] as const satisfies readonly (keyof ValidationLoss)[];
+
+type History<T> = (
+  db: Queryable,
+  jobId: string,
+  request: { readonly after?: number; readonly limit: number },
+) => Promise<Page<T>>;
+
+/** A job's history as CSV, page by page. */
+const csvOf = <T extends object>(history: History<T>, jobId: string, fields: readonly (keyof T & string)[]) =>
+  async function* ({ db }: Database): AsyncGenerator<string> {
+    yield csvHead(fields);
+    let after: string | null | undefined;
+    do {
+      const page: Page<T> = await history(db, jobId, {
+        limit: A_PAGE,
+        ...(after === undefined ? {} : { after: Number(after) }),
+      });
+      yield csvRows(page.items as Parameters<typeof csvRows>[0], fields);
+      after = page.nextCursor;
+    } while (after !== null);
+  };
+
+const lineOf = ({ at, level, source, message }: JobLogLine): string =>
+  `${at} ${level} ${source}: ${message.replaceAll("\n", "\n  ")}\n`;
+
+const logOf = (jobId: string) =>
+  async function* ({ db }: Database): AsyncGenerator<string> {
+    let after = 0;
+    for (;;) {
+      const lines = await listJobLogAfter(db, jobId, after, A_PAGE);
+      if (lines.length === 0) return;
+      after = lines.at(-1)?.id ?? after;
+      yield lines.map(lineOf).join("");
+    }
+  };
+
+/** What can be written of a job. */
+export function writtenArtifacts(job: JobDetail): WrittenArtifact[] {
+  const file = Buffer.from(stringify(jobToChange(job.spec)));
+  const later = { bytes: null, modifiedAt: null };
+  return [
+    {
+      name: "job.yaml",
+      kind: "job",
+      bytes: file.length,
+      modifiedAt: job.createdAt,
+      mediaType: "application/yaml; charset=utf-8",
+      segments: [{ bytes: file }],
+    },
+    ...(job.lastStep > 0
+      ? [
+          {
+            name: "steps.csv",
+            kind: "metrics" as const,
+            ...later,
+            mediaType: "text/csv; charset=utf-8",
+            write: csvOf(listStepMetrics, job.id, STEP_FIELDS),
+          },
+        ]
+      : []),
+    ...(job.lastValidation
+      ? [
+          {
+            name: "validations.csv",
+            kind: "metrics" as const,
+            ...later,
+            mediaType: "text/csv; charset=utf-8",
+            write: csvOf(listValidations, job.id, VALIDATION_FIELDS),
+          },
+        ]
+      : []),
+    { name: "log.txt", kind: "log", ...later, mediaType: "text/plain; charset=utf-8", write: logOf(job.id) },
+  ];
+}

@@ -1,0 +1,114 @@
+import { MOST_CURVE_POINTS, type Comparison, type JobDetail, type ProfileRecord } from "@internevo/contracts";
+import {
+  arrangedJob,
+  differingFields,
+  planLabel,
+  RUN_FIGURE_NAMES,
+  writtenJob,
+  type RunFigure,
+} from "@internevo/domain";
+import {
+  allValidations,
+  findRun,
+  getProfile,
+  thinnedSteps,
+  type MeanOfSteps,
+  type Queryable,
+} from "@internevo/store";
+
+/** What a comparison knows of one job. */
+interface Compared {
+  readonly job: JobDetail;
+  readonly profile: ProfileRecord | undefined;
+  readonly steps: readonly MeanOfSteps[];
+  readonly validation: readonly { readonly step: number; readonly loss: number }[];
+}
+
+async function comparedOf(db: Queryable, job: JobDetail): Promise<Compared> {
+  const run = await findRun(db, job.id);
+  return {
+    job,
+    profile: job.profileId === null ? undefined : await getProfile(db, job.profileId),
+    steps: await thinnedSteps(db, job.id, MOST_CURVE_POINTS),
+    validation: run ? (await allValidations(db, run.id)).map(({ step, loss }) => ({ step, loss })) : [],
+  };
+}
+
+const planOf = ({ report, chosen }: JobDetail) => report?.plan ?? chosen?.plan ?? null;
+
+/** The mean of a figure over steps, of which some stand for many. */
+function meanOver(steps: readonly MeanOfSteps[], figure: (step: MeanOfSteps) => number): number | null {
+  const count = steps.reduce((sum, each) => sum + each.steps, 0);
+  return count === 0 ? null : steps.reduce((sum, each) => sum + each.steps * figure(each), 0) / count;
+}
+
+/** What a training measured: by its report, or by its steps so far. */
+function figuresOf({ job, steps }: Compared): Readonly<Record<RunFigure, number | null>> {
+  const { report, chosen, spec, trials, lastValidation } = job;
+  const ranks = spec.cluster.nodes * spec.cluster.gpusPerNode;
+  const perRank = meanOver(steps, ({ tokensPerSecond }) => tokensPerSecond / ranks);
+  const tokensPerGpuPerSecond = report?.tokensPerGpuPerSecond ?? perRank;
+  const predicted = chosen?.predicted;
+  const lastTenth = steps.slice(-Math.max(1, Math.ceil(steps.length / 10)));
+  const trial = chosen && trials.find(({ candidate }) => candidate.rank === chosen.rank);
+  return {
+    steps: report?.steps ?? (job.lastStep > 0 ? job.lastStep : null),
+    stepTimeSeconds: report?.meanStepTimeSeconds ?? meanOver(steps, (step) => step.stepTimeSeconds),
+    tokensPerGpuPerSecond,
+    // What a token needs of a GPU's peak is the same, measured or predicted.
+    mfu:
+      predicted === undefined || tokensPerGpuPerSecond === null
+        ? null
+        : (predicted.mfu * tokensPerGpuPerSecond) / predicted.tokensPerGpuPerSecond,
+    peakMemoryBytes: trial?.measured?.peakMemoryBytes ?? null,
+    lossNats: report?.finalLossNats ?? meanOver(lastTenth, ({ loss }) => loss),
+    validationLossNats: report?.validation?.lossNats ?? lastValidation?.loss ?? null,
+  };
+}
+
+/** What of a profile matters to whoever compares what came of it. */
+function profileFacts({ job, profile }: Compared): object | null {
+  if (profile === undefined) return job.planning === null ? null : { name: job.planning.profile };
+  const { device, cluster, executor, quality, provenance } = profile.profile;
+  const { source, measuredAt } = provenance;
+  return {
+    id: profile.id,
+    name: profile.name,
+    cluster,
+    device,
+    executor,
+    source,
+    measuredAt,
+    quality: quality?.verdict ?? null,
+  };
+}
+
+/** What differs between jobs, and how they trained. @param db at one moment for all of them */
+export async function compareJobs(db: Queryable, jobs: readonly JobDetail[]): Promise<Comparison> {
+  const compared: Compared[] = [];
+  for (const job of jobs) compared.push(await comparedOf(db, job));
+  const files = jobs.map(({ spec }) => {
+    const { name: _, project: _project, cluster, ...file } = arrangedJob(writtenJob(spec));
+    return { file, cluster };
+  });
+  const figures = compared.map(figuresOf);
+  return {
+    jobs: jobs.map((job) => {
+      const { id, name, project, state, createdAt } = job;
+      const plan = planOf(job);
+      return { id, name, project, state, createdAt, plan: plan && planLabel(plan) };
+    }),
+    file: differingFields(files.map(({ file }) => file)),
+    plan: differingFields(jobs.map(planOf)),
+    cluster: differingFields(files.map(({ cluster }) => cluster)),
+    profile: differingFields(compared.map(profileFacts)),
+    figures: RUN_FIGURE_NAMES.map((figure) => ({
+      figure,
+      values: figures.map((each) => each[figure]),
+    })).filter(({ values }) => values.some((value) => value !== null)),
+    losses: compared.map(({ steps, validation }) => ({
+      training: steps.map(({ step, loss }) => ({ step, loss })),
+      validation: [...validation],
+    })),
+  };
+}

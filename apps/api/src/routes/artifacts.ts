@@ -1,0 +1,156 @@
+import { Readable } from "node:stream";
+import { ArtifactPageSchema, type JobDetail } from "@internevo/contracts";
+import { didYouMean, Line, ProblemError } from "@internevo/domain";
+import { getJobDetail, type Database } from "@internevo/store";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { Type } from "typebox";
+import { absenceOf, storedArtifacts } from "../artifacts/files.ts";
+import { bytesOf, rangeOf, sizeOf, type Segment } from "../artifacts/segments.ts";
+import { writtenArtifacts } from "../artifacts/written.ts";
+import { noJob } from "../http/absent.ts";
+import { actorOf } from "../http/auth.ts";
+import type { ApiInstance } from "../http/instance.ts";
+import { visibleTo } from "../http/rights.ts";
+import { answers, IdParams } from "./shapes.ts";
+
+interface ArtifactOptions {
+  readonly database: Database;
+  /** Undefined: the API does not know it. */
+  readonly dataDirectory: string | undefined;
+}
+
+const TYPES: Readonly<Record<string, string>> = { ".json": "application/json", ".tar": "application/x-tar" };
+const typeOf = (name: string): string => TYPES[/\.\w+$/.exec(name)?.[0] ?? ""] ?? "application/octet-stream";
+
+/** @param absent why there may be more than is seen here. @throws ProblemError always */
+function noArtifact(jobId: string, name: string, known: readonly string[], absent: string | null): never {
+  throw new ProblemError("not-found", `job ${jobId} has no artifact ${name}${absent ? " here" : ""}`, [
+    {
+      field: "artifact",
+      value: name,
+      message: absent ?? "names no artifact of the job",
+      remedy: absent
+        ? "take it from the machine where the services run, or keep their files on a shared file system"
+        : `${didYouMean(name, known)}see GET /api/v1/jobs/${jobId}/artifacts`,
+    },
+  ]);
+}
+
+/** What is answered; nothing is read for a request that asks for the head alone, which keeps its own length. */
+const bodyOf = (
+  { method }: FastifyRequest,
+  read: () => Iterable<string> | AsyncIterable<string | Buffer>,
+): Readable => Readable.from(method === "HEAD" ? [] : read());
+
+/** Everything that a client may do with what has a known size: one range of it, if it has not changed. */
+function sendSegments(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  segments: readonly Segment[],
+  modifiedAt: string,
+): FastifyReply {
+  const size = sizeOf(segments);
+  const etag = `"${size.toString(36)}-${Date.parse(modifiedAt).toString(36)}"`;
+  reply.header("etag", etag).header("accept-ranges", "bytes");
+  const unchanged = [undefined, etag].includes(request.headers["if-range"] as string | undefined);
+  const range = unchanged ? rangeOf(request.headers.range, size) : undefined;
+  if (range === null) {
+    reply.header("content-range", `bytes */${size}`);
+    throw new ProblemError("bad-request", "the range is not there", [
+      {
+        field: "range",
+        value: request.headers.range,
+        message: `begins behind the end: there are ${size} bytes`,
+        remedy: `ask for bytes from 0 to ${size - 1}, or for no range`,
+      },
+    ]);
+  }
+  const { first, last } = range ?? { first: 0, last: size - 1 };
+  if (range) reply.code(206).header("content-range", `bytes ${first}-${last}/${size}`);
+  reply.header("content-length", last - first + 1);
+  return reply.send(bodyOf(request, () => bytesOf(segments, { first, last })));
+}
+
+async function sendArtifact(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { database, dataDirectory }: ArtifactOptions,
+  job: JobDetail,
+  name: string,
+): Promise<FastifyReply> {
+  const written = writtenArtifacts(job);
+  const found = written.find((each) => each.name === name);
+  const stored = found || dataDirectory === undefined ? [] : await storedArtifacts(dataDirectory, job.id);
+  const file = stored.find((each) => each.name === name);
+  if (!found && !file) {
+    const known = [...written, ...stored].map((each) => each.name);
+    return noArtifact(job.id, name, known, await absenceOf(job, dataDirectory));
+  }
+  reply
+    .type(found?.mediaType ?? typeOf(name))
+    .header("content-disposition", `attachment; filename="${name}"`);
+  const { segments = undefined, modifiedAt = null } = file ?? found ?? {};
+  if (segments) return sendSegments(request, reply, segments, modifiedAt ?? job.createdAt);
+  const { write } = found ?? {};
+  return reply.send(bodyOf(request, () => write?.(database) ?? []));
+}
+
+/** What a job leaves: its file, metrics and log, and the timelines, checkpoints and exports on disk. */
+export function registerArtifacts(app: ApiInstance, options: ArtifactOptions): void {
+  const { database, dataDirectory } = options;
+  const jobOf = async (request: FastifyRequest, id: string): Promise<JobDetail> => {
+    const job = await getJobDetail(database.db, id, visibleTo(actorOf(request)));
+    if (!job) throw noJob(id);
+    return job;
+  };
+
+  app.get(
+    "/jobs/:id/artifacts",
+    {
+      config: { role: "viewer", scope: "job" },
+      schema: {
+        tags: ["jobs"],
+        summary: "What a job leaves: its file, metrics, log, timelines, checkpoints and exports",
+        params: IdParams,
+        response: answers({ 200: ArtifactPageSchema }),
+      },
+    },
+    async (request) => {
+      const job = await jobOf(request, request.params.id);
+      const stored = dataDirectory === undefined ? [] : await storedArtifacts(dataDirectory, job.id);
+      const items = [...writtenArtifacts(job), ...stored].map(({ name, kind, bytes, modifiedAt }) => ({
+        name,
+        kind,
+        bytes,
+        modifiedAt,
+      }));
+      return { items, nextCursor: null, absent: await absenceOf(job, dataDirectory) };
+    },
+  );
+
+  app.get(
+    "/jobs/:id/artifacts/:artifact",
+    {
+      config: { role: "viewer", scope: "job" },
+      schema: {
+        tags: ["jobs"],
+        summary: "One of a job's artifacts, as a file; a folder as a tar archive",
+        description:
+          "`Content-Length` is there where the list says its bytes; of those, `Range` asks for a part, and " +
+          "`If-Range` with its ETag for that part of the same file only.",
+        params: Type.Object({ ...IdParams.properties, artifact: Line(300) }),
+        response: {
+          ...answers({}),
+          200: {
+            description: "OK",
+            content: { "application/octet-stream": { schema: { type: "string", format: "binary" } } },
+          },
+        },
+      },
+    },
+    async (request, reply) => {
+      const job = await jobOf(request, request.params.id);
+      return sendArtifact(request, reply, options, job, request.params.artifact);
+    },
+  );
+}

@@ -1,0 +1,121 @@
+import { ComparisonSchema } from "@internevo/contracts";
+import { resolveJob, type StepMetric } from "@internevo/domain";
+import {
+  ensureRun,
+  recordSteps,
+  recordValidations,
+  startAttempt,
+  submitJob,
+  updateJob,
+} from "@internevo/store";
+import { exampleCandidate } from "@internevo/test-kit/fixtures";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { jobFile, problem, shaped, startTestApi, type TestApi } from "./harness.ts";
+
+let api: TestApi;
+beforeAll(async () => {
+  api = await startTestApi({ limits: { requestsPerMinute: 1e6 } });
+}, 60_000);
+afterAll(() => api.close());
+
+const ask = (query: string) =>
+  api.app.inject({ url: `/api/v1/comparison?${query}`, headers: { authorization: api.bearer.viewer } });
+const compare = async (...ids: string[]) =>
+  shaped(ComparisonSchema, await ask(ids.map((id) => `job=${id}`).join("&")));
+const submit = (over: Record<string, unknown> = {}): Promise<string> =>
+  api.database.transaction((tx) =>
+    submitJob(tx, { ...resolveJob(jobFile(api, { name: "small", ...over })), project: "default" }),
+  );
+
+/** Trains a job for so many steps, each with the loss that is given. */
+async function train(jobId: string, steps: number, lossOf: (step: number) => number): Promise<void> {
+  const at = new Date().toISOString();
+  await api.database.transaction(async (tx) => {
+    await updateJob(tx, jobId, { chosen: exampleCandidate() });
+    const run = await ensureRun(tx, jobId, exampleCandidate());
+    await startAttempt(tx, run.id);
+    const metrics = Array.from({ length: steps }, (_, index): StepMetric => ({
+      step: index + 1,
+      loss: lossOf(index + 1),
+      gradientNorm: 1,
+      learningRate: 1e-3,
+      stepTimeSeconds: 0.5,
+      tokensPerSecond: 1024,
+      exposedCommunicationSeconds: 0,
+      attempt: 1,
+      at,
+    }));
+    await recordSteps(tx, { jobId, runId: run.id }, metrics);
+    await recordValidations(tx, { jobId, runId: run.id }, [
+      { step: 0, loss: 5, tokens: 10, seconds: 1, attempt: 1, at },
+      { step: steps, loss: 2, tokens: 10, seconds: 1, attempt: 1, at },
+    ]);
+  });
+}
+
+describe("a comparison", () => {
+  it("has what differs of the job files and of the clusters, and nothing else", async () => {
+    const ids = [
+      await submit(),
+      await submit({ name: "other", optimizer: { peakLearningRate: 1e-3 } }),
+      await submit({ cluster: { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "2GiB" } }),
+    ] as const;
+    const comparison = await compare(...ids);
+    expect(comparison.jobs.map(({ id, name, plan }) => [id, name, plan])).toEqual([
+      [ids[0], "small", null],
+      [ids[1], "other", null],
+      [ids[2], "small", null],
+    ]);
+    expect(comparison.file).toEqual([
+      { field: "optimizer.peakLearningRate", values: [3e-4, 1e-3, 3e-4] },
+      { field: "optimizer.minLearningRate", values: [3e-5, 1e-4, 3e-5] },
+    ]);
+    expect(comparison.cluster).toEqual([{ field: "memoryPerGpu", values: ["1GiB", "1GiB", "2GiB"] }]);
+    expect([comparison.plan, comparison.profile, comparison.figures]).toEqual([[], [], []]);
+  });
+
+  it("has figures and losses, thinned where there are many steps", async () => {
+    const [short, long] = [await submit(), await submit({ steps: 1000 })];
+    await train(short, 10, (step) => step);
+    await train(long, 1000, (step) => step);
+    const { figures, losses, plan } = await compare(short, long);
+    expect(plan).toEqual([]);
+    expect(Object.fromEntries(figures.map(({ figure, values }) => [figure, values]))).toMatchObject({
+      steps: [10, 1000],
+      stepTimeSeconds: [0.5, 0.5],
+      tokensPerGpuPerSecond: [512, 512],
+      mfu: [expect.any(Number), expect.any(Number)],
+      lossNats: [10, expect.closeTo(950.5, 0)],
+      validationLossNats: [2, 2],
+    });
+    expect(losses[0]).toEqual({
+      training: Array.from({ length: 10 }, (_, index) => ({ step: index + 1, loss: index + 1 })),
+      validation: [
+        { step: 0, loss: 5 },
+        { step: 10, loss: 2 },
+      ],
+    });
+    const thinned = losses[1]?.training ?? [];
+    expect(thinned).toHaveLength(334);
+    expect([thinned[0], thinned.at(-1)]).toEqual([
+      { step: 3, loss: 2 },
+      { step: 1000, loss: 1000 },
+    ]);
+  });
+
+  it("is of 2 to 8 jobs that are there, each once", async () => {
+    const id = await submit();
+    expect(problem(await ask(""), 400, "bad-request").errors?.[0]?.field).toBe("job");
+    expect(problem(await ask(`job=${id}`), 400, "bad-request").errors?.[0]).toMatchObject({ field: "job" });
+    const nine = Array.from({ length: 9 }, () => `job=${crypto.randomUUID()}`).join("&");
+    expect(problem(await ask(nine), 400, "bad-request").errors?.[0]).toMatchObject({ field: "job" });
+    expect(problem(await ask(`job=${id}&job=${id}`), 400, "bad-request").errors?.[0]).toMatchObject({
+      message: "is named twice",
+    });
+    const absent = crypto.randomUUID();
+    expect(problem(await ask(`job=${id}&job=${absent}`), 404, "not-found").errors?.[0]).toMatchObject({
+      field: "job",
+      value: absent,
+    });
+  });
+});

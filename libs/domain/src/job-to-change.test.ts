@@ -1,0 +1,82 @@
+import { jobFileCase } from "@internevo/test-kit/job-file-cases";
+import fc from "fast-check";
+import { expect, it } from "vitest";
+import { jobToChange, JobFileSchema, resolveJob, writtenJob, type JobSpec } from "./index.ts";
+
+const written = {
+  name: "job",
+  model: "llama-7b",
+  sequenceLengthTokens: 4096,
+  globalBatchTokens: 4096,
+  cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: "80GB" },
+};
+
+it("stands for the same job again, of any job file", () => {
+  fc.assert(
+    fc.property(jobFileCase, (file) => {
+      const spec = resolveJob(file);
+      const again = JSON.parse(JSON.stringify(jobToChange(spec))) as unknown;
+      expect(resolveJob(again)).toEqual(spec);
+    }),
+  );
+});
+
+/** Paths of a schema's fields, in all alternatives. */
+function pathsOf(schema: object, path = ""): string[] {
+  const { properties = {}, anyOf = [] } = schema as { properties?: object; anyOf?: object[] };
+  return [
+    ...anyOf.flatMap((one) => pathsOf(one, path)),
+    ...Object.entries(properties).flatMap(([name, inner]) => {
+      const field = path === "" ? name : `${path}.${name}`;
+      return [field, ...pathsOf(inner as object, field)];
+    }),
+  ];
+}
+
+it("was tried with every field that a job file may have", () => {
+  const seen = new Set<string>();
+  const look = (value: unknown, path: string): void => {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return;
+    for (const [name, inner] of Object.entries(value)) {
+      const field = path === "" ? name : `${path}.${name}`;
+      seen.add(field);
+      look(inner, field);
+    }
+  };
+  for (const file of fc.sample(jobFileCase, { numRuns: 2000, seed: 1 })) look(file, "");
+  // What a plan may fix is tried by the tests of plans; of scaled positions there are other kinds.
+  const unseen = pathsOf(JobFileSchema).filter(
+    (path) => !seen.has(path) && !/^(plan|model\.ropeScaling)\./.test(path),
+  );
+  expect(unseen).toEqual([]);
+});
+
+it("lets what follows from other fields follow a change of them", () => {
+  const spec = resolveJob({ ...written, steps: 100 });
+  expect(writtenJob(spec)).toMatchObject({ optimizer: { decaySteps: 100 } });
+  // As a database may give it back.
+  const { everySteps, keepLast } = spec.checkpointing ?? {};
+  const stored = { ...spec, checkpointing: { keepLast, everySteps } } as JobSpec;
+  expect(Object.keys(jobToChange(Object.fromEntries(Object.entries(stored).reverse()) as JobSpec))).toEqual(
+    Object.keys(JobFileSchema.properties).filter((field) => field in jobToChange(spec)),
+  );
+  const changed = resolveJob({ ...jobToChange(stored), steps: 2000 });
+  expect(changed).toEqual(resolveJob({ ...written, steps: 2000 }));
+  expect(changed).toMatchObject({
+    optimizer: { decaySteps: 2000, warmupSteps: 100 },
+    checkpointing: { everySteps: 200 },
+  });
+});
+
+it("keeps what somebody chose", () => {
+  const spec = resolveJob({ ...written, steps: 100, optimizer: { decaySteps: 50 } });
+  expect(resolveJob({ ...jobToChange(spec), steps: 2000 })).toMatchObject({
+    optimizer: { decaySteps: 50, warmupSteps: 50 },
+    checkpointing: { everySteps: 200 },
+  });
+});
+
+it("writes a job whole that breaks a rule of today", () => {
+  const old: JobSpec = { ...resolveJob(written), globalBatchTokens: 5000 };
+  expect(jobToChange(old)).toEqual(writtenJob(old));
+});

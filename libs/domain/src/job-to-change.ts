@@ -1,0 +1,81 @@
+import type { TSchema } from "typebox";
+import { JobFileSchema, resolveJob, type JobFile } from "./job-file.ts";
+import type { JobSpec } from "./job.ts";
+import { writtenJob } from "./written-job.ts";
+
+/** Fields whose defaults follow from others. */
+const FOLLOWING: readonly (readonly [string, string?])[] = [
+  ["model", "kvHeads"],
+  ["model", "ffnHiddenSize"],
+  ["optimizer", "minLearningRate"],
+  ["optimizer", "annealingSteps"],
+  ["optimizer", "warmupSteps"],
+  ["optimizer", "decaySteps"],
+  ["checkpointing"],
+  ["validation", "everySteps"],
+  ["timeline", "firstStep"],
+  ["cluster", "name"],
+];
+
+function without(job: JobFile, [field, inner]: readonly [string, string?]): JobFile {
+  const { [field]: value, ...others } = job as Record<string, unknown>;
+  if (inner === undefined) return others as JobFile;
+  if (typeof value !== "object" || value === null) return job;
+  const { [inner]: _, ...rest } = value as Record<string, unknown>;
+  // In its place, so that the file reads in its usual order.
+  return { ...job, [field]: rest };
+}
+
+interface SchemaParts {
+  readonly properties?: Readonly<Record<string, SchemaParts>>;
+  readonly anyOf?: readonly SchemaParts[];
+}
+
+/** Fields of a schema in their order, those of all alternatives. */
+const partsOf = ({ properties = {}, anyOf = [] }: SchemaParts): Readonly<Record<string, SchemaParts>> =>
+  Object.assign({}, ...anyOf.map(partsOf), properties) as Record<string, SchemaParts>;
+
+function inOrderOf(schema: SchemaParts, value: unknown): unknown {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+  const parts = partsOf(schema);
+  const order = Object.keys(parts);
+  const placeOf = (name: string): number => (order.includes(name) ? order.indexOf(name) : order.length);
+  return Object.fromEntries(
+    Object.entries(value)
+      .sort(([a], [b]) => placeOf(a) - placeOf(b))
+      .map(([name, inner]) => [name, inOrderOf(parts[name] ?? {}, inner)]),
+  );
+}
+
+/** A job file with its fields in the order in which people write them, whatever a database made of it. */
+export const arrangedJob = (file: JobFile): JobFile => inOrderOf(JobFileSchema as TSchema, file) as JobFile;
+
+/** Fields by their names: a database keeps them in an order of its own. */
+const ordered = (_: string, value: unknown): unknown =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+    ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
+    : value;
+
+/** What a file stands for, as text; undefined where it stands for no job. */
+function meaning(job: JobFile): string | undefined {
+  try {
+    return JSON.stringify(resolveJob(job), ordered);
+  } catch {
+    // A job of an earlier version may break a rule of today: its file is written as it is.
+    return undefined;
+  }
+}
+
+/**
+ * The job file of a job, to be changed and submitted again. It stands for the job as {@link writtenJob} does, and
+ * leaves out what follows from other fields: with other steps, checkpoints and decay come at other steps too.
+ */
+export function jobToChange(spec: JobSpec): JobFile {
+  const whole = arrangedJob(writtenJob(spec));
+  const meant = meaning(whole);
+  if (meant === undefined) return whole;
+  return FOLLOWING.reduce((job, path) => {
+    const shorter = without(job, path);
+    return meaning(shorter) === meant ? shorter : job;
+  }, whole);
+}
