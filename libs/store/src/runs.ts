@@ -228,6 +228,10 @@ export async function allSteps(db: Queryable, runId: string): Promise<StepMetric
   return rows.map(metricOf);
 }
 
+/** Steps of a run that are stored, each once. */
+export const countSteps = (db: Queryable, runId: string): Promise<number> =>
+  db.$count(stepMetrics, eq(stepMetrics.runId, runId));
+
 /** Steps of a run from one to another, both included, in order. */
 export async function stepsBetween(
   db: Queryable,
