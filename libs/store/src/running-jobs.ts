@@ -50,11 +50,15 @@ export async function runningJobs(db: Queryable, most: number): Promise<RunningJ
   return rows;
 }
 
-/** The seconds that steps behind one took, as they count: each once. */
-export async function secondsOfSteps(db: Queryable, runId: string, after: number): Promise<number> {
+/** The seconds that steps behind one took, up to another, as they count: each once. */
+export async function secondsOfSteps(
+  db: Queryable,
+  runId: string,
+  { after, last }: { readonly after: number; readonly last: number },
+): Promise<number> {
   const { rows } = await db.execute<{ seconds: number }>(sql`
     select coalesce(sum(step_time_seconds), 0)::float8 as seconds from ${stepMetrics}
-    where run_id = ${runId} and step > ${after}::int`);
+    where run_id = ${runId} and step > ${after}::int and step <= ${last}::int`);
   return rows[0]?.seconds ?? 0;
 }
 

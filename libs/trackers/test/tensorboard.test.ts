@@ -1,0 +1,186 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { sql } from "drizzle-orm";
+import { createProject } from "@internevo/store";
+import { eventually } from "@internevo/test-kit";
+import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
+import { followTracker, tensorBoard, type Tracker } from "../src/index.ts";
+import { crc32c } from "../src/tensorboard/records.ts";
+import { eventsIn, type DecodedEvent } from "./decoder.ts";
+import { storedRun } from "./run-of-steps.ts";
+
+let test: TestDatabase;
+let directory: string;
+let stop: AbortController;
+let following: Promise<void>[] = [];
+const failures: string[] = [];
+beforeAll(async () => {
+  test = await createTestDatabase();
+  await test.database.transaction((tx) => createProject(tx, { name: "nlp" }));
+});
+afterAll(() => test.drop());
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), "internevo-tensorboard-"));
+  stop = new AbortController();
+  failures.length = 0;
+});
+afterEach(async () => {
+  await halt();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+async function halt(): Promise<void> {
+  stop.abort(new Error("the test is over"));
+  await Promise.all(following);
+  following = [];
+  stop = new AbortController();
+}
+
+function follow(tracker: Tracker = tensorBoard(directory), projects: readonly string[] | null = null): void {
+  following.push(
+    followTracker({
+      database: test.database,
+      tracker,
+      projects,
+      signal: stop.signal,
+      onSent: () => {},
+      onFailed: ({ error }) => void failures.push(error),
+      onError: (error) => {
+        throw error;
+      },
+    }),
+  );
+}
+
+/** A job's only file. */
+function fileOf(jobId: string): string | undefined {
+  const found = readdirSync(directory, { recursive: true, encoding: "utf8" }).filter((path) => path.endsWith(jobId));
+  expect(found.length).toBeLessThanOrEqual(1);
+  return found[0] === undefined ? undefined : join(directory, found[0]);
+}
+const eventsOf = (jobId: string): DecodedEvent[] => {
+  const path = fileOf(jobId);
+  return path === undefined ? [] : eventsIn(readFileSync(path));
+};
+const stepsOf = (jobId: string, tag = "train/loss"): number[] =>
+  eventsOf(jobId).flatMap(({ step, scalars }) => (tag in scalars ? [step] : []));
+const range = (first: number, last: number): number[] =>
+  Array.from({ length: last - first + 1 }, (_, index) => first + index);
+const ended = (jobId: string) =>
+  eventually(`the end of ${jobId}`, async () => {
+    const { rows } = await test.database.db.execute(
+      sql`select 1 from tracker_cursors where job_id = ${jobId} and ended_at is not null`,
+    );
+    return rows.length > 0;
+  });
+
+it("computes the checksum that RFC 3720 has for its examples", () => {
+  expect(crc32c(Buffer.alloc(32))).toBe(0x8a9136aa);
+  expect(crc32c(Buffer.alloc(32, 0xff))).toBe(0x62a8ab43);
+  expect(crc32c(Buffer.from("123456789"))).toBe(0xe3069283);
+});
+
+it("writes what a run does while it happens, each step once, and the job's facts", async () => {
+  follow();
+  const run = await storedRun(test.database, "a/../b c");
+  await run.validate(0);
+  await run.step(1, 3);
+  await eventually("the first steps", () => stepsOf(run.jobId).length === 3);
+  await run.step(4, 300);
+  await run.validate(300);
+  await run.end("succeeded");
+  await ended(run.jobId);
+  const events = eventsOf(run.jobId);
+  expect(events[0]).toMatchObject({ fileVersion: "brain.Event:2" });
+  expect(stepsOf(run.jobId)).toEqual(range(1, 300));
+  expect(stepsOf(run.jobId, "validation/loss")).toEqual([0, 300]);
+  expect(stepsOf(run.jobId, "trials/step_time_seconds")).toEqual([1]);
+  const second = events.find(({ step, scalars }) => step === 2 && "train/loss" in scalars);
+  expect(second).toMatchObject({
+    wallTime: 1_700_000_000.002,
+    scalars: { "train/loss": 5.5, "speed/tokens_per_second": 1024, "speed/mfu": 0.5, "run/attempt": 1 },
+  });
+  expect(events.map(({ texts }) => texts["job"]).filter(Boolean)[0]).toContain(run.jobId);
+  expect(fileOf(run.jobId)).toMatch(/\/default\/a_.._b_c-[0-9a-f]{8}\/events\.out\.tfevents\.\d+\./);
+  expect(failures).toEqual([]);
+});
+
+it("goes on where it was after a death between writing and writing down, and writes nothing twice", async () => {
+  const run = await storedRun(test.database, "killed");
+  await run.step(1, 50);
+  follow();
+  await eventually("the first steps", () => stepsOf(run.jobId).length === 50);
+  await halt();
+  // As if the cursor had never been written: the file is ahead of it, with half a record at its end.
+  await test.database.db.execute(
+    sql`update tracker_cursors set last_event_id = 0, bytes = 0, claimed_until = null where job_id = ${run.jobId}`,
+  );
+  const path = fileOf(run.jobId) ?? "";
+  const before = readFileSync(path);
+  truncateSync(path, before.length - 7);
+  await run.step(51, 60);
+  follow();
+  await eventually("the rest", () => {
+    try {
+      return stepsOf(run.jobId).length === 60;
+    } catch {
+      return false; // Half a record still.
+    }
+  });
+  expect(stepsOf(run.jobId)).toEqual(range(1, 60));
+  expect(readFileSync(path).subarray(0, before.length).equals(before)).toBe(true);
+});
+
+it("tells TensorBoard which steps count no more after a restart", async () => {
+  follow();
+  const run = await storedRun(test.database, "restarted");
+  await run.step(1, 8);
+  await run.restart(5);
+  await run.step(6, 10);
+  await run.end("failed");
+  await ended(run.jobId);
+  expect(stepsOf(run.jobId)).toEqual([...range(1, 8), ...range(6, 10)]);
+  const restarts = eventsOf(run.jobId).filter((event) => event.restarts);
+  expect(restarts.map(({ step }) => step)).toEqual([6]);
+});
+
+it("writes a file that was removed once more, and waits for a directory that cannot be written", async () => {
+  const blocked = join(directory, "file");
+  const run = await storedRun(test.database, "removed");
+  await run.step(1, 5);
+  follow();
+  await eventually("the steps", () => stepsOf(run.jobId).length === 5);
+  rmSync(join(directory, "default"), { recursive: true });
+  await run.step(6, 7);
+  await eventually("all steps", () => stepsOf(run.jobId).length === 7);
+  expect(stepsOf(run.jobId)).toEqual(range(1, 7));
+  expect(failures[0]).toContain("has 0 bytes of the");
+  await halt();
+  const { writeFileSync } = await import("node:fs");
+  writeFileSync(blocked, "");
+  follow(tensorBoard(blocked));
+  await eventually("the failure", () => failures.find((error) => error.includes("ENOTDIR")));
+  rmSync(blocked);
+  const path = () => readdirSync(blocked, { recursive: true, encoding: "utf8" }).find((each) => each.endsWith(run.jobId));
+  await eventually("the file", () => {
+    try {
+      return path();
+    } catch {
+      return false; // Not there yet.
+    }
+  });
+});
+
+it("follows a job that somebody lets go on, and only the projects that it is told", async () => {
+  const [ours, theirs] = [
+    await storedRun(test.database, "ours", "nlp"),
+    await storedRun(test.database, "theirs", "default"),
+  ];
+  for (const run of [ours, theirs]) await run.step(1, 2);
+  const other = join(directory, "nlp-only");
+  follow(tensorBoard(other), ["nlp"]);
+  await eventually("the steps", () => stepsOf(ours.jobId).length === 2);
+  expect(fileOf(theirs.jobId)).toBeUndefined();
+});
