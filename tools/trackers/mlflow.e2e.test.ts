@@ -105,8 +105,8 @@ it("loses and doubles nothing where the server is slow, silent, fails, loses ans
     { kind: "silence" },
     { kind: "answer", status: 429, body: '{"error_code":"REQUEST_LIMIT_EXCEEDED"}' },
   ];
-  // Every second request is met by one of them.
-  proxy.fault = () => ((asked += 1) % 2 === 0 ? PASS : (faults[(asked >> 1) % faults.length] ?? PASS));
+  // Every fourth request is met by one of them.
+  proxy.fault = () => ((asked += 1) % 4 === 0 ? (faults[(asked / 4) % faults.length] ?? PASS) : PASS);
   await startTracking();
   const run = await storedRun(world.database, "faults");
   const began = performance.now();

@@ -8,7 +8,8 @@ const MOST_JOBS = 500;
 /** Scrapes that come together are answered by one look. */
 const LOOK_SECONDS = 2;
 
-const LABELS = ["job_id", "job", "project", "plan"] as const;
+// Not "job": Prometheus has a label of that name of its own.
+const LABELS = ["job_id", "job_name", "project", "plan"] as const;
 
 /** What each job that trains has, by metric: undefined where there is nothing to say yet. */
 const FIGURES = {
@@ -102,7 +103,7 @@ export class JobGauges {
   #set(job: RunningJob): void {
     const labels = {
       job_id: job.jobId,
-      job: job.name,
+      job_name: job.name,
       project: job.project,
       plan: job.plan === null ? "" : planLabel(job.plan),
     };

@@ -41,6 +41,7 @@ export function startTrackers(service: Service<Static<TObject>> & { readonly con
         behind.set({ tracker }, standing.behind);
         failing.set({ tracker }, standing.failing);
         failingSeconds.set({ tracker }, standing.failingSeconds);
+        lagSeconds.set({ tracker }, standing.lagSeconds);
       }
     },
   });
@@ -53,6 +54,12 @@ export function startTrackers(service: Service<Static<TObject>> & { readonly con
   const failingSeconds = new Gauge({
     name: "internevo_tracker_failing_seconds",
     help: "How long nothing could be sent of the job that has waited longest",
+    labelNames: ["tracker"],
+    registers,
+  });
+  const lagSeconds = new Gauge({
+    name: "internevo_tracker_lag_seconds",
+    help: "Age of the oldest event that was not sent",
     labelNames: ["tracker"],
     registers,
   });

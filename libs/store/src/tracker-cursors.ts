@@ -53,7 +53,7 @@ export function followJobs(
       select j.id, ${tracker}, clock_timestamp() from ${jobs} j
         left join ${trackerCursors} c on c.job_id = j.id and c.tracker = ${tracker}
       where (j.state in ('trialling', 'running', 'cancelling', 'held') or j.ended_at >= ${row.since}::timestamptz)
-        and ${ofProjects}
+        and ${ofProjects} and j.spec ->> 'tracking' is distinct from 'false'
         and (c.job_id is null or (c.ended_at is not null and c.ended_at is distinct from j.ended_at))
         and (exists (select from ${trials} t where t.job_id = j.id) or exists (select from ${runs} r where r.job_id = j.id))
       on conflict (job_id, tracker) do update set ended_at = null, next_at = excluded.next_at`);
@@ -161,6 +161,8 @@ export interface TrackerStanding {
   readonly failing: number;
   /** How long nothing could be sent of the one that has waited longest; 0: of none. */
   readonly failingSeconds: number;
+  /** Age of the oldest event that was not sent. */
+  readonly lagSeconds: number;
 }
 
 /** Of the trackers that are followed now. */
@@ -171,10 +173,13 @@ export async function trackerStandings(
   if (keys.length === 0) return [];
   const { rows } = await db.execute<{ [K in keyof TrackerStanding]: TrackerStanding[K] }>(sql`
     select t.key as tracker,
-      count(c.job_id) filter (where ${hasNews(sql`c`)})::int as behind,
+      count(e.at)::int as behind,
+      coalesce(extract(epoch from clock_timestamp() - min(e.at)), 0)::float8 as "lagSeconds",
       count(c.job_id) filter (where c.failures > 0)::int as failing,
       coalesce(extract(epoch from clock_timestamp() - min(c.failing_since)), 0)::float8 as "failingSeconds"
     from ${trackers} t left join ${trackerCursors} c on c.tracker = t.key and c.ended_at is null
+      left join lateral (select at from ${jobEvents} where job_id = c.job_id and id > c.last_event_id
+        order by id limit 1) e on true
     where t.key = any(${sql.param([...keys])}::text[]) group by t.key order by t.key`);
   return rows;
 }

@@ -12,6 +12,7 @@ import {
   updateJob,
   type Database,
 } from "@internevo/store";
+import type { JobSpec } from "@internevo/domain";
 import { exampleCandidate, exampleMeasurement, exampleSpec, exampleStep } from "@internevo/test-kit/fixtures";
 
 /** A job as its stages leave it in Postgres, without the ranks: what trackers read. */
@@ -19,7 +20,7 @@ export interface StoredRun {
   readonly jobId: string;
   readonly runId: string;
   /** Stores steps of an attempt, from one to another. */
-  step(first: number, last: number, attempt?: number): Promise<void>;
+  step(first: number, last: number): Promise<void>;
   validate(step: number): Promise<void>;
   /** The ranks begin anew from a checkpoint. */
   restart(resumedFromStep: number): Promise<void>;
@@ -27,9 +28,13 @@ export interface StoredRun {
 }
 
 /** Brings a job through its stages to where its ranks begin. */
-export async function storedRun(database: Database, name: string, project = "default"): Promise<StoredRun> {
+export async function storedRun(
+  database: Database,
+  name: string,
+  over: Pick<JobSpec, "project" | "tracking"> = {},
+): Promise<StoredRun> {
   const candidate = exampleCandidate();
-  const jobId = await database.transaction((tx) => submitJob(tx, { ...exampleSpec(name), project }, { owner: "ada" }));
+  const jobId = await database.transaction((tx) => submitJob(tx, { ...exampleSpec(name), ...over }, { owner: "ada" }));
   const move = (from: "profiling" | "planning" | "trialling" | "running", to: "planning" | "trialling" | "running") =>
     database.transaction((tx) => transitionJob(tx, { jobId, from, to }));
   await move("profiling", "planning");

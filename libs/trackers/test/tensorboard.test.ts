@@ -1,21 +1,20 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { sql } from "drizzle-orm";
-import { createProject } from "@internevo/store";
+import { createProject, resumeJob } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
-import { followTracker, tensorBoard, type Tracker } from "../src/index.ts";
+import { tensorBoard, type Tracker } from "../src/index.ts";
 import { crc32c } from "../src/tensorboard/records.ts";
+import { Following } from "./following.ts";
 import { eventsIn, type DecodedEvent } from "./decoder.ts";
 import { storedRun } from "./run-of-steps.ts";
 
 let test: TestDatabase;
 let directory: string;
-let stop: AbortController;
-let following: Promise<void>[] = [];
-const failures: string[] = [];
+let following: Following;
 beforeAll(async () => {
   test = await createTestDatabase();
   await test.database.transaction((tx) => createProject(tx, { name: "nlp" }));
@@ -23,36 +22,15 @@ beforeAll(async () => {
 afterAll(() => test.drop());
 beforeEach(() => {
   directory = mkdtempSync(join(tmpdir(), "internevo-tensorboard-"));
-  stop = new AbortController();
-  failures.length = 0;
+  following = new Following(test.database);
 });
 afterEach(async () => {
-  await halt();
+  await following.stop();
   rmSync(directory, { recursive: true, force: true });
 });
 
-async function halt(): Promise<void> {
-  stop.abort(new Error("the test is over"));
-  await Promise.all(following);
-  following = [];
-  stop = new AbortController();
-}
-
-function follow(tracker: Tracker = tensorBoard(directory), projects: readonly string[] | null = null): void {
-  following.push(
-    followTracker({
-      database: test.database,
-      tracker,
-      projects,
-      signal: stop.signal,
-      onSent: () => {},
-      onFailed: ({ error }) => void failures.push(error),
-      onError: (error) => {
-        throw error;
-      },
-    }),
-  );
-}
+const follow = (tracker: Tracker = tensorBoard(directory), projects: readonly string[] | null = null): void =>
+  following.start(tracker, projects);
 
 /** A job's only file. */
 function fileOf(jobId: string): string | undefined {
@@ -68,14 +46,6 @@ const stepsOf = (jobId: string, tag = "train/loss"): number[] =>
   eventsOf(jobId).flatMap(({ step, scalars }) => (tag in scalars ? [step] : []));
 const range = (first: number, last: number): number[] =>
   Array.from({ length: last - first + 1 }, (_, index) => first + index);
-const ended = (jobId: string) =>
-  eventually(`the end of ${jobId}`, async () => {
-    const { rows } = await test.database.db.execute(
-      sql`select 1 from tracker_cursors where job_id = ${jobId} and ended_at is not null`,
-    );
-    return rows.length > 0;
-  });
-
 it("computes the checksum that RFC 3720 has for its examples", () => {
   expect(crc32c(Buffer.alloc(32))).toBe(0x8a9136aa);
   expect(crc32c(Buffer.alloc(32, 0xff))).toBe(0x62a8ab43);
@@ -91,7 +61,7 @@ it("writes what a run does while it happens, each step once, and the job's facts
   await run.step(4, 300);
   await run.validate(300);
   await run.end("succeeded");
-  await ended(run.jobId);
+  await following.untilEnded(run.jobId);
   const events = eventsOf(run.jobId);
   expect(events[0]).toMatchObject({ fileVersion: "brain.Event:2" });
   expect(stepsOf(run.jobId)).toEqual(range(1, 300));
@@ -104,7 +74,7 @@ it("writes what a run does while it happens, each step once, and the job's facts
   });
   expect(events.map(({ texts }) => texts["job"]).filter(Boolean)[0]).toContain(run.jobId);
   expect(fileOf(run.jobId)).toMatch(/\/default\/a_.._b_c-[0-9a-f]{8}\/events\.out\.tfevents\.\d+\./);
-  expect(failures).toEqual([]);
+  expect(following.failures).toEqual([]);
 });
 
 it("goes on where it was after a death between writing and writing down, and writes nothing twice", async () => {
@@ -112,7 +82,7 @@ it("goes on where it was after a death between writing and writing down, and wri
   await run.step(1, 50);
   follow();
   await eventually("the first steps", () => stepsOf(run.jobId).length === 50);
-  await halt();
+  await following.stop();
   // As if the cursor had never been written: the file is ahead of it, with half a record at its end.
   await test.database.db.execute(
     sql`update tracker_cursors set last_event_id = 0, bytes = 0, claimed_until = null where job_id = ${run.jobId}`,
@@ -140,7 +110,7 @@ it("tells TensorBoard which steps count no more after a restart", async () => {
   await run.restart(5);
   await run.step(6, 10);
   await run.end("failed");
-  await ended(run.jobId);
+  await following.untilEnded(run.jobId);
   expect(stepsOf(run.jobId)).toEqual([...range(1, 8), ...range(6, 10)]);
   const restarts = eventsOf(run.jobId).filter((event) => event.restarts);
   expect(restarts.map(({ step }) => step)).toEqual([6]);
@@ -156,12 +126,11 @@ it("writes a file that was removed once more, and waits for a directory that can
   await run.step(6, 7);
   await eventually("all steps", () => stepsOf(run.jobId).length === 7);
   expect(stepsOf(run.jobId)).toEqual(range(1, 7));
-  expect(failures[0]).toContain("has 0 bytes of the");
-  await halt();
-  const { writeFileSync } = await import("node:fs");
+  expect(following.failures[0]).toContain("has 0 bytes of the");
+  await following.stop();
   writeFileSync(blocked, "");
   follow(tensorBoard(blocked));
-  await eventually("the failure", () => failures.find((error) => error.includes("ENOTDIR")));
+  await eventually("the failure", () => following.failures.find((error) => error.includes("ENOTDIR")));
   rmSync(blocked);
   const path = () => readdirSync(blocked, { recursive: true, encoding: "utf8" }).find((each) => each.endsWith(run.jobId));
   await eventually("the file", () => {
@@ -173,14 +142,32 @@ it("writes a file that was removed once more, and waits for a directory that can
   });
 });
 
-it("follows a job that somebody lets go on, and only the projects that it is told", async () => {
-  const [ours, theirs] = [
-    await storedRun(test.database, "ours", "nlp"),
-    await storedRun(test.database, "theirs", "default"),
+it("follows a job that somebody lets go on after its end", async () => {
+  follow();
+  const run = await storedRun(test.database, "resumed");
+  await run.step(1, 4);
+  await run.end("failed");
+  await following.untilEnded(run.jobId);
+  await test.database.transaction((tx) => resumeJob(tx, run.jobId));
+  await run.restart(4);
+  await run.step(5, 6);
+  await eventually("the further steps", () => stepsOf(run.jobId).length === 6);
+  await run.end("succeeded");
+  await following.untilEnded(run.jobId);
+  expect(stepsOf(run.jobId)).toEqual(range(1, 6));
+});
+
+it("leaves out other projects, jobs that say so, and what ended before it was there", async () => {
+  const before = await storedRun(test.database, "before", { project: "nlp" });
+  await before.end("succeeded");
+  const ours = await storedRun(test.database, "ours", { project: "nlp" });
+  const others = [
+    before,
+    await storedRun(test.database, "theirs"),
+    await storedRun(test.database, "untracked", { project: "nlp", tracking: false }),
   ];
-  for (const run of [ours, theirs]) await run.step(1, 2);
-  const other = join(directory, "nlp-only");
-  follow(tensorBoard(other), ["nlp"]);
+  for (const run of [ours, ...others]) await run.step(1, 2);
+  follow(tensorBoard(join(directory, "nlp-only")), ["nlp"]);
   await eventually("the steps", () => stepsOf(ours.jobId).length === 2);
-  expect(fileOf(theirs.jobId)).toBeUndefined();
+  for (const run of others) expect(fileOf(run.jobId)).toBeUndefined();
 });
