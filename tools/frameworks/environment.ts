@@ -27,7 +27,13 @@ const BUILDERS = ["setuptools", "wheel", "packaging", "ninja", PACKAGES[0] as st
 const repository = fileURLToPath(new URL("../../", import.meta.url));
 
 /** Runs one step of the making, and says in words what it was when it fails. */
-export function step(what: string, note: string, remedy: string, command: string, args: readonly string[]): void {
+export function step(
+  what: string,
+  note: string,
+  remedy: string,
+  command: string,
+  args: readonly string[],
+): void {
   console.error(`${what}${note} …`);
   const { status, error } = spawnSync(command, args, {
     stdio: ["ignore", 2, 2],

@@ -40,7 +40,9 @@ async function startTracking(): Promise<ServiceProcess> {
 }
 /** What waits, or is claimed by a process that died, is due now. */
 const hurry = (): Promise<unknown> =>
-  world.database.db.execute(sql`update tracker_cursors set claimed_until = null, next_at = now() where ended_at is null`);
+  world.database.db.execute(
+    sql`update tracker_cursors set claimed_until = null, next_at = now() where ended_at is null`,
+  );
 const ended = (run: StoredRun, seconds = 120): Promise<unknown> =>
   eventually(
     `everything of ${run.jobId}`,
@@ -85,7 +87,11 @@ it("has what happened while the server was down, as soon as it is up: run, plan,
   await ended(run);
   const view = await expectAll(run, 250);
   expect(view).toMatchObject({ name: "down at start", status: "FINISHED" });
-  expect(view.params).toMatchObject({ steps: "100", "plan.dataParallel": "2", model: expect.any(String) as string });
+  expect(view.params).toMatchObject({
+    steps: "100",
+    "plan.dataParallel": "2",
+    model: expect.any(String) as string,
+  });
   expect(view.tags).toMatchObject({ "internevo.state": "succeeded", "mlflow.user": "ada" });
   expect(view.metrics).toContain("validation/loss");
   const trials = await server.runs("mlflow.parentRunId", view.id);

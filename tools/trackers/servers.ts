@@ -64,13 +64,26 @@ export class MlflowServer {
     const store = `sqlite:///${join(this.#directory, "mlflow.db")}`;
     this.#process = spawn(
       "setpriv",
-      ["--pdeathsig", "KILL", python(), "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", String(port)].concat(
-        ["--workers", "1", "--backend-store-uri", store, "--artifacts-destination", this.#directory],
-      ),
+      [
+        "--pdeathsig",
+        "KILL",
+        python(),
+        "-m",
+        "mlflow",
+        "server",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        String(port),
+      ].concat(["--workers", "1", "--backend-store-uri", store, "--artifacts-destination", this.#directory]),
       {
         cwd: this.#directory,
         detached: true,
-        env: { ...process.env, MLFLOW_SERVER_ENABLE_JOB_EXECUTION: "false", MLFLOW_DISABLE_TELEMETRY: "true" },
+        env: {
+          ...process.env,
+          MLFLOW_SERVER_ENABLE_JOB_EXECUTION: "false",
+          MLFLOW_DISABLE_TELEMETRY: "true",
+        },
         stdio: ["ignore", "pipe", "pipe"],
       },
     );
@@ -91,7 +104,9 @@ export class MlflowServer {
   async #ask(path: string, body?: Json): Promise<Json> {
     const response = await fetch(`http://127.0.0.1:${this.port}/api/2.0/mlflow/${path}`, {
       method: body === undefined ? "GET" : "POST",
-      ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { "content-type": "application/json" } }),
+      ...(body === undefined
+        ? {}
+        : { body: JSON.stringify(body), headers: { "content-type": "application/json" } }),
     });
     const answer = (await response.json()) as Json;
     if (!response.ok) throw new Error(JSON.stringify(answer));
@@ -119,7 +134,7 @@ export class MlflowServer {
   /** Everything that MLflow has of a metric, twice where it has it twice. */
   async history(runId: string, key: string): Promise<Point[]> {
     const points: Point[] = [];
-    for (let token = ""; ; ) {
+    for (let token = ""; ;) {
       const query = new URLSearchParams({ run_id: runId, metric_key: key, max_results: "1000" });
       if (token !== "") query.set("page_token", token);
       const { metrics, next_page_token: next } = await this.#ask(`metrics/get-history?${query}`);
@@ -165,7 +180,10 @@ export class FaultyProxy {
     this.#server = createServer((request, response) => {
       const chunks: Buffer[] = [];
       request.on("data", (chunk: Buffer) => chunks.push(chunk));
-      request.on("end", () => void this.#handle(request.method, request.url ?? "", Buffer.concat(chunks), response));
+      request.on(
+        "end",
+        () => void this.#handle(request.method, request.url ?? "", Buffer.concat(chunks), response),
+      );
       request.on("error", () => {});
     });
   }
@@ -175,7 +193,12 @@ export class FaultyProxy {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  async #handle(method: string | undefined, url: string, body: Buffer, response: ServerResponse): Promise<void> {
+  async #handle(
+    method: string | undefined,
+    url: string,
+    body: Buffer,
+    response: ServerResponse,
+  ): Promise<void> {
     const path = (url.split("?")[0] ?? "").replace("/api/2.0/mlflow/", "");
     const fault = await this.fault(path);
     this.requests.push({ path, fault: fault.kind });
@@ -186,7 +209,13 @@ export class FaultyProxy {
     }
     if (fault.kind === "delay") await new Promise((resolve) => setTimeout(resolve, 1000 * fault.seconds));
     const call = httpRequest(
-      { host: "127.0.0.1", port: this.#behind, method, path: url, headers: { "content-type": "application/json" } },
+      {
+        host: "127.0.0.1",
+        port: this.#behind,
+        method,
+        path: url,
+        headers: { "content-type": "application/json" },
+      },
       (answer) => {
         if (fault.kind === "lose-answer") {
           answer.resume().on("end", () => response.destroy());

@@ -34,7 +34,8 @@ print(json.dumps({run: {tag: values(run, tag) for tag in found["tensors"] if plu
   for run, found in multiplexer.Runs().items()}))
 `;
 type Read = Readonly<Record<string, Readonly<Record<string, readonly (readonly [number, number])[]>>>>;
-const read = (): Read => JSON.parse(runPython(["-c", READER, directory]).trim().split("\n").at(-1) ?? "") as Read;
+const read = (): Read =>
+  JSON.parse(runPython(["-c", READER, directory]).trim().split("\n").at(-1) ?? "") as Read;
 const range = (first: number, last: number): number[] =>
   Array.from({ length: last - first + 1 }, (_, index) => first + index);
 
@@ -68,7 +69,9 @@ it("is read by TensorBoard: each step once, also after kill -9 and restarts of t
   const [tags = {}] = Object.values(runs);
   expect(tags["train/loss"]?.map(([step]) => step)).toEqual(range(1, 320));
   for (const [step, loss] of tags["train/loss"] ?? []) expect(loss).toBe(Math.fround(5 + 1 / step));
-  expect(tags["run/attempt"]?.map(([, attempt]) => attempt)).toEqual(range(1, 320).map((step) => (step > 250 ? 2 : 1)));
+  expect(tags["run/attempt"]?.map(([, attempt]) => attempt)).toEqual(
+    range(1, 320).map((step) => (step > 250 ? 2 : 1)),
+  );
   const inspected = runPython(["-m", "tensorboard.main", "--inspect", "--logdir", directory]);
   expect(inspected).toContain("train/loss");
   console.log(inspected);

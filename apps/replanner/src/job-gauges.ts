@@ -21,7 +21,10 @@ const FIGURES = {
     ({ validationLoss }) => validationLoss ?? undefined,
   ],
   internevo_job_step_time_seconds: ["Seconds of the last step", ({ last }) => last?.stepTimeSeconds],
-  internevo_job_tokens_per_second: ["Tokens per second of the last step", ({ last }) => last?.tokensPerSecond],
+  internevo_job_tokens_per_second: [
+    "Tokens per second of the last step",
+    ({ last }) => last?.tokensPerSecond,
+  ],
   internevo_job_mfu: [
     "Model FLOPs utilisation of the last step, a fraction of the peak",
     ({ last, predicted, plan }) =>
@@ -29,7 +32,10 @@ const FIGURES = {
         ? undefined
         : measuredMfu({ plan: predicted.plan, predicted }, plan ?? undefined, last.stepTimeSeconds),
   ],
-  internevo_job_restarts: ["Starts of the ranks behind the first", ({ attempts }) => Math.max(0, attempts - 1)],
+  internevo_job_restarts: [
+    "Starts of the ranks behind the first",
+    ({ attempts }) => Math.max(0, attempts - 1),
+  ],
   internevo_job_last_step_timestamp_seconds: [
     "When the last step ended, seconds since 1970",
     ({ last }) => last?.atSeconds,
@@ -49,7 +55,10 @@ interface Counted {
  */
 export class JobGauges {
   readonly #database: Database;
-  readonly #figures: readonly (readonly [Gauge<(typeof LABELS)[number]>, (job: RunningJob) => number | undefined])[];
+  readonly #figures: readonly (readonly [
+    Gauge<(typeof LABELS)[number]>,
+    (job: RunningJob) => number | undefined,
+  ])[];
   readonly #goodput: Gauge<(typeof LABELS)[number]>;
   readonly #states: Gauge<"state">;
   #counted = new Map<string, Counted>();

@@ -24,7 +24,10 @@ const samplesIn = (text: string): Sample[] =>
   text.split("\n").flatMap((line) => {
     const [, name, labels = "", value] = /^(\w+)(?:\{(.*)\})? (\S+)$/.exec(line) ?? [];
     if (name === undefined) return [];
-    const pairs = [...labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, key = "", text = ""]) => [key, text]);
+    const pairs = [...labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, key = "", text = ""]) => [
+      key,
+      text,
+    ]);
     return [{ name, labels: Object.fromEntries(pairs) as Record<string, string>, value: Number(value) }];
   });
 
@@ -59,7 +62,11 @@ it("has figures of the jobs that train, and all that the dashboard and the alert
     internevo_job_restarts: 0,
   });
   const labels = first.find(({ name }) => name === "internevo_job_step")?.labels;
-  expect(labels).toMatchObject({ job_name: "trains", project: "default", plan: expect.stringContaining("dp2") as string });
+  expect(labels).toMatchObject({
+    job_name: "trains",
+    project: "default",
+    plan: expect.stringContaining("dp2") as string,
+  });
   // Steps that ran twice count once: twelve seconds of steps, not fifteen.
   await run.restart(5);
   await run.step(6, 12);

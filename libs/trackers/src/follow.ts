@@ -76,7 +76,8 @@ async function catchUp(claimed: ClaimedJob, options: FollowOptions): Promise<voi
   await releaseCursor(db, claimed, REST_SECONDS);
 }
 
-const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error)) || "failed";
+const textOf = (error: unknown): string =>
+  (error instanceof Error ? error.message : String(error)) || "failed";
 
 /** Sends what is new of a job, and writes down what came of it. */
 async function work(claimed: ClaimedJob, options: FollowOptions): Promise<void> {

@@ -8,7 +8,9 @@ import type { Tracker } from "./tracker.ts";
 /** Read by the service that follows jobs. Nothing is tracked unless it says so. */
 export const trackerConfig = {
   INTERNEVO_REPLANNER_MLFLOW_URL: Type.Optional(
-    Type.String({ description: "an MLflow server that runs are sent to, for example https://mlflow.example.org" }),
+    Type.String({
+      description: "an MLflow server that runs are sent to, for example https://mlflow.example.org",
+    }),
   ),
   INTERNEVO_REPLANNER_MLFLOW_EXPERIMENT: Type.String({
     default: "internevo/{project}",
@@ -29,7 +31,9 @@ export const trackerConfig = {
     description: "how long MLflow may take to answer a request",
   }),
   INTERNEVO_REPLANNER_TENSORBOARD_DIRECTORY: Type.Optional(
-    Type.String({ description: "where TensorBoard's event files are written, a folder for each project and job" }),
+    Type.String({
+      description: "where TensorBoard's event files are written, a folder for each project and job",
+    }),
   ),
   INTERNEVO_REPLANNER_TRACKED_PROJECTS: Type.Optional(
     Type.String({ description: "only the jobs of these projects, separated by commas; without it, of all" }),

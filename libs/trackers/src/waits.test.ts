@@ -2,7 +2,9 @@ import { expect, it } from "vitest";
 import { secondsBeforeRetry, secondsBeforeStartOver } from "./waits.ts";
 
 it("waits longer and longer, a minute at most, and spreads what failed together", () => {
-  expect([0, 1, 2, 3, 10].map((failures) => secondsBeforeRetry(failures, null, 0.5))).toEqual([1, 2, 4, 8, 60]);
+  expect([0, 1, 2, 3, 10].map((failures) => secondsBeforeRetry(failures, null, 0.5))).toEqual([
+    1, 2, 4, 8, 60,
+  ]);
   expect(secondsBeforeRetry(3, null, 0)).toBeCloseTo(6.4);
   expect(secondsBeforeRetry(3, null, 1)).toBeCloseTo(9.6);
 });

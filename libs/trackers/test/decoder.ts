@@ -25,7 +25,7 @@ function unmasked(checksum: number): number {
 /** The data of every record. @throws Error for a checksum that is wrong, and for a file that ends within a record */
 export function recordsIn(file: Buffer): Buffer[] {
   const records: Buffer[] = [];
-  for (let at = 0; at < file.length; ) {
+  for (let at = 0; at < file.length;) {
     const head = file.subarray(at, at + 8);
     const length = Number(head.readBigUInt64LE());
     const data = file.subarray(at + 12, at + 12 + length);
@@ -96,8 +96,11 @@ export function eventsIn(file: Buffer): DecodedEvent[] {
     const event = fieldsOf(record);
     const version = bytesAt(event, 3);
     const session = bytesAt(event, 7);
-    const values = fieldsOf(bytesAt(event, 5) ?? Buffer.alloc(0)).map(({ value }) => fieldsOf(value as Buffer));
-    const tagged = (number: number) => values.filter((value) => value.some((field) => field.number === number));
+    const values = fieldsOf(bytesAt(event, 5) ?? Buffer.alloc(0)).map(({ value }) =>
+      fieldsOf(value as Buffer),
+    );
+    const tagged = (number: number) =>
+      values.filter((value) => value.some((field) => field.number === number));
     const tagOf = (value: readonly Field[]): string => String(bytesAt(value, 1));
     return {
       wallTime: numberAt(event, 1) ?? 0,

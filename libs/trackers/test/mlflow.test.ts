@@ -51,8 +51,12 @@ it("sends a run in MLflow's words: experiment, parameters, metrics, trials, stat
     timestamp: 1_700_000_000_002,
   });
   const batches = server.bodies("runs/log-batch");
-  for (const batch of batches) expect(((batch["metrics"] ?? []) as unknown[]).length).toBeLessThanOrEqual(1000);
-  expect(batches.flatMap((batch) => batch["params"] ?? [])).toContainEqual({ key: "plan.dataParallel", value: "2" });
+  for (const batch of batches)
+    expect(((batch["metrics"] ?? []) as unknown[]).length).toBeLessThanOrEqual(1000);
+  expect(batches.flatMap((batch) => batch["params"] ?? [])).toContainEqual({
+    key: "plan.dataParallel",
+    value: "2",
+  });
   expect(server.bodies("runs/update").map((body) => [body["run_id"], body["status"]])).toEqual(
     expect.arrayContaining([
       ["run-2", "FINISHED"],

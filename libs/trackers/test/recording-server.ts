@@ -17,7 +17,10 @@ interface Reply {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-const missing: Reply = { status: 404, body: { error_code: "RESOURCE_DOES_NOT_EXIST", message: "no such thing" } };
+const missing: Reply = {
+  status: 404,
+  body: { error_code: "RESOURCE_DOES_NOT_EXIST", message: "no such thing" },
+};
 
 /**
  * Keeps requests to MLflow's REST interface, and says yes to them in its words. It is no MLflow: `npm run trackers`

@@ -34,12 +34,18 @@ export async function storedRun(
   over: Pick<JobSpec, "project" | "tracking"> = {},
 ): Promise<StoredRun> {
   const candidate = exampleCandidate();
-  const jobId = await database.transaction((tx) => submitJob(tx, { ...exampleSpec(name), ...over }, { owner: "ada" }));
-  const move = (from: "profiling" | "planning" | "trialling" | "running", to: "planning" | "trialling" | "running") =>
-    database.transaction((tx) => transitionJob(tx, { jobId, from, to }));
+  const jobId = await database.transaction((tx) =>
+    submitJob(tx, { ...exampleSpec(name), ...over }, { owner: "ada" }),
+  );
+  const move = (
+    from: "profiling" | "planning" | "trialling" | "running",
+    to: "planning" | "trialling" | "running",
+  ) => database.transaction((tx) => transitionJob(tx, { jobId, from, to }));
   await move("profiling", "planning");
   await move("planning", "trialling");
-  const [trial] = await database.transaction((tx) => createTrials(tx, jobId, [candidate, exampleCandidate(2)]));
+  const [trial] = await database.transaction((tx) =>
+    createTrials(tx, jobId, [candidate, exampleCandidate(2)]),
+  );
   if (!trial) throw new Error("no trial");
   await database.transaction((tx) => startTrial(tx, trial.id));
   await database.transaction((tx) => finishTrial(tx, trial.id, { measured: exampleMeasurement() }));

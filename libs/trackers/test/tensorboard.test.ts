@@ -34,7 +34,9 @@ const follow = (tracker: Tracker = tensorBoard(directory), projects: readonly st
 
 /** A job's only file. */
 function fileOf(jobId: string): string | undefined {
-  const found = readdirSync(directory, { recursive: true, encoding: "utf8" }).filter((path) => path.endsWith(jobId));
+  const found = readdirSync(directory, { recursive: true, encoding: "utf8" }).filter((path) =>
+    path.endsWith(jobId),
+  );
   expect(found.length).toBeLessThanOrEqual(1);
   return found[0] === undefined ? undefined : join(directory, found[0]);
 }
@@ -132,7 +134,8 @@ it("writes a file that was removed once more, and waits for a directory that can
   follow(tensorBoard(blocked));
   await eventually("the failure", () => following.failures.find((error) => error.includes("ENOTDIR")));
   rmSync(blocked);
-  const path = () => readdirSync(blocked, { recursive: true, encoding: "utf8" }).find((each) => each.endsWith(run.jobId));
+  const path = () =>
+    readdirSync(blocked, { recursive: true, encoding: "utf8" }).find((each) => each.endsWith(run.jobId));
   await eventually("the file", () => {
     try {
       return path();

@@ -59,7 +59,12 @@ class JobRun {
   readonly #runId: string;
   readonly #signal: AbortSignal;
 
-  constructor(runs: MlflowRuns, job: TrackedJob, ids: { experimentId: string; runId: string }, signal: AbortSignal) {
+  constructor(
+    runs: MlflowRuns,
+    job: TrackedJob,
+    ids: { experimentId: string; runId: string },
+    signal: AbortSignal,
+  ) {
     this.#runs = runs;
     this.#job = job;
     this.#experimentId = ids.experimentId;
@@ -74,7 +79,9 @@ class JobRun {
       events.flatMap((event) => metricsOf(job, event)).map(mlflowMetric),
       this.#signal,
     );
-    const plan = events.map((event) => beginningAttempt(job, event)?.plan).findLast((each) => each !== undefined);
+    const plan = events
+      .map((event) => beginningAttempt(job, event)?.plan)
+      .findLast((each) => each !== undefined);
     if (plan !== undefined)
       await this.#runs.setTags(this.#runId, { "internevo.plan": planLabel(plan) }, this.#signal);
     for (const event of events) {
@@ -99,7 +106,12 @@ class JobRun {
     );
     await this.#runs.logParams(runId, { rank: String(rank), ...planFacts(plan) }, this.#signal);
     const timestamp = Date.parse(at);
-    const metrics = Object.entries(trialFigures(trial)).map(([key, value]) => ({ key, value, timestamp, step: 0 }));
+    const metrics = Object.entries(trialFigures(trial)).map(([key, value]) => ({
+      key,
+      value,
+      timestamp,
+      step: 0,
+    }));
     await this.#runs.logMetrics(runId, metrics, this.#signal);
     if (trial.failure !== null)
       await this.#runs.setTags(
@@ -117,7 +129,11 @@ class JobRun {
     if (to === "running" && chosen !== null)
       await this.#runs.logParams(this.#runId, planFacts(chosen.plan), this.#signal);
     const reason = typeof data["reason"] === "string" ? data["reason"].slice(0, 4000) : "";
-    await this.#runs.setTags(this.#runId, { "internevo.state": to, "internevo.reason": reason }, this.#signal);
+    await this.#runs.setTags(
+      this.#runId,
+      { "internevo.state": to, "internevo.reason": reason },
+      this.#signal,
+    );
     const ended = isTerminal(to);
     if (ended) await this.#endTrials(Date.parse(at));
     await this.#runs.update(this.#runId, statusOf(to), ended ? Date.parse(at) : null, this.#signal);
@@ -149,7 +165,9 @@ async function begin(
   signal: AbortSignal,
 ): Promise<string> {
   const { id, name, project, owner, spec, createdAt } = job;
-  const labels = Object.entries(spec.labels ?? {}).map(([label, value]) => [`label.${label}`, value] as const);
+  const labels = Object.entries(spec.labels ?? {}).map(
+    ([label, value]) => [`label.${label}`, value] as const,
+  );
   const runId = await runs.ensure(
     {
       experimentId,

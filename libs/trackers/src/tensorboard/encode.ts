@@ -24,7 +24,11 @@ function trialRecords(event: JobStreamEvent): Buffer[] {
   if (trial?.measured == null) return [];
   const figures = Object.entries(trialFigures(trial)).map(([name, value]) => [`trials/${name}`, value]);
   return [
-    scalars(Date.parse(event.at), trial.candidate.rank, Object.fromEntries(figures) as Record<string, number>),
+    scalars(
+      Date.parse(event.at),
+      trial.candidate.rank,
+      Object.fromEntries(figures) as Record<string, number>,
+    ),
   ];
 }
 
