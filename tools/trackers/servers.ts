@@ -137,7 +137,7 @@ export class MlflowServer {
     for (let token = ""; ;) {
       const query = new URLSearchParams({ run_id: runId, metric_key: key, max_results: "1000" });
       if (token !== "") query.set("page_token", token);
-      const { metrics, next_page_token: next } = await this.#ask(`metrics/get-history?${query}`);
+      const { metrics, next_page_token: next } = await this.#ask(`metrics/get-history?${query.toString()}`);
       for (const point of (metrics ?? []) as Json[])
         points.push({
           step: Number(point["step"] ?? 0),
@@ -171,7 +171,7 @@ export type Fault =
 /** Stands before a server, and does with each request what it is told. */
 export class FaultyProxy {
   readonly requests: { readonly path: string; readonly fault: Fault["kind"] }[] = [];
-  fault: (path: string) => Fault | Promise<Fault> = () => ({ kind: "pass" });
+  fault: (path: string, body: string) => Fault | Promise<Fault> = () => ({ kind: "pass" });
   readonly #server: Server;
   readonly #behind: number;
 
@@ -200,7 +200,7 @@ export class FaultyProxy {
     response: ServerResponse,
   ): Promise<void> {
     const path = (url.split("?")[0] ?? "").replace("/api/2.0/mlflow/", "");
-    const fault = await this.fault(path);
+    const fault = await this.fault(path, String(body));
     this.requests.push({ path, fault: fault.kind });
     if (fault.kind === "silence") return;
     if (fault.kind === "answer") {

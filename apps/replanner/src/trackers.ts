@@ -65,6 +65,9 @@ export function startTrackers(service: Service<Static<TObject>> & { readonly con
   });
   for (const tracker of trackers) {
     const { kind, key } = tracker;
+    // A rate needs a first value.
+    events.inc({ tracker: kind }, 0);
+    failures.inc({ tracker: kind }, 0);
     log.info({ tracker: key, projects }, "metrics of runs are sent there");
     const following = followTracker({
       database,

@@ -228,9 +228,18 @@ export async function allSteps(db: Queryable, runId: string): Promise<StepMetric
   return rows.map(metricOf);
 }
 
-/** Steps of a run that are stored, each once. */
-export const countSteps = (db: Queryable, runId: string): Promise<number> =>
-  db.$count(stepMetrics, eq(stepMetrics.runId, runId));
+/** How many points are stored of a run, each once. */
+export interface RunPoints {
+  readonly steps: number;
+  readonly validations: number;
+}
+
+export async function countPoints(db: Queryable, runId: string): Promise<RunPoints> {
+  return {
+    steps: await db.$count(stepMetrics, eq(stepMetrics.runId, runId)),
+    validations: await db.$count(validationLosses, eq(validationLosses.runId, runId)),
+  };
+}
 
 /** Steps of a run from one to another, both included, in order. */
 export async function stepsBetween(

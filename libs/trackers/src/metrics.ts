@@ -1,6 +1,6 @@
 import type { JobStreamEvent } from "@internevo/contracts";
 import type { Attempt, Candidate, Plan, Report, Trial } from "@internevo/domain";
-import type { JobRow } from "@internevo/store";
+import type { JobRow, RunPoints } from "@internevo/store";
 
 /** A job as trackers describe it. */
 export interface TrackedJob extends Pick<
@@ -9,8 +9,8 @@ export interface TrackedJob extends Pick<
 > {
   readonly owner: string | null;
   readonly attempts: readonly Attempt[];
-  /** Steps that are stored now, each once. */
-  readonly countSteps: () => Promise<number>;
+  /** What is stored now of the run. */
+  readonly countPoints: () => Promise<RunPoints>;
 }
 
 /** One figure at one step. */
@@ -21,8 +21,9 @@ export interface Metric {
   readonly atMs: number;
 }
 
-/** The loss of a step: whoever wants to know whether all steps have come asks for it. */
+/** By these two it can be asked whether everything has come. */
 export const LOSS = "train/loss";
+export const VALIDATION_LOSS = "validation/loss";
 
 /** JSON has no word for what is not finite: it is stored as null. */
 const numberOf = (value: unknown): number => (typeof value === "number" ? value : Number.NaN);
@@ -108,7 +109,7 @@ export function metricsOf(job: TrackedJob, event: JobStreamEvent): Metric[] {
       return figures(numberOf(data["step"]), String(data["at"]), stepFigures(job, data));
     case "validation":
       return figures(numberOf(data["step"]), String(data["at"]), {
-        "validation/loss": numberOf(data["loss"]),
+        [VALIDATION_LOSS]: numberOf(data["loss"]),
         "validation/seconds": numberOf(data["seconds"]),
       });
     case "report":

@@ -39,8 +39,7 @@ export const trackerConfig = {
     Type.String({ description: "only the jobs of these projects, separated by commas; without it, of all" }),
   ),
 };
-const ConfigSchema = Type.Object(trackerConfig);
-export type TrackerConfig = Static<typeof ConfigSchema>;
+export type TrackerConfig = Static<ReturnType<typeof Type.Object<typeof trackerConfig>>>;
 
 const invalid = (field: keyof TrackerConfig, value: string, message: string, remedy: string): ProblemError =>
   new ProblemError("bad-request", `${field} ${message}`, [{ field, value, message, remedy }]);

@@ -1,4 +1,4 @@
-import { countSteps, findRun, getJob, listAttempts, type Queryable } from "@internevo/store";
+import { countPoints, findRun, getJob, listAttempts, type Queryable } from "@internevo/store";
 import type { TrackedJob } from "./metrics.ts";
 
 /** A job as trackers describe it, as it is now. */
@@ -9,6 +9,6 @@ export async function readTrackedJob(db: Queryable, jobId: string): Promise<Trac
   return {
     ...job,
     attempts: run ? await listAttempts(db, run.id) : [],
-    countSteps: async () => (run ? countSteps(db, run.id) : 0),
+    countPoints: async () => (run ? countPoints(db, run.id) : { steps: 0, validations: 0 }),
   };
 }

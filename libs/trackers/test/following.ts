@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import type { Database } from "@internevo/store";
+import { followJobs, type Database } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
 import { followTracker, type Tracker } from "../src/index.ts";
 
@@ -14,7 +14,9 @@ export class Following {
     this.#database = database;
   }
 
-  start(tracker: Tracker, projects: readonly string[] | null = null): void {
+  /** From now on: what ends later is followed. */
+  async start(tracker: Tracker, projects: readonly string[] | null = null): Promise<void> {
+    await followJobs(this.#database, tracker.key, projects);
     this.#following.push(
       followTracker({
         database: this.#database,

@@ -76,12 +76,23 @@ export class RecordingServer {
       .filter((metric) => metric["key"] === key);
   }
 
-  #reply({ path, query }: Recorded): Reply {
+  /** The runs that were made with the tag that a filter names. */
+  #found(filter: string): Json[] {
+    const [, key, value] = /^tags\.`(.*)` = '(.*)'$/.exec(filter) ?? [];
+    return this.bodies("runs/create").flatMap(({ tags }, index) =>
+      (tags as Json[]).some((tag) => tag["key"] === key && tag["value"] === value)
+        ? [{ info: { run_id: `run-${index + 1}` } }]
+        : [],
+    );
+  }
+
+  #reply({ path, query, body }: Recorded): Reply {
     const made = this.bodies("runs/create").length;
     const replies: Readonly<Record<string, () => Reply>> = {
       "experiments/get-by-name": () => missing,
       "experiments/create": () => ({ status: 200, body: { experiment_id: "7" } }),
       "runs/create": () => ({ status: 200, body: { run: { info: { run_id: `run-${made}` } } } }),
+      "runs/search": () => ({ status: 200, body: { runs: this.#found(String(body["filter"])) } }),
       "metrics/get-history": () => ({
         status: 200,
         body: { metrics: this.metrics(query.get("run_id") ?? "", query.get("metric_key") ?? "") },

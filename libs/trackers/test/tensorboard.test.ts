@@ -29,7 +29,7 @@ afterEach(async () => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-const follow = (tracker: Tracker = tensorBoard(directory), projects: readonly string[] | null = null): void =>
+const follow = (tracker: Tracker = tensorBoard(directory), projects: readonly string[] | null = null): Promise<void> =>
   following.start(tracker, projects);
 
 /** A job's only file. */
@@ -55,7 +55,7 @@ it("computes the checksum that RFC 3720 has for its examples", () => {
 });
 
 it("writes what a run does while it happens, each step once, and the job's facts", async () => {
-  follow();
+  await follow();
   const run = await storedRun(test.database, "a/../b c");
   await run.validate(0);
   await run.step(1, 3);
@@ -82,7 +82,7 @@ it("writes what a run does while it happens, each step once, and the job's facts
 it("goes on where it was after a death between writing and writing down, and writes nothing twice", async () => {
   const run = await storedRun(test.database, "killed");
   await run.step(1, 50);
-  follow();
+  await follow();
   await eventually("the first steps", () => stepsOf(run.jobId).length === 50);
   await following.stop();
   // As if the cursor had never been written: the file is ahead of it, with half a record at its end.
@@ -93,7 +93,7 @@ it("goes on where it was after a death between writing and writing down, and wri
   const before = readFileSync(path);
   truncateSync(path, before.length - 7);
   await run.step(51, 60);
-  follow();
+  await follow();
   await eventually("the rest", () => {
     try {
       return stepsOf(run.jobId).length === 60;
@@ -106,7 +106,7 @@ it("goes on where it was after a death between writing and writing down, and wri
 });
 
 it("tells TensorBoard which steps count no more after a restart", async () => {
-  follow();
+  await follow();
   const run = await storedRun(test.database, "restarted");
   await run.step(1, 8);
   await run.restart(5);
@@ -122,7 +122,7 @@ it("writes a file that was removed once more, and waits for a directory that can
   const blocked = join(directory, "file");
   const run = await storedRun(test.database, "removed");
   await run.step(1, 5);
-  follow();
+  await follow();
   await eventually("the steps", () => stepsOf(run.jobId).length === 5);
   rmSync(join(directory, "default"), { recursive: true });
   await run.step(6, 7);
@@ -131,7 +131,7 @@ it("writes a file that was removed once more, and waits for a directory that can
   expect(following.failures[0]).toContain("has 0 bytes of the");
   await following.stop();
   writeFileSync(blocked, "");
-  follow(tensorBoard(blocked));
+  await follow(tensorBoard(blocked));
   await eventually("the failure", () => following.failures.find((error) => error.includes("ENOTDIR")));
   rmSync(blocked);
   const path = () =>
@@ -146,7 +146,7 @@ it("writes a file that was removed once more, and waits for a directory that can
 });
 
 it("follows a job that somebody lets go on after its end", async () => {
-  follow();
+  await follow();
   const run = await storedRun(test.database, "resumed");
   await run.step(1, 4);
   await run.end("failed");
@@ -170,7 +170,7 @@ it("leaves out other projects, jobs that say so, and what ended before it was th
     await storedRun(test.database, "untracked", { project: "nlp", tracking: false }),
   ];
   for (const run of [ours, ...others]) await run.step(1, 2);
-  follow(tensorBoard(join(directory, "nlp-only")), ["nlp"]);
+  await follow(tensorBoard(join(directory, "nlp-only")), ["nlp"]);
   await eventually("the steps", () => stepsOf(ours.jobId).length === 2);
   for (const run of others) expect(fileOf(run.jobId)).toBeUndefined();
 });

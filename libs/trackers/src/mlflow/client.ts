@@ -80,7 +80,7 @@ export class MlflowClient {
   }
 
   get(path: string, query: Readonly<Record<string, string>>, signal: AbortSignal): Promise<Json> {
-    return this.#ask("GET", `${path}?${new URLSearchParams(query)}`, undefined, signal);
+    return this.#ask("GET", `${path}?${new URLSearchParams(query).toString()}`, undefined, signal);
   }
 
   post(path: string, body: Json, signal: AbortSignal): Promise<Json> {

@@ -5,6 +5,7 @@ import { jobFacts, planFacts } from "../describe.ts";
 import {
   beginningAttempt,
   LOSS,
+  VALIDATION_LOSS,
   metricsOf,
   trialFigures,
   trialOf,
@@ -26,15 +27,12 @@ const PARENT = "mlflow.parentRunId";
 /** Jobs that are sent at once. */
 const CONCURRENCY = 8;
 
-/** What MLflow calls the state of a job; what only waits counts as running there. */
-const statusOf = (state: JobState): RunStatus =>
-  state === "succeeded"
-    ? "FINISHED"
-    : state === "failed"
-      ? "FAILED"
-      : state === "cancelled"
-        ? "KILLED"
-        : "RUNNING";
+/** What MLflow calls the end of a job; before it, and while the job is held, its run is at work there. */
+const JOB_STATUS: Readonly<Partial<Record<JobState, RunStatus>>> = {
+  succeeded: "FINISHED",
+  failed: "FAILED",
+  cancelled: "KILLED",
+};
 const TRIAL_STATUS: Readonly<Record<TrialState, RunStatus>> = {
   pending: "RUNNING",
   running: "RUNNING",
@@ -136,7 +134,7 @@ class JobRun {
     );
     const ended = isTerminal(to);
     if (ended) await this.#endTrials(Date.parse(at));
-    await this.#runs.update(this.#runId, statusOf(to), ended ? Date.parse(at) : null, this.#signal);
+    await this.#runs.update(this.#runId, JOB_STATUS[to] ?? "RUNNING", ended ? Date.parse(at) : null, this.#signal);
     if (ended) await this.#verify();
   }
 
@@ -149,12 +147,17 @@ class JobRun {
 
   /** A server may have said yes, and kept nothing; or have come back without what it had. */
   async #verify(): Promise<void> {
-    const [expected, there] = [
-      await this.#job.countSteps(),
-      await this.#runs.stepsOf(this.#runId, LOSS, this.#signal),
-    ];
-    if (there < expected)
-      throw new StartOverError(`MLflow has ${there} of ${expected} steps: everything is sent once more`);
+    const { steps, validations } = await this.#job.countPoints();
+    for (const [metric, expected] of [
+      [LOSS, steps],
+      [VALIDATION_LOSS, validations],
+    ] as const) {
+      const there = expected === 0 ? 0 : await this.#runs.stepsOf(this.#runId, metric, this.#signal);
+      if (there < expected)
+        throw new StartOverError(
+          `MLflow has ${there} of ${expected} points of ${metric}: everything is sent once more`,
+        );
+    }
   }
 }
 
