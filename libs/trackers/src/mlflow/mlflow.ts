@@ -134,7 +134,12 @@ class JobRun {
     );
     const ended = isTerminal(to);
     if (ended) await this.#endTrials(Date.parse(at));
-    await this.#runs.update(this.#runId, JOB_STATUS[to] ?? "RUNNING", ended ? Date.parse(at) : null, this.#signal);
+    await this.#runs.update(
+      this.#runId,
+      JOB_STATUS[to] ?? "RUNNING",
+      ended ? Date.parse(at) : null,
+      this.#signal,
+    );
     if (ended) await this.#verify();
   }
 

@@ -1,7 +1,7 @@
 import type { JobStreamEvent } from "@internevo/contracts";
 import { jobFacts, planFacts } from "../describe.ts";
 import { beginningAttempt, metricsOf, trialFigures, trialOf, type TrackedJob } from "../metrics.ts";
-import { fileVersion, restartAt, scalars, text } from "./records.ts";
+import { fileVersion, scalars, sessionStart, text } from "./records.ts";
 
 /** A cell of a table in Markdown. */
 const cell = (value: string): string => value.replaceAll("|", String.raw`\|`).replaceAll("\n", " ");
@@ -16,7 +16,7 @@ const tableOf = (facts: Readonly<Record<string, string>>): string =>
 export const headerOf = (job: TrackedJob): Buffer => {
   const atMs = job.createdAt.getTime();
   const facts = { job: job.name, id: job.id, project: job.project, ...jobFacts(job) };
-  return Buffer.concat([fileVersion(atMs), text(atMs, 0, "job", tableOf(facts))]);
+  return Buffer.concat([fileVersion(atMs), sessionStart(atMs, 0), text(atMs, 0, "job", tableOf(facts))]);
 };
 
 function trialRecords(event: JobStreamEvent): Buffer[] {
@@ -43,7 +43,7 @@ export function recordsOf(job: TrackedJob, event: JobStreamEvent): Buffer[] {
   const { step, atMs } = first;
   const attempt = beginningAttempt(job, event);
   return [
-    ...(attempt !== undefined && attempt.number > 1 ? [restartAt(atMs, step)] : []),
+    ...(attempt !== undefined && attempt.number > 1 ? [sessionStart(atMs, step)] : []),
     ...(attempt?.plan === undefined ? [] : [text(atMs, step, "plan", tableOf(planFacts(attempt.plan)))]),
     scalars(atMs, step, Object.fromEntries([first, ...others].map(({ name, value }) => [name, value]))),
   ];

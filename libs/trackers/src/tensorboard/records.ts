@@ -67,8 +67,11 @@ const event = (atMs: number, step: number, what: Buffer): Buffer =>
 /** What every file begins with. */
 export const fileVersion = (atMs: number): Buffer => event(atMs, 0, string(3, "brain.Event:2"));
 
-/** SessionLog: status = 1, START = 1. What was written of this step and of those behind it counts no more. */
-export const restartAt = (atMs: number, step: number): Buffer =>
+/**
+ * SessionLog: status = 1, START = 1. What was written of this step and of those behind it counts no more. TensorBoard
+ * takes the first of a file for its beginning, so that every file begins with one.
+ */
+export const sessionStart = (atMs: number, step: number): Buffer =>
   event(atMs, step, bytesField(7, integer(1, 1)));
 
 /** Summary.Value: tag = 1, simple_value = 2. */
