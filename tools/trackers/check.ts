@@ -1,7 +1,7 @@
 // `npm run trackers`: what is sent to trackers, with a real MLflow server and a real TensorBoard. They take too long
 // to install for `npm test`.
 import { spawnSync } from "node:child_process";
-import { EnvironmentError } from "../frameworks/environment.ts";
+import { EnvironmentError } from "../setup/python.ts";
 import { trackerServers } from "./environment.ts";
 
 try {

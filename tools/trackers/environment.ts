@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { step } from "../frameworks/environment.ts";
+import { step } from "../setup/python.ts";
 
 /** TensorBoard still imports pkg_resources, which later versions of setuptools lack. */
 const PACKAGES = ["mlflow==3.17.2", "tensorboard==2.21.0", "setuptools<81"];

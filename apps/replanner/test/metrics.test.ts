@@ -4,7 +4,7 @@ import { eventually } from "@internevo/test-kit";
 import { createWorld, type World } from "@internevo/test-kit/world";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { parse } from "yaml";
-import { storedRun } from "../../../libs/trackers/test/run-of-steps.ts";
+import { storedRun } from "@internevo/test-kit/stored-run";
 import { replanner } from "../src/app.ts";
 
 const MONITORING = join(import.meta.dirname, "..", "..", "..", "infra", "monitoring");

@@ -1,9 +1,9 @@
+import { storedRun } from "@internevo/test-kit/stored-run";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { mlflow, trackersOf, type MlflowSettings } from "../src/index.ts";
 import { Following } from "./following.ts";
 import { RecordingServer } from "./recording-server.ts";
-import { storedRun } from "./run-of-steps.ts";
 
 let test: TestDatabase;
 let server: RecordingServer;

@@ -4,13 +4,13 @@ import { join } from "node:path";
 import { sql } from "drizzle-orm";
 import { createProject, resumeJob } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
+import { storedRun } from "@internevo/test-kit/stored-run";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { tensorBoard, type Tracker } from "../src/index.ts";
 import { crc32c } from "../src/tensorboard/records.ts";
 import { Following } from "./following.ts";
 import { eventsIn, type DecodedEvent } from "./decoder.ts";
-import { storedRun } from "./run-of-steps.ts";
 
 let test: TestDatabase;
 let directory: string;

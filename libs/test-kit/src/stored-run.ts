@@ -13,7 +13,7 @@ import {
   type Database,
 } from "@internevo/store";
 import type { JobSpec } from "@internevo/domain";
-import { exampleCandidate, exampleMeasurement, exampleSpec, exampleStep } from "@internevo/test-kit/fixtures";
+import { exampleCandidate, exampleMeasurement, exampleSpec, exampleStep } from "./fixtures.ts";
 
 /** A job as its stages leave it in Postgres, without the ranks: what trackers read. */
 export interface StoredRun {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { eventually } from "@internevo/test-kit";
 import { createWorld, type World } from "@internevo/test-kit/world";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { storedRun } from "../../libs/trackers/test/run-of-steps.ts";
+import { storedRun } from "@internevo/test-kit/stored-run";
 import { runPython } from "./servers.ts";
 
 let world: World;

@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { eventually } from "@internevo/test-kit";
 import { createWorld, type ServiceProcess, type World } from "@internevo/test-kit/world";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
-import { storedRun, type StoredRun } from "../../libs/trackers/test/run-of-steps.ts";
+import { storedRun, type StoredRun } from "@internevo/test-kit/stored-run";
 import { FaultyProxy, freePort, MlflowServer, type Fault, type MlflowRunView } from "./servers.ts";
 
 let world: World;
@@ -162,7 +162,9 @@ it("sends once more what a server said yes to and did not keep", async () => {
   await proxy.listen(port);
   let lies = 0;
   proxy.fault = (_path, body) =>
-    body.includes("train/loss") && body.includes("run_id") && lies < 1 ? ((lies += 1), { kind: "answer", status: 200, body: "{}" }) : PASS;
+    body.includes("train/loss") && body.includes("run_id") && lies < 1
+      ? ((lies += 1), { kind: "answer", status: 200, body: "{}" })
+      : PASS;
   await startTracking();
   const run = await storedRun(world.database, "lied to");
   await run.step(1, 30);
