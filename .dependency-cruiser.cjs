@@ -15,6 +15,7 @@ const layers = {
   launcher: ["domain", "contracts"],
   profiling: ["domain", "contracts", "cost-model", "profiles", "data", "launcher"],
   webhooks: ["contracts", "domain", "store"],
+  trackers: ["contracts", "domain", "store"],
   "service-kit": ["bus", "store", "contracts", "domain"],
   stages: [
     "domain",

@@ -47,6 +47,8 @@ export const LONGEST: readonly string[] = [
   "apps/cli/test/project.test.ts",
   "apps/cli/test/webhook.test.ts",
   "apps/replanner/test/webhooks.test.ts",
+  "libs/trackers/test/tensorboard.test.ts",
+  "apps/replanner/test/metrics.test.ts",
   "libs/search/test/search.test.ts",
   "apps/cli/test/login.test.ts",
   "libs/launcher/src/machine-lock.test.ts",

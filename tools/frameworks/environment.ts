@@ -3,9 +3,9 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { EnvironmentError, step } from "../setup/python.ts";
 
-/** Something that the check needs is not there; the message says what, and what to do. */
-export class EnvironmentError extends Error {}
+export { EnvironmentError };
 
 /**
  * Torchtitan's last release that reads TOML, and what has DeepSpeed's parser; Megatron-LM's and
@@ -25,18 +25,6 @@ const PACKAGES = [
 const BUILDERS = ["setuptools", "wheel", "packaging", "ninja", PACKAGES[0] as string];
 
 const repository = fileURLToPath(new URL("../../", import.meta.url));
-
-/** Runs one step of the making, and says in words what it was when it fails. */
-function step(what: string, note: string, remedy: string, command: string, args: readonly string[]): void {
-  console.error(`${what}${note} …`);
-  const { status, error } = spawnSync(command, args, {
-    stdio: ["ignore", 2, 2],
-    env: { ...process.env, DS_BUILD_OPS: "0" },
-  });
-  if (error !== undefined)
-    throw new EnvironmentError(`${what} failed: ${command} cannot be started (${error.message}). ${remedy}`);
-  if (status !== 0) throw new EnvironmentError(`${what} failed, and above is why. ${remedy}`);
-}
 
 /**
  * The interpreter of `.tools/frameworks`, which is made where it lacks, or where it was made for other

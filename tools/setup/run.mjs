@@ -56,6 +56,12 @@ const purposes = {
     builds: false,
     command: () => [`${root}/tools/frameworks/check.ts`, ...rest],
   },
+  // Sends to real servers; nothing that is built takes part.
+  trackers: {
+    packages: ["run", "trackers"],
+    builds: false,
+    command: () => [`${root}/tools/trackers/check.ts`, ...rest],
+  },
   // Trains: the trainer takes part.
   models: {
     packages: ["build", "run", "frameworks"],

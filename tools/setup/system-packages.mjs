@@ -25,6 +25,7 @@ const PACKAGES = [
   { name: "munge", when: "slurm", why: "how Slurm's parts know each other" },
   { name: "python3-pip", when: "cuda", why: "fetches NVIDIA's compiler and libraries" },
   { name: "python3-venv", when: "frameworks", why: "the Python environment with the frameworks' parsers" },
+  { name: "python3-venv", when: "trackers", why: "the Python environment with MLflow and TensorBoard" },
   { name: "clang-format", when: "format", why: "lays out the C++ sources" },
   {
     name: "python3",

@@ -2,16 +2,20 @@ import { Type, type Static } from "typebox";
 import type { Service, ServiceDefinition } from "@internevo/service-kit";
 import { MOST_AT_A_TIME, nativeConfig, profilingConfig, profilingSettings } from "@internevo/stages";
 import { acquireLease, finishFiring, fireDueWorkloads, getFiring, pruneDeliveries } from "@internevo/store";
+import { trackerConfig } from "@internevo/trackers";
 import { deliverWebhooks, PRIVATE_ADDRESSES_SETTING, webhookConfig } from "@internevo/webhooks";
 import { Counter } from "prom-client";
 import { replan } from "./consumers/replan.ts";
+import { JobGauges } from "./job-gauges.ts";
 import { pursueProposals } from "./pursue-proposals.ts";
 import { nextRunAt } from "./schedule.ts";
+import { startTrackers } from "./trackers.ts";
 
 const ConfigSchema = Type.Object({
   ...nativeConfig,
   ...profilingConfig,
   ...webhookConfig,
+  ...trackerConfig,
   INTERNEVO_REPLANNER_WEBHOOK_TIMEOUT_SECONDS: Type.Number({
     default: 15,
     exclusiveMinimum: 0,
@@ -54,7 +58,7 @@ function startWebhooks(service: Service<Static<typeof ConfigSchema>>): void {
   });
 }
 
-/** Plans workloads again by their schedule, and delivers events to webhooks. */
+/** Plans workloads again by their schedule, delivers events to webhooks, and sends metrics of runs to trackers. */
 export const replanner: ServiceDefinition<typeof ConfigSchema> = {
   name: "replanner",
   configSchema: ConfigSchema,
@@ -62,6 +66,8 @@ export const replanner: ServiceDefinition<typeof ConfigSchema> = {
     const { config, database, log } = service;
     const settings = { ...profilingSettings(config), top: 10 };
     startWebhooks(service);
+    startTrackers(service);
+    new JobGauges(database, service.health.registry);
     service.every(config.INTERNEVO_REPLANNER_POLL_SECONDS, "the schedule", async () => {
       const fired = await database.transaction((tx) => fireDueWorkloads(tx, { now: new Date(), nextRunAt }));
       for (const { id, workloadId, state, outcome } of fired)

@@ -144,6 +144,7 @@ export function resolveJob(written: unknown): JobSpec {
     ...(file.priority === undefined || file.priority === "normal" ? {} : { priority: file.priority }),
     ...(file.preemptible === true ? { preemptible: true } : {}),
     ...(file.replanning === undefined ? {} : { replanning: { ...REPLANNING_DEFAULTS, ...file.replanning } }),
+    ...(file.tracking === false ? { tracking: false } : {}),
     ...(file.labels === undefined ? {} : { labels: file.labels }),
   };
   return validate(JobSpecSchema, spec, "job-invalid", "the job");

@@ -448,6 +448,12 @@ export const JobSpecSchema = Type.Object(
     ),
     priority: Type.Optional(PrioritySchema),
     preemptible: Type.Optional(PreemptibleSchema),
+    tracking: Type.Optional(
+      Type.Boolean({
+        default: true,
+        description: "false: the job's metrics are not sent to the installation's trackers",
+      }),
+    ),
     replanning: Type.Optional(
       Type.Unsafe<Replanning>({
         ...ReplanningSchema,

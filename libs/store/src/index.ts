@@ -36,6 +36,8 @@ export * from "./plan-in-use.ts";
 export * from "./access.ts";
 export * from "./webhooks.ts";
 export * from "./webhook-deliveries.ts";
+export * from "./tracker-cursors.ts";
+export * from "./running-jobs.ts";
 export * from "./users.ts";
 export * from "./reconcile.ts";
 export type { FiringState } from "./schema/index.ts";

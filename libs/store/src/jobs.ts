@@ -136,6 +136,7 @@ export interface JobRow {
   readonly id: string;
   readonly name: string;
   readonly project: string;
+  readonly owner: string | null;
   readonly spec: JobSpec;
   readonly state: JobState;
   readonly reason: string | null;

@@ -228,6 +228,19 @@ export async function allSteps(db: Queryable, runId: string): Promise<StepMetric
   return rows.map(metricOf);
 }
 
+/** How many points are stored of a run, each once. */
+export interface RunPoints {
+  readonly steps: number;
+  readonly validations: number;
+}
+
+export async function countPoints(db: Queryable, runId: string): Promise<RunPoints> {
+  return {
+    steps: await db.$count(stepMetrics, eq(stepMetrics.runId, runId)),
+    validations: await db.$count(validationLosses, eq(validationLosses.runId, runId)),
+  };
+}
+
 /** Steps of a run from one to another, both included, in order. */
 export async function stepsBetween(
   db: Queryable,

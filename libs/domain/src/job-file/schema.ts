@@ -110,6 +110,7 @@ export const JobFileSchema = Type.Object(
     priority: JobSpecSchema.properties.priority,
     preemptible: JobSpecSchema.properties.preemptible,
     replanning: Type.Optional(Type.Partial(ReplanningSchema, { additionalProperties: false })),
+    tracking: JobSpecSchema.properties.tracking,
     labels: JobSpecSchema.properties.labels,
     plan: Type.Optional(
       Type.Union(

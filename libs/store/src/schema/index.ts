@@ -4,3 +4,4 @@ export * from "./messages.ts";
 export * from "./workloads.ts";
 export * from "./access.ts";
 export * from "./webhooks.ts";
+export * from "./trackers.ts";

@@ -149,6 +149,7 @@ export const jobs = pgTable(
     index("jobs_name").using("gin", table.name.op("gin_trgm_ops")),
     index("jobs_labels").using("gin", sql`(spec -> 'labels')`),
     index("jobs_profile").on(table.profileId),
+    index("jobs_ended").on(table.endedAt),
     index("jobs_named_profile").using("hash", sql`(spec -> 'cluster' ->> 'profile')`),
     check("jobs_state_known", oneOf("state", JOB_STATES)),
   ],
