@@ -549,7 +549,8 @@ export const DECODER_IGNORED = {
     --log-batch-size-to-tensorboard --log-memory-to-tensorboard --log-validation-ppl-to-tensorboard --log-world-size-to-tensorboard
     --no-async-tensor-model-parallel-allreduce --attention-softmax-in-fp32 --apply-layernorm-1p --finetune
     --no-log-learnig-rate-to-tensorboard --no-log-loss-scale-to-tensorboard --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler
-    --no-persist-layer-norm --exit-signal-handler --profile`,
+    --no-persist-layer-norm --exit-signal-handler --profile
+    --reset-position-ids --reset-attention-mask --eod-mask-loss`,
   one: `--attention-dropout --hidden-dropout --optimizer --save --load
     --save-interval --log-interval --eval-interval --eval-iters --tensorboard-dir --tensorboard-log-interval --tensorboard-queue-size
     --tokenizer-model --vocab-file --merge-file --data-cache-path --split --num-workers --dataloader-type --distributed-backend
@@ -559,6 +560,9 @@ export const DECODER_IGNORED = {
   some: "--data-path --train-data-path --valid-data-path --test-data-path --profile-ranks",
 } as const;
 
+/** What options are taken as that keep documents apart, where the data is not known. */
+export const NO_BORDERS = "sequences without borders between documents; a job says them by data.packing";
+
 /** Those of {@link DECODER_IGNORED} that have an effect with some values. */
 export const DECODER_JUDGES: Judges = {
   ...judgesOf(
@@ -566,6 +570,7 @@ export const DECODER_JUDGES: Judges = {
       --no-gradient-accumulation-fusion --attention-softmax-in-fp32`,
     taken(KERNELS),
   ),
+  ...judgesOf("--reset-position-ids --reset-attention-mask", taken(NO_BORDERS)),
   ...judgesOf("--log-params-norm --log-num-zeros-in-grad", taken("not computed")),
   ...judgesOf("--attention-dropout --hidden-dropout", taken("0", 0)),
   "--timing-log-level": taken("0: without barriers around what is timed", 0),

@@ -1,6 +1,6 @@
 import { MAXIMUM_STEPS, megatronStem, type Data, type Validation } from "@internevo/domain";
 import type { Argument, Options } from "./command-line.ts";
-import type { ExportedJob, ImportedConfiguration } from "./framework.ts";
+import type { ExportedJob, ImportedConfiguration, TakenAs } from "./framework.ts";
 import { CHECKPOINT_FOLDER } from "./job-fields.ts";
 
 /*
@@ -50,10 +50,10 @@ export function checkpointArguments(
 }
 
 /** A number of an option that is without effect on time and memory: what is none says nothing. */
-function plainNumber(options: Options, name: string, most: number): number | undefined {
+export function plainNumber(options: Options, name: string, most: number, least = 1): number | undefined {
   const text = options.text(name) ?? "";
-  const value = /^\d{1,15}$/.test(text) ? Number(text) : 0;
-  return value >= 1 && value <= most ? value : undefined;
+  const value = /^\d{1,15}$/.test(text) ? Number(text) : -1;
+  return value >= least && value <= most ? value : undefined;
 }
 
 /** The one path of an option; several, or one that only running the script tells, say nothing. */
@@ -62,13 +62,33 @@ function plainPath(options: Options, name: string): string | undefined {
   return path !== undefined && more.length === 0 && /^[^\p{Cc}$]{1,4096}$/u.test(path) ? path : undefined;
 }
 
-/** What a job says of packed documents. */
-type Packing = Pick<Data, "packing" | "endOfDocumentToken">;
+/** How a program keeps documents apart. */
+interface Packing {
+  /** The option that does it. */
+  readonly by: string;
+  /** The token that ends a document; none where the data's own borders do. */
+  readonly token: number | undefined;
+}
+
+/** Options that are taken as nothing, unless the data whose documents they part is known. */
+const PACKING = ["--reset-position-ids", "--reset-attention-mask", "--dataloader-inter-document-masking"];
+
+function readPacking(
+  options: Options,
+  { by, token }: Packing,
+  takenAs: TakenAs[],
+): Pick<Data, "packing" | "endOfDocumentToken"> {
+  if (!options.has(by)) return {};
+  takenAs.splice(0, takenAs.length, ...takenAs.filter(({ option }) => !PACKING.includes(option)));
+  return { packing: "documents", ...(token === undefined ? {} : { endOfDocumentToken: token }) };
+}
 
 type Read = Pick<ImportedConfiguration, "data" | "validation" | "checkpointing">;
 
+type Held = Validation & { readonly data: { readonly path: string } };
+
 /** Held-out data that a script gives a data set of its own for. */
-function readValidation(options: Options): Validation | undefined {
+function readValidation(options: Options): Held | undefined {
   const path = plainPath(options, "--valid-data-path");
   const everySteps = plainNumber(options, "--eval-interval", MAXIMUM_STEPS);
   const batches = plainNumber(options, "--eval-iters", 1_000_000);
@@ -80,15 +100,16 @@ function readValidation(options: Options): Validation | undefined {
 const KEPT = 2;
 
 /** Data, held-out data and checkpoints of a script, where it says them whole. */
-export function readData(options: Options, packing: Packing): Read {
+export function readData(options: Options, packing: Packing | null, takenAs: TakenAs[]): Read {
   const path = plainPath(options, "--data-path") ?? plainPath(options, "--train-data-path");
   const validation = path === undefined ? undefined : readValidation(options);
+  const packed = path === undefined || packing === null ? {} : readPacking(options, packing, takenAs);
   const everySteps = options.has("--save")
     ? plainNumber(options, "--save-interval", MAXIMUM_STEPS)
     : undefined;
   return {
-    ...(path === undefined ? {} : { data: { format: "megatron", path, ...packing } }),
-    ...(validation === undefined ? {} : { validation }),
+    ...(path === undefined ? {} : { data: { format: "megatron", path, ...packed } }),
+    ...(validation === undefined || validation.data.path === path ? {} : { validation }),
     ...(everySteps === undefined ? {} : { checkpointing: { everySteps, keepLast: KEPT } }),
   };
 }
