@@ -21,17 +21,20 @@ const neverEvaluated = ({ steps }: ExportedJob): readonly Argument[] => [
   ["--eval-iters", 0],
 ];
 
+/** Keeps no part of --data-path for evaluation. */
+export const TRAINED_WHOLE: Argument = ["--split", "100,0,0"];
+
 /**
  * What is trained on and what is evaluated. Left to themselves the programs keep a part of the data for evaluation, and
  * evaluate 100 batches of it.
  * @param none stands for data that the program does not read
  */
-export function dataArguments(job: ExportedJob, none: Argument): readonly Argument[] {
+export function dataArguments(job: ExportedJob, none: readonly Argument[]): readonly Argument[] {
   const { data, validation } = job;
   const [train, valid] = [stemOf(data), stemOf(validation?.data)];
-  if (train === null) return [none, ...neverEvaluated(job)];
+  if (train === null) return [...none, ...neverEvaluated(job)];
   if (valid === null || validation === undefined)
-    return [["--data-path", train], ["--split", "100,0,0"], ...neverEvaluated(job)];
+    return [["--data-path", train], TRAINED_WHOLE, ...neverEvaluated(job)];
   return [
     ["--train-data-path", train],
     ["--valid-data-path", valid],

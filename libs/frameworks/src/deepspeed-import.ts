@@ -390,6 +390,19 @@ function clipOf(json: Fields, options: Options, leftOut: LeftOut, takenAs: Taken
   return clip;
 }
 
+/** Recomputation by the program's own option, or as Megatron-LM has it. */
+function recomputeOf(options: Options, takenAs: TakenAs[]): Pick<Plan, "recompute" | "recomputeLayers"> {
+  if (options.has("--checkpoint-activations") && (options.integer("--checkpoint-num-layers") ?? 1) > 1)
+    takenAs.push({
+      option: "--checkpoint-num-layers",
+      value: options.text("--checkpoint-num-layers"),
+      as: "1: what a layer begins with is kept for each",
+    });
+  return options.has("--checkpoint-activations")
+    ? { recompute: true }
+    : recomputeOfOptions(options, 1, takenAs);
+}
+
 /** Documents end with the last token of the tokenizer that has no files; those of others are not known. */
 const packingOf = (options: Options, { vocabularySize }: Model) =>
   options.text("--tokenizer-type") === "NullTokenizer"
@@ -433,15 +446,7 @@ export function importDeepSpeed(
   const precision = precisionOf(json, options, takenAs);
   const overlap = zero.boolean("overlap_comm") ?? stage === 3;
   const sharded = sharding.parameterSharding > 1 || sharding.optimizerStateSharding > 1;
-  if (options.has("--checkpoint-activations") && (options.integer("--checkpoint-num-layers") ?? 1) > 1)
-    takenAs.push({
-      option: "--checkpoint-num-layers",
-      value: options.text("--checkpoint-num-layers"),
-      as: "1: what a layer begins with is kept for each",
-    });
-  const recompute = options.has("--checkpoint-activations")
-    ? { recompute: true }
-    : recomputeOfOptions(options, 1, takenAs);
+  const recompute = recomputeOf(options, takenAs);
   const leftOut = new LeftOut("the program", takenAs);
   const { optimizer, ...training } = readTraining(
     options,

@@ -7,7 +7,7 @@ import {
   trainingArguments,
   type DecoderDialect,
 } from "./decoder-arguments.ts";
-import { checkpointArguments, dataArguments } from "./decoder-data.ts";
+import { checkpointArguments, dataArguments, TRAINED_WHOLE } from "./decoder-data.ts";
 import {
   withoutFields,
   type ExportedJob,
@@ -230,7 +230,7 @@ export function writeDeepSpeed(job: ExportedJob, plan: PlanOfJob): FrameworkFile
     plan.recompute ? [["--checkpoint-activations"], ["--deepspeed-activation-checkpointing"]] : [],
     job.precision === "fp32" ? [] : [["--bf16"]],
     ...trainingArguments(job, { knowsWsd: false }).map((argument) => [argument]),
-    dataArguments(job, ["--data-path", "data"]),
+    dataArguments(job, [["--data-path", "data"], TRAINED_WHOLE]),
     packingArguments(job, plan),
     job.initialWeights === undefined
       ? checkpointArguments(job)

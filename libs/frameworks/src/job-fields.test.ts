@@ -163,7 +163,8 @@ describe("data", () => {
       expect(text(framework, plain)).toContain(
         " --data-path /data/x --split 100,0,0 --eval-interval 1000 --eval-iters 0",
       );
-      expect(text(framework, jobOf())).toContain(" --eval-interval 1000 --eval-iters 0");
+      const none = framework === "megatron" ? "--mock-data" : "--data-path data --split 100,0,0";
+      expect(text(framework, jobOf())).toContain(` ${none} --eval-interval 1000 --eval-iters 0`);
     },
   );
 

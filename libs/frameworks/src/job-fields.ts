@@ -12,38 +12,40 @@ export type JobField =
   | Exclude<keyof JobSpec, Nested>
   | { [Field in Nested]: `${Field}.${NamesOf<NonNullable<JobSpec[Field]>>}` }[Nested];
 
-/** Fields without which the same is trained in the same way. */
-type NotOfTraining = keyof typeof NOT_OF_TRAINING;
-const LABEL = "is a name";
-const PLANNING = "says how a plan is searched, and for which machines";
-const SERVICES = "says how the services queue, watch and record a job";
-const NOT_OF_TRAINING = {
-  name: LABEL,
-  "model.name": LABEL,
-  "cluster.name": LABEL,
-  documents: PLANNING,
-  "data.maxDocumentsPerSequence": PLANNING,
-  "cluster.memoryPerGpuBytes": PLANNING,
-  "cluster.hostMemoryBytes": PLANNING,
-  "cluster.profile": PLANNING,
-  headroom: PLANNING,
-  memoryModel: PLANNING,
-  timeModel: PLANNING,
-  trials: PLANNING,
-  measureAgain: PLANNING,
-  plan: PLANNING,
-  "cluster.launcher": SERVICES,
-  "cluster.device": SERVICES,
-  "cluster.minNodes": SERVICES,
-  timeline: SERVICES,
-  watchdog: SERVICES,
-  until: SERVICES,
-  project: SERVICES,
-  priority: SERVICES,
-  preemptible: SERVICES,
-  replanning: SERVICES,
-  labels: SERVICES,
-} as const satisfies Partial<Record<JobField, string>>;
+type Known<Field extends JobField> = Field;
+
+/** Fields that say how a plan is searched, and for which machines. */
+type OfPlanning = Known<
+  | "documents"
+  | "data.maxDocumentsPerSequence"
+  | "cluster.memoryPerGpuBytes"
+  | "cluster.hostMemoryBytes"
+  | "cluster.profile"
+  | "headroom"
+  | "memoryModel"
+  | "timeModel"
+  | "trials"
+  | "measureAgain"
+  | "plan"
+>;
+
+/** Fields that say how the services queue, watch and record a job. */
+type OfServices = Known<
+  | "cluster.launcher"
+  | "cluster.device"
+  | "cluster.minNodes"
+  | "timeline"
+  | "watchdog"
+  | "until"
+  | "project"
+  | "priority"
+  | "preemptible"
+  | "replanning"
+  | "labels"
+>;
+
+/** Fields without which the same is trained in the same way: those above, and names. */
+type NotOfTraining = OfPlanning | OfServices | Known<"name" | "model.name" | "cluster.name">;
 
 /** Fields that training depends on: a framework's configuration says each of them, or the export names it. */
 export type TrainingField = Exclude<JobField, NotOfTraining>;
@@ -60,7 +62,7 @@ export type Unsaid = (job: ExportedJob, plan: Plan) => Inexpressible | null;
  */
 type Decision = "said" | `with ${TrainingField}` | Unsaid;
 
-/** A field that is new in a job has to be decided here for every framework, or in {@link NOT_OF_TRAINING}. */
+/** A field that is new in a job has to be decided here for every framework, or in {@link NotOfTraining}. */
 export type FieldDecisions = Readonly<Record<TrainingField, Decision>>;
 
 /** What a framework does not say of a job as it is, beside the plan. */

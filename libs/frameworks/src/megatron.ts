@@ -329,7 +329,7 @@ export function writeMegatron(job: ExportedJob, plan: PlanOfJob): FrameworkFile[
     recomputeArguments(plan),
     precision,
     ...trainingArguments(job, { knowsWsd: true }).map((argument) => [argument]),
-    dataArguments(job, ["--mock-data"]),
+    dataArguments(job, [["--mock-data"]]),
     packingArguments(job),
     checkpointArguments(job),
     job.initialWeights === undefined ? [] : [["--pretrained-checkpoint", job.initialWeights]],
