@@ -11,7 +11,7 @@ import {
   type Validation,
 } from "@internevo/domain";
 import type { PlanOfJob } from "@internevo/plan";
-import type { ExportedField } from "./job-fields.ts";
+import type { ExportedField } from "./exported-fields.ts";
 
 /** Projects whose configurations are written and read. */
 export const FRAMEWORKS = ["internevo", "megatron", "deepspeed", "torchtitan"] as const;

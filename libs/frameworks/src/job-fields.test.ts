@@ -9,7 +9,7 @@ import {
 } from "@internevo/domain";
 import { planOfJob } from "@internevo/plan";
 import { exportConfiguration, FRAMEWORKS, importedJob, type Framework } from "./index.ts";
-import type { TrainingField } from "./job-fields.ts";
+import type { TrainingField } from "./exported-fields.ts";
 import { jobOf } from "../test/random-plans.ts";
 import { read } from "../test/reading.ts";
 

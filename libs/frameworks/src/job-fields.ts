@@ -1,57 +1,6 @@
-import { MODEL_DEFAULTS, type JobSpec, type Optimizer, type Plan, type Precision } from "@internevo/domain";
+import { MODEL_DEFAULTS, type Optimizer, type Plan, type Precision } from "@internevo/domain";
+import type { TrainingField } from "./exported-fields.ts";
 import type { ExportedJob, Inexpressible } from "./framework.ts";
-
-/** Fields of a job whose own fields are decided one by one. */
-type Nested = "model" | "optimizer" | "data" | "cluster" | "validation" | "checkpointing";
-
-/** Names of the fields of an object, or of any member of a union. */
-type NamesOf<Value> = Value extends unknown ? keyof Value & string : never;
-
-/** Every field of a job; `data.packing` is one within another. */
-export type JobField =
-  | Exclude<keyof JobSpec, Nested>
-  | { [Field in Nested]: `${Field}.${NamesOf<NonNullable<JobSpec[Field]>>}` }[Nested];
-
-type Known<Field extends JobField> = Field;
-
-/** Fields that say how a plan is searched, and for which machines. */
-type OfPlanning = Known<
-  | "documents"
-  | "data.maxDocumentsPerSequence"
-  | "cluster.memoryPerGpuBytes"
-  | "cluster.hostMemoryBytes"
-  | "cluster.profile"
-  | "headroom"
-  | "memoryModel"
-  | "timeModel"
-  | "trials"
-  | "measureAgain"
-  | "plan"
->;
-
-/** Fields that say how the services queue, watch and record a job. */
-type OfServices = Known<
-  | "cluster.launcher"
-  | "cluster.device"
-  | "cluster.minNodes"
-  | "timeline"
-  | "watchdog"
-  | "until"
-  | "project"
-  | "priority"
-  | "preemptible"
-  | "replanning"
-  | "labels"
->;
-
-/** Fields without which the same is trained in the same way: those above, and names. */
-type NotOfTraining = OfPlanning | OfServices | Known<"name" | "model.name" | "cluster.name">;
-
-/** Fields that training depends on: a framework's configuration says each of them, or the export names it. */
-export type TrainingField = Exclude<JobField, NotOfTraining>;
-
-/** Fields of a job that an export is made of, and its name. */
-export type ExportedField = "name" | Exclude<keyof JobSpec, NotOfTraining>;
 
 /** What of a field a framework does not say as it is, in the plan that is written; null: nothing. */
 export type Unsaid = (job: ExportedJob, plan: Plan) => Inexpressible | null;
@@ -62,7 +11,7 @@ export type Unsaid = (job: ExportedJob, plan: Plan) => Inexpressible | null;
  */
 type Decision = "said" | `with ${TrainingField}` | Unsaid;
 
-/** A field that is new in a job has to be decided here for every framework, or in {@link NotOfTraining}. */
+/** A field that is new in a job has to be decided here for every framework, or said to be none of training (exported-fields.ts). */
 export type FieldDecisions = Readonly<Record<TrainingField, Decision>>;
 
 /** What a framework does not say of a job as it is, beside the plan. */
