@@ -99,6 +99,22 @@ export const jobId = (client: InternEvoClient, text: string, signal: AbortSignal
     "internevo ps",
     pages((cursor) => client.listJobs({ limit: 200, signal, ...cursor })),
   );
+/** Of the changes of a job's plan, which have no names. */
+export const planChangeId = (
+  client: InternEvoClient,
+  job: string,
+  text: string,
+  signal: AbortSignal,
+): Promise<string> =>
+  resolveNamed(
+    "plan change",
+    text,
+    `internevo plan-change list ${job}`,
+    pages(async (cursor) => {
+      const page = await client.listPlanChanges(job, { limit: 200, signal, ...cursor });
+      return { ...page, items: page.items.map(({ id, createdAt }) => ({ id, createdAt, name: id })) };
+    }),
+  );
 const clusterName = new RegExp(CLUSTER_NAME_IN_KEY);
 /** The cluster that a profile was measured of; undefined for one that was given. */
 export const clusterOfProfile = ({ clusterKey }: Pick<ProfileSummary, "clusterKey">): string | undefined =>

@@ -46,9 +46,13 @@ it("asks for a change, waits for what becomes of it, and shows it", async () => 
   const again = await internevo("plan-change", "ask", "changing", "3");
   expect([again.status === 0, again.stderr]).toEqual([false, expect.stringContaining("dismiss it first")]);
   const [, changeId = ""] = /^plan change (\S+)/.exec(asked.stdout) ?? [];
-  expect((await internevo("plan-change", "dismiss", id, changeId)).stdout).toContain(
-    "dismissed: dismissed by",
-  );
+  const unknown = await internevo("plan-change", "dismiss", id, "nothing");
+  expect([unknown.status, unknown.stderr]).toEqual([
+    4,
+    expect.stringContaining("there is no plan change nothing"),
+  ]);
+  const dismissed = await internevo("plan-change", "dismiss", id, changeId.slice(0, 8));
+  expect(dismissed.stdout).toContain("dismissed: dismissed by");
   const waiting = internevo("plan-change", "ask", id, planLabel((plans[1] as Candidate).plan), "--wait");
   const change = await (async () => {
     for (;;) {

@@ -63,6 +63,7 @@ describe("exportBest", () => {
     const exported = exportBest("internevo", tight, profile);
     expect(exported.inexpressible).toMatchObject([
       { field: "precision", value: "bf16", nearest: "bf16-grad16" },
+      { field: "checkpointing.keepLast", nearest: "all" },
     ]);
     const written = { ...tight, precision: "bf16-grad16" as const };
     expect(exported.predicted.peakMemoryBytes).toBe(

@@ -1,6 +1,12 @@
 import { ProblemError, type JobFile, type ProblemDetail } from "@internevo/domain";
 import { planOfJob, type PlanOfJob } from "@internevo/plan";
-import { assertDeepSpeed, DEEPSPEED_NEVER, expressDeepSpeed, writeDeepSpeed } from "./deepspeed.ts";
+import {
+  assertDeepSpeed,
+  DEEPSPEED_FIELDS,
+  DEEPSPEED_NEVER,
+  expressDeepSpeed,
+  writeDeepSpeed,
+} from "./deepspeed.ts";
 import { importDeepSpeed } from "./deepspeed-import.ts";
 import {
   FRAMEWORK_VERSIONS,
@@ -16,11 +22,30 @@ import {
   type NeverSaid,
 } from "./framework.ts";
 import { assertForm } from "./form.ts";
-import { assertInternEvo, expressInternEvo, INTERNEVO_NEVER, writeInternEvo } from "./internevo.ts";
+import {
+  assertInternEvo,
+  expressInternEvo,
+  INTERNEVO_FIELDS,
+  INTERNEVO_NEVER,
+  writeInternEvo,
+} from "./internevo.ts";
 import { importInternEvo } from "./internevo-import.ts";
-import { assertMegatron, expressMegatron, MEGATRON_NEVER, writeMegatron } from "./megatron.ts";
+import { unsaidFields, type FieldDecisions } from "./job-fields.ts";
+import {
+  assertMegatron,
+  expressMegatron,
+  MEGATRON_FIELDS,
+  MEGATRON_NEVER,
+  writeMegatron,
+} from "./megatron.ts";
 import { importMegatron } from "./megatron-import.ts";
-import { assertTorchtitan, expressTorchtitan, TORCHTITAN_NEVER, writeTorchtitan } from "./torchtitan.ts";
+import {
+  assertTorchtitan,
+  expressTorchtitan,
+  TORCHTITAN_FIELDS,
+  TORCHTITAN_NEVER,
+  writeTorchtitan,
+} from "./torchtitan.ts";
 import { importTorchtitan } from "./torchtitan-import.ts";
 
 interface Dialect {
@@ -28,6 +53,8 @@ interface Dialect {
   readonly never: NeverSaid;
   /** Refuses what it cannot say of a job, whatever the plan. */
   readonly assertJob: (job: ExportedJob) => void;
+  /** What it says of each field of a job. */
+  readonly fields: FieldDecisions;
   readonly express: (plan: PlanOfJob, job: ExportedJob) => Expression;
   readonly write: (job: ExportedJob, plan: PlanOfJob) => FrameworkFile[];
   readonly read: (files: readonly FrameworkFile[], asked: Launch | null) => ImportedConfiguration;
@@ -37,6 +64,7 @@ const DIALECTS: Readonly<Record<Framework, Dialect>> = {
   internevo: {
     never: INTERNEVO_NEVER,
     assertJob: assertInternEvo,
+    fields: INTERNEVO_FIELDS,
     express: expressInternEvo,
     write: writeInternEvo,
     read: importInternEvo,
@@ -44,6 +72,7 @@ const DIALECTS: Readonly<Record<Framework, Dialect>> = {
   megatron: {
     never: MEGATRON_NEVER,
     assertJob: assertMegatron,
+    fields: MEGATRON_FIELDS,
     express: expressMegatron,
     write: writeMegatron,
     read: importMegatron,
@@ -51,6 +80,7 @@ const DIALECTS: Readonly<Record<Framework, Dialect>> = {
   deepspeed: {
     never: DEEPSPEED_NEVER,
     assertJob: assertDeepSpeed,
+    fields: DEEPSPEED_FIELDS,
     express: expressDeepSpeed,
     write: writeDeepSpeed,
     read: importDeepSpeed,
@@ -58,6 +88,7 @@ const DIALECTS: Readonly<Record<Framework, Dialect>> = {
   torchtitan: {
     never: TORCHTITAN_NEVER,
     assertJob: assertTorchtitan,
+    fields: TORCHTITAN_FIELDS,
     express: expressTorchtitan,
     write: writeTorchtitan,
     read: importTorchtitan,
@@ -92,10 +123,15 @@ function expressedPlan(
 ): Pick<ExportedConfiguration, "plan" | "inexpressible"> {
   assertJobSaid(framework, job);
   const asked = normalPlan(plan, job.model);
-  const expression = DIALECTS[framework].express(planOfJob(asked, job), job);
+  const { express, fields } = DIALECTS[framework];
+  const expression = express(planOfJob(asked, job), job);
   // What is written must be a plan of the job too: its batch and its ranks are what the files start.
   const expressed = planOfJob(normalPlan(expression.plan, job.model), job);
-  return { plan: expressed, inexpressible: inexpressibleFields(asked, { ...expression, plan: expressed }) };
+  const inexpressible = [
+    ...inexpressibleFields(asked, { ...expression, plan: expressed }),
+    ...unsaidFields(fields, job, expressed),
+  ];
+  return { plan: expressed, inexpressible };
 }
 
 /**
@@ -228,6 +264,7 @@ export function importedJob(
 ): JobFile {
   const { model, sequenceLengthTokens, globalBatchTokens, precision, optimizer, steps, seed, launch } =
     imported;
+  const { data, validation, checkpointing, initialWeights } = imported;
   return {
     name,
     model: { ...model },
@@ -237,6 +274,10 @@ export function importedJob(
     optimizer: { ...optimizer },
     steps: steps ?? UNSAID_STEPS,
     ...(seed === undefined ? {} : { seed }),
+    ...(data === undefined ? {} : { data }),
+    ...(validation === undefined ? {} : { validation }),
+    ...(checkpointing === undefined ? {} : { checkpointing }),
+    ...(initialWeights === undefined ? {} : { initialWeights }),
     cluster: { ...launch, memoryPerGpu, ...(profile === undefined ? {} : { profile }) },
   };
 }

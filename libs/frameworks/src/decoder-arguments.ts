@@ -1,6 +1,8 @@
 import { MODEL_DEFAULTS, plainModel, type Model, type Optimizer } from "@internevo/domain";
 import type { Argument, Options } from "./command-line.ts";
-import type { ExportedJob, Inexpressible, FrameworkWarning, TakenAs } from "./framework.ts";
+import { isEvaluated } from "./decoder-data.ts";
+import type { ExportedJob, FrameworkWarning, TakenAs } from "./framework.ts";
+import { keepsAll, notEvaluated, otherBatches, type FieldDecisions, type Unsaid } from "./job-fields.ts";
 import type { LeftOut } from "./left-out.ts";
 import { judgesOf, KERNELS, PLANNED_OPTIMIZER, refused, taken, type Judges } from "./judgements.ts";
 import { checkedHeadSize, fieldArguments } from "./model-fields.ts";
@@ -68,26 +70,76 @@ function scheduleArguments(
   return [style, ["--lr-wsd-decay-style", "linear"], ["--lr-wsd-decay-iters", annealingSteps]];
 }
 
-/** What both programs have no option for. */
-export function inexpressibleTraining({ seed, optimizer }: ExportedJob): Inexpressible[] {
-  const found: Inexpressible[] = [];
-  if (seed < SMALLEST_SEED)
-    found.push({
-      field: "seed",
-      value: seed,
-      nearest: SMALLEST_SEED,
-      reason: "the program ends at its start with a seed that is not positive",
-    });
-  const { warmupSteps, decaySteps } = optimizer;
-  if (warmupSteps !== warmupOf(optimizer))
-    found.push({
-      field: "optimizer.warmupSteps",
-      value: warmupSteps,
-      nearest: warmupOf(optimizer),
-      reason: `the program ends at its start unless warm-up is shorter than its ${decaySteps} steps of decay`,
-    });
-  return found;
-}
+/** A seed that both programs refuse. */
+const otherSeed: Unsaid = ({ seed }) =>
+  seed >= SMALLEST_SEED
+    ? null
+    : {
+        field: "seed",
+        value: seed,
+        nearest: SMALLEST_SEED,
+        reason: "the program ends at its start with a seed that is not positive",
+      };
+
+/** A warm-up that both programs refuse. */
+const shorterWarmup: Unsaid = ({ optimizer }) =>
+  optimizer.warmupSteps === warmupOf(optimizer)
+    ? null
+    : {
+        field: "optimizer.warmupSteps",
+        value: optimizer.warmupSteps,
+        nearest: warmupOf(optimizer),
+        reason: `the program ends at its start unless warm-up is shorter than its ${optimizer.decaySteps} steps of decay`,
+      };
+
+/** What both programs say of a job in the same options. */
+export const DECODER_FIELDS = {
+  "model.hiddenSize": "said",
+  "model.layers": "said",
+  "model.heads": "said",
+  "model.kvHeads": "said",
+  "model.ffnHiddenSize": "said",
+  "model.vocabularySize": "said",
+  "model.tiedEmbeddings": "said",
+  "model.ropeTheta": "said",
+  "model.normEpsilon": "said",
+  "model.initStandardDeviation": "said",
+  "model.headSize": "said",
+  "model.queryKeyNorm": "said",
+  "model.queryKeyValueBias": "said",
+  "model.slidingWindowTokens": "said",
+  "model.ropeScaling": "said",
+  sequenceLengthTokens: "said",
+  globalBatchTokens: "said",
+  precision: "said",
+  "optimizer.peakLearningRate": "said",
+  "optimizer.minLearningRate": "said",
+  "optimizer.warmupSteps": shorterWarmup,
+  "optimizer.decaySteps": "said",
+  "optimizer.weightDecay": "said",
+  "optimizer.beta1": "said",
+  "optimizer.beta2": "said",
+  "optimizer.epsilon": "said",
+  "optimizer.clipGlobalNorm": "said",
+  "data.path": "with data.format",
+  "data.paths": "with data.format",
+  steps: "said",
+  seed: otherSeed,
+  "cluster.nodes": "said",
+  "cluster.gpusPerNode": "said",
+  "validation.data": notEvaluated(
+    isEvaluated,
+    "held-out data must be in the format of tools/preprocess_data.py, and data with it",
+  ),
+  "validation.everySteps": "with validation.data",
+  "validation.batches": otherBatches(
+    isEvaluated,
+    null,
+    "each evaluation takes the next batches of the held-out data, and none is before training",
+  ),
+  "checkpointing.everySteps": "said",
+  "checkpointing.keepLast": keepsAll,
+} as const satisfies Partial<FieldDecisions>;
 
 export function trainingArguments(
   { optimizer: o, steps, seed }: ExportedJob,
@@ -497,7 +549,8 @@ export const DECODER_IGNORED = {
     --log-batch-size-to-tensorboard --log-memory-to-tensorboard --log-validation-ppl-to-tensorboard --log-world-size-to-tensorboard
     --no-async-tensor-model-parallel-allreduce --attention-softmax-in-fp32 --apply-layernorm-1p --finetune
     --no-log-learnig-rate-to-tensorboard --no-log-loss-scale-to-tensorboard --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler
-    --no-persist-layer-norm --exit-signal-handler --profile`,
+    --no-persist-layer-norm --exit-signal-handler --profile
+    --reset-position-ids --reset-attention-mask --eod-mask-loss`,
   one: `--attention-dropout --hidden-dropout --optimizer --save --load
     --save-interval --log-interval --eval-interval --eval-iters --tensorboard-dir --tensorboard-log-interval --tensorboard-queue-size
     --tokenizer-model --vocab-file --merge-file --data-cache-path --split --num-workers --dataloader-type --distributed-backend
@@ -507,6 +560,9 @@ export const DECODER_IGNORED = {
   some: "--data-path --train-data-path --valid-data-path --test-data-path --profile-ranks",
 } as const;
 
+/** What options are taken as that keep documents apart, where the data is not known. */
+export const NO_BORDERS = "sequences without borders between documents; a job says them by data.packing";
+
 /** Those of {@link DECODER_IGNORED} that have an effect with some values. */
 export const DECODER_JUDGES: Judges = {
   ...judgesOf(
@@ -514,6 +570,7 @@ export const DECODER_JUDGES: Judges = {
       --no-gradient-accumulation-fusion --attention-softmax-in-fp32`,
     taken(KERNELS),
   ),
+  ...judgesOf("--reset-position-ids --reset-attention-mask", taken(NO_BORDERS)),
   ...judgesOf("--log-params-norm --log-num-zeros-in-grad", taken("not computed")),
   ...judgesOf("--attention-dropout --hidden-dropout", taken("0", 0)),
   "--timing-log-level": taken("0: without barriers around what is timed", 0),

@@ -1,4 +1,4 @@
-import { isNestedDeeper, type Plan, type Precision } from "@internevo/domain";
+import { isNestedDeeper, type Model, type Plan, type Precision } from "@internevo/domain";
 import { visit } from "jsonc-parser";
 import { optionNames, readOptions, type OptionTable, type Options } from "./command-line.ts";
 import {
@@ -11,6 +11,7 @@ import {
   readDecoder,
   readTraining,
 } from "./decoder-arguments.ts";
+import { readData } from "./decoder-data.ts";
 import { DEEPSPEED_DIALECT, type ZeroSharding } from "./deepspeed.ts";
 import { MOST_DEPTH, TOO_DEEP } from "./depth.ts";
 import { Fields } from "./fields.ts";
@@ -389,6 +390,25 @@ function clipOf(json: Fields, options: Options, leftOut: LeftOut, takenAs: Taken
   return clip;
 }
 
+/** Recomputation by the program's own option, or as Megatron-LM has it. */
+function recomputeOf(options: Options, takenAs: TakenAs[]): Pick<Plan, "recompute" | "recomputeLayers"> {
+  if (options.has("--checkpoint-activations") && (options.integer("--checkpoint-num-layers") ?? 1) > 1)
+    takenAs.push({
+      option: "--checkpoint-num-layers",
+      value: options.text("--checkpoint-num-layers"),
+      as: "1: what a layer begins with is kept for each",
+    });
+  return options.has("--checkpoint-activations")
+    ? { recompute: true }
+    : recomputeOfOptions(options, 1, takenAs);
+}
+
+/** Documents end with the last token of the tokenizer that has no files; those of others are not known. */
+const packingOf = (options: Options, { vocabularySize }: Model) =>
+  options.text("--tokenizer-type") === "NullTokenizer"
+    ? { by: "--reset-attention-mask", token: vocabularySize - 1 }
+    : null;
+
 /**
  * Reads arguments of Megatron-DeepSpeed's pretrain_gpt.py with the JSON that they name. @throws ProblemError
  * `bad-request`.
@@ -426,15 +446,7 @@ export function importDeepSpeed(
   const precision = precisionOf(json, options, takenAs);
   const overlap = zero.boolean("overlap_comm") ?? stage === 3;
   const sharded = sharding.parameterSharding > 1 || sharding.optimizerStateSharding > 1;
-  if (options.has("--checkpoint-activations") && (options.integer("--checkpoint-num-layers") ?? 1) > 1)
-    takenAs.push({
-      option: "--checkpoint-num-layers",
-      value: options.text("--checkpoint-num-layers"),
-      as: "1: what a layer begins with is kept for each",
-    });
-  const recompute = options.has("--checkpoint-activations")
-    ? { recompute: true }
-    : recomputeOfOptions(options, 1, takenAs);
+  const recompute = recomputeOf(options, takenAs);
   const leftOut = new LeftOut("the program", takenAs);
   const { optimizer, ...training } = readTraining(
     options,
@@ -467,6 +479,7 @@ export function importDeepSpeed(
     precision,
     optimizer: { ...optimizer, clipGlobalNorm },
     ...training,
+    ...readData(options, packingOf(options, model), takenAs),
     plan: normalPlan(plan, model),
     takenAs,
     warnings: decoderWarnings(options, "Megatron-DeepSpeed", { tp, sequenceLengthTokens }),

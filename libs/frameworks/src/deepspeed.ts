@@ -3,12 +3,12 @@ import type { PlanOfJob } from "@internevo/plan";
 import { commandText, type Argument } from "./command-line.ts";
 import {
   decoderArguments,
-  inexpressibleTraining,
+  DECODER_FIELDS,
   trainingArguments,
   type DecoderDialect,
 } from "./decoder-arguments.ts";
+import { checkpointArguments, dataArguments, TRAINED_WHOLE } from "./decoder-data.ts";
 import {
-  scheduleNotSaid,
   withoutFields,
   type ExportedJob,
   type Expression,
@@ -16,6 +16,15 @@ import {
   type Inexpressible,
 } from "./framework.ts";
 import { headSplitFault } from "./heads.ts";
+import {
+  CHECKPOINT_FOLDER,
+  isPacked,
+  otherFormat,
+  schedulesLacking,
+  weightsIn,
+  type FieldDecisions,
+  type Unsaid,
+} from "./job-fields.ts";
 import { assertSaid, DEEPSPEED_UNSAID } from "./model-fields.ts";
 
 export const DEEPSPEED_DIALECT: DecoderDialect = {
@@ -39,6 +48,49 @@ export const DEEPSPEED_NEVER = {
   gateUp:
     "layers are recomputed whole, or keep everything; cpu_checkpointing moves what recomputed layers begin with",
 } as const;
+
+/** Why packed documents are not kept apart; null where they are. */
+function notPacked({ data, model }: ExportedJob, { pipelineParallel }: Plan): string | null {
+  if (pipelineParallel > 1) return "with a pipeline, all sequences have one mask";
+  const last = model.vocabularySize - 1;
+  return data?.endOfDocumentToken === last
+    ? null
+    : `its tokenizer without files ends documents with the last token alone: data.endOfDocumentToken ${last}`;
+}
+
+const notApart: Unsaid = (job, plan) => {
+  const reason = isPacked(job) ? notPacked(job, plan) : null;
+  return reason === null ? null : { field: "data.packing", value: "documents", nearest: "none", reason };
+};
+
+/** What it says of a job. */
+export const DEEPSPEED_FIELDS: FieldDecisions = {
+  ...DECODER_FIELDS,
+  "optimizer.schedule": schedulesLacking("wsd"),
+  "optimizer.annealingSteps": "with optimizer.schedule",
+  "data.format": otherFormat(
+    "megatron",
+    "--data-path data",
+    "data must be in the format of Megatron-DeepSpeed's tools/preprocess_data.py",
+  ),
+  "data.packing": notApart,
+  "data.endOfDocumentToken": "with data.packing",
+  initialWeights: weightsIn(
+    "the folder must hold them as a checkpoint of its own (tools/hf2megads_weight_converter.py): without one it " +
+      `begins with random weights; to go on from ${CHECKPOINT_FOLDER}, give --load ${CHECKPOINT_FOLDER} without --finetune`,
+  ),
+};
+
+/** Packed documents: masks that only kernels without fusion heed. */
+const packingArguments = (job: ExportedJob, plan: Plan): Argument[] =>
+  isPacked(job) && notPacked(job, plan) === null
+    ? [
+        ["--reset-position-ids"],
+        ["--reset-attention-mask"],
+        ["--eod-mask-loss"],
+        ["--no-masked-softmax-fusion"],
+      ]
+    : [];
 
 /** @throws ProblemError `plan-invalid` for a model that it has no words for. */
 export const assertDeepSpeed = (job: ExportedJob): void =>
@@ -84,8 +136,7 @@ function sharding(plan: Plan, reasons: Partial<Record<keyof Plan, string>>, half
  */
 export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression {
   const reasons: Partial<Record<keyof Plan, string>> = { ...DEEPSPEED_NEVER };
-  const beyond: Inexpressible[] = inexpressibleTraining(job);
-  if (job.optimizer.schedule === "wsd") beyond.push(scheduleNotSaid(job.optimizer));
+  const beyond: Inexpressible[] = [];
   if (contextOf(plan) > 1) {
     const split = headSplitFault(job.model, plan.sequenceParallel);
     if (split !== null) {
@@ -116,13 +167,6 @@ export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression 
       value: plan.pipelineParallel,
       nearest: plan.pipelineParallel,
       reason: "where layers do not divide, DeepSpeed's own rule says which stages have one more",
-    });
-  if (job.data !== null && job.data.format !== "megatron")
-    beyond.push({
-      field: "data",
-      value: job.data.format,
-      nearest: "--data-path data",
-      reason: "data must be in the format of Megatron-DeepSpeed's tools/preprocess_data.py",
     });
   const { recomputeLayers, ...rest } = withoutFields(plan, DEEPSPEED_NEVER);
   const expressed: Plan = {
@@ -175,7 +219,6 @@ export function writeDeepSpeed(job: ExportedJob, plan: PlanOfJob): FrameworkFile
   const ulysses: Argument[] = sp > 1 ? [["--ds-sequence-parallel-size", sp]] : [];
   const sequence: Argument[] =
     tp > 1 ? [["--tensor-model-parallel-size", tp], ["--sequence-parallel"]] : ulysses;
-  const data = job.data?.format === "megatron" ? job.data.path.replace(/\.(?:bin|idx)$/, "") : "data";
   const text = commandText(`deepspeed --num_nodes ${nodes} --num_gpus ${gpusPerNode} pretrain_gpt.py`, [
     ...decoderArguments(job, DEEPSPEED_DIALECT).map((argument) => [argument]),
     [
@@ -187,7 +230,11 @@ export function writeDeepSpeed(job: ExportedJob, plan: PlanOfJob): FrameworkFile
     plan.recompute ? [["--checkpoint-activations"], ["--deepspeed-activation-checkpointing"]] : [],
     job.precision === "fp32" ? [] : [["--bf16"]],
     ...trainingArguments(job, { knowsWsd: false }).map((argument) => [argument]),
-    [["--data-path", data]],
+    dataArguments(job, [["--data-path", "data"], TRAINED_WHOLE]),
+    packingArguments(job, plan),
+    job.initialWeights === undefined
+      ? checkpointArguments(job)
+      : [...checkpointArguments(job, []), ["--load", job.initialWeights], ["--finetune"]],
     [["--deepspeed"], ["--deepspeed_config", "ds_config.json"], ["--zero-stage", stage]],
   ]);
   return [

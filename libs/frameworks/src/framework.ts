@@ -1,14 +1,17 @@
 import {
   planValue,
   withoutDefaults,
+  type Data,
   type Model,
   type Optimizer,
   type Plan,
   type PlanExtension,
   type Precision,
   type JobSpec,
+  type Validation,
 } from "@internevo/domain";
 import type { PlanOfJob } from "@internevo/plan";
+import type { ExportedField } from "./exported-fields.ts";
 
 /** Projects whose configurations are written and read. */
 export const FRAMEWORKS = ["internevo", "megatron", "deepspeed", "torchtitan"] as const;
@@ -37,14 +40,6 @@ export interface Inexpressible {
   readonly nearest: unknown;
   readonly reason: string;
 }
-
-/** Of a framework that lacks a schedule: it follows a cosine. */
-export const scheduleNotSaid = ({ schedule = "cosine" }: Pick<Optimizer, "schedule">): Inexpressible => ({
-  field: "optimizer.schedule",
-  value: schedule,
-  nearest: "cosine",
-  reason: "it has no such schedule of the learning rate",
-});
 
 export interface ExportedConfiguration {
   readonly framework: Framework;
@@ -89,6 +84,8 @@ export interface FrameworkWarning {
   readonly remedy: string;
 }
 
+type Checkpointing = NonNullable<JobSpec["checkpointing"]>;
+
 export interface ImportedConfiguration {
   readonly framework: Framework;
   readonly version: string;
@@ -101,6 +98,11 @@ export interface ImportedConfiguration {
   readonly optimizer: Partial<Optimizer>;
   readonly steps?: number;
   readonly seed?: number;
+  /** Data, evaluation, checkpoints and weights, where the file says them as a job does. */
+  readonly data?: Data;
+  readonly validation?: Validation;
+  readonly checkpointing?: Checkpointing;
+  readonly initialWeights?: string;
   readonly plan: Plan;
   readonly takenAs: readonly TakenAs[];
   readonly warnings: readonly FrameworkWarning[];
@@ -109,26 +111,14 @@ export interface ImportedConfiguration {
 }
 
 /** What of a job is exported; its plan is given beside it. */
-export type ExportedJob = Pick<
-  JobSpec,
-  | "name"
-  | "model"
-  | "sequenceLengthTokens"
-  | "globalBatchTokens"
-  | "precision"
-  | "optimizer"
-  | "data"
-  | "steps"
-  | "seed"
-  | "cluster"
->;
+export type ExportedJob = Pick<JobSpec, ExportedField>;
 
 /** What a plan becomes in a framework: the nearest that it can say, and why each field is another. */
 export interface Expression {
   readonly plan: Plan;
   readonly reasons: Readonly<Partial<Record<keyof Plan, string>>>;
-  /** Of the job. */
-  readonly beyond: readonly Inexpressible[];
+  /** Of the job, where it depends on the plan too. */
+  readonly beyond?: readonly Inexpressible[];
 }
 
 /** Fields of a plan that a framework has no word for, each with what it does instead. */
@@ -152,7 +142,10 @@ export function normalPlan(plan: Plan, model: Pick<Model, "layers">): Plan {
 }
 
 /** Every field in which the expressed plan is another, with its reason. */
-export function inexpressibleFields(asked: Plan, { plan, reasons, beyond }: Expression): Inexpressible[] {
+export function inexpressibleFields(
+  asked: Plan,
+  { plan, reasons, beyond = [] }: Expression,
+): Inexpressible[] {
   const fields = [...new Set([...Object.keys(asked), ...Object.keys(plan)])] as (keyof Plan)[];
   const value = (of: Plan, field: keyof Plan): unknown => planValue(of, field);
   return [

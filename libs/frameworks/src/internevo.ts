@@ -1,18 +1,31 @@
 import { chunksOf, contextOf, headRanks, replicaRanks, type Plan } from "@internevo/domain";
 import type { PlanOfJob } from "@internevo/plan";
 import {
-  scheduleNotSaid,
   stageLayers,
   withoutFields,
   type ExportedJob,
   type Expression,
   type FrameworkFile,
-  type Inexpressible,
 } from "./framework.ts";
-import { assertSaid, unsaidDeviation, type Unsaid } from "./model-fields.ts";
+import {
+  CHECKPOINT_FOLDER,
+  headOfItsOwn,
+  isPacked,
+  keepsAll,
+  notEvaluated,
+  otherBatches,
+  otherFormat,
+  otherPrecision,
+  ownDeviation,
+  schedulesLacking,
+  weightsIn,
+  type FieldDecisions,
+  type Unsaid,
+} from "./job-fields.ts";
+import { assertSaid, type Unsaid as UnsaidModel } from "./model-fields.ts";
 
 /** What InternEvo's LLAMA2 has no words for. */
-const INTERNEVO_UNSAID: Unsaid = {
+const INTERNEVO_UNSAID: UnsaidModel = {
   headSize: "its heads are hidden_size / num_attention_heads elements each",
   queryKeyNorm: "it has no norms of heads",
   queryKeyValueBias: "no_bias is of all products",
@@ -25,6 +38,93 @@ export const INTERNEVO_NEVER = {
   gateUp: "model.checkpoint recomputes whole layers, and nothing waits in the host's memory",
 } as const;
 
+/** Data and held-out data that it reads itself. */
+const isEvaluated = ({ validation }: ExportedJob): boolean => validation?.data.format === "internevo";
+
+/** Documents that share attention: each ends the loss all the same. */
+const lossEnds: Unsaid = (job) =>
+  isPacked(job) || job.data?.format !== "internevo"
+    ? null
+    : {
+        field: "data.packing",
+        value: "none",
+        nearest: "none",
+        reason: "the last token of each document is left out of the loss",
+      };
+
+const documentsAreLines: Unsaid = (job) =>
+  !isPacked(job) || job.data?.endOfDocumentToken === undefined
+    ? null
+    : {
+        field: "data.endOfDocumentToken",
+        value: job.data.endOfDocumentToken,
+        nearest: null,
+        reason: "documents are the lines of the data",
+      };
+
+/** What it says of a job. */
+export const INTERNEVO_FIELDS: FieldDecisions = {
+  "model.hiddenSize": "said",
+  "model.layers": "said",
+  "model.heads": "said",
+  "model.kvHeads": "said",
+  "model.ffnHiddenSize": "said",
+  "model.vocabularySize": "said",
+  "model.tiedEmbeddings": headOfItsOwn(() => true, "LLAMA2 has a head of its own"),
+  "model.ropeTheta": "said",
+  "model.normEpsilon": "said",
+  "model.initStandardDeviation": ownDeviation,
+  "model.headSize": "said",
+  "model.queryKeyNorm": "said",
+  "model.queryKeyValueBias": "said",
+  "model.slidingWindowTokens": "said",
+  "model.ropeScaling": "said",
+  sequenceLengthTokens: "said",
+  globalBatchTokens: "said",
+  precision: otherPrecision("bf16", "bf16-grad16", "gradients are kept in the precision of the parameters"),
+  // A constant one is a cosine from the peak to the peak.
+  "optimizer.schedule": schedulesLacking("linear", "wsd"),
+  "optimizer.annealingSteps": "with optimizer.schedule",
+  "optimizer.peakLearningRate": "said",
+  "optimizer.minLearningRate": "said",
+  "optimizer.warmupSteps": "said",
+  "optimizer.decaySteps": "said",
+  "optimizer.weightDecay": "said",
+  "optimizer.beta1": "said",
+  "optimizer.beta2": "said",
+  "optimizer.epsilon": "said",
+  "optimizer.clipGlobalNorm": "said",
+  "data.format": otherFormat(
+    "internevo",
+    "random data (train_folder None)",
+    "data must be tokenized by InternEvo's tools/tokenizer.py",
+  ),
+  "data.path": "with data.format",
+  "data.paths": "with data.format",
+  "data.packing": lossEnds,
+  "data.endOfDocumentToken": documentsAreLines,
+  steps: "said",
+  seed: "said",
+  "cluster.nodes": "said",
+  "cluster.gpusPerNode": "said",
+  "validation.data": notEvaluated(
+    isEvaluated,
+    "held-out data must be tokenized by InternEvo's tools/tokenizer.py",
+  ),
+  "validation.everySteps": "with validation.data",
+  "validation.batches": otherBatches(
+    isEvaluated,
+    "all",
+    "each evaluation takes all of the held-out data, and none is before training or behind it",
+  ),
+  "checkpointing.everySteps": "said",
+  "checkpointing.keepLast": keepsAll,
+  initialWeights: weightsIn(
+    "the folder must hold them as a checkpoint of its own (ckpt_type internevo), and a run that is started again " +
+      "begins anew; to go on from the newest checkpoint, set auto_resume=True",
+  ),
+};
+
 /** @throws ProblemError `plan-invalid` for a model that it has no words for. */
 export const assertInternEvo = (job: ExportedJob): void =>
   assertSaid("InternEvo's LLAMA2", job.model, INTERNEVO_UNSAID);
@@ -32,7 +132,6 @@ export const assertInternEvo = (job: ExportedJob): void =>
 /** What the plan becomes in InternEvo. */
 export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression {
   const reasons: Partial<Record<keyof Plan, string>> = { ...INTERNEVO_NEVER };
-  const beyond: Inexpressible[] = [];
   const tensor = plan.tensorParallel > 1;
   const { parameterSharding: ps, gradientSharding: gs, optimizerStateSharding: oss } = plan;
   reasons.gradientSharding = "gradients stay whole on the ranks of parallel.zero1";
@@ -72,32 +171,7 @@ export function expressInternEvo(plan: PlanOfJob, job: ExportedJob): Expression 
     recompute: plan.recompute || (k > 0 && !fractional),
     ...(fractional && k < layers ? { recomputeLayers: k } : {}),
   };
-  if (job.precision === "bf16")
-    beyond.push({
-      field: "precision",
-      value: job.precision,
-      nearest: "bf16-grad16",
-      reason: "gradients are kept in the precision of the parameters",
-    });
-  beyond.push(...unsaidDeviation(job.model));
-  if (job.model.tiedEmbeddings)
-    beyond.push({
-      field: "model.tiedEmbeddings",
-      value: true,
-      nearest: false,
-      reason: "LLAMA2 has a head of its own",
-    });
-  // A constant one is a cosine from the peak to the peak.
-  const { schedule } = job.optimizer;
-  if (schedule === "linear" || schedule === "wsd") beyond.push(scheduleNotSaid(job.optimizer));
-  if (job.data !== null && job.data.format !== "internevo")
-    beyond.push({
-      field: "data",
-      value: job.data.format,
-      nearest: "random data (train_folder None)",
-      reason: "data must be tokenized by InternEvo's tools/tokenizer.py",
-    });
-  return { plan: expressed, reasons, beyond };
+  return { plan: expressed, reasons };
 }
 
 /**
@@ -133,27 +207,45 @@ export function writeInternEvo(job: ExportedJob, plan: PlanOfJob): FrameworkFile
   return [{ name: "config.py", text }];
 }
 
+/** The folder of a file, which the program reads whole. */
+const folderOf = (path: string): string => JSON.stringify(path.replace(/\/[^/]*$/, ""));
+
+/** Where training begins and what it keeps. It goes on from its newest checkpoint, unless weights are given. */
+function checkpointText({ checkpointing, initialWeights }: ExportedJob): string {
+  const save =
+    checkpointing === null
+      ? "enable_save_ckpt=False"
+      : `enable_save_ckpt=True, save_ckpt_folder="local:${CHECKPOINT_FOLDER}", checkpoint_every=${checkpointing.everySteps}`;
+  const load =
+    initialWeights === undefined
+      ? "None"
+      : `dict(path=${JSON.stringify(`local:${initialWeights}`)}, content=("model",), ckpt_type="internevo")`;
+  const resumes = checkpointing !== null && initialWeights === undefined;
+  return `ckpt = dict(${save}, auto_resume=${flag(resumes)}, load_ckpt_info=${load})`;
+}
+
 function dataText(job: ExportedJob, plan: PlanOfJob): string {
-  const folder =
-    job.data?.format === "internevo" ? JSON.stringify(job.data.path.replace(/\/[^/]*$/, "")) : "None";
+  const { data, validation } = job;
+  const folder = data?.format === "internevo" ? folderOf(data.path) : "None";
+  const held = validation?.data.format === "internevo" ? folderOf(validation.data.path) : null;
   return `# torchrun --nnodes ${job.cluster.nodes} --nproc-per-node ${job.cluster.gpusPerNode} train.py --config <this file> --launcher torch
 JOB_NAME = ${JSON.stringify(job.name)}
 model_type = "LLAMA2"
 DO_ALERT = False
 
-ckpt = dict(enable_save_ckpt=False, auto_resume=False, load_ckpt_info=None)
+${checkpointText(job)}
 
 data = dict(
     seq_len=${job.sequenceLengthTokens},
     micro_bsz=${plan.microBatchSize},
     micro_num=${plan.microBatches},
     total_steps=${job.steps},
-    pack_sample_into_one=False,
+    pack_sample_into_one=${flag(!isPacked(job))},
     skip_batches="",
     rampup_batch_size="",
     train_folder=${folder},
-    valid_folder=None,
-    valid_every=0,
+    valid_folder=${held ?? "None"},
+    valid_every=${held === null ? 0 : validation?.everySteps},
 )
 `;
 }

@@ -1,4 +1,4 @@
-import type { Plan, Precision } from "@internevo/domain";
+import type { Model, Plan, Precision } from "@internevo/domain";
 import {
   DECODER_IGNORED,
   DECODER_JUDGES,
@@ -9,6 +9,7 @@ import {
   readDecoder,
   readTraining,
 } from "./decoder-arguments.ts";
+import { plainNumber, readData } from "./decoder-data.ts";
 import { isWhole, optionNames, readOptions, type OptionTable, type Options } from "./command-line.ts";
 import {
   FRAMEWORK_VERSIONS,
@@ -50,7 +51,7 @@ const TABLE: OptionTable = {
       flag: `--use-mcore-models --mock-data --cross-entropy-loss-fusion --calculate-per-token-loss --manual-gc --no-bias-swiglu-fusion --no-rope-fusion
         --no-create-attention-mask-in-dataloader --no-mmap-bin-files --log-throughput --use-dist-ckpt --auto-detect-ckpt-format --async-save
         --use-pytorch-profiler --log-progress --use-tokenizer-model-from-checkpoint-args --no-check-for-nan-in-loss-and-grad --check-for-large-grads
-        --eod-mask-loss --ckpt-fully-parallel-save --ddp-average-in-collective --ddp-pad-buckets-for-high-nccl-busbw
+        --ckpt-fully-parallel-save --ddp-average-in-collective --ddp-pad-buckets-for-high-nccl-busbw
         --fsdp-double-buffer --deterministic-mode`,
       one: `--attention-backend --transformer-impl --ckpt-format --manual-gc-interval --empty-unused-memory-level --decoupled-lr --decoupled-min-lr
         --tiktoken-pattern --ddp-num-buckets --ddp-bucket-size --cross-entropy-fusion-impl --megatron-fsdp-version
@@ -408,6 +409,14 @@ function precisionOfOptions(options: Options, takenAs: TakenAs[]): Precision {
   return options.has("--grad-reduce-in-bf16") ? "bf16-grad16" : "bf16";
 }
 
+/** Its documents end where the data's own do; only the loss may end by a token. */
+const packingOf = (options: Options, { vocabularySize }: Model) => ({
+  by: "--dataloader-inter-document-masking",
+  token: options.has("--eod-mask-loss")
+    ? plainNumber(options, "--null-tokenizer-eod-id", vocabularySize - 1, 0)
+    : undefined,
+});
+
 /** Reads arguments of Megatron-LM's pretrain_gpt.py. @throws ProblemError `bad-request`. */
 export function importMegatron(files: readonly FrameworkFile[], asked: Launch | null): ImportedConfiguration {
   const [file] = files as readonly [FrameworkFile];
@@ -477,6 +486,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
     precision,
     optimizer: { ...optimizer, clipGlobalNorm },
     ...training,
+    ...readData(options, packingOf(options, model), takenAs),
     plan: normalPlan(plan, model),
     takenAs,
     warnings: megatronWarnings(options, { tp, ring: context.size, sequenceLengthTokens }),

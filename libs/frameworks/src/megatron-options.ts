@@ -1,3 +1,4 @@
+import { NO_BORDERS } from "./decoder-arguments.ts";
 import { BLOCKWISE, BUCKETS, judgesOf, KERNELS, refused, taken, type Judges } from "./judgements.ts";
 
 /*
@@ -84,7 +85,7 @@ export const MORE_OPTIONS = {
     --no-use-layer-wise-param-layout --use-nccl-ub --disable-symmetric-registration --gtp-remat-nccl-ub
     --gtp-expert-remat-nccl-ub --fsdp-manual-registration --create-all-gather-group --no-gradient-reduce-div-fusion
     --keep-fp8-transpose-cache --torch-fsdp2-no-reshard-after-forward --dataloader-fast-cache-load
-    --dataloader-defer-npy-index-mmap --reset-position-ids --reset-attention-mask --dataloader-inter-document-masking
+    --dataloader-defer-npy-index-mmap --dataloader-inter-document-masking
     --allow-ambiguous-pad-tokens --fim-data --adlr-autoresume --biencoder-shared-query-context-model
     --use-one-sent-docs --retriever-score-scaling --no-data-sharding --vision-pretraining --dino-norm-last-layer
     --cache-mla-latents --mla-down-proj-fusion --enable-experimental --megatron-fsdp-enable-fine-grained-param-gather
@@ -250,10 +251,7 @@ export const MORE_JUDGES: Judges = {
     taken("not computed"),
   ),
   "--iterations-to-skip": taken("none: every step is trained"),
-  ...judgesOf(
-    `--reset-position-ids --reset-attention-mask --dataloader-inter-document-masking --sft`,
-    taken("sequences without borders between documents; a job says them by data.packing"),
-  ),
+  ...judgesOf(`--dataloader-inter-document-masking --sft`, taken(NO_BORDERS)),
   ...judgesOf(`--apply-wd-to-qk-layernorm --no-weight-decay-cond-type`, taken("norms have no weight decay")),
   "--ddp-param-name-patterns-for-fp32-local-accumulation": taken(
     "gradients of all parameters in one precision",

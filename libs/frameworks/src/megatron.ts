@@ -4,18 +4,14 @@ import { divisors, type PlanOfJob } from "@internevo/plan";
 import { commandText, type Argument, type Options } from "./command-line.ts";
 import {
   decoderArguments,
-  inexpressibleTraining,
+  DECODER_FIELDS,
   trainingArguments,
   type DecoderDialect,
 } from "./decoder-arguments.ts";
+import { checkpointArguments, dataArguments } from "./decoder-data.ts";
+import { isPacked, otherFormat, weightsIn, type FieldDecisions, type Unsaid } from "./job-fields.ts";
 import { assertSaid, MEGATRON_UNSAID, readFields } from "./model-fields.ts";
-import {
-  withoutFields,
-  type ExportedJob,
-  type Expression,
-  type FrameworkFile,
-  type Inexpressible,
-} from "./framework.ts";
+import { withoutFields, type ExportedJob, type Expression, type FrameworkFile } from "./framework.ts";
 
 export const MEGATRON_DIALECT: DecoderDialect = {
   normEpsilon: "--norm-epsilon",
@@ -43,6 +39,60 @@ export const MEGATRON_NEVER = {
   gateUp:
     "--recompute-modules mlp makes the whole MLP again, and --cpu-offloading moves all that a layer keeps, neither gate and up alone",
 } as const;
+
+/** Packed documents whose last tokens learn from the next document. */
+const lossAcross: Unsaid = (job) =>
+  !isPacked(job) || job.data?.endOfDocumentToken !== undefined
+    ? null
+    : {
+        field: "data.packing",
+        value: "documents",
+        nearest: "documents",
+        reason:
+          "attention and positions stay inside a document (--dataloader-inter-document-masking), but its last " +
+          "token learns the next document's first: only data.endOfDocumentToken is left out of the loss",
+      };
+
+/** The token that ends documents, which are told apart without it. */
+const ownBorders: Unsaid = (job) =>
+  !isPacked(job) || job.data?.endOfDocumentToken === undefined
+    ? null
+    : {
+        field: "data.endOfDocumentToken",
+        value: job.data.endOfDocumentToken,
+        nearest: job.data.endOfDocumentToken,
+        reason:
+          "it ends the loss of a document (--eod-mask-loss), but attention and positions follow the data's own borders",
+      };
+
+/** What it says of a job. */
+export const MEGATRON_FIELDS: FieldDecisions = {
+  ...DECODER_FIELDS,
+  "optimizer.schedule": "said",
+  "optimizer.annealingSteps": "said",
+  "data.format": otherFormat(
+    "megatron",
+    "--mock-data",
+    "data must be in the format of Megatron-LM's tools/preprocess_data.py",
+  ),
+  "data.packing": lossAcross,
+  "data.endOfDocumentToken": ownBorders,
+  initialWeights: weightsIn(
+    "the folder must hold them as a checkpoint of its own (tools/checkpoint/convert.py): without one it ends at its start",
+  ),
+};
+
+/** Packed documents: the data's own borders part attention and positions. */
+function packingArguments(job: ExportedJob): Argument[] {
+  if (!isPacked(job)) return [];
+  const token = job.data?.endOfDocumentToken;
+  return [
+    ["--dataloader-inter-document-masking"],
+    ...(token === undefined
+      ? []
+      : [["--null-tokenizer-eod-id", token] as const, ["--eod-mask-loss"] as const]),
+  ];
+}
 
 /** @throws ProblemError `plan-invalid` for a model that it has no words for. */
 export const assertMegatron = (job: ExportedJob): void =>
@@ -153,15 +203,7 @@ export function expressMegatron(plan: PlanOfJob, job: ExportedJob): Expression {
     recompute: plan.recompute || (k > 0 && !perChunk),
     ...(k > 0 && perChunk ? { recomputeLayers: k } : {}),
   };
-  const beyond: Inexpressible[] = inexpressibleTraining(job);
-  if (job.data !== null && job.data.format !== "megatron")
-    beyond.push({
-      field: "data",
-      value: job.data.format,
-      nearest: "--mock-data",
-      reason: "data must be in the format of Megatron-LM's tools/preprocess_data.py",
-    });
-  return { plan: expressed, reasons, beyond };
+  return { plan: expressed, reasons };
 }
 
 /**
@@ -263,10 +305,6 @@ export function writeMegatron(job: ExportedJob, plan: PlanOfJob): FrameworkFile[
     job.precision === "fp32"
       ? []
       : [["--bf16"], ...(job.precision === "bf16-grad16" ? [["--grad-reduce-in-bf16"] as const] : [])];
-  const data: Argument[] =
-    job.data?.format === "megatron"
-      ? [["--data-path", job.data.path.replace(/\.(?:bin|idx)$/, "")]]
-      : [["--mock-data"]];
   const fsdp = plan.parameterSharding > 1 || plan.gradientSharding > 1;
   // Tensor and context parallelism order their kernels by one connection, which FSDP does not allow.
   const environment = plan.sequenceParallel > 1 && !fsdp ? "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" : "";
@@ -291,7 +329,10 @@ export function writeMegatron(job: ExportedJob, plan: PlanOfJob): FrameworkFile[
     recomputeArguments(plan),
     precision,
     ...trainingArguments(job, { knowsWsd: true }).map((argument) => [argument]),
-    data,
+    dataArguments(job, [["--mock-data"]]),
+    packingArguments(job),
+    checkpointArguments(job),
+    job.initialWeights === undefined ? [] : [["--pretrained-checkpoint", job.initialWeights]],
   ]);
   return [{ name: "pretrain.sh", text: `#!/bin/bash\nset -euo pipefail\n${environment}${text}\n` }];
 }

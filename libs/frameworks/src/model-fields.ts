@@ -1,6 +1,5 @@
 import {
   HEAD_SIZES,
-  MODEL_DEFAULTS,
   plainRopeScaling,
   ProblemError,
   type Model,
@@ -8,24 +7,7 @@ import {
   type RopeScaling,
 } from "@internevo/domain";
 import type { Argument, Options } from "./command-line.ts";
-import type { Inexpressible } from "./framework.ts";
 import type { Faults } from "./problems.ts";
-
-/**
- * The spread of a model's initial weights, for a program that begins with its own; none where that of the job is nobody's
- * choice.
- */
-export const unsaidDeviation = ({ initStandardDeviation }: Model): Inexpressible[] =>
-  initStandardDeviation === MODEL_DEFAULTS.initStandardDeviation
-    ? []
-    : [
-        {
-          field: "model.initStandardDeviation",
-          value: initStandardDeviation,
-          nearest: null,
-          reason: "initial weights have the framework's own spread",
-        },
-      ];
 
 /** What a model may have beyond LLaMA, and why a program has no word for it; undefined where it has. */
 export type Unsaid = Readonly<

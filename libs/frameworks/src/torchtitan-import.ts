@@ -1,4 +1,4 @@
-import { ProblemError, type Optimizer, type Plan, type Precision } from "@internevo/domain";
+import { MAXIMUM_STEPS, ProblemError, type Optimizer, type Plan, type Precision } from "@internevo/domain";
 import { parse } from "smol-toml";
 import { isTooDeep, TOO_DEEP } from "./depth.ts";
 import { Fields } from "./fields.ts";
@@ -520,6 +520,30 @@ const withoutEffect = (
 ];
 
 const OWN_STEPS = 10_000;
+const OWN_INTERVAL = 500;
+const OWN_KEPT = 10;
+/** Checkpoints that a job keeps at most. */
+const MOST_KEPT = 1000;
+
+const countOf = (value: unknown, most: number): number | null =>
+  typeof value === "number" && Number.isSafeInteger(value) && value >= 1 && value <= most ? value : null;
+
+/** Checkpoints and first weights, where a job can say them; what else there is has no effect. */
+function readCheckpoints(root: Fields): Pick<ImportedConfiguration, "checkpointing" | "initialWeights"> {
+  const value = root.value("checkpoint");
+  const section = typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+  if (section["enable"] !== true) return {};
+  const everySteps = countOf(section["interval"] ?? OWN_INTERVAL, MAXIMUM_STEPS);
+  const keepLast = countOf(section["keep_latest_k"] ?? OWN_KEPT, MOST_KEPT);
+  const isRead = section["load_only"] !== true && everySteps !== null && keepLast !== null;
+  const path = section["initial_load_path"];
+  const isFolder =
+    section["initial_load_in_hf"] === true && typeof path === "string" && /^[^\p{Cc}]{1,4096}$/u.test(path);
+  return {
+    ...(isRead ? { checkpointing: { everySteps, keepLast } } : {}),
+    ...(isFolder ? { initialWeights: path } : {}),
+  };
+}
 
 /** Reads torchtitan's TOML, with the module of sizes that it names. @throws ProblemError `bad-request`. */
 export function importTorchtitan(
@@ -586,6 +610,7 @@ export function importTorchtitan(
     optimizer,
     steps,
     ...(seed === undefined ? {} : { seed }),
+    ...readCheckpoints(root),
     plan: normalPlan(plan, model),
     takenAs,
     warnings: torchtitanWarnings(root, sequenceLengthTokens, degree),

@@ -1,4 +1,11 @@
-import { chunksOf, contextOf, ProblemError, replicaRanks, type Plan } from "@internevo/domain";
+import {
+  checkpointsToKeep,
+  chunksOf,
+  contextOf,
+  ProblemError,
+  replicaRanks,
+  type Plan,
+} from "@internevo/domain";
 import type { PlanOfJob } from "@internevo/plan";
 import { stringify } from "smol-toml";
 import {
@@ -7,9 +14,19 @@ import {
   type ExportedJob,
   type Expression,
   type FrameworkFile,
-  type Inexpressible,
 } from "./framework.ts";
-import { assertSaid, unsaidDeviation } from "./model-fields.ts";
+import {
+  headOfItsOwn,
+  isPacked,
+  notEvaluated,
+  otherFormat,
+  otherPrecision,
+  ownDeviation,
+  weightsIn,
+  type FieldDecisions,
+  type Unsaid,
+} from "./job-fields.ts";
+import { assertSaid } from "./model-fields.ts";
 import { flavorModule, modelName, TORCHTITAN_UNSAID } from "./torchtitan-model.ts";
 
 /**
@@ -24,6 +41,73 @@ function recomputeInterval(k: number, layers: number): number | null {
 export const TORCHTITAN_NEVER = {
   gateUp: "layers are recomputed whole (selective_ac_option), or keep everything on the GPU",
 } as const;
+
+const OWN_TOKENIZER = "torchtitan reads text through its own tokenizer";
+
+const notApart: Unsaid = (job) =>
+  isPacked(job)
+    ? {
+        field: "data.packing",
+        value: "documents",
+        nearest: "none",
+        reason: "documents are told apart by its own tokenizer's end of text, and with flex attention alone",
+      }
+    : null;
+
+/** What it says of a job. */
+export const TORCHTITAN_FIELDS: FieldDecisions = {
+  "model.hiddenSize": "said",
+  "model.layers": "said",
+  "model.heads": "said",
+  "model.kvHeads": "said",
+  "model.ffnHiddenSize": "said",
+  "model.vocabularySize": "said",
+  "model.tiedEmbeddings": headOfItsOwn(
+    ({ model }) => modelName(model) === "llama3",
+    "llama3 has a head of its own",
+  ),
+  "model.ropeTheta": "said",
+  "model.normEpsilon": "said",
+  "model.initStandardDeviation": ownDeviation,
+  "model.headSize": "said",
+  "model.queryKeyNorm": "said",
+  "model.queryKeyValueBias": "said",
+  "model.slidingWindowTokens": "said",
+  "model.ropeScaling": "said",
+  sequenceLengthTokens: "said",
+  globalBatchTokens: "said",
+  precision: otherPrecision(
+    "bf16-grad16",
+    "bf16",
+    "gradients are reduced and kept in 4 bytes (mixed_precision_reduce)",
+  ),
+  "optimizer.schedule": "said",
+  "optimizer.annealingSteps": "said",
+  "optimizer.peakLearningRate": "said",
+  "optimizer.minLearningRate": "said",
+  "optimizer.warmupSteps": "said",
+  "optimizer.decaySteps": "said",
+  "optimizer.weightDecay": "said",
+  "optimizer.beta1": "said",
+  "optimizer.beta2": "said",
+  "optimizer.epsilon": "said",
+  "optimizer.clipGlobalNorm": "said",
+  "data.format": otherFormat(null, "c4_test", OWN_TOKENIZER),
+  "data.path": "with data.format",
+  "data.paths": "with data.format",
+  "data.packing": notApart,
+  "data.endOfDocumentToken": "with data.packing",
+  steps: "said",
+  seed: "said",
+  "cluster.nodes": "said",
+  "cluster.gpusPerNode": "said",
+  "validation.data": notEvaluated(() => false, OWN_TOKENIZER),
+  "validation.everySteps": "with validation.data",
+  "validation.batches": "with validation.data",
+  "checkpointing.everySteps": "said",
+  "checkpointing.keepLast": "said",
+  initialWeights: weightsIn("the folder must hold them in the form of Hugging Face, as safetensors"),
+};
 
 /** Ranks over which FSDP shards: data-parallel ranks, and all that share a sequence as a ring. */
 function sharding(
@@ -92,7 +176,6 @@ export function assertTorchtitan({ model, sequenceLengthTokens }: ExportedJob): 
 /** What the plan becomes in torchtitan. @throws ProblemError `plan-invalid` when nothing near can be said. */
 export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression {
   const reasons: Partial<Record<keyof Plan, string>> = { ...TORCHTITAN_NEVER };
-  const beyond: Inexpressible[] = [];
   const { tensorParallel: tp, sequenceParallel: sp, pipelineParallel: pp } = plan;
   // Whatever shares a sequence, torchtitan asks for two chunks a rank of it.
   if (job.sequenceLengthTokens % (2 * sp) !== 0) {
@@ -136,29 +219,7 @@ export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression
     ...(every === null ? {} : { recomputeLayers: k }),
   };
   reasons.forwardOverlap = reasons.backwardOverlap = "FSDP prefetches by itself, by layers";
-  if (job.precision === "bf16-grad16")
-    beyond.push({
-      field: "precision",
-      value: job.precision,
-      nearest: "bf16",
-      reason: "gradients are reduced and kept in 4 bytes (mixed_precision_reduce)",
-    });
-  beyond.push(...unsaidDeviation(job.model));
-  if (job.model.tiedEmbeddings && modelName(job.model) === "llama3")
-    beyond.push({
-      field: "model.tiedEmbeddings",
-      value: true,
-      nearest: false,
-      reason: "llama3 has a head of its own",
-    });
-  if (job.data !== null)
-    beyond.push({
-      field: "data",
-      value: job.data.format,
-      nearest: "c4_test",
-      reason: "torchtitan reads text through its own tokenizer",
-    });
-  return { plan: { ...expressed, ...overlapOf(expressed) }, reasons, beyond };
+  return { plan: { ...expressed, ...overlapOf(expressed) }, reasons };
 }
 
 /** Which layers keep their activations; `recomputed` layers of a stage do not. */
@@ -167,6 +228,22 @@ function activationCheckpoint(plan: Plan, recomputed: number, layersOfStage: num
   if (recomputed === 0) return { mode: "none" };
   const option = String(recomputeInterval(recomputed, layersOfStage) ?? 1);
   return { mode: "selective", selective_ac_option: option };
+}
+
+/** Checkpoints, and the weights that training begins with; no section where there are neither. */
+function checkpointSection({ checkpointing, initialWeights }: ExportedJob) {
+  if (checkpointing === null && initialWeights === undefined) return {};
+  const saves =
+    checkpointing === null
+      ? { load_only: true }
+      : {
+          interval: checkpointing.everySteps,
+          keep_latest_k: checkpointsToKeep(checkpointing),
+          last_save_model_only: false,
+        };
+  const loads =
+    initialWeights === undefined ? {} : { initial_load_path: initialWeights, initial_load_in_hf: true };
+  return { checkpoint: { enable: true, ...saves, ...loads } };
 }
 
 /** torchtitan's TOML, and the module with the model's sizes. */
@@ -240,6 +317,7 @@ export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFil
     },
     activation_checkpoint: activationCheckpoint(plan, k, stageLayers(job.model, plan)),
     debug: { seed: job.seed },
+    ...checkpointSection(job),
   };
   const start =
     `# CONFIG_FILE=<this file> torchrun --nnodes ${cluster.nodes} --nproc-per-node ` +

@@ -49,8 +49,12 @@ export function writtenJob(
   const nearest = new Map(inexpressible.map((each) => [each.field, each.nearest]));
   const precision = nearest.get("precision") as JobSpec["precision"] | undefined;
   const tiedEmbeddings = nearest.get("model.tiedEmbeddings") as boolean | undefined;
+  const { documents: _documents, ...rest } = job;
+  // Sequences are whole texts there, whatever documents leave of attention.
+  const isWhole = job.data !== null && nearest.get("data.packing") === "none";
+  const { packing: _packing, ...data } = job.data ?? {};
   return {
-    ...job,
+    ...(isWhole ? { ...rest, data: data as JobSpec["data"] } : job),
     ...(precision === undefined ? {} : { precision }),
     ...(tiedEmbeddings === undefined ? {} : { model: { ...job.model, tiedEmbeddings } }),
   };

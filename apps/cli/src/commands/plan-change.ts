@@ -6,7 +6,7 @@ import { integerArgument, numberArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { isPath, isRank, PLAN_HELP, readJson } from "../plan-argument.ts";
 import { planChangeLines, planChangesTable } from "../plan-change-view.ts";
-import { jobId } from "../resolve.ts";
+import { jobId, planChangeId } from "../resolve.ts";
 import { JOB_ARGUMENT } from "./jobs.ts";
 
 const LOOK_MILLISECONDS = 1000;
@@ -91,11 +91,12 @@ export function addPlanChange(program: Command, context: Context): void {
     .command("dismiss")
     .description("take a change back that was not made yet")
     .argument("<job>", JOB_ARGUMENT)
-    .argument("<change>", "id of the change")
+    .argument("<change>", "id of the change, or the beginning of it")
     .action(async (name: string, change: string) => {
       const client = await context.client();
       const id = await jobId(client, name, context.signal);
-      show(await client.dismissPlanChange(id, change, { signal: context.signal }));
+      const changeId = await planChangeId(client, id, change, context.signal);
+      show(await client.dismissPlanChange(id, changeId, { signal: context.signal }));
     });
   group
     .command("list", { isDefault: true })

@@ -41,6 +41,12 @@ deepspeed --num_nodes 16 --num_gpus 8 pretrain_gpt.py \
   --clip-grad 1 \
   --seed 1234 \
   --data-path data \
+  --split 100,0,0 \
+  --eval-interval 1000 \
+  --eval-iters 0 \
+  --save checkpoints \
+  --load checkpoints \
+  --save-interval 100 \
   --deepspeed \
   --deepspeed_config ds_config.json \
   --zero-stage 3

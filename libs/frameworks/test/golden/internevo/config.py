@@ -3,14 +3,14 @@ JOB_NAME = "seven"
 model_type = "LLAMA2"
 DO_ALERT = False
 
-ckpt = dict(enable_save_ckpt=False, auto_resume=False, load_ckpt_info=None)
+ckpt = dict(enable_save_ckpt=True, save_ckpt_folder="local:checkpoints", checkpoint_every=100, auto_resume=True, load_ckpt_info=None)
 
 data = dict(
     seq_len=32768,
     micro_bsz=1,
     micro_num=4,
     total_steps=1000,
-    pack_sample_into_one=False,
+    pack_sample_into_one=True,
     skip_batches="",
     rampup_batch_size="",
     train_folder=None,

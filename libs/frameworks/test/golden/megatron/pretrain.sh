@@ -48,4 +48,9 @@ torchrun --nnodes 16 --nproc-per-node 8 \
   --adam-eps 1e-8 \
   --clip-grad 1 \
   --seed 1234 \
-  --mock-data
+  --mock-data \
+  --eval-interval 1000 \
+  --eval-iters 0 \
+  --save checkpoints \
+  --load checkpoints \
+  --save-interval 100

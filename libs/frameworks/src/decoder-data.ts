@@ -1,0 +1,118 @@
+import { MAXIMUM_STEPS, megatronStem, type Data, type Validation } from "@internevo/domain";
+import type { Argument, Options } from "./command-line.ts";
+import type { ExportedJob, ImportedConfiguration, TakenAs } from "./framework.ts";
+import { CHECKPOINT_FOLDER } from "./job-fields.ts";
+
+/*
+ * Data, evaluation and checkpoints, as Megatron-LM and Megatron-DeepSpeed have options for them alike.
+ */
+
+/** The name of data in Megatron-LM's format; null for other data. */
+const stemOf = (data: Validation["data"] | Data | null | undefined): string | null =>
+  data?.format === "megatron" ? megatronStem(data.path) : null;
+
+/** Whether both programs can evaluate a job's held-out data: it is read as training data is. */
+export const isEvaluated = ({ data, validation }: ExportedJob): boolean =>
+  stemOf(data) !== null && stemOf(validation?.data) !== null;
+
+/** Steps between evaluations where there are none: the programs divide by it all the same. */
+const neverEvaluated = ({ steps }: ExportedJob): readonly Argument[] => [
+  ["--eval-interval", steps],
+  ["--eval-iters", 0],
+];
+
+/** Keeps no part of --data-path for evaluation. */
+export const TRAINED_WHOLE: Argument = ["--split", "100,0,0"];
+
+/**
+ * What is trained on and what is evaluated. Left to themselves the programs keep a part of the data for evaluation, and
+ * evaluate 100 batches of it.
+ * @param none stands for data that the program does not read
+ */
+export function dataArguments(job: ExportedJob, none: readonly Argument[]): readonly Argument[] {
+  const { data, validation } = job;
+  const [train, valid] = [stemOf(data), stemOf(validation?.data)];
+  if (train === null) return [...none, ...neverEvaluated(job)];
+  if (valid === null || validation === undefined)
+    return [["--data-path", train], TRAINED_WHOLE, ...neverEvaluated(job)];
+  return [
+    ["--train-data-path", train],
+    ["--valid-data-path", valid],
+    ["--eval-interval", validation.everySteps],
+    ["--eval-iters", validation.batches],
+  ];
+}
+
+/** Where checkpoints are written and how often; a run that is started again goes on from the newest. */
+export function checkpointArguments(
+  { checkpointing }: ExportedJob,
+  load: readonly Argument[] = [["--load", CHECKPOINT_FOLDER]],
+): readonly Argument[] {
+  if (checkpointing === null) return [];
+  return [["--save", CHECKPOINT_FOLDER], ...load, ["--save-interval", checkpointing.everySteps]];
+}
+
+/** A number of an option that is without effect on time and memory: what is none says nothing. */
+export function plainNumber(options: Options, name: string, most: number, least = 1): number | undefined {
+  const text = options.text(name) ?? "";
+  const value = /^\d{1,15}$/.test(text) ? Number(text) : -1;
+  return value >= least && value <= most ? value : undefined;
+}
+
+/** The one path of an option; several, or one that only running the script tells, say nothing. */
+function plainPath(options: Options, name: string): string | undefined {
+  const [path, ...more] = options.all(name) ?? [];
+  return path !== undefined && more.length === 0 && /^[^\p{Cc}$]{1,4096}$/u.test(path) ? path : undefined;
+}
+
+/** How a program keeps documents apart. */
+interface Packing {
+  /** The option that does it. */
+  readonly by: string;
+  /** The token that ends a document; none where the data's own borders do. */
+  readonly token: number | undefined;
+}
+
+/** Options that are taken as nothing, unless the data whose documents they part is known. */
+const PACKING = ["--reset-position-ids", "--reset-attention-mask", "--dataloader-inter-document-masking"];
+
+function readPacking(
+  options: Options,
+  { by, token }: Packing,
+  takenAs: TakenAs[],
+): Pick<Data, "packing" | "endOfDocumentToken"> {
+  if (!options.has(by)) return {};
+  takenAs.splice(0, takenAs.length, ...takenAs.filter(({ option }) => !PACKING.includes(option)));
+  return { packing: "documents", ...(token === undefined ? {} : { endOfDocumentToken: token }) };
+}
+
+type Read = Pick<ImportedConfiguration, "data" | "validation" | "checkpointing">;
+
+type Held = Validation & { readonly data: { readonly path: string } };
+
+/** Held-out data that a script gives a data set of its own for. */
+function readValidation(options: Options): Held | undefined {
+  const path = plainPath(options, "--valid-data-path");
+  const everySteps = plainNumber(options, "--eval-interval", MAXIMUM_STEPS);
+  const batches = plainNumber(options, "--eval-iters", 1_000_000);
+  if (path === undefined || everySteps === undefined || batches === undefined) return undefined;
+  return { data: { format: "megatron", path }, everySteps, batches };
+}
+
+/** Checkpoints that a job keeps where it says nothing. */
+const KEPT = 2;
+
+/** Data, held-out data and checkpoints of a script, where it says them whole. */
+export function readData(options: Options, packing: Packing | null, takenAs: TakenAs[]): Read {
+  const path = plainPath(options, "--data-path") ?? plainPath(options, "--train-data-path");
+  const validation = path === undefined ? undefined : readValidation(options);
+  const packed = path === undefined || packing === null ? {} : readPacking(options, packing, takenAs);
+  const everySteps = options.has("--save")
+    ? plainNumber(options, "--save-interval", MAXIMUM_STEPS)
+    : undefined;
+  return {
+    ...(path === undefined ? {} : { data: { format: "megatron", path, ...packed } }),
+    ...(validation === undefined || validation.data.path === path ? {} : { validation }),
+    ...(everySteps === undefined ? {} : { checkpointing: { everySteps, keepLast: KEPT } }),
+  };
+}
