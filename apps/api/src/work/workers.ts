@@ -5,15 +5,16 @@ import { ProblemError, type PackedDocuments, type PlanningResult, type Profile }
 import type { DataRoots } from "@internevo/data";
 import { SEARCH_MEGABYTES, searchTooLarge } from "@internevo/search";
 import { FairTurns } from "@internevo/service-kit";
-import { Piscina } from "piscina";
 import type { Allowed, DataTask } from "../submission/check-data.ts";
 import type { WeightsTask } from "../submission/check-weights.ts";
 import type { Answers, Question } from "./advice.ts";
 import { callerNow } from "./caller.ts";
-import { createProcessPool } from "./process-pool.ts";
+import { createProcessPool, type ProcessPool } from "./process-pool.ts";
 import { Remembered } from "./remembered.ts";
 import { shareProfile } from "./shared-profile.ts";
+import { StoppableThreads } from "./stoppable-threads.ts";
 import type { AdviceTask, LimitedPlanTask, PlanTask, SearchLimit } from "./tasks.ts";
+import { unlessAborted } from "./when-aborted.ts";
 import { valueOf, type WorkResult } from "./work-result.ts";
 
 /**
@@ -124,9 +125,12 @@ const ADVICE: Readonly<
   import: { pool: "imports", command: "internevo import" },
 };
 
-/** Threads, and the turns that tokens take on them. */
+/**
+ * Threads, or processes, and the turns that tokens take on them. A turn lasts until what worked is there for the
+ * next, also where its token has left: whoever asks and leaves costs nobody else a thread.
+ */
 interface Lane {
-  readonly pool: Pick<Piscina, "run" | "destroy">;
+  readonly pool: StoppableThreads | ProcessPool;
   readonly turns: FairTurns;
 }
 
@@ -203,18 +207,18 @@ class WorkerPools implements Workers {
     };
   }
 
-  #threads(maxThreads: number, megabytes = SEARCH_MEGABYTES): Piscina {
-    const pool = new Piscina({
-      filename: PLAN_THREAD,
-      minThreads: 0,
-      maxThreads,
-      maxQueue: this.#queue,
-      idleTimeout: (this.#options.idleThreadSeconds ?? 20) * 1000,
-      resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MEGABYTES, maxOldGenerationSizeMb: megabytes },
-    });
-    // Without a listener, such an event would end the process.
-    pool.on("error", this.#options.onThreadError ?? (() => undefined));
-    return pool;
+  #threads(maxThreads: number, megabytes = SEARCH_MEGABYTES): StoppableThreads {
+    return new StoppableThreads(
+      {
+        filename: PLAN_THREAD,
+        minThreads: 0,
+        maxThreads,
+        maxQueue: this.#queue,
+        idleTimeout: (this.#options.idleThreadSeconds ?? 20) * 1000,
+        resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MEGABYTES, maxOldGenerationSizeMb: megabytes },
+      },
+      this.#options.onThreadError ?? (() => undefined),
+    );
   }
 
   /** Nothing takes long here: one token may have all threads, and the others take turns with it. */
@@ -384,7 +388,10 @@ class WorkerPools implements Workers {
     const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
     try {
       return await work(({ pool, turns }, task, name) =>
-        turns.run(caller.token, either, () => pool.run(task, { name, signal: either }), caller.group),
+        unlessAborted(
+          either,
+          turns.run(caller.token, either, () => pool.run(task, { name, signal: either }), caller.group),
+        ),
       );
     } catch (error) {
       if (deadline.aborted && !signal?.aborted) throw whyLate();
