@@ -28,7 +28,7 @@ function answerOf(child: ChildProcess, task: object): Promise<TaskAnswer> {
   const onExit = (code: number | null, signal: NodeJS.Signals | null): void =>
     reject(new Error(`a process of the API ended with ${signal ?? code} at its work`));
   child.on("message", onMessage).once("exit", onExit).once("error", reject);
-  child.send(task as never);
+  child.send(task);
   return promise.finally(() => child.off("message", onMessage).off("exit", onExit).off("error", reject));
 }
 

@@ -6,7 +6,7 @@ import type { DataRoots } from "@internevo/data";
 import { SEARCH_MEGABYTES, searchTooLarge } from "@internevo/search";
 import { FairTurns } from "@internevo/service-kit";
 import type { Allowed, DataTask } from "../submission/check-data.ts";
-import type { WeightsTask } from "../submission/check-weights.ts";
+import type { OwnerTask, WeightsTask } from "../submission/check-weights.ts";
 import type { Answers, Question } from "./advice.ts";
 import { callerNow } from "./caller.ts";
 import { createProcessPool, type ProcessPool } from "./process-pool.ts";
@@ -41,6 +41,8 @@ export interface Workers {
   checkData(task: DataTask, signal?: AbortSignal): Promise<PackedDocuments | null>;
   /** @throws ProblemError as checkWeights does; `unavailable` as checkData */
   checkWeights(task: WeightsTask, signal?: AbortSignal): Promise<void>;
+  /** @throws ProblemError `unavailable` as checkData */
+  ownerOfWeights(task: OwnerTask, signal?: AbortSignal): Promise<string | null>;
   close(): Promise<void>;
 }
 
@@ -69,8 +71,8 @@ export interface WorkersOptions {
   readonly importMegabytes?: number;
   /** Bound on one check of a job's data, waiting included. Default 60. */
   readonly checkSeconds?: number;
-  /** Where jobs may name data, and where weights. Default: anywhere. */
-  readonly roots?: { readonly data: DataRoots; readonly weights: DataRoots };
+  /** Where jobs may name data and weights. Default: anywhere. */
+  readonly roots?: DataRoots;
   /**
    * Told of what happens to a thread when nobody waits for it: it ends, or answers work that was aborted just
    * before. The searches go on with other threads.
@@ -155,12 +157,10 @@ const filesTooLarge = (): ProblemError =>
     },
   ]);
 
+type CheckTask = (DataTask | WeightsTask | OwnerTask) & Allowed;
+
 /** Runs one task on a lane's threads. */
-type Run = (
-  lane: Lane,
-  task: LimitedPlanTask | AdviceTask | ((DataTask | WeightsTask) & Allowed),
-  name: string,
-) => Promise<unknown>;
+type Run = (lane: Lane, task: LimitedPlanTask | AdviceTask | CheckTask, name: string) => Promise<unknown>;
 
 /** See `Workers`: the threads and processes, and the lanes that questions take. */
 class WorkerPools implements Workers {
@@ -315,14 +315,18 @@ class WorkerPools implements Workers {
   }
 
   checkData(task: DataTask, signal?: AbortSignal): Promise<PackedDocuments | null> {
-    return this.#check({ ...task, roots: this.#options.roots?.data ?? null }, signal);
+    return this.#check({ ...task, roots: this.#options.roots ?? null }, signal);
   }
 
   checkWeights(task: WeightsTask, signal?: AbortSignal): Promise<void> {
-    return this.#check({ ...task, roots: this.#options.roots?.weights ?? null }, signal);
+    return this.#check({ ...task, roots: this.#options.roots ?? null }, signal);
   }
 
-  #check<T>(task: (DataTask | WeightsTask) & Allowed, signal: AbortSignal | undefined): Promise<T> {
+  ownerOfWeights(task: OwnerTask, signal?: AbortSignal): Promise<string | null> {
+    return this.#check({ ...task, roots: null }, signal);
+  }
+
+  #check<T>(task: CheckTask, signal: AbortSignal | undefined): Promise<T> {
     return this.#within(signal, this.#checkBounds, async (run) =>
       valueOf((await run(this.#checks, task, "check")) as WorkResult<T>),
     );
