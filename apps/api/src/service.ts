@@ -5,7 +5,6 @@ import { fileURLToPath } from "node:url";
 import { dataRootsOf } from "@internevo/data";
 import { cudaHost, probeIn, type LaunchCapabilities } from "@internevo/launcher";
 import type { ServiceDefinition } from "@internevo/service-kit";
-import { weightsRoots } from "@internevo/stages";
 import { PRIVATE_ADDRESSES_SETTING } from "@internevo/webhooks";
 import type { Static } from "typebox";
 import { pruneAuditLog } from "@internevo/store";
@@ -51,11 +50,10 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
     const { config, database } = service;
     const signIn = signInSettings(config);
     const able = capabilities(config);
-    const dataRoots = dataRootsOf(config.INTERNEVO_DATA_ROOTS);
     const workers = createWorkers({
       searchesOfOneToken: config.INTERNEVO_API_SEARCHES_OF_ONE_TOKEN,
       idleThreadSeconds: config.INTERNEVO_API_IDLE_THREAD_SECONDS,
-      roots: { data: dataRoots, weights: weightsRoots(dataRoots, able.dataDirectory) },
+      roots: dataRootsOf(config.INTERNEVO_DATA_ROOTS),
       onThreadError: (error) => logThreadError(service.log, error),
     });
     service.onShutdown(() => workers.close());

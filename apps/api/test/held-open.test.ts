@@ -306,6 +306,7 @@ describe("a client that leaves while its job is checked", () => {
       adviceThreads: workers.adviceThreads,
       checkData: (task, signal) => workers.checkData(task, signal),
       checkWeights: (task, signal) => workers.checkWeights(task, signal),
+      ownerOfWeights: (task, signal) => workers.ownerOfWeights(task, signal),
       close: () => workers.close(),
     };
     await start({ workers: { ...bound, ...over(workers, working.resolve) } });

@@ -107,6 +107,7 @@ describe("without its database", () => {
         adviceThreads: 1,
         checkData: () => Promise.resolve(null),
         checkWeights: () => Promise.resolve(),
+        ownerOfWeights: () => Promise.resolve(null),
         close: () => Promise.resolve(),
       },
       capabilities: { hasProgram: () => false, maximumLocalRanks: 8, localMemoryBytes: 2 ** 40 },

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { resolveJob } from "@internevo/domain";
 import { writeHeader, writeManifest, writeWeights } from "@internevo/test-kit/weights";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createProject, createToken, submitJob } from "@internevo/store";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
 
 const MODEL = {
@@ -47,7 +48,7 @@ beforeAll(async () => {
   outside = await mkdtemp(join(tmpdir(), "internevo-outside-"));
   inside = join(outside, "allowed");
   await mkdir(inside);
-  api = await startTestApi({ roots: { data: [inside], weights: [inside] } });
+  api = await startTestApi({ roots: [inside] });
   free = await startTestApi();
 });
 afterAll(async () => {
@@ -59,11 +60,12 @@ async function submit(
   to: TestApi,
   over: Record<string, unknown>,
   url = "/api/v1/jobs",
+  authorization = to.bearer.operator,
 ): Promise<{ readonly status: number; readonly body: string; readonly problem: Problem }> {
   const reply = await to.app.inject({
     method: "POST",
     url,
-    headers: { authorization: to.bearer.operator },
+    headers: { authorization },
     payload: jobFile(to, { model: MODEL, ...over }),
   });
   return { status: reply.statusCode, body: reply.body, problem: reply.json<Problem>() };
@@ -149,6 +151,75 @@ describe("data and weights of an installation that allows some folders", () => {
         })
       ).status,
     ).toBe(201);
+  });
+});
+
+describe("checkpoints of the installation's own jobs", () => {
+  /** A job of project alpha with weights in its directory, and who submits in which project. */
+  async function world(to: TestApi, links: string) {
+    const { database } = to;
+    const tokens: Record<string, string> = {};
+    for (const project of ["alpha", "beta"]) {
+      await database.transaction((tx) => createProject(tx, { name: project }));
+      const made = await database.transaction((tx) =>
+        createToken(tx, { name: project, role: "operator", project, validForSeconds: null }),
+      );
+      tokens[project] = `Bearer ${made.token}`;
+    }
+    const spec = resolveJob(jobFile(to, { project: "alpha" }));
+    const id = await database.transaction((tx) => submitJob(tx, spec));
+    const checkpoints = join(to.directory, "jobs", id, "checkpoints");
+    await mkdir(checkpoints, { recursive: true });
+    const weights = await folder(checkpoints, { "config.json": CONFIG });
+    await writeWeights(weights, resolveJob(jobFile(to, { model: MODEL })).model);
+    const link = join(links, "theirs");
+    await symlink(weights, link);
+    const linked = await folder(links, { "config.json": CONFIG });
+    await symlink(join(weights, "model.safetensors"), join(linked, "model.safetensors"));
+    const text = join(inside, "text.txt");
+    await writeFile(text, "a".repeat(4096));
+    const data = { format: "text", paths: [text] };
+    const give = (initialWeights: string, authorization: string | undefined) =>
+      submit(to, { initialWeights, data }, "/api/v1/jobs", authorization);
+    return { tokens, weights, link, linked, give };
+  }
+  const refusal = (value: string) => ({
+    field: "initialWeights",
+    value,
+    message: "is no checkpoint of a job that this token may see",
+    remedy: expect.stringContaining("of your project"),
+  });
+
+  it.each([
+    ["some folders", () => api, () => inside],
+    ["every file", () => free, () => outside],
+  ])("are for the tokens that see the job, where %s may be read", async (_, to, links) => {
+    const { tokens, weights, link, give } = await world(to(), links());
+    const absent = join(
+      to().directory,
+      "jobs",
+      "0198d1a2-0000-7000-8000-000000000000",
+      "checkpoints",
+      "step-1",
+    );
+    for (const path of [weights, link, absent, join(to().directory, "jobs")]) {
+      const { status, problem } = await give(path, tokens["beta"]);
+      expect([status, problem.code], path).toEqual([422, "data-invalid"]);
+      expect(problem.errors).toEqual([refusal(path)]);
+    }
+    for (const path of [weights, link]) {
+      expect((await give(path, tokens["alpha"])).status, path).toBe(201);
+      expect((await give(path, undefined)).status, path).toBe(201);
+    }
+  });
+
+  it("are not read through links of a folder that lies elsewhere", async () => {
+    const other = await startTestApi({ roots: [inside] });
+    const { tokens, linked, give } = await world(other, await mkdtemp(join(inside, "links-")));
+    expect((await give(linked, tokens["beta"])).problem.errors[0]?.message).toBe(
+      "is not below a folder that this installation reads data and weights from",
+    );
+    await other.close();
   });
 });
 

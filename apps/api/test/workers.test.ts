@@ -163,7 +163,7 @@ describe("a reading of another framework's files", () => {
 });
 
 describe("work that is aborted as its answer arrives", () => {
-  it("ends, and neither the process nor the pool does, nor is anything logged but at debug", async () => {
+  it("ends, and neither the process nor the pool does, nor is anything logged", async () => {
     const profile = findShippedProfile("a800-128");
     if (!profile) throw new Error("the profile ships with the project");
     const logged: string[] = [];
@@ -172,8 +172,7 @@ describe("work that is aborted as its answer arrives", () => {
     const question = { kind: "sweep", axis: "nodes", value: 1.5, spec: spec("seven"), profile } as const;
     const patience = AbortSignal.timeout(60_000);
     expect(await outcome(pool.advise(question, patience))).toMatchObject({ code: "job-invalid" });
-    // One question is at work at a time. When the first is refused, its thread has the second one already,
-    // and answers before the refusal aborts it.
+    // When the first is refused, a thread has the second one already, and answers before the refusal aborts it.
     const refused = inTurns([1, 2], 2, patience, async (_item, signal) => {
       try {
         return await pool.advise(question, signal);
@@ -183,7 +182,14 @@ describe("work that is aborted as its answer arrives", () => {
       }
     });
     expect(await outcome(refused)).toMatchObject({ code: "job-invalid" });
-    await expect.poll(() => logged.length).toBe(1);
+    expect(await outcome(pool.advise(question, patience))).toMatchObject({ code: "job-invalid" });
+    expect(logged).toEqual([]);
+  });
+
+  it("is logged at debug, without the answer, where its thread was ended for it", () => {
+    const logged: string[] = [];
+    const log = createLogger("api", "debug", { write: (line: string) => void logged.push(line) });
+    logThreadError(log, new Error("Unexpected message from Worker: { taskId: 1, error: 'job-invalid' }"));
     expect(JSON.parse(logged[0] as string)).toMatchObject({
       level: "debug",
       msg: "a thread answered work that was aborted just before",
@@ -194,6 +200,5 @@ describe("work that is aborted as its answer arrives", () => {
       level: "warn",
       err: { message: "the thread ended" },
     });
-    expect(await outcome(pool.advise(question, patience))).toMatchObject({ code: "job-invalid" });
   });
 });

@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import type { ServiceDefinition } from "@internevo/service-kit";
 import { MOST_AT_A_TIME, nativeConfig } from "@internevo/stages";
+import { projectOf } from "@internevo/store";
 import { planJobConsumer } from "./consumers/plan-job.ts";
 
 const ConfigSchema = Type.Object({ INTERNEVO_THREADS_PER_RANK: nativeConfig.INTERNEVO_THREADS_PER_RANK });
@@ -13,8 +14,9 @@ export const planner: ServiceDefinition<typeof ConfigSchema> = {
     const { config, database } = service;
     service.handleCommand({
       type: "job.plan",
-      // They take turns in their searches: whoever submits many keeps no other project waiting.
+      // They take turns in their searches, and share the places: whoever submits many keeps no other project waiting.
       concurrency: MOST_AT_A_TIME,
+      projectOf: async ({ jobId }) => (await projectOf(database.db, "job", jobId)) ?? undefined,
       handler: planJobConsumer({ threadsPerRank: config.INTERNEVO_THREADS_PER_RANK }, database),
     });
   },

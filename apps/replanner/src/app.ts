@@ -1,7 +1,14 @@
 import { Type, type Static } from "typebox";
 import type { Service, ServiceDefinition } from "@internevo/service-kit";
 import { MOST_AT_A_TIME, nativeConfig, profilingConfig, profilingSettings } from "@internevo/stages";
-import { acquireLease, finishFiring, fireDueWorkloads, getFiring, pruneDeliveries } from "@internevo/store";
+import {
+  acquireLease,
+  finishFiring,
+  fireDueWorkloads,
+  getFiring,
+  projectOf,
+  pruneDeliveries,
+} from "@internevo/store";
 import { trackerConfig } from "@internevo/trackers";
 import { deliverWebhooks, PRIVATE_ADDRESSES_SETTING, webhookConfig } from "@internevo/webhooks";
 import { Counter } from "prom-client";
@@ -83,6 +90,8 @@ export const replanner: ServiceDefinition<typeof ConfigSchema> = {
     service.handleCommand({
       type: "workload.replan",
       concurrency: MOST_AT_A_TIME,
+      projectOf: async ({ workloadId }) =>
+        (await projectOf(database.db, "workload", workloadId)) ?? undefined,
       handler: replan(settings, database),
       // A workload that is removed takes its firings with it.
       isObsolete: async ({ firingId }) => (await getFiring(database.db, firingId)) === undefined,

@@ -80,7 +80,8 @@ export async function ensureConsumer(
     ack_wait: ackWaitSeconds * NANOSECONDS,
     // Deliveries that only wait for a lease must not use up a budget: failures are counted in the database.
     max_deliver: -1,
-    max_ack_pending: 1000,
+    // What comes again later counts too: however much of it there is, it keeps nothing else from being delivered.
+    max_ack_pending: 100_000,
   };
   try {
     return await manager.consumers.add(stream, {

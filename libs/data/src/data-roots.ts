@@ -59,6 +59,16 @@ function isBelow(path: string, root: string): boolean {
 }
 
 /**
+ * The name of the folder in `parent` that a path leads into, links followed, whether it is there or not; null: it
+ * leads elsewhere.
+ */
+export async function folderThatHolds(parent: string, path: string): Promise<string | null> {
+  const [real, leads] = await Promise.all([whereItLeads(parent), whereItLeads(resolve(path))]);
+  if (real === undefined || leads === undefined || !isBelow(leads, real)) return null;
+  return relative(real, leads).split(sep)[0] ?? null;
+}
+
+/**
  * Checks that files lie below the folders that an installation allows, links followed, before anything is
  * asked of the files themselves.
  * @throws ProblemError `data-invalid`, the same whether the file is there or not.

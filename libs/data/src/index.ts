@@ -1,4 +1,4 @@
-export { assertBelowRoots, dataRootsOf, type DataRoots } from "./data-roots.ts";
+export { assertBelowRoots, dataRootsOf, folderThatHolds, type DataRoots } from "./data-roots.ts";
 export * from "./initial-weights.ts";
 export { openData } from "./open-data.ts";
 export {

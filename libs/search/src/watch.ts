@@ -43,6 +43,8 @@ export class SearchTimeError extends ProblemError {
   }
 }
 
+const cancelled = (): ProblemError => new ProblemError("unavailable", "the search was cancelled");
+
 const REPORT_EVERY = 1024;
 const LOOK_AT_CLOCK_EVERY = 32;
 /**
@@ -62,6 +64,8 @@ export interface SearchBound {
   readonly seconds: number;
   /** Seconds since any instant: of the thread's processor time, so that a busy machine changes no answer. */
   readonly clock: () => number;
+  /** Asked as often as the clock: ends the searches as {@link WatchOptions.isCancelled} does. */
+  readonly isCancelled?: () => boolean;
 }
 let bound: (SearchBound & { readonly until: number }) | undefined;
 
@@ -70,10 +74,10 @@ let bound: (SearchBound & { readonly until: number }) | undefined;
  * {@link SearchTimeError}. The thread does nothing else meanwhile.
  */
 export async function boundSearches<T>(
-  { seconds, clock }: SearchBound,
+  { seconds, clock, isCancelled }: SearchBound,
   work: () => T | Promise<T>,
 ): Promise<T> {
-  bound = { seconds, clock, until: clock() + seconds };
+  bound = { seconds, clock, until: clock() + seconds, ...(isCancelled ? { isCancelled } : {}) };
   try {
     return await work();
   } finally {
@@ -110,11 +114,12 @@ export class Watch {
     this.#steps += 1;
     if (this.#steps > (this.#options.maximumSteps ?? MAXIMUM_STEPS))
       throw new SearchLimitError(this.#steps - 1);
-    if (this.#steps % LOOK_AT_CLOCK_EVERY === 0 && bound !== undefined && bound.clock() > bound.until)
-      throw new SearchTimeError(bound.seconds);
+    if (this.#steps % LOOK_AT_CLOCK_EVERY === 0 && bound !== undefined) {
+      if (bound.isCancelled?.() === true) throw cancelled();
+      if (bound.clock() > bound.until) throw new SearchTimeError(bound.seconds);
+    }
     if (this.#steps % REPORT_EVERY !== 0) return;
     this.#options.onProgress?.(this.#place.done, this.#place.total);
-    if (this.#options.isCancelled?.() === true)
-      throw new ProblemError("unavailable", "the search was cancelled");
+    if (this.#options.isCancelled?.() === true) throw cancelled();
   }
 }

@@ -1,7 +1,16 @@
 import { Counter, Histogram, type Registry } from "prom-client";
 
 export type CommandOutcome =
-  "done" | "queued" | "repeated" | "moved-on" | "cancelled" | "busy" | "stopped" | "failed" | "dead-letter";
+  | "done"
+  | "queued"
+  | "postponed"
+  | "repeated"
+  | "moved-on"
+  | "cancelled"
+  | "busy"
+  | "stopped"
+  | "failed"
+  | "dead-letter";
 
 export const commandMetrics = (registry: Registry) => ({
   outcomes: new Counter({

@@ -48,6 +48,7 @@ import {
   type StopReason,
 } from "./lease-keeper.ts";
 import { logError, type Logger } from "./logging.ts";
+import { Places } from "./places.ts";
 
 /**
  * What a handler's work changes, run in one transaction with the inbox row, guarded by the fence. For a
@@ -128,6 +129,11 @@ export interface CommandOptions<T extends CommandType> {
   /** Commands worked on at once in this process. Default 1. */
   readonly concurrency?: number;
   /**
+   * Whose work it is: a project has no more of the places at once than it leaves to others. What is too much comes
+   * again later, and holds none meanwhile. Without it, and of work that is gone (undefined), any number.
+   */
+  readonly projectOf?: (data: MessageData<T>) => Promise<string | undefined>;
+  /**
    * Does the work. @returns what it changes. An error that it throws is unexpected: the command is tried
    * again, and ends in the dead letters.
    */
@@ -158,6 +164,11 @@ export interface CommandRuntime {
 }
 
 const BUSY_RETRY_SECONDS = 2;
+/**
+ * Seconds until work comes again that its project had no place for. What has waited for long is looked at seldom:
+ * however much one project has waiting, that costs the others little.
+ */
+const postponedSeconds = (deliveries: number): number => Math.min(BUSY_RETRY_SECONDS * deliveries, 300);
 /**
  * Events may be late: only states that no stage follows end the work at once; for the rest the heartbeat
  * looks at the table.
@@ -210,11 +221,13 @@ class CommandWorker<T extends CommandType> {
   readonly #options: CommandOptions<T>;
   readonly #consumer: string;
   readonly #stage: ReturnType<typeof stageOf> | undefined;
+  readonly #places: Places;
 
   constructor(runtime: CommandRuntime, options: CommandOptions<T>) {
     this.#runtime = runtime;
     this.#options = options;
     this.#consumer = `${runtime.service}/${options.type}`;
+    this.#places = new Places(options.concurrency ?? 1);
     this.#stage = isStageCommand(options.type) ? stageOf(options.type) : undefined;
   }
 
@@ -235,12 +248,27 @@ class CommandWorker<T extends CommandType> {
   }
 
   async #handle(delivery: Delivery<T>, envelope: Envelope<T>, log: Logger): Promise<CommandOutcome> {
-    const { database } = this.#runtime;
-    const { type } = this.#options;
-    if (await wasHandled(database.db, this.#consumer, envelope.id)) {
+    if (await wasHandled(this.#runtime.database.db, this.#consumer, envelope.id)) {
       delivery.ack();
       return "repeated";
     }
+    const project = await this.#options.projectOf?.(envelope.data);
+    if (project === undefined) return this.#handleInPlace(delivery, envelope, log);
+    const giveBack = this.#places.take(project);
+    if (giveBack === undefined) {
+      delivery.retryLater(postponedSeconds(delivery.deliveries));
+      return "postponed";
+    }
+    try {
+      return await this.#handleInPlace(delivery, envelope, log);
+    } finally {
+      giveBack();
+    }
+  }
+
+  async #handleInPlace(delivery: Delivery<T>, envelope: Envelope<T>, log: Logger): Promise<CommandOutcome> {
+    const { database } = this.#runtime;
+    const { type } = this.#options;
     const begun = await this.#begin(envelope.data);
     if (begun.kind === "busy") {
       delivery.retryLater(BUSY_RETRY_SECONDS);

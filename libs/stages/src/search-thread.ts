@@ -28,14 +28,22 @@ export type SearchAnswer =
 
 /** Most searches take no longer. One that does begins anew among those that do, and keeps nobody waiting. */
 const QUICK_SECONDS = 2;
+/** Nor do most of the others, which do not wait for those that may take minutes. */
+const MIDDLE_SECONDS = 20;
 /** No search of a job that can be trained takes as long. */
 const LONG_SECONDS = 600;
 
-const turnsOf = (atOnce: number): FairTurns =>
-  new FairTurns({ atOnce, atOnceOfOne: atOnce, mostOfOne: Infinity, mostWaiting: Infinity });
-/** Of this process: projects take turns, whatever each of them has submitted. */
-const quick = turnsOf(availableParallelism());
-const long = turnsOf(1);
+const turnsOf = (atOnce: number, atOnceOfOne: number): FairTurns =>
+  new FairTurns({ atOnce, atOnceOfOne, mostOfOne: Infinity, mostWaiting: Infinity });
+/**
+ * Of this process: projects take turns, whatever each of them has submitted. Among searches that take longer, one
+ * project leaves a place to the others.
+ */
+const LANES = [
+  { turns: turnsOf(availableParallelism(), availableParallelism()), seconds: QUICK_SECONDS },
+  { turns: turnsOf(2, 1), seconds: MIDDLE_SECONDS },
+  { turns: turnsOf(2, 1), seconds: LONG_SECONDS },
+];
 
 /**
  * Seconds that a thread without work is kept, because a new one has everything to load and nothing compiled.
@@ -91,10 +99,7 @@ export async function searchPlans(
   onProgress?: (done: number, total: number) => void,
 ): Promise<PlanningResult> {
   const project = spec.project ?? DEFAULT_PROJECT;
-  for (const [turns, seconds] of [
-    [quick, QUICK_SECONDS],
-    [long, LONG_SECONDS],
-  ] as const) {
+  for (const { turns, seconds } of LANES) {
     const request = { spec, profile, options, seconds };
     const found = await turns.run(project, signal, () => searchInThread(request, signal, onProgress));
     if (found !== null) return found;

@@ -58,6 +58,29 @@ describe("a search in a thread", () => {
     expect(ended).toBe(4);
   });
 
+  it("that takes long waits for no long one of another project", async () => {
+    const controller = new AbortController();
+    const ended: string[] = [];
+    /** Resolves when a search begins anew, among those that take longer. */
+    const begunAnew = (project: string): Promise<void> =>
+      new Promise((resolve) => {
+        let last = 0;
+        const onProgress = (done: number): void => {
+          if (done < last) resolve();
+          last = done;
+        };
+        const spec = { ...large, project };
+        void searchPlans(spec, profile, { exhaustive: true }, controller.signal, onProgress)
+          .catch(() => undefined)
+          .finally(() => ended.push(project));
+      });
+    await begunAnew("greedy");
+    await begunAnew("modest");
+    expect(ended).toEqual([]);
+    controller.abort(new Error("not wanted any more"));
+    await expect.poll(() => ended.length).toBe(2);
+  });
+
   it("ends when it is cancelled, in the middle of its work, and is there for the next", async () => {
     const controller = new AbortController();
     const seen: number[] = [];

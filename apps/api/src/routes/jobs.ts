@@ -23,7 +23,14 @@ import {
   type MeasuredFirst,
   type ProblemDetail,
 } from "@internevo/domain";
-import { checkpointDirectory, measuredFirst, timelineDirectory, type Measuring } from "@internevo/stages";
+import {
+  checkpointDirectory,
+  jobDirectory,
+  jobsDirectory,
+  measuredFirst,
+  timelineDirectory,
+  type Measuring,
+} from "@internevo/stages";
 import {
   getJob,
   getJobDetail,
@@ -32,6 +39,7 @@ import {
   listStepMetrics,
   listValidations,
   lockJobState,
+  projectOf,
   requestCancel,
   setPriority,
   resumeJob,
@@ -52,12 +60,13 @@ import { projectForSubmission, visibleTo, withProjectOf } from "../http/rights.t
 import { lastEventIdOf, type OpenStreams } from "../http/sse.ts";
 import { jobStream } from "../jobs-stream.ts";
 import { assertNamedProfile } from "../profile-source.ts";
-import { acceptJob } from "../submission/accept-job.ts";
+import { acceptJob, type NamedWeights } from "../submission/accept-job.ts";
 import { checkCluster, type LaunchCapabilities } from "@internevo/launcher";
 import { clusterWarnings } from "../submission/cluster-warnings.ts";
 import { assertFits, fitTask, runtimeMemory } from "../submission/check-fit.ts";
 import { assertQuota } from "../submission/check-quota.ts";
 import { assertRoom, checkpointRoom, roomWarnings } from "../submission/check-room.ts";
+import { notOwnWeights } from "../submission/check-weights.ts";
 import type { Workers } from "../work/workers.ts";
 import { goneSignal } from "./gone.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
@@ -141,10 +150,26 @@ class Acceptance {
       cluster: (job) => checkCluster(job.cluster, capabilities),
       profile: (job) => assertNamedProfile(database.db, job, "cluster.profile", visibleTo(actorOf(request))),
       data: (task) => workers.checkData(task, gone),
-      weights: (task) => workers.checkWeights(task, gone),
+      weights: (weights) => this.#weights(weights, visibleTo(actorOf(request)), gone),
       room: async (job) => assertRoom(await this.#roomOf(job), capabilities.dataDirectory ?? ""),
       fit: (spec) => this.#fit(spec, gone),
     });
+  }
+
+  /** Whose checkpoint they are is asked first: what is said of them tells of what is there. */
+  async #weights(weights: NamedWeights, only: string | null, gone: AbortSignal): Promise<void> {
+    const { database, workers, capabilities } = this.#options;
+    const { dataDirectory } = capabilities;
+    if (dataDirectory === undefined) return workers.checkWeights({ ...weights, ofJob: null }, gone);
+    const place = { weightsPath: weights.initialWeights, jobsDirectory: jobsDirectory(dataDirectory) };
+    const owner = await workers.ownerOfWeights(place, gone);
+    if (owner !== null) {
+      const project = await projectOf(database.db, "job", owner);
+      if (project === undefined || (only !== null && project !== only))
+        throw notOwnWeights(weights.initialWeights);
+    }
+    const ofJob = owner === null ? null : jobDirectory(dataDirectory, owner);
+    return workers.checkWeights({ ...weights, ofJob }, gone);
   }
 
   async #fit(spec: JobSpec, gone: AbortSignal): Promise<void> {

@@ -13,6 +13,9 @@ import { assertTrainerRuns, clusterRanks } from "@internevo/plan";
 import type { DataTask } from "./check-data.ts";
 import type { WeightsTask } from "./check-weights.ts";
 
+/** Weights as a job names them: whose they are is for the check to find out. */
+export type NamedWeights = Omit<WeightsTask, "ofJob">;
+
 /** What is checked of a job beyond its own text; each throws ProblemError. */
 export interface JobChecks {
   /** Whether it may be submitted into its project, and fits the project's quotas. */
@@ -23,7 +26,7 @@ export interface JobChecks {
   readonly fit: (spec: JobSpec) => Promise<void>;
   readonly room: (spec: JobSpec) => Promise<void>;
   readonly data: (task: DataTask) => Promise<PackedDocuments | null>;
-  readonly weights: (task: WeightsTask) => Promise<void>;
+  readonly weights: (weights: NamedWeights) => Promise<void>;
 }
 
 const MOST_DETAILS = 40;

@@ -3,7 +3,7 @@ import type { PlanningResult } from "@internevo/domain";
 import { boundSearches, planJob, SearchLimitError, SearchTimeError, threadSeconds } from "@internevo/search";
 import { answer, type Question } from "./advice.ts";
 import { sharedProfile } from "./shared-profile.ts";
-import type { AdviceTask, LimitedPlanTask } from "./tasks.ts";
+import type { AdviceTask, LimitedPlanTask, StoppableTask } from "./tasks.ts";
 import { resultOf, type WorkResult } from "./work-result.ts";
 
 /** Niceness of a thread that works for long: what is answered at once goes first. */
@@ -16,15 +16,18 @@ function giveWay(): void {
 
 class TooLong extends Error {}
 
-/** The work's result, or null when it takes more than it may. */
+/** The work's result, or null when it takes more than it may. Its searches end when nobody waits for them. */
 async function unlessTooLong<T>(
   seconds: number | null,
+  stop: SharedArrayBuffer,
   work: () => T | Promise<T>,
 ): Promise<WorkResult<T> | null> {
+  const told = new Int32Array(stop);
+  const isCancelled = (): boolean => Atomics.load(told, 0) !== 0;
   try {
     return await resultOf(async () => {
       try {
-        return await (seconds === null ? work() : boundSearches({ seconds, clock: threadSeconds }, work));
+        return await boundSearches({ seconds: seconds ?? Infinity, clock: threadSeconds, isCancelled }, work);
       } catch (error) {
         throw error instanceof SearchTimeError ? new TooLong() : error;
       }
@@ -48,9 +51,10 @@ export async function plan({
   threadsPerRank,
   limit,
   isPatient,
-}: LimitedPlanTask): Promise<WorkResult<PlanningResult> | null> {
+  stop,
+}: LimitedPlanTask & StoppableTask): Promise<WorkResult<PlanningResult> | null> {
   if (isPatient) giveWay();
-  return unlessTooLong(limit?.seconds ?? null, () => {
+  return unlessTooLong(limit?.seconds ?? null, stop, () => {
     try {
       return planJob(spec, sharedProfile(profile), {
         top,
@@ -72,9 +76,13 @@ export async function advise({
   profile,
   limitSeconds,
   isPatient,
-}: AdviceTask): Promise<WorkResult<unknown> | null> {
+  stop,
+}: AdviceTask & StoppableTask): Promise<WorkResult<unknown> | null> {
   if (isPatient) giveWay();
-  return unlessTooLong(limitSeconds, () =>
+  return unlessTooLong(limitSeconds, stop, () =>
     answer({ ...question, ...(profile === null ? {} : { profile: sharedProfile(profile) }) } as Question),
   );
 }
+
+/** Does nothing: a thread that has answered it is there for what comes next. */
+export const warm = (): void => undefined;

@@ -1,27 +1,34 @@
 import { fork, type ChildProcess } from "node:child_process";
 import { ProblemError } from "@internevo/domain";
+import { abortedLater } from "./when-aborted.ts";
 
 export interface ProcessPool {
   /**
-   * Takes a process that has nothing to do, or makes one: how many work at once is for the caller to bound. The
-   * process is killed when the signal says so. @throws what the task threw; the signal's reason
+   * Takes a process that has nothing to do, or makes one: how many work at once is for the caller to bound. Settles
+   * when a process is there for the next, also where the signal aborts: one that does not come back in time is
+   * killed, and another one made ready in its place. @throws what the task threw; the signal's reason
    */
-  run(task: unknown, options: { readonly signal: AbortSignal }): Promise<unknown>;
+  run(task: object, options: { readonly signal: AbortSignal }): Promise<unknown>;
   destroy(): Promise<void>;
 }
+
+/** What says that a process is ready; it goes before all answers. */
+const READY = "ready";
 
 export type TaskAnswer = { readonly value: unknown } | { readonly error: Error };
 
 const IDLE_MILLISECONDS = 60_000;
 
 /** @throws when the process ends, or cannot be reached */
-function answerOf(child: ChildProcess, task: unknown): Promise<TaskAnswer> {
+function answerOf(child: ChildProcess, task: object): Promise<TaskAnswer> {
   const { promise, resolve, reject } = Promise.withResolvers<TaskAnswer>();
-  const onMessage = (answer: unknown): void => resolve(answer as TaskAnswer);
+  const onMessage = (answer: unknown): void => {
+    if (answer !== READY) resolve(answer as TaskAnswer);
+  };
   const onExit = (code: number | null, signal: NodeJS.Signals | null): void =>
     reject(new Error(`a process of the API ended with ${signal ?? code} at its work`));
-  child.once("message", onMessage).once("exit", onExit).once("error", reject);
-  child.send(task as never);
+  child.on("message", onMessage).once("exit", onExit).once("error", reject);
+  child.send(task);
   return promise.finally(() => child.off("message", onMessage).off("exit", onExit).off("error", reject));
 }
 
@@ -37,12 +44,12 @@ class ForkedProcesses implements ProcessPool {
     this.#entry = entry;
   }
 
-  async run(task: unknown, { signal }: { readonly signal: AbortSignal }): Promise<unknown> {
+  async run(task: object, { signal }: { readonly signal: AbortSignal }): Promise<unknown> {
     signal.throwIfAborted();
     if (this.#closed) throw new ProblemError("unavailable", "the service is stopping");
     const child = this.#take();
-    const end = (): void => void child.kill("SIGKILL");
-    signal.addEventListener("abort", end, { once: true });
+    const end = abortedLater(signal);
+    end.signal.addEventListener("abort", () => void child.kill("SIGKILL"), { once: true });
     try {
       const answer = await answerOf(child, task);
       if ("value" in answer) return answer.value;
@@ -51,8 +58,9 @@ class ForkedProcesses implements ProcessPool {
       signal.throwIfAborted();
       throw error;
     } finally {
-      signal.removeEventListener("abort", end);
+      end.settle();
       this.#giveBack(child);
+      if (end.signal.aborted) await this.#makeReady();
     }
   }
 
@@ -70,6 +78,20 @@ class ForkedProcesses implements ProcessPool {
     const kept = this.#idle.pop();
     if (kept) clearTimeout(kept.end);
     if (kept?.process.connected) return kept.process;
+    return this.#make();
+  }
+
+  /** In place of a process that was killed. */
+  async #makeReady(): Promise<void> {
+    if (this.#closed || this.#idle.length > 0) return;
+    const made = this.#make();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    made.once("message", resolve).once("exit", resolve).once("error", resolve);
+    await promise;
+    this.#giveBack(made);
+  }
+
+  #make(): ChildProcess {
     const made = fork(this.#entry, {
       stdio: ["ignore", "ignore", "inherit", "ipc"],
       serialization: "advanced",
@@ -108,5 +130,6 @@ export function answerTasks(work: (task: never) => Promise<unknown>): void {
     );
   });
   // Not exit(): it would wait for a thread that waits inside the kernel.
+  process.send?.(READY);
   process.on("disconnect", () => process.kill(process.pid, "SIGKILL"));
 }

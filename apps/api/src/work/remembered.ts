@@ -1,3 +1,5 @@
+import { whenAborted } from "./when-aborted.ts";
+
 interface AtWork<T> {
   readonly answer: Promise<T>;
   readonly nobodyWaits: AbortController;
@@ -64,8 +66,3 @@ export class Remembered<T> {
     if (this.#kept.size > this.#most && oldest !== undefined) this.#kept.delete(oldest);
   }
 }
-
-const whenAborted = (signal: AbortSignal): Promise<never> =>
-  new Promise((_, fail) => {
-    signal.addEventListener("abort", () => fail(signal.reason as Error), { once: true });
-  });

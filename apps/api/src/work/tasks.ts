@@ -24,6 +24,12 @@ export interface SearchLimit {
   readonly seconds: number;
 }
 
+/** What a thread is told while it works: see `stoppable-threads.ts`. */
+export interface StoppableTask {
+  /** One number of 32 bits; not zero: nobody waits for the answer any more. */
+  readonly stop: SharedArrayBuffer;
+}
+
 /** A task for a thread; with a limit it may come back unanswered. */
 export interface LimitedPlanTask extends Omit<PlanTask, "profile"> {
   readonly profile: SharedProfile;

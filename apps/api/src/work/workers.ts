@@ -5,15 +5,16 @@ import { ProblemError, type PackedDocuments, type PlanningResult, type Profile }
 import type { DataRoots } from "@internevo/data";
 import { SEARCH_MEGABYTES, searchTooLarge } from "@internevo/search";
 import { FairTurns } from "@internevo/service-kit";
-import { Piscina } from "piscina";
 import type { Allowed, DataTask } from "../submission/check-data.ts";
-import type { WeightsTask } from "../submission/check-weights.ts";
+import type { OwnerTask, WeightsTask } from "../submission/check-weights.ts";
 import type { Answers, Question } from "./advice.ts";
 import { callerNow } from "./caller.ts";
-import { createProcessPool } from "./process-pool.ts";
+import { createProcessPool, type ProcessPool } from "./process-pool.ts";
 import { Remembered } from "./remembered.ts";
 import { shareProfile } from "./shared-profile.ts";
+import { StoppableThreads } from "./stoppable-threads.ts";
 import type { AdviceTask, LimitedPlanTask, PlanTask, SearchLimit } from "./tasks.ts";
+import { unlessAborted } from "./when-aborted.ts";
 import { valueOf, type WorkResult } from "./work-result.ts";
 
 /**
@@ -40,6 +41,8 @@ export interface Workers {
   checkData(task: DataTask, signal?: AbortSignal): Promise<PackedDocuments | null>;
   /** @throws ProblemError as checkWeights does; `unavailable` as checkData */
   checkWeights(task: WeightsTask, signal?: AbortSignal): Promise<void>;
+  /** @throws ProblemError `unavailable` as checkData */
+  ownerOfWeights(task: OwnerTask, signal?: AbortSignal): Promise<string | null>;
   close(): Promise<void>;
 }
 
@@ -68,8 +71,8 @@ export interface WorkersOptions {
   readonly importMegabytes?: number;
   /** Bound on one check of a job's data, waiting included. Default 60. */
   readonly checkSeconds?: number;
-  /** Where jobs may name data, and where weights. Default: anywhere. */
-  readonly roots?: { readonly data: DataRoots; readonly weights: DataRoots };
+  /** Where jobs may name data and weights. Default: anywhere. */
+  readonly roots?: DataRoots;
   /**
    * Told of what happens to a thread when nobody waits for it: it ends, or answers work that was aborted just
    * before. The searches go on with other threads.
@@ -124,9 +127,12 @@ const ADVICE: Readonly<
   import: { pool: "imports", command: "internevo import" },
 };
 
-/** Threads, and the turns that tokens take on them. */
+/**
+ * Threads, or processes, and the turns that tokens take on them. A turn lasts until what worked is there for the
+ * next, also where its token has left: whoever asks and leaves costs nobody else a thread.
+ */
 interface Lane {
-  readonly pool: Pick<Piscina, "run" | "destroy">;
+  readonly pool: StoppableThreads | ProcessPool;
   readonly turns: FairTurns;
 }
 
@@ -151,12 +157,10 @@ const filesTooLarge = (): ProblemError =>
     },
   ]);
 
+type CheckTask = (DataTask | WeightsTask | OwnerTask) & Allowed;
+
 /** Runs one task on a lane's threads. */
-type Run = (
-  lane: Lane,
-  task: LimitedPlanTask | AdviceTask | ((DataTask | WeightsTask) & Allowed),
-  name: string,
-) => Promise<unknown>;
+type Run = (lane: Lane, task: LimitedPlanTask | AdviceTask | CheckTask, name: string) => Promise<unknown>;
 
 /** See `Workers`: the threads and processes, and the lanes that questions take. */
 class WorkerPools implements Workers {
@@ -203,18 +207,18 @@ class WorkerPools implements Workers {
     };
   }
 
-  #threads(maxThreads: number, megabytes = SEARCH_MEGABYTES): Piscina {
-    const pool = new Piscina({
-      filename: PLAN_THREAD,
-      minThreads: 0,
-      maxThreads,
-      maxQueue: this.#queue,
-      idleTimeout: (this.#options.idleThreadSeconds ?? 20) * 1000,
-      resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MEGABYTES, maxOldGenerationSizeMb: megabytes },
-    });
-    // Without a listener, such an event would end the process.
-    pool.on("error", this.#options.onThreadError ?? (() => undefined));
-    return pool;
+  #threads(maxThreads: number, megabytes = SEARCH_MEGABYTES): StoppableThreads {
+    return new StoppableThreads(
+      {
+        filename: PLAN_THREAD,
+        minThreads: 0,
+        maxThreads,
+        maxQueue: this.#queue,
+        idleTimeout: (this.#options.idleThreadSeconds ?? 20) * 1000,
+        resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MEGABYTES, maxOldGenerationSizeMb: megabytes },
+      },
+      this.#options.onThreadError ?? (() => undefined),
+    );
   }
 
   /** Nothing takes long here: one token may have all threads, and the others take turns with it. */
@@ -311,14 +315,18 @@ class WorkerPools implements Workers {
   }
 
   checkData(task: DataTask, signal?: AbortSignal): Promise<PackedDocuments | null> {
-    return this.#check({ ...task, roots: this.#options.roots?.data ?? null }, signal);
+    return this.#check({ ...task, roots: this.#options.roots ?? null }, signal);
   }
 
   checkWeights(task: WeightsTask, signal?: AbortSignal): Promise<void> {
-    return this.#check({ ...task, roots: this.#options.roots?.weights ?? null }, signal);
+    return this.#check({ ...task, roots: this.#options.roots ?? null }, signal);
   }
 
-  #check<T>(task: (DataTask | WeightsTask) & Allowed, signal: AbortSignal | undefined): Promise<T> {
+  ownerOfWeights(task: OwnerTask, signal?: AbortSignal): Promise<string | null> {
+    return this.#check({ ...task, roots: null }, signal);
+  }
+
+  #check<T>(task: CheckTask, signal: AbortSignal | undefined): Promise<T> {
     return this.#within(signal, this.#checkBounds, async (run) =>
       valueOf((await run(this.#checks, task, "check")) as WorkResult<T>),
     );
@@ -384,7 +392,10 @@ class WorkerPools implements Workers {
     const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
     try {
       return await work(({ pool, turns }, task, name) =>
-        turns.run(caller.token, either, () => pool.run(task, { name, signal: either }), caller.group),
+        unlessAborted(
+          either,
+          turns.run(caller.token, either, () => pool.run(task, { name, signal: either }), caller.group),
+        ),
       );
     } catch (error) {
       if (deadline.aborted && !signal?.aborted) throw whyLate();
