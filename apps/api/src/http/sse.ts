@@ -125,7 +125,7 @@ export class OpenStreams {
 }
 
 /** Pages of all streams that go out in one turn of the event loop: whoever asks for something else waits for so few. */
-export const PAGES_A_TURN = 4;
+export const PAGES_A_TURN = 16;
 
 /** Who has a page to send waits here for its turn. */
 const waiting: (() => void)[] = [];
