@@ -151,7 +151,7 @@ describe("routes", () => {
       ["GET", `${V}/jobs/${jobId}/cancel`, "POST"],
       ["POST", "/healthz", "GET, HEAD"],
       ["GET", `${V}/plans/`, "POST"],
-      ["POST", `${V}/workloads/x?y=z`, "DELETE, GET, HEAD"],
+      ["POST", `${V}/workloads/x?y=z`, "DELETE, GET, HEAD, PATCH"],
       ["OPTIONS", `${V}/jobs`, "GET, HEAD, POST"],
       ["PUT", "/docs/json", "GET, HEAD"],
     ] as const) {

@@ -74,6 +74,7 @@ const apart = {
   project: optional(fc.constantFrom("nlp", "default")),
   priority: optional(fc.constantFrom(...PRIORITIES)),
   preemptible: optional(fc.boolean()),
+  tracking: optional(fc.boolean()),
   labels: optional(fc.constantFrom({}, { team: "nlp" }, { "a/b": "“x: 1”", n: "1e3" })),
   validation: optional(
     fields({
@@ -92,6 +93,8 @@ const replanning = fields({
   gainThreshold: optional(fc.constantFrom(0, 0.1)),
   compareSteps: optional(fc.integer({ min: 2, max: 100 })),
   notInLastSteps: optional(fc.nat(1000)),
+  lastingSeconds: optional(fc.constantFrom(0, 90)),
+  leastPauseSeconds: optional(fc.constantFrom(0, 7200)),
 });
 
 const part = fields({

@@ -22,10 +22,15 @@ export class StoppableThreads {
   /**
    * Settles when the thread is there for the next, also where the signal aborts: its searches end soon then. A
    * thread that does not come back in time is ended, and another one made ready in its place.
+   * @param options.onFailed told at once of what went wrong: who asked need not wait for the thread
    */
   async run(
     task: object,
-    { name, signal }: { readonly name: string; readonly signal: AbortSignal },
+    {
+      name,
+      signal,
+      onFailed,
+    }: { readonly name: string; readonly signal: AbortSignal; readonly onFailed?: (error: unknown) => void },
   ): Promise<unknown> {
     const stop = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
     const end = abortedLater(signal, () => void Atomics.store(new Int32Array(stop), 0, 1));
@@ -33,6 +38,7 @@ export class StoppableThreads {
     try {
       return await this.#pool.run(stoppable, { name, signal: end.signal });
     } catch (error) {
+      onFailed?.(error);
       const isEnded =
         end.signal.aborted || (error as NodeJS.ErrnoException).code === "ERR_WORKER_OUT_OF_MEMORY";
       // A pool that closes meanwhile makes no thread ready.

@@ -391,12 +391,12 @@ class WorkerPools implements Workers {
     const deadline = AbortSignal.timeout(seconds * 1000);
     const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
     try {
-      return await work(({ pool, turns }, task, name) =>
-        unlessAborted(
-          either,
-          turns.run(caller.token, either, () => pool.run(task, { name, signal: either }), caller.group),
-        ),
-      );
+      return await work(({ pool, turns }, task, name) => {
+        const failed = Promise.withResolvers<never>();
+        const options = { name, signal: either, onFailed: failed.reject };
+        const turn = turns.run(caller.token, either, () => pool.run(task, options), caller.group);
+        return unlessAborted(either, Promise.race([turn, failed.promise]));
+      });
     } catch (error) {
       if (deadline.aborted && !signal?.aborted) throw whyLate();
       if (tooLarge && (error as NodeJS.ErrnoException).code === "ERR_WORKER_OUT_OF_MEMORY") throw tooLarge();
