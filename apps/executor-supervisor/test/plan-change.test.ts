@@ -93,14 +93,19 @@ async function ask(id: string, gainThreshold: number): Promise<PlanChange> {
   );
 }
 
-/** Every step once, and the losses of a run that nobody touched. */
+/**
+ * Every step once, and the losses of a run that nobody touched: bit by bit until the plan changes. From then on
+ * float32 numbers may be added in another order, and each step builds on the rounding of those before. Within
+ * 200 steps that came to 2.8e-6 of the loss at most.
+ */
 async function isUntouched(id: string): Promise<void> {
   const steps = await allSteps(world.database.db, (await runOf(id)).id);
   expect(steps.map(({ step }) => step)).toEqual(Array.from({ length: STEPS }, (_, index) => index + 1));
-  for (const [index, { loss }] of steps.entries()) {
-    const expected = losses[index] as number;
-    // Another plan adds float32 numbers in another order, whichever plan that is: up to 1.02e-6 was seen.
-    expect(Math.abs(loss / expected - 1)).toBeLessThan(2e-6);
+  const [first] = await attemptsOf(id);
+  const changedAt = first?.lastStep ?? 0;
+  expect(steps.slice(0, changedAt).map(({ loss }) => loss)).toEqual(losses.slice(0, changedAt));
+  for (const { step, loss } of steps.slice(changedAt)) {
+    expect(Math.abs(loss / (losses[step - 1] as number) - 1), `step ${step}`).toBeLessThan(1e-5);
   }
 }
 
