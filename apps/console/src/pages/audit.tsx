@@ -36,7 +36,9 @@ function AuditRow({ record }: { record: AuditRecord }) {
         <Moment at={record.at} both />
       </RowTitle>
       <Cell label="Who">
-        {record.actor} <span className="cell-note-inline">{record.role}</span>
+        <span>
+          {record.actor} <span className="cell-note-inline">{record.role}</span>
+        </span>
       </Cell>
       <Cell label="Action">{actionWords(record.action)}</Cell>
       <Cell label="About">
