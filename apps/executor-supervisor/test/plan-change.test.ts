@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { planLabel, type PlanChange } from "@internevo/domain";
+import { planLabel, type Plan, type PlanChange } from "@internevo/domain";
 import { planner } from "@internevo/planner";
 import { profiler } from "@internevo/profiler";
 import {
@@ -23,6 +23,7 @@ let world: World;
 let executor: ServiceProcess;
 /** Of a run that nothing disturbed. */
 let losses: number[];
+let plan: Plan;
 
 const startExecutor = (): Promise<ServiceProcess> => world.startProcess("executor-supervisor");
 
@@ -34,6 +35,7 @@ beforeAll(async () => {
   await world.untilState(id, "succeeded", 300);
   losses = await world.lossesOf(id);
   expect(losses).toHaveLength(STEPS);
+  plan = (await runOf(id)).candidate.plan;
 }, 900_000);
 afterAll(() => world.close());
 
@@ -101,8 +103,11 @@ async function ask(id: string, gainThreshold: number): Promise<PlanChange> {
 async function isUntouched(id: string): Promise<void> {
   const steps = await allSteps(world.database.db, (await runOf(id)).id);
   expect(steps.map(({ step }) => step)).toEqual(Array.from({ length: STEPS }, (_, index) => index + 1));
-  const [first] = await attemptsOf(id);
-  const changedAt = first?.lastStep ?? 0;
+  const attempts = await attemptsOf(id);
+  expect(attempts[0]?.plan, "the runs begin alike").toEqual(plan);
+  const changed = attempts.find((attempt) => planLabel(attempt.plan) !== planLabel(plan));
+  // An attempt without a checkpoint does every step again.
+  const changedAt = changed ? (changed.resumedFromStep ?? 0) : STEPS;
   expect(steps.slice(0, changedAt).map(({ loss }) => loss)).toEqual(losses.slice(0, changedAt));
   for (const { step, loss } of steps.slice(changedAt)) {
     expect(Math.abs(loss / (losses[step - 1] as number) - 1), `step ${step}`).toBeLessThan(1e-5);
