@@ -105,7 +105,7 @@ async function isUntouched(id: string): Promise<void> {
   expect(steps.map(({ step }) => step)).toEqual(Array.from({ length: STEPS }, (_, index) => index + 1));
   const attempts = await attemptsOf(id);
   expect(attempts[0]?.plan, "the runs begin alike").toEqual(plan);
-  const changed = attempts.find((attempt) => planLabel(attempt.plan) !== planLabel(plan));
+  const changed = attempts.find((attempt) => attempt.plan && planLabel(attempt.plan) !== planLabel(plan));
   // An attempt without a checkpoint does every step again.
   const changedAt = changed ? (changed.resumedFromStep ?? 0) : STEPS;
   expect(steps.slice(0, changedAt).map(({ loss }) => loss)).toEqual(losses.slice(0, changedAt));
