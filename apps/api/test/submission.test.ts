@@ -183,6 +183,23 @@ it("refuses data that cannot be trained on, and stores nothing", async () => {
   expect(await refusal(lines)).toMatch(
     /^data\.maxDocumentsPerSequence: is less than the \d+ documents of a sequence of the data/,
   );
+  const mixture = (second: object) =>
+    refusal({
+      format: "mixture",
+      sources: [
+        { format: "tokens", path: path("good"), weight: 1 },
+        { ...second, weight: 2 },
+      ],
+    });
+  expect(await mixture({ format: "tokens", path: path("truncated") })).toMatch(
+    /^data\.sources\.1\.path: is truncated/,
+  );
+  expect(await mixture({ format: "text", paths: [path("absent")] })).toBe(
+    "data.sources.1.paths.0: does not exist",
+  );
+  expect(await mixture({ format: "text", paths: [path("short")] })).toBe(
+    "data.sources.1: holds less than one sequence",
+  );
   expect(await refusal({ format: "megatron", path: path("good") })).toBe("data.path: does not exist");
   await writeFile(path("good").replace(".tokens", ".idx"), Buffer.alloc(40, 65));
   expect(await refusal({ format: "megatron", path: path("good").replace(".tokens", "") })).toMatch(

@@ -48,6 +48,22 @@ describe("readJobFile", () => {
     });
   });
 
+  it("takes relative paths from the job file's folder, those of a mixture too", async () => {
+    const data = "{ format: mixture, sources: [{ format: text, paths: [a, /b], weight: 1 }, { path: c }] }";
+    expect(await read(`data: ${data}\nvalidation: { data: { format: tokens, path: d } }`)).toEqual({
+      data: {
+        format: "mixture",
+        sources: [
+          { format: "text", paths: [join(directory, "a"), "/b"], weight: 1 },
+          { path: join(directory, "c") },
+        ],
+      },
+      validation: { data: { format: "tokens", path: join(directory, "d") } },
+    });
+    for (const data of ["null", "7", "{ sources: 7 }", "{ sources: [null, 7] }"])
+      expect(await read(`name: x\ndata: ${data}`)).toMatchObject({ name: "x" });
+  });
+
   it.each([
     ["a list that holds itself", "name: &a [*a]", "name.0", "line 1, column 11"],
     [

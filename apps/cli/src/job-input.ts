@@ -16,12 +16,16 @@ export function withAbsolutePaths(document: unknown, base: string): unknown {
   const job = { ...(document as Record<string, unknown>) };
   const absolute = (path: unknown): unknown =>
     typeof path === "string" && path !== "" && !isAbsolute(path) ? resolve(base, path) : path;
-  const withData = (of: Record<string, unknown>): void => {
-    if (typeof of["data"] !== "object" || of["data"] === null) return;
-    const data = { ...(of["data"] as Record<string, unknown>) };
+  const source = (written: unknown): unknown => {
+    if (typeof written !== "object" || written === null) return written;
+    const data = { ...(written as Record<string, unknown>) };
     if (Array.isArray(data["paths"])) data["paths"] = data["paths"].map(absolute);
+    if (Array.isArray(data["sources"])) data["sources"] = data["sources"].map(source);
     if ("path" in data) data["path"] = absolute(data["path"]);
-    of["data"] = data;
+    return data;
+  };
+  const withData = (of: Record<string, unknown>): void => {
+    if ("data" in of) of["data"] = source(of["data"]);
   };
   withData(job);
   if (typeof job["validation"] === "object" && job["validation"] !== null) {

@@ -8,7 +8,7 @@ import {
   type StepMetric,
   type ValidationLoss,
 } from "@internevo/domain";
-import { type Dataset } from "@internevo/data";
+import { type PreparedData } from "@internevo/data";
 import {
   launchRanks,
   launchTarget,
@@ -33,9 +33,9 @@ export interface AttemptLaunch {
   readonly trainer: Trainer;
   readonly spec: JobSpec;
   readonly plan: Plan;
-  readonly dataset: Dataset;
+  readonly dataset: PreparedData;
   /** Of the validation loss. */
-  readonly heldOut?: Dataset | undefined;
+  readonly heldOut?: PreparedData | undefined;
   readonly attempt: number;
   readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;

@@ -7,7 +7,7 @@ import {
   type Measurement,
   type Plan,
 } from "@internevo/domain";
-import { type Dataset } from "@internevo/data";
+import { type PreparedData } from "@internevo/data";
 import {
   launchRanks,
   launchTarget,
@@ -23,7 +23,7 @@ export interface TrialLaunch {
   readonly trainer: Trainer;
   readonly spec: JobSpec;
   readonly plan: Plan;
-  readonly dataset: Dataset;
+  readonly dataset: PreparedData;
   readonly clustersFile?: string | undefined;
   readonly threadsPerRank: number;
   readonly runDirectory: string;

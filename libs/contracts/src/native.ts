@@ -22,14 +22,18 @@ const strict = { additionalProperties: false } as const;
 const { forwardOverlap, backwardOverlap, ...trainerPlanProperties } = PlanSchema.properties;
 const { name: _name, ...trainerModelProperties } = ModelSchema.properties;
 
-/** Which tokens are read. */
-const dataFile = {
+/** A file of tokens. */
+const tokenFile = {
   path: Type.String(),
   format: Type.Optional(
     Type.Union([Type.Literal("own"), Type.Literal("megatron"), Type.Literal("internevo")], {
       description: "default: by the ending of path",
     }),
   ),
+};
+/** Which tokens are read. */
+const dataFile = {
+  ...tokenFile,
   endOfDocumentToken: Type.Optional(Type.Union([Type.Integer({ minimum: 0 }), Type.Null()])),
 };
 
@@ -52,6 +56,19 @@ export const TrainerConfigSchema = Type.Object(
     data: Type.Object(
       {
         ...dataFile,
+        path: Type.Optional(Type.String({ description: "where there are no sources" })),
+        sources: Type.Optional(
+          Type.Array(
+            Type.Object(
+              {
+                ...tokenFile,
+                share: Type.Integer({ minimum: 1, description: "sequences, of the sum of all shares" }),
+              },
+              strict,
+            ),
+            { minItems: 1, description: "a mixture" },
+          ),
+        ),
         packing: Type.Optional(Type.Union([Type.Literal("none"), Type.Literal("documents")])),
         maxDocumentsPerSequence: Type.Optional(Type.Integer({ minimum: 1 })),
       },

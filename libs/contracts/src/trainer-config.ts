@@ -1,20 +1,28 @@
 import {
   heldOutData,
+  sourcesOf,
   usesGpus,
   withoutDefaults,
   type Data,
+  type SingleData,
   type JobSpec,
   type Mesh,
   type Plan,
 } from "@internevo/domain";
 import { NATIVE_PROTOCOL, type TrainerConfig } from "./native.ts";
 
+/** What the trainer reads of data: a token file, or a file in a format that it knows. */
+interface ReadData {
+  readonly path: string;
+  /** Of a mixture: what it reads of each source, with its sequences in a cycle. */
+  readonly sources?: readonly { readonly path: string; readonly share: number }[];
+}
+
 export interface TrainerConfigOptions {
   readonly spec: JobSpec;
   readonly plan: Plan;
   readonly mesh: Mesh;
-  /** What the trainer reads: a token file, or data in a format that it knows. */
-  readonly dataset: { readonly path: string };
+  readonly dataset: ReadData;
   /** The same of the held-out data; without it nothing is evaluated, whatever the job says. */
   readonly heldOut?: { readonly path: string } | undefined;
   /** Optimizer steps to reach, counted from the first one of the job. */
@@ -42,14 +50,24 @@ function trainerPlan(plan: Plan): TrainerConfig["plan"] {
   };
 }
 
-/** Where tokens come from, as the trainer reads it: text has become a token file. */
-function trainerData(data: Data | null, path: string): TrainerConfig["data"] {
-  const format = data?.format === "megatron" || data?.format === "internevo" ? data.format : "own";
-  if (data?.packing !== "documents") return { path, format };
+/** The format of what the trainer reads: text has become a token file. */
+const trainerFormat = (data: SingleData | undefined): "own" | "megatron" | "internevo" =>
+  data?.format === "megatron" || data?.format === "internevo" ? data.format : "own";
+
+/** Where tokens come from, as the trainer reads it. */
+function trainerFiles(data: Data | null, { path, sources }: ReadData): TrainerConfig["data"] {
+  const named = data === null ? [] : sourcesOf(data);
+  return sources === undefined
+    ? { path, format: trainerFormat(named[0]?.data) }
+    : { sources: sources.map((source, index) => ({ ...source, format: trainerFormat(named[index]?.data) })) };
+}
+
+function trainerData(data: Data | null, read: ReadData): TrainerConfig["data"] {
+  const files = trainerFiles(data, read);
+  if (data?.packing !== "documents") return files;
   const { packing, endOfDocumentToken, maxDocumentsPerSequence } = data;
   return {
-    path,
-    format,
+    ...files,
     packing,
     ...(endOfDocumentToken === undefined ? {} : { endOfDocumentToken }),
     ...(maxDocumentsPerSequence === undefined ? {} : { maxDocumentsPerSequence }),
@@ -58,8 +76,11 @@ function trainerData(data: Data | null, path: string): TrainerConfig["data"] {
 
 /** What is evaluated, where held-out data was prepared. */
 function trainerValidation(spec: JobSpec, path: string | undefined): Pick<TrainerConfig, "validation"> {
-  if (spec.validation === undefined || path === undefined) return {};
-  const { packing: _, maxDocumentsPerSequence: __, ...data } = trainerData(heldOutData(spec), path);
+  const held = heldOutData(spec);
+  if (spec.validation === undefined || held === null || path === undefined) return {};
+  const { packing, endOfDocumentToken } = held;
+  const ends = packing === "documents" && endOfDocumentToken !== undefined ? { endOfDocumentToken } : {};
+  const data = { path, format: trainerFormat(held), ...ends };
   const { everySteps, batches } = spec.validation;
   return { validation: { data, everySteps, batches } };
 }
@@ -88,7 +109,7 @@ export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
     plan: trainerPlan(plan),
     mesh,
     optimizer: spec.optimizer,
-    data: trainerData(spec.data, dataset.path),
+    data: trainerData(spec.data, dataset),
     seed: spec.seed,
     steps,
     ...trainerValidation(spec, heldOut?.path),

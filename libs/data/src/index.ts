@@ -13,8 +13,10 @@ export {
   BYTE_VOCABULARY_SIZE,
   DatasetSchema,
   assertHoldsBatches,
+  prepareData,
   prepareDataset,
   type Dataset,
+  type PreparedData,
 } from "./prepare.ts";
 export { assertKnowsDocuments, openSource, type TokenData } from "./source.ts";
 export { unigramEntropyNats } from "./token-reader.ts";

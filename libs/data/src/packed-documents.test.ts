@@ -121,6 +121,61 @@ describe("countPackedDocuments", () => {
   );
   const job = { model: { vocabularySize: 256 }, sequenceLengthTokens: 48, ranks: 2 };
 
+  it("counts the sources of a mixture by their weights", async () => {
+    const packing = "documents" as const;
+    const [short, long] = [
+      await writeOwn(at("short.tokens"), documents),
+      await writeOwn(at("long.tokens"), [Array.from({ length: 97 }, () => 1)]),
+    ];
+    const alone = async (path: string) =>
+      (await countPackedDocuments({ format: "tokens", path, packing }, job))?.documents;
+    const [a, b] = [await alone(short), await alone(long)];
+    if (!a || !b) throw new Error("nothing was counted");
+    const mixture = (weights: readonly [number, number]) =>
+      countPackedDocuments(
+        {
+          format: "mixture",
+          packing,
+          sources: [
+            { format: "tokens", path: short, weight: weights[0] },
+            { format: "tokens", path: long, weight: weights[1] },
+          ],
+        },
+        job,
+      );
+    const counted = await mixture([1, 3]);
+    expect(counted?.mostDocuments).toBe(4);
+    const mixed = counted?.documents;
+    expect(mixed?.sequences).toBe(a.sequences + b.sequences);
+    expect(mixed?.meanDocuments).toBeCloseTo((a.meanDocuments + 3) / 4, 8);
+    expect(mixed?.keysShare).toBeCloseTo((a.keysShare + 3) / 4, 8);
+    for (const [place, ring] of a.rings.entries()) {
+      const work = (ring.work + 3) / 4;
+      expect(mixed?.rings[place]?.work).toBeCloseTo(work, 8);
+      expect(mixed?.rings[place]?.deviation).toBeCloseTo(
+        Math.sqrt((ring.work ** 2 + ring.deviation ** 2 + 3) / 4 - work ** 2),
+        8,
+      );
+      expect(mixed?.rings[place]?.most).toBe(1);
+    }
+    // As much of each as there is of them: as if they were one.
+    const even = (await mixture([a.sequences, b.sequences]))?.documents;
+    expect(even?.meanDocuments).toBeCloseTo(
+      (a.meanDocuments * a.sequences + b.sequences) / (a.sequences + b.sequences),
+      8,
+    );
+  });
+
+  it("names the source of a mixture that it cannot count", async () => {
+    const sources = [
+      { format: "tokens" as const, path: await writeOwn(at("own.tokens"), documents), weight: 1 },
+      { format: "tokens" as const, path: at("absent"), weight: 1 },
+    ];
+    await expect(
+      countPackedDocuments({ format: "mixture", packing: "documents", sources }, job),
+    ).rejects.toMatchObject({ details: [{ field: "data.sources.1.path" }] });
+  });
+
   it("is the same for data of every format, by its index and by a token that ends documents", async () => {
     const packing = "documents" as const;
     const paths = await Promise.all(

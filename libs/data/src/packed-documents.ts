@@ -1,4 +1,12 @@
-import { ATTENTION_TILE_TOKENS, type Data, type Model, type PackedDocuments } from "@internevo/domain";
+import {
+  asSource,
+  ATTENTION_TILE_TOKENS,
+  sourcesOf,
+  type Data,
+  type Model,
+  type PackedDocuments,
+  type SingleData,
+} from "@internevo/domain";
 import { openData } from "./open-data.ts";
 import { assertKnowsDocuments, DocumentCounter, openSource } from "./source.ts";
 
@@ -224,7 +232,7 @@ const counterFor = (
 
 /** Text files are read one after the other, each a document, or cut where a byte ends one. */
 async function countText(
-  { paths, endOfDocumentToken }: Extract<Data, { format: "text" }>,
+  { paths, endOfDocumentToken }: Extract<SingleData, { format: "text" }>,
   job: DocumentTask,
 ): Promise<CountedDocuments | undefined> {
   const opened = async (place: number) => openData(paths[place] as string, `data.paths.${place}`);
@@ -260,18 +268,8 @@ async function countText(
   return counter.counted();
 }
 
-/**
- * Counts the documents of a job's data, and what they leave of attention, in sequences as the trainer will cut
- * them.
- * @returns undefined where documents are not packed, where sequences are longer than 16M tokens, and where only
- * the tokens of a file beyond 1 GiB tell where documents end.
- * @throws ProblemError `data-invalid` as {@link openSource} does
- */
-export async function countPackedDocuments(
-  data: Data | null,
-  job: DocumentTask,
-): Promise<CountedDocuments | undefined> {
-  if (data?.packing !== "documents" || job.sequenceLengthTokens > LONGEST_COUNTED_TOKENS) return undefined;
+/** @returns undefined where only the tokens of a file beyond 1 GiB tell where documents end */
+async function countSource(data: SingleData, job: DocumentTask): Promise<CountedDocuments | undefined> {
   if (data.format === "text") return countText(data, job);
   const source = await openSource(data);
   assertKnowsDocuments(data, source);
@@ -286,4 +284,62 @@ export async function countPackedDocuments(
     });
   }
   return counter.counted();
+}
+
+type Counted = NonNullable<CountedDocuments["documents"]>;
+
+/**
+ * What the documents of several sources leave of attention in a mixture of them.
+ * @param counted of each source, of sequences that are cut and seen alike
+ */
+function mixed(counted: readonly { readonly documents: Counted; readonly weight: number }[]): Counted {
+  const all = counted.reduce((sum, { weight }) => sum + weight, 0);
+  const mean = (value: (documents: Counted) => number): number =>
+    counted.reduce((sum, { documents, weight }) => sum + (weight / all) * value(documents), 0);
+  const rounded = (value: number): number => Number(Math.min(1, Math.max(0, value)).toPrecision(9));
+  const [first] = counted;
+  if (first === undefined) throw new Error("a mixture has no source");
+  return {
+    ...first.documents,
+    sequences: counted.reduce((sum, { documents }) => sum + documents.sequences, 0),
+    meanDocuments: mean(({ meanDocuments }) => meanDocuments),
+    keysShare: rounded(mean(({ keysShare }) => keysShare)),
+    rings: first.documents.rings.map(({ ranks }, place) => {
+      const ring = ({ rings }: Counted) => rings[place] as Counted["rings"][number];
+      const work = mean((one) => ring(one).work);
+      const squares = mean((one) => ring(one).work ** 2 + ring(one).deviation ** 2);
+      return {
+        ranks,
+        work: rounded(work),
+        deviation: rounded(Math.sqrt(Math.max(0, squares - work * work))),
+        most: Math.max(...counted.map(({ documents }) => ring(documents).most)),
+        firstTurn: rounded(mean((one) => ring(one).firstTurn * ring(one).work) / work),
+      };
+    }),
+  };
+}
+
+/**
+ * Counts the documents of a job's data, and what they leave of attention, in sequences as the trainer will cut
+ * them. Sources of a mixture count by their weights.
+ * @returns undefined where documents are not packed, where sequences are longer than 16M tokens, and where only
+ * the tokens of a file beyond 1 GiB tell where documents end.
+ * @throws ProblemError `data-invalid` as {@link openSource} does
+ */
+export async function countPackedDocuments(
+  data: Data | null,
+  job: DocumentTask,
+): Promise<CountedDocuments | undefined> {
+  if (data?.packing !== "documents" || job.sequenceLengthTokens > LONGEST_COUNTED_TOKENS) return undefined;
+  const counted: (CountedDocuments & { readonly weight: number })[] = [];
+  for (const { data: source, weight, part } of sourcesOf(data)) {
+    const one = await asSource(part, () => countSource(source, job));
+    if (one === undefined) return undefined;
+    counted.push({ ...one, weight });
+  }
+  const mostDocuments = Math.max(...counted.map((one) => one.mostDocuments));
+  const known = counted.flatMap(({ documents, weight }) => (documents ? [{ documents, weight }] : []));
+  if (known.length < counted.length) return { mostDocuments };
+  const [only] = known;
+  return { mostDocuments, documents: known.length === 1 && only ? only.documents : mixed(known) };
 }

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ProblemError } from "@internevo/domain";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { assertFitsSequences, prepareDataset } from "./prepare.ts";
+import { assertFitsSequences, prepareData, prepareDataset } from "./prepare.ts";
 import { encodeHeader } from "./token-file.ts";
 
 let directory: string;
@@ -37,6 +37,59 @@ async function tokenFile(name: string, tokens: readonly number[], bytesPerToken:
   );
   return at(name);
 }
+
+describe("prepareData of a mixture", () => {
+  const cut = { vocabularySize: 1000, sequenceLengthTokens: 4 };
+
+  it("makes of each source what it would be by itself, with its share", async () => {
+    await writeFile(at("a.txt"), "some text");
+    const own = await tokenFile("own", [1, 2, 3, 4, 5]);
+    const text = { format: "text" as const, paths: [at("a.txt")] };
+    const prepared = await prepareData(
+      {
+        format: "mixture",
+        sources: [
+          { ...text, weight: 3 },
+          { format: "tokens", path: own, weight: 1 },
+        ],
+      },
+      at("data"),
+      cut,
+    );
+    const { path } = await prepareDataset(text, at("data"), cut);
+    expect(prepared).toEqual({
+      path,
+      tokenCount: 14,
+      unigramEntropyNats: null,
+      sources: [
+        { path, share: 7500 },
+        { path: own, share: 2500 },
+      ],
+    });
+  });
+
+  it("names the source that is at fault", async () => {
+    const faultOf = async (second: string) =>
+      (
+        await problemOf(
+          prepareData(
+            {
+              format: "mixture",
+              sources: [
+                { format: "tokens", path: await tokenFile("own", [1, 2, 3, 4, 5]), weight: 1 },
+                { format: "tokens", path: second, weight: 1 },
+              ],
+            },
+            at("data"),
+            cut,
+          ),
+        )
+      ).details.map(({ field }) => field);
+    expect(await faultOf(at("absent"))).toEqual(["data.sources.1.path"]);
+    expect(await faultOf(await tokenFile("large", [1, 2, 3, 4, 5000]))).toEqual(["data.sources.1.path"]);
+    expect(await faultOf(await tokenFile("short", [1, 2, 3, 4]))).toEqual(["data.sources.1"]);
+  });
+});
 
 describe("prepareDataset of text", () => {
   it("writes every byte as a token, in order, under the name of its content", async () => {

@@ -1,7 +1,18 @@
 import { createHash, randomUUID, type Hash } from "node:crypto";
 import { mkdir, open, readFile, rename, rm, stat, type FileHandle } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { dataFiles, documentsOf, ProblemError, validate, type Data, type JobSpec } from "@internevo/domain";
+import {
+  asSource,
+  dataFiles,
+  documentsOf,
+  ProblemError,
+  sharesOf,
+  sourcesOf,
+  validate,
+  type Data,
+  type JobSpec,
+  type SingleData,
+} from "@internevo/domain";
 import { Type, type Static } from "typebox";
 import { openData } from "./open-data.ts";
 import { assertKnowsDocuments, DocumentCounter, openSource, type TokenData } from "./source.ts";
@@ -66,7 +77,7 @@ interface Packing {
   readonly sequenceLengthTokens: number;
 }
 
-const packingOf = (data: Data, sequenceLengthTokens: number): Packing | undefined =>
+const packingOf = (data: SingleData, sequenceLengthTokens: number): Packing | undefined =>
   data.packing === "documents"
     ? { endOfDocumentToken: data.endOfDocumentToken, sequenceLengthTokens }
     : undefined;
@@ -76,7 +87,7 @@ const packingOf = (data: Data, sequenceLengthTokens: number): Packing | undefine
  * of them.
  */
 async function sourceKey(
-  data: Data,
+  data: SingleData,
   files: readonly { readonly path: string; readonly field: string }[],
   vocabularySize: number,
   packing: Packing | undefined,
@@ -282,7 +293,7 @@ async function known(sidecar: string): Promise<Dataset | undefined> {
  * index that is not the data's, a token beyond V (with its place), packing without documents.
  */
 export async function prepareDataset(
-  data: Data,
+  data: SingleData,
   dataDirectory: string,
   {
     vocabularySize,
@@ -319,6 +330,46 @@ export async function prepareDataset(
   await replaceFile(sidecar, async (handle) => handle.writeFile(JSON.stringify(dataset, null, 2)));
   await syncDirectory(directory);
   return dataset;
+}
+
+/** A job's data, ready for the trainer. */
+export interface PreparedData extends Pick<Dataset, "path" | "tokenCount" | "mostDocuments"> {
+  /** Null for a mixture: frequencies of its sources are not kept. */
+  readonly unigramEntropyNats: number | null;
+  /** Of a mixture: what the trainer reads, with the sequences of a cycle that each gives. `path` is the first one's. */
+  readonly sources?: readonly { readonly path: string; readonly share: number }[];
+}
+
+/** How sequences are cut. */
+type Cut = Pick<JobSpec, "sequenceLengthTokens"> & { readonly vocabularySize: number };
+
+/**
+ * Makes what the trainer reads of each source of a job's data, and checks that it has sequences.
+ * @throws ProblemError `data-invalid` as {@link prepareDataset} and {@link assertFitsSequences}, naming the source's field.
+ */
+export async function prepareData(data: Data, dataDirectory: string, cut: Cut): Promise<PreparedData> {
+  const sources = sourcesOf(data);
+  const datasets: Dataset[] = [];
+  for (const source of sources) {
+    const dataset = await asSource(source.part, async () => {
+      const prepared = await prepareDataset(source.data, dataDirectory, cut);
+      assertFitsSequences(prepared, { data: source.data, ...cut });
+      return prepared;
+    });
+    datasets.push(dataset);
+  }
+  const [first] = datasets;
+  if (first === undefined) throw new Error("data has no source");
+  if (data.format !== "mixture") return first;
+  const shares = sharesOf(sources.map(({ weight }) => weight));
+  const most = datasets.flatMap(({ mostDocuments = [] }) => mostDocuments);
+  return {
+    path: first.path,
+    tokenCount: datasets.reduce((sum, { tokenCount }) => sum + tokenCount, 0),
+    ...(most.length === 0 ? {} : { mostDocuments: Math.max(...most) }),
+    unigramEntropyNats: null,
+    sources: datasets.map(({ path }, index) => ({ path, share: shares[index] as number })),
+  };
 }
 
 /**

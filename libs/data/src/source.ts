@@ -1,11 +1,11 @@
-import { ProblemError, type Data } from "@internevo/domain";
+import { ProblemError, type SingleData } from "@internevo/domain";
 import { openInternevo } from "./internevo.ts";
 import { openMegatron } from "./megatron.ts";
 import { openTokenFile } from "./token-file.ts";
 import type { TokenSource } from "./token-source.ts";
 
 /** Data that is tokens already. */
-export type TokenData = Exclude<Data, { format: "text" }>;
+export type TokenData = Exclude<SingleData, { format: "text" }>;
 
 const OPEN: Readonly<Record<TokenData["format"], (path: string) => Promise<TokenSource>>> = {
   tokens: openTokenFile,
@@ -23,7 +23,7 @@ export const openSource = (data: TokenData): Promise<TokenSource> => OPEN[data.f
  * Whether where documents begin is known before tokens are read. @throws ProblemError `data-invalid` for
  * packing without documents.
  */
-export function assertKnowsDocuments(data: Data, source: Pick<TokenSource, "starts">): void {
+export function assertKnowsDocuments(data: SingleData, source: Pick<TokenSource, "starts">): void {
   if (data.packing !== "documents" || data.endOfDocumentToken !== undefined || source.starts !== null) return;
   const path = data.format === "text" ? data.paths[0] : data.path;
   throw new ProblemError("data-invalid", `${String(path)} does not say where documents begin`, [

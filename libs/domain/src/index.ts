@@ -23,6 +23,7 @@ export * from "./plan-constraints.ts";
 export * from "./fixed-fields.ts";
 export * from "./cost-models.ts";
 export * from "./packed-documents.ts";
+export * from "./data.ts";
 export * from "./job.ts";
 export * from "./counted-documents.ts";
 export * from "./launchers.ts";

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { documentsOf, REPLANNING_DEFAULTS, type Data } from "./job.ts";
+import { documentsOf, type Data } from "./data.ts";
+import { REPLANNING_DEFAULTS } from "./job.ts";
 import { resolveJob } from "./job-file.ts";
 import { ProblemError } from "./problem.ts";
 
@@ -302,7 +303,7 @@ describe("resolveJob", () => {
         data: { format: "text", paths: ["a.txt", "b.txt"] },
         validation: { data: { format: "text", paths: ["c.txt", "b.txt"] } },
       }),
-      ["validation.data.paths"],
+      ["validation.data.paths.1"],
     ],
     [
       "held-out tokens that are trained on",

@@ -1,4 +1,3 @@
-import sizes from "../../../native/src/executor_sizes/executor_sizes.json" with { type: "json" };
 import watchdogDefaults from "../../../native/src/protocol/watchdog_defaults.json" with { type: "json" };
 import { Type, type Static } from "typebox";
 import {
@@ -10,6 +9,7 @@ import {
   zeroOr,
 } from "./bounds.ts";
 import { MemoryModelNameSchema, TimeModelNameSchema } from "./cost-models.ts";
+import { DataSchema, HeldOutDataSchema } from "./data.ts";
 import { LAUNCHERS, SCHEDULED_LAUNCHERS } from "./launchers.ts";
 import { ModelSchema } from "./model.ts";
 import { PackedDocumentsSchema } from "./packed-documents.ts";
@@ -123,81 +123,6 @@ export const OptimizerSchema = Type.Object(
 );
 export type Optimizer = Static<typeof OptimizerSchema>;
 
-/** Documents of a sequence that there is room for where a job does not say. */
-export const DEFAULT_DOCUMENTS_PER_SEQUENCE = sizes.documentsPerSequence;
-
-const packing = {
-  packing: Type.Optional(
-    Type.Union([Type.Literal("none"), Type.Literal("documents")], {
-      description:
-        "documents: attention, positions and loss stay inside a document; none, the default: a sequence is one text",
-    }),
-  ),
-  endOfDocumentToken: Type.Optional(
-    Type.Integer({
-      minimum: 0,
-      maximum: 2 ** 31 - 2,
-      description:
-        "with packing: ends a document, where the data's own borders are not to be used or there are none",
-    }),
-  ),
-  maxDocumentsPerSequence: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: 2 ** 31 - 1,
-      description: `with packing: documents of a sequence that memory is planned for; ${DEFAULT_DOCUMENTS_PER_SEQUENCE} where it is left out`,
-    }),
-  ),
-};
-
-/**
- * Training data: `text` files, each a document, read as byte tokens; a token file in the project's own format
- * (`tokens`); Megatron-LM's NAME.bin with NAME.idx; InternEvo's NAME.bin with NAME.bin.meta.
- */
-export const DataSchema = Type.Union([
-  Type.Object(
-    {
-      format: Type.Literal("text"),
-      paths: Type.Array(Line(4096), { minItems: 1, maxItems: 10_000 }),
-      ...packing,
-    },
-    { additionalProperties: false },
-  ),
-  Type.Object(
-    { format: Type.Literal("tokens"), path: Line(4096), ...packing },
-    { additionalProperties: false },
-  ),
-  Type.Object(
-    { format: Type.Literal("megatron"), path: Line(4096), ...packing },
-    { additionalProperties: false, description: "path: NAME.bin, NAME.idx or NAME" },
-  ),
-  Type.Object(
-    { format: Type.Literal("internevo"), path: Line(4096), ...packing },
-    {
-      additionalProperties: false,
-      description: "path: NAME.bin, a JSON line for each document; NAME.bin.meta lies beside it",
-    },
-  ),
-]);
-export type Data = Static<typeof DataSchema>;
-
-const heldOut = <Format extends "tokens" | "megatron" | "internevo">(format: Format) =>
-  Type.Object({ format: Type.Literal(format), path: Line(4096) }, { additionalProperties: false });
-
-/** Held-out data in a format of training data. How documents are packed is the training data's. */
-const HeldOutDataSchema = Type.Union(
-  [
-    Type.Object(
-      { format: Type.Literal("text"), paths: Type.Array(Line(4096), { minItems: 1, maxItems: 10_000 }) },
-      { additionalProperties: false },
-    ),
-    heldOut("tokens"),
-    heldOut("megatron"),
-    heldOut("internevo"),
-  ],
-  { description: "held-out data, in a format of data; its documents are packed as those are" },
-);
-
 /** The validation loss: that of held-out data, which the model is not trained on. */
 export const ValidationSchema = Type.Object(
   {
@@ -216,40 +141,6 @@ export const ValidationSchema = Type.Object(
   { additionalProperties: false },
 );
 export type Validation = Static<typeof ValidationSchema>;
-
-/** The held-out data as data that is read: packed as the training data is. */
-export function heldOutData({ data, validation }: Pick<JobSpec, "data" | "validation">): Data | null {
-  if (validation === undefined) return null;
-  const { packing, endOfDocumentToken, maxDocumentsPerSequence } = data ?? {};
-  return {
-    ...validation.data,
-    ...(packing === undefined ? {} : { packing }),
-    ...(endOfDocumentToken === undefined ? {} : { endOfDocumentToken }),
-    ...(maxDocumentsPerSequence === undefined ? {} : { maxDocumentsPerSequence }),
-  };
-}
-
-/** NAME of Megatron-LM's NAME.bin, NAME.idx or NAME. */
-export const megatronStem = (path: string): string => path.replace(/\.(bin|idx)$/, "");
-
-/** The files of data, whether they exist or not, each with the field that names it in a job's `data`. */
-export function dataFiles(data: Data): { readonly path: string; readonly field: string }[] {
-  const ofPath = (...paths: string[]) => paths.map((path) => ({ path, field: "data.path" }));
-  switch (data.format) {
-    case "text":
-      return data.paths.map((path, index) => ({ path, field: `data.paths.${index}` }));
-    case "tokens":
-      return ofPath(data.path);
-    case "megatron":
-      return ofPath(`${megatronStem(data.path)}.bin`, `${megatronStem(data.path)}.idx`);
-    case "internevo":
-      return ofPath(data.path, `${data.path}.meta`);
-  }
-}
-
-/** Documents of a sequence that memory is planned for; null where documents are not packed. */
-export const documentsOf = (data: Data | null): number | null =>
-  data?.packing === "documents" ? (data.maxDocumentsPerSequence ?? DEFAULT_DOCUMENTS_PER_SEQUENCE) : null;
 
 export const CheckpointingSchema = Type.Object(
   {

@@ -55,18 +55,27 @@ export class ProblemError extends Error {
   }
 }
 
-/**
- * Calls what reads a part of a job, and has its expected errors name that part's fields: `data.path` becomes
- * `validation.data.path` below `validation`.
- */
-export async function asPartOf<T>(part: string, read: () => Promise<T>): Promise<T> {
+async function withFields<T>(read: () => Promise<T>, renamed: (field: string) => string): Promise<T> {
   try {
     return await read();
   } catch (error) {
     if (!(error instanceof ProblemError)) throw error;
-    const details = error.details.map((detail) =>
-      /^data\b/.test(detail.field) ? { ...detail, field: `${part}.${detail.field}` } : detail,
-    );
+    const details = error.details.map((detail) => ({ ...detail, field: renamed(detail.field) }));
     throw new ProblemError(error.code, error.message, details, { cause: error });
   }
 }
+
+/**
+ * Calls what reads a part of a job, and has its expected errors name that part's fields: `data.path` becomes
+ * `validation.data.path` below `validation`.
+ */
+export const asPartOf = <T>(part: string, read: () => Promise<T>): Promise<T> =>
+  withFields(read, (field) => (/^data\b/.test(field) ? `${part}.${field}` : field));
+
+/**
+ * Calls what reads one source of a job's data, and has its expected errors name that source's fields: `data.path`
+ * becomes `data.sources.0.path`. How documents are packed is said of all sources.
+ * @param part the field that the source stands in
+ */
+export const asSource = <T>(part: string, read: () => Promise<T>): Promise<T> =>
+  withFields(read, (field) => field.replace(/^data(?=$|\.(format|path|paths)\b)/, part));

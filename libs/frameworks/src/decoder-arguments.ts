@@ -123,6 +123,7 @@ export const DECODER_FIELDS = {
   "optimizer.clipGlobalNorm": "said",
   "data.path": "with data.format",
   "data.paths": "with data.format",
+  "data.sources": "with data.format",
   steps: "said",
   seed: otherSeed,
   "cluster.nodes": "said",

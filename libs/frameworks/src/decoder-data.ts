@@ -1,4 +1,14 @@
-import { MAXIMUM_STEPS, megatronStem, type Data, type Validation } from "@internevo/domain";
+import {
+  dataPaths,
+  MAXIMUM_SOURCES,
+  MAXIMUM_STEPS,
+  megatronStem,
+  sharesOf,
+  sourcesOf,
+  type Data,
+  type SingleData,
+  type Validation,
+} from "@internevo/domain";
 import type { Argument, Options } from "./command-line.ts";
 import type { ExportedJob, ImportedConfiguration, TakenAs } from "./framework.ts";
 import { CHECKPOINT_FOLDER } from "./job-fields.ts";
@@ -8,12 +18,25 @@ import { CHECKPOINT_FOLDER } from "./job-fields.ts";
  */
 
 /** The name of data in Megatron-LM's format; null for other data. */
-const stemOf = (data: Validation["data"] | Data | null | undefined): string | null =>
+const stemOf = (data: Validation["data"] | SingleData | undefined): string | null =>
   data?.format === "megatron" ? megatronStem(data.path) : null;
+
+/** What is trained on, as --data-path takes it: one name, or each source's weight and name; null for other data. */
+function blendOf(data: Data | null): readonly [string | number, ...(string | number)[]] | null {
+  if (data === null) return null;
+  const blend: (string | number)[] = [];
+  for (const { data: source, weight } of sourcesOf(data)) {
+    const stem = stemOf(source);
+    if (stem === null) return null;
+    blend.push(...(data.format === "mixture" ? [weight, stem] : [stem]));
+  }
+  const [first, ...rest] = blend;
+  return first === undefined ? null : [first, ...rest];
+}
 
 /** Whether both programs can evaluate a job's held-out data: it is read as training data is. */
 export const isEvaluated = ({ data, validation }: ExportedJob): boolean =>
-  stemOf(data) !== null && stemOf(validation?.data) !== null;
+  blendOf(data) !== null && stemOf(validation?.data) !== null;
 
 /** Steps between evaluations where there are none: the programs divide by it all the same. */
 const neverEvaluated = ({ steps }: ExportedJob): readonly Argument[] => [
@@ -31,12 +54,12 @@ export const TRAINED_WHOLE: Argument = ["--split", "100,0,0"];
  */
 export function dataArguments(job: ExportedJob, none: readonly Argument[]): readonly Argument[] {
   const { data, validation } = job;
-  const [train, valid] = [stemOf(data), stemOf(validation?.data)];
+  const [train, valid] = [blendOf(data), stemOf(validation?.data)];
   if (train === null) return [...none, ...neverEvaluated(job)];
   if (valid === null || validation === undefined)
-    return [["--data-path", train], TRAINED_WHOLE, ...neverEvaluated(job)];
+    return [["--data-path", ...train], TRAINED_WHOLE, ...neverEvaluated(job)];
   return [
-    ["--train-data-path", train],
+    ["--train-data-path", ...train],
     ["--valid-data-path", valid],
     ["--eval-interval", validation.everySteps],
     ["--eval-iters", validation.batches],
@@ -59,10 +82,38 @@ export function plainNumber(options: Options, name: string, most: number, least 
   return value >= least && value <= most ? value : undefined;
 }
 
+/** Whether it is a path that the script says, and not one that only running it tells. */
+const isPlainPath = (path: string): boolean => /^[^\p{Cc}$]{1,4096}$/u.test(path);
+
 /** The one path of an option; several, or one that only running the script tells, say nothing. */
 function plainPath(options: Options, name: string): string | undefined {
   const [path, ...more] = options.all(name) ?? [];
-  return path !== undefined && more.length === 0 && /^[^\p{Cc}$]{1,4096}$/u.test(path) ? path : undefined;
+  return path !== undefined && more.length === 0 && isPlainPath(path) ? path : undefined;
+}
+
+type MegatronData =
+  | { readonly format: "megatron"; readonly path: string }
+  | Pick<Extract<Data, { format: "mixture" }>, "format" | "sources">;
+
+/** A path, or weights and paths in turns; paths without weights are mixed by their sizes, which a script does not say. */
+function readBlend(options: Options, name: string): MegatronData | undefined {
+  const path = plainPath(options, name);
+  if (path !== undefined) return { format: "megatron", path };
+  const values = options.all(name) ?? [];
+  const sources = values.flatMap((weight, index) =>
+    index % 2 === 0 && /^\d+(\.\d*)?$|^\.\d+$/.test(weight) && Number(weight) > 0 && Number(weight) <= 1e12
+      ? [{ format: "megatron" as const, path: values[index + 1] ?? "", weight: Number(weight) }]
+      : [],
+  );
+  const paths = sources.map((source) => source.path);
+  const isWhole =
+    sources.length > 0 &&
+    2 * sources.length === values.length &&
+    sources.length <= MAXIMUM_SOURCES &&
+    paths.every(isPlainPath) &&
+    new Set(paths).size === paths.length &&
+    !sharesOf(sources.map(({ weight }) => weight)).includes(0);
+  return isWhole ? { format: "mixture", sources } : undefined;
 }
 
 /** How a program keeps documents apart. */
@@ -104,15 +155,16 @@ const KEPT = 2;
 
 /** Data, held-out data and checkpoints of a script, where it says them whole. */
 export function readData(options: Options, packing: Packing | null, takenAs: TakenAs[]): Read {
-  const path = plainPath(options, "--data-path") ?? plainPath(options, "--train-data-path");
-  const validation = path === undefined ? undefined : readValidation(options);
-  const packed = path === undefined || packing === null ? {} : readPacking(options, packing, takenAs);
+  const data = readBlend(options, "--data-path") ?? readBlend(options, "--train-data-path");
+  const trained = data === undefined ? [] : dataPaths(data).map(({ path }) => path);
+  const validation = data === undefined ? undefined : readValidation(options);
+  const packed = data === undefined || packing === null ? {} : readPacking(options, packing, takenAs);
   const everySteps = options.has("--save")
     ? plainNumber(options, "--save-interval", MAXIMUM_STEPS)
     : undefined;
   return {
-    ...(path === undefined ? {} : { data: { format: "megatron", path, ...packed } }),
-    ...(validation === undefined || validation.data.path === path ? {} : { validation }),
+    ...(data === undefined ? {} : { data: { ...data, ...packed } }),
+    ...(validation === undefined || trained.includes(validation.data.path) ? {} : { validation }),
     ...(everySteps === undefined ? {} : { checkpointing: { everySteps, keepLast: KEPT } }),
   };
 }

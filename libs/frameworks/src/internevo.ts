@@ -41,6 +41,22 @@ export const INTERNEVO_NEVER = {
 /** Data and held-out data that it reads itself. */
 const isEvaluated = ({ validation }: ExportedJob): boolean => validation?.data.format === "internevo";
 
+const RANDOM_DATA = "random data (train_folder None)";
+
+const otherData: Unsaid = (job, plan) =>
+  job.data?.format === "mixture"
+    ? {
+        field: "data",
+        value: "mixture",
+        nearest: RANDOM_DATA,
+        reason: "it reads one folder, and has no weights for several",
+      }
+    : otherFormat(
+        "internevo",
+        RANDOM_DATA,
+        "data must be tokenized by InternEvo's tools/tokenizer.py",
+      )(job, plan);
+
 /** Documents that share attention: each ends the loss all the same. */
 const lossEnds: Unsaid = (job) =>
   isPacked(job) || job.data?.format !== "internevo"
@@ -94,13 +110,10 @@ export const INTERNEVO_FIELDS: FieldDecisions = {
   "optimizer.beta2": "said",
   "optimizer.epsilon": "said",
   "optimizer.clipGlobalNorm": "said",
-  "data.format": otherFormat(
-    "internevo",
-    "random data (train_folder None)",
-    "data must be tokenized by InternEvo's tools/tokenizer.py",
-  ),
+  "data.format": otherData,
   "data.path": "with data.format",
   "data.paths": "with data.format",
+  "data.sources": "with data.format",
   "data.packing": lossEnds,
   "data.endOfDocumentToken": documentsAreLines,
   steps: "said",

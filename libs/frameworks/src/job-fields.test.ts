@@ -102,6 +102,10 @@ const OTHERWISE: Readonly<Record<TrainingField, (job: JobSpec) => JobSpec>> = {
   "data.format": withData({ format: "tokens" }),
   "data.path": withData({ path: "/data/other/c.bin" }),
   "data.paths": (job) => ({ ...job, data: { format: "text", paths: ["/data/a.txt"] } }),
+  "data.sources": (job) => ({
+    ...job,
+    data: { format: "mixture", sources: [{ format: "text", paths: ["/data/a.txt"], weight: 1 }] },
+  }),
   "data.packing": withData({ packing: "none" }),
   "data.endOfDocumentToken": withData({ endOfDocumentToken: 2 }),
   steps: (job) => ({ ...job, steps: 2000 }),
@@ -180,6 +184,26 @@ describe("data", () => {
     });
     expect(named(framework, other)).toContainEqual(["validation", "text", "no evaluation"]);
     expect(text(framework, other)).toContain(" --split 100,0,0 --eval-interval 1000 --eval-iters 0");
+  });
+
+  it.each(["megatron", "deepspeed"] as const)("%s reads a mixture by its weights, and back", (framework) => {
+    const source = (path: string, weight: number) => ({ format: "megatron", path, weight });
+    const job = fullJob("megatron", {
+      data: { format: "mixture", sources: [source("/data/a.bin", 0.7), source("/data/b", 30)] },
+    });
+    expect(text(framework, job)).toContain(" --train-data-path 0.7 /data/a 30 /data/b --valid-data-path");
+    const { data } = read(framework, exported(framework, job).files);
+    expect(data).toMatchObject({
+      format: "mixture",
+      sources: [source("/data/a", 0.7), source("/data/b", 30)],
+    });
+    const other = fullJob("megatron", {
+      data: {
+        format: "mixture",
+        sources: [source("/data/a", 1), { format: "text", paths: ["/t"], weight: 1 }],
+      },
+    });
+    expect(named(framework, other)).toContainEqual(["data", "mixture", expect.any(String)]);
   });
 
   it("keeps attention, positions and loss inside a document where a framework can", () => {

@@ -1,4 +1,4 @@
-import { MODEL_DEFAULTS, type Optimizer, type Plan, type Precision } from "@internevo/domain";
+import { MODEL_DEFAULTS, sourcesOf, type Optimizer, type Plan, type Precision } from "@internevo/domain";
 import type { TrainingField } from "./exported-fields.ts";
 import type { ExportedJob, Inexpressible } from "./framework.ts";
 
@@ -63,11 +63,13 @@ export const otherPrecision =
   ({ precision }) =>
     precision === lacking ? { field: "precision", value: precision, nearest, reason } : null;
 
-/** Data in another format than the framework's own. */
+/** Data in another format than the framework's own, also as a source of a mixture. */
 export const otherFormat =
   (own: string | null, nearest: string, reason: string): Unsaid =>
   ({ data }) =>
-    data === null || data.format === own ? null : { field: "data", value: data.format, nearest, reason };
+    data === null || sourcesOf(data).every((source) => source.data.format === own)
+      ? null
+      : { field: "data", value: data.format, nearest, reason };
 
 /** Held-out data that is not read: the program evaluates nothing. */
 export const notEvaluated =

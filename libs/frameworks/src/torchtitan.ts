@@ -95,6 +95,7 @@ export const TORCHTITAN_FIELDS: FieldDecisions = {
   "data.format": otherFormat(null, "c4_test", OWN_TOKENIZER),
   "data.path": "with data.format",
   "data.paths": "with data.format",
+  "data.sources": "with data.format",
   "data.packing": notApart,
   "data.endOfDocumentToken": "with data.packing",
   steps: "said",

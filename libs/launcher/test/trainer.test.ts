@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { TrainerConfigSchema, type TrainerConfig, type TrainerEvent } from "@internevo/contracts";
-import { resolveJob, validate, type Data, type Plan } from "@internevo/domain";
-import { assertInitialWeights, prepareDataset, type TokenData } from "@internevo/data";
+import { resolveJob, validate, type SingleData, type Plan } from "@internevo/domain";
+import { assertInitialWeights, prepareData, prepareDataset, type TokenData } from "@internevo/data";
 import { buildMesh } from "@internevo/plan";
 import { launchRanks, trainerConfig, trainerIn, type LaunchOptions, type Trainer } from "../src/index.ts";
 import { writeInternevo, writeMegatron, writeOwn } from "@internevo/test-kit/data-writers";
@@ -142,6 +142,53 @@ describe("the trainer, launched", () => {
     });
   });
 
+  it("trains on a mixture of text and of other formats, alike under every plan", async () => {
+    const text = [...(await readFile("/usr/share/common-licenses/GPL-3"))];
+    const data = {
+      format: "mixture" as const,
+      packing: "documents" as const,
+      sources: [
+        { format: "text" as const, paths: ["/usr/share/common-licenses/Apache-2.0"], weight: 2 },
+        {
+          format: "megatron" as const,
+          path: await writeMegatron(join(directory, "mixed"), [text.slice(0, 3000)], { sequenceLength: 40 }),
+          weight: 1,
+        },
+      ],
+    };
+    const cut = { vocabularySize: 256, sequenceLengthTokens: 64 };
+    const dataset = await prepareData(data, directory, cut);
+    const run = async (other: Plan): Promise<number[]> => {
+      const config = trainerConfig({
+        spec: { ...spec, data },
+        plan: other,
+        mesh: buildMesh(other),
+        dataset,
+        steps: 4,
+        checkpoint: null,
+        threadsPerRank: 1,
+      });
+      const { outcome, losses } = await launch(
+        validate(TrainerConfigSchema, config, "plan-invalid", "the configuration"),
+      );
+      expect(outcome).toEqual(expect.objectContaining({ status: "completed" }));
+      return losses;
+    };
+    const [one, other] = [
+      await run(plan),
+      await run(aPlan({ microBatches: 8, sequenceParallel: 2, optimizerStateSharding: 2 })),
+    ];
+    expect(one).toHaveLength(4);
+    for (const [step, loss] of one.entries()) expect(other[step]).toBeCloseTo(loss, 5);
+    const { path } = await prepareData(
+      { format: "text", paths: data.sources[0]?.paths ?? [] },
+      directory,
+      cut,
+    );
+    const alone = await launch(await configuration({ data: { path }, steps: 4 }));
+    expect(alone.losses[0]).not.toBe(one[0]);
+  });
+
   it("reads packed documents of every format with the same losses, which are not those of unpacked ones, on a ring too", async () => {
     const text = [...(await readFile("/usr/share/common-licenses/GPL-3"))];
     const documents: number[][] = [];
@@ -155,7 +202,7 @@ describe("the trainer, launched", () => {
       },
       { format: "internevo", path: await writeInternevo(join(directory, "internevo.bin"), documents) },
     ];
-    const run = async (data: Data, other: Plan): Promise<number[]> => {
+    const run = async (data: SingleData, other: Plan): Promise<number[]> => {
       const dataset = await prepareDataset(data, directory, {
         vocabularySize: 256,
         sequenceLengthTokens: 64,

@@ -2,14 +2,15 @@ import { resolve } from "node:path";
 import { asPartOf, dataFiles, heldOutData, ProblemError, type JobSpec } from "@internevo/domain";
 import {
   assertBelowRoots,
-  assertFitsSequences,
   assertHoldsBatches,
   assertInitialWeights,
   assertRoomForDocuments,
   dataRootsOf,
+  prepareData,
   prepareDataset,
   type DataRoots,
   type Dataset,
+  type PreparedData,
 } from "@internevo/data";
 import { assertProgram, trainerIn, type Trainer } from "@internevo/launcher";
 import type { CommandType } from "@internevo/contracts";
@@ -53,7 +54,7 @@ export const trainingSettings = (config: Static<TObject<typeof nativeConfig>>): 
  * What every start of the trainer needs. @throws ProblemError for data that cannot be trained on, or a
  * trainer that is not built.
  */
-export async function prepareTraining(settings: TrainingSettings, spec: JobSpec): Promise<Dataset> {
+export async function prepareTraining(settings: TrainingSettings, spec: JobSpec): Promise<PreparedData> {
   await assertProgram(settings.trainer);
   if (spec.data === null)
     throw new ProblemError("data-invalid", "the job names no data", [
@@ -66,12 +67,10 @@ export async function prepareTraining(settings: TrainingSettings, spec: JobSpec)
       spec.model,
       weightsRoots(settings.dataRoots, settings.dataDirectory),
     );
-  const dataset = await prepareDataset(spec.data, settings.dataDirectory, {
+  return prepareData(spec.data, settings.dataDirectory, {
     vocabularySize: spec.model.vocabularySize,
     sequenceLengthTokens: spec.sequenceLengthTokens,
   });
-  assertFitsSequences(dataset, spec);
-  return dataset;
 }
 
 /**

@@ -47,6 +47,14 @@ const data = fc.oneof(
     endOfDocumentToken: optional(fc.integer({ min: 0, max: 255 })),
     maxDocumentsPerSequence: optional(positive(5000)),
   }),
+  fields({
+    format: fc.constant("mixture"),
+    sources: fc.constant([
+      { format: "text", paths: ["/a.txt"], weight: 0.25 },
+      { format: "megatron", path: "/data/b", weight: 3 },
+    ]),
+    packing: optional(fc.constant("documents")),
+  }),
 );
 const cluster = fields({
   name: optional(fc.constantFrom("here", "a cluster: 1")),

@@ -15,7 +15,7 @@ std::int32_t* at(const View& view, std::int64_t element) {
 
 }  // namespace
 
-BatchReader::BatchReader(const Config& config, const TokenFile& data, const SequencePlace& place,
+BatchReader::BatchReader(const Config& config, const TrainingData& data, const SequencePlace& place,
                          int dataIndex, const BatchViews& views, MemorySpace& memory)
     : config_(config),
       data_(data),
@@ -58,25 +58,27 @@ void BatchReader::upload(const View& from, const View& to, std::int64_t elements
 }
 
 void BatchReader::read(std::int64_t step, std::int64_t microBatch) {
-  const std::int64_t first = (step - 1) * config_.plan.globalBatchSequences();
-  fill({&data_, step, microBatch}, [&](std::int64_t place) {
-    return sequenceOfDraw(config_.seed, data_.sequenceCount(), first + place);
+  const std::int64_t sequences = config_.plan.globalBatchSequences();
+  fill({&data_, step, microBatch}, [&](std::int64_t place, std::int64_t row) {
+    const TrainingData::Sequence at = data_.at(config_.seed, step - 1, place, sequences);
+    readingSource(at.source, [&] { readSequence(*at.file, at.number, row); });
   });
 }
 
 void BatchReader::readInOrder(const TokenFile& data, std::int64_t batch, std::int64_t microBatch) {
   const std::int64_t first = batch * config_.plan.globalBatchSequences();
-  fill({&data, batch, microBatch}, [&](std::int64_t place) { return first + place; });
+  fill({&data, batch, microBatch},
+       [&](std::int64_t place, std::int64_t row) { readSequence(data, first + place, row); });
 }
 
-template <typename SequenceAt>
-void BatchReader::fill(const Held& wanted, const SequenceAt& sequenceAt) {
+template <typename ReadAt>
+void BatchReader::fill(const Held& wanted, const ReadAt& readAt) {
   if (held_ == wanted) return;
   held_ = {};
   const PlanConfig& p = config_.plan;
   const std::int64_t first = wanted.microBatch * p.microBatchSize * p.dataParallel;
   for (std::int64_t row = 0; row < p.microBatchSize; ++row) {
-    readSequence(*wanted.data, sequenceAt(first + dataIndex_ * p.microBatchSize + row), row);
+    readAt(first + dataIndex_ * p.microBatchSize + row, row);
   }
   const std::int64_t own = p.microBatchSize * own_.rows();
   upload(views_.tokens, target_.tokens, own), upload(views_.targets, target_.targets, own);

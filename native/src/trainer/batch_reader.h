@@ -7,7 +7,7 @@
 #include "internevo/tensor.h"
 #include "trainer/layout.h"
 #include "trainer/sequence_part.h"
-#include "trainer/token_file.h"
+#include "trainer/training_data.h"
 
 namespace internevo::trainer {
 
@@ -25,7 +25,7 @@ class BatchReader {
   /// `dataIndex`: which of the data-parallel ranks' sequences. Everything given outlives the object. Fills the positions
   /// where they are those of every sequence.
   /// The views are of `memory`; where the program cannot read it, what they are to hold is prepared beside it.
-  BatchReader(const Config& config, const TokenFile& data, const SequencePlace& place, int dataIndex,
+  BatchReader(const Config& config, const TrainingData& data, const SequencePlace& place, int dataIndex,
               const BatchViews& views, MemorySpace& memory);
 
   /// Fills the views, unless they hold that micro-batch already. Errors: Failure dataError.
@@ -38,20 +38,20 @@ class BatchReader {
  private:
   /// A micro-batch of the data: `of` tells its global batches apart.
   struct Held {
-    const TokenFile* data = nullptr;
+    const void* data = nullptr;
     std::int64_t of = 0, microBatch = -1;
     bool operator==(const Held&) const = default;
   };
-  /// sequenceAt(place): the sequence at a place of the global batch.
-  template <typename SequenceAt>
-  void fill(const Held& wanted, const SequenceAt& sequenceAt);
+  /// readAt(place, row): reads the sequence at a place of the global batch as one row of the micro-batch.
+  template <typename ReadAt>
+  void fill(const Held& wanted, const ReadAt& readAt);
   void readSequence(const TokenFile& data, std::int64_t sequence, std::int64_t row);
   const SequencePart& turned() const { return turnsInAttention_ ? attention_ : own_; }
   View prepared(const View& view, std::int64_t elements);
   void upload(const View& from, const View& to, std::int64_t elements);
 
   const Config& config_;
-  const TokenFile& data_;
+  const TrainingData& data_;
   const SequencePart own_, attention_;
   const bool turnsInAttention_;  ///< positions are those of the rows inside attention
   const int dataIndex_;

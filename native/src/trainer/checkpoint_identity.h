@@ -14,8 +14,8 @@ namespace internevo::trainer {
 nlohmann::json identityOf(const Trainer& trainer);
 
 /// Whether the data has the size and the digest that were saved; one that was not saved is not compared.
-/// Errors: Failure dataError naming the file and the checkpoint.
-void requireSameData(const nlohmann::json& saved, const nlohmann::json& now, const std::string& tokenFile,
+/// Errors: Failure dataError naming the file, or the mixture, and the checkpoint.
+void requireSameData(const nlohmann::json& saved, const nlohmann::json& now, const TrainingData& data,
                      const std::string& checkpoint);
 
 /// Errors: Failure checkpointError naming the first member that differs, both values and the file.

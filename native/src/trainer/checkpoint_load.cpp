@@ -101,7 +101,7 @@ Json identityOf(const Trainer& trainer) {
   return identity;
 }
 
-void requireSameData(const Json& saved, const Json& now, const std::string& tokenFile,
+void requireSameData(const Json& saved, const Json& now, const TrainingData& data,
                      const std::string& checkpoint) {
   const auto differs = [&](const char* name) {
     return saved.is_object() && saved.contains(name) && now.contains(name) && saved[name] != now[name];
@@ -114,8 +114,10 @@ void requireSameData(const Json& saved, const Json& now, const std::string& toke
   } else {
     return;
   }
-  refuseData(tokenFile, what + " when " + checkpoint + " was written",
-             "put the data back as it was and let the job go on, or submit a new job for other data");
+  throw Failure(
+      Problem{StatusCode::dataError, data.words() + " " + what + " when " + checkpoint + " was written",
+              "data.path", Json(data.path()).dump(-1, ' ', false, Json::error_handler_t::replace),
+              "put the data back as it was and let the job go on, or submit a new job for other data"});
 }
 
 void requireSame(const Json& saved, const Json& now, const std::string& path, const std::string& manifest) {
@@ -175,7 +177,7 @@ std::int64_t loadLatestCheckpoint(Trainer& trainer) {
       manifest = readManifest(directory);
       if (manifest.step != step) refuseFile(manifestPath, "is of step " + std::to_string(manifest.step));
       Json identity = identityOf(trainer);
-      requireSameData(manifest.identity, identity, trainer.data().path(), directory);
+      requireSameData(manifest.identity, identity, trainer.data(), directory);
       for (const char* name : {kDataTokens, kDataDigest}) identity.erase(name);
       requireSame(manifest.identity, identity, "", manifestPath);
       if (manifest.tensors != logicalTensors(trainer.config().model))

@@ -95,6 +95,16 @@ class Reader {
 
   bool has(const char* name) const { return object_.contains(name); }
   Reader object(const char* name) { return {at(name), field(name)}; }
+  /// The objects of a list with at least one.
+  std::vector<Reader> objects(const char* name) {
+    const Json& list = at(name);
+    if (!list.is_array() || list.empty())
+      refuse(field(name), shorten(list), "is not a list of objects", "give a list with at least one object");
+    std::vector<Reader> all;
+    for (std::size_t i = 0; i < list.size(); ++i)
+      all.emplace_back(list[i], field(name) + "." + std::to_string(i));
+    return all;
+  }
   bool isNull(const char* name) { return at(name).is_null(); }
   std::string field(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
 
@@ -119,6 +129,7 @@ class Reader {
 };
 
 constexpr std::int64_t kSize = std::int64_t{1} << 31;
+constexpr std::int64_t kMostShares = 1 << 16;  ///< draws after which a mixture's pattern repeats
 
 /// Whether a document may leave a field out. One that may is written only where it is not the default: documents and
 /// checkpoints from before it existed stay what they were.
@@ -390,23 +401,44 @@ OptimizerConfig readOptimizer(Reader r) {
   return o;
 }
 
-/// Which file, and what ends a document in it.
-DataConfig readDataFile(Reader& r, std::int64_t vocabularySize) {
+/// Which file.
+void readFile(Reader& r, std::string* path, DataConfig::Format* format) {
   using Format = DataConfig::Format;
-  DataConfig d;
-  d.path = r.text("path");
-  if (r.has("format")) {
-    constexpr Format kFormats[] = {Format::own, Format::megatron, Format::internevo};
-    d.format = kFormats[r.choice("format", {"own", "megatron", "internevo"})];
-  }
-  if (r.has("endOfDocumentToken") && !r.isNull("endOfDocumentToken")) {
-    d.endOfDocumentToken = r.integer("endOfDocumentToken", 0, vocabularySize - 1);
-  }
-  return d;
+  *path = r.text("path");
+  if (!r.has("format")) return;
+  constexpr Format kFormats[] = {Format::own, Format::megatron, Format::internevo};
+  *format = kFormats[r.choice("format", {"own", "megatron", "internevo"})];
+}
+
+/// What ends a document.
+void readEndOfDocument(Reader& r, std::int64_t vocabularySize, DataConfig* d) {
+  if (r.has("endOfDocumentToken") && !r.isNull("endOfDocumentToken"))
+    d->endOfDocumentToken = r.integer("endOfDocumentToken", 0, vocabularySize - 1);
+}
+
+DataConfig::Source readSource(Reader& r) {
+  DataConfig::Source source;
+  readFile(r, &source.path, &source.format);
+  source.share = r.integer("share", 1, kMostShares);
+  r.finish();
+  return source;
 }
 
 DataConfig readData(Reader r, std::int64_t vocabularySize) {
-  DataConfig d = readDataFile(r, vocabularySize);
+  DataConfig d;
+  if (r.has("sources")) {
+    std::int64_t shares = 0;
+    for (Reader& source : r.objects("sources")) {
+      d.sources.push_back(readSource(source));
+      shares += d.sources.back().share;
+    }
+    if (shares > kMostShares)
+      refuse(r.field("sources"), std::to_string(shares),
+             "have more shares than " + std::to_string(kMostShares), "divide them all by one number");
+  } else {
+    readFile(r, &d.path, &d.format);
+  }
+  readEndOfDocument(r, vocabularySize, &d);
   if (r.has("packing") && r.choice("packing", {"none", "documents"}) == 1)
     d.packing = DataConfig::Packing::documents;
   if (r.has("maxDocumentsPerSequence")) {
@@ -419,7 +451,8 @@ DataConfig readData(Reader r, std::int64_t vocabularySize) {
 ValidationConfig readValidation(Reader r, const DataConfig& training, std::int64_t vocabularySize) {
   ValidationConfig v;
   Reader data = r.object("data");
-  v.data = readDataFile(data, vocabularySize);
+  readFile(data, &v.data.path, &v.data.format);
+  readEndOfDocument(data, vocabularySize, &v.data);
   data.finish();
   v.data.packing = training.packing;
   v.data.maxDocumentsPerSequence = training.maxDocumentsPerSequence;

@@ -16,8 +16,16 @@ struct DataConfig {
   enum class Format { byExtension, own, megatron, internevo };
   enum class Packing { none, documents };
 
-  std::string path;
+  /// A file of a mixture.
+  struct Source {
+    std::string path;
+    Format format = Format::byExtension;
+    std::int64_t share = 1;  ///< of the sequences: so many of the sum of all shares
+  };
+
+  std::string path;  ///< the only file, where there are no `sources`
   Format format = Format::byExtension;
+  std::vector<Source> sources{};
   Packing packing = Packing::none;  ///< documents: attention, positions and losses stay inside a document
   std::optional<std::int64_t> endOfDocumentToken{};  ///< ends a document; instead of the file's own index
   std::int64_t maxDocumentsPerSequence = sizes::documentsPerSequence;

@@ -263,7 +263,7 @@ void dryRun(const Config& config, const DryRunOptions& options) {
   const bool onDevice = config.device != DeviceKind::cpu;
   StagePlans plans = planStages(config, onDevice ? cudaBackendSizes() : *cpu);
   if (options.withData) {
-    TokenFile data;
+    TrainingData data;
     data.open(config.data, config.model.vocabularySize, config.sequenceLengthTokens);
     TokenFile validation;
     openValidationData(config, &validation);

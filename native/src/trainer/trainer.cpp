@@ -126,12 +126,11 @@ std::int64_t Trainer::maximum(std::int64_t value) {
 std::int64_t Trainer::checkData(std::int64_t step) {
   const std::int64_t count = checkBatch([&](std::int64_t microBatch) { reader_->read(step, microBatch); });
   if (count > 0) return count;
-  throw AgreedFailure(
-      {StatusCode::dataError,
-       "token file " + config_.data.path + " has only documents of one token in the sequences of step " +
-           std::to_string(step) + ", so there is nothing to predict",
-       "data.packing", "\"documents\"", "join short documents, or set data.packing to none"},
-      groups_.world.index() == 0);
+  throw AgreedFailure({StatusCode::dataError,
+                       data_.words() + " has only documents of one token in the sequences of step " +
+                           std::to_string(step) + ", so there is nothing to predict",
+                       "data.packing", "\"documents\"", "join short documents, or set data.packing to none"},
+                      groups_.world.index() == 0);
 }
 
 // ---- step ----------------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class Trainer {
   const MemoryPlan& memoryPlan() const { return stagePlans_.largest(); }  ///< of the fullest stage
   ParameterStore& parameters() { return *parameters_; }
   GroupSet& groups() { return groups_; }
-  const TokenFile& data() const { return data_; }
+  const TrainingData& data() const { return data_; }
   int rank() const { return rank_; }
   /// Who computes the matrix products; empty where there is one way to.
   const ProductChoices& products() const { return products_; }
@@ -123,7 +123,8 @@ class Trainer {
   std::int64_t runtimeBytes_ = 0;
   Arena arena_;
   ProductChoices products_;
-  TokenFile data_, validationData_;
+  TrainingData data_;
+  TokenFile validationData_;
   std::int64_t realTokens_ = 0;  ///< of this rank's part of the global batch
   Workspace reduceWorkspace_;    ///< of `world`, in the program's memory
   std::vector<std::byte> hostScratch_;

@@ -354,6 +354,36 @@ TEST_F(Program, OtherDataIsRefusedWhenARunGoesOn) {
   EXPECT_EQ(after.named("started")[0]["resumedFromStep"], 6);
 }
 
+TEST_F(Program, AMixtureGoesOnUnderAnotherPlanAndWithTheSameSharesOnly) {
+  const std::string other = directory_.file("other.tokens");
+  writeTokenFile(other, sampleTokens(700, 53), 61);
+  config_.data.sources = {{data_, DataConfig::Format::own, 7}, {other, DataConfig::Format::own, 3}};
+  config_.steps = 9;
+  config_.checkpoint->everySteps = 1000;
+  const std::map<int, double> whole = run().losses();
+  ASSERT_EQ(whole.size(), 9u) << readFile(directory_.file("stderr"));
+  const auto begin = [&](const PlanConfig& plan, int steps) {
+    use(plan);
+    config_.steps = steps;
+    return run();
+  };
+  fs::remove_all(config_.checkpoint->directory);
+  ASSERT_EQ(begin(planOf(2, 2, false, 1, 1, 1, 1, 1), 4).status, 0);
+  ASSERT_EQ(begin(planOf(2, 2, false, 1, 1, 1, 1, 1), 9).losses(),
+            (std::map<int, double>(whole.find(5), whole.end())));
+  for (const PlanConfig& plan : {planOf(1, 2, false, 2, 1, 2, 1, 1), planOf(2, 2, true, 1, 2, 1, 1, 2),
+                                 stagedPlan(1, 4, 1, 2, 1, 1)}) {
+    fs::remove_all(config_.checkpoint->directory);
+    const Result result = begin(plan, 9);
+    ASSERT_EQ(result.losses().size(), 9u) << readFile(directory_.file("stderr"));
+    for (const auto& [step, loss] : result.losses()) EXPECT_NEAR(loss, whole.at(step), 1e-6 * loss) << step;
+  }
+  config_.data.sources[0].share = 6;
+  const Result refused = begin(planOf(2, 2, false, 1, 1, 1, 1, 1), 12);
+  expectError(refused, 4, "data_error",
+              "the mixture of 2 files, first " + data_ + ", has other content than it had");
+}
+
 TEST_F(Program, WeightsOfAHuggingFaceFolderGiveTheLossesOfItsPublishedArchitecture) {
   const auto data = sampleTokens(1500, 61);
   config_.steps = 4;

@@ -121,6 +121,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"/optimizer/minLearningRate", "0.5", "optimizer.minLearningRate"},
         BadValue{"/optimizer/clipGlobalNorm", "-1", "optimizer.clipGlobalNorm"},
         BadValue{"/data/path", "\"\"", "data.path"}, BadValue{"/seed", "-1", "seed"},
+        BadValue{"/data", "{\"sources\":[]}", "data.sources"},
+        BadValue{"/data/sources", "[]", "data.sources"},
+        BadValue{"/data", "{\"sources\":[{\"path\":\"a\"}]}", "data.sources.0.share"},
+        BadValue{"/data", "{\"sources\":[{\"path\":\"a\",\"share\":1},{\"path\":\"\",\"share\":1}]}",
+                 "data.sources.1.path"},
+        BadValue{"/data", "{\"sources\":[{\"path\":\"a\",\"share\":65536},{\"path\":\"b\",\"share\":1}]}",
+                 "data.sources"},
+        BadValue{"/data", "{\"path\":\"a\",\"sources\":[{\"path\":\"b\",\"share\":1}]}", "data.path"},
         BadValue{"/steps", "0", "steps"}, BadValue{"/checkpoint/resume", "\"yes\"", "checkpoint.resume"},
         BadValue{"/checkpoint/keepLast", "0", "checkpoint.keepLast"},
         BadValue{"/memoryLimitBytes", "0", "memoryLimitBytes"},
@@ -161,6 +169,19 @@ TEST(Configuration, OverlapTimelineAndWatchdogMayBeLeftOutAndAreReadWhenGiven) {
   EXPECT_EQ(c.watchdog->silenceSeconds, 9);
   document["watchdog"] = nullptr, document["timeline"] = nullptr;
   EXPECT_FALSE(parseConfig(document.dump()).watchdog || parseConfig(document.dump()).timeline);
+}
+
+TEST(Configuration, AMixtureHasSourcesWithShares) {
+  Config c = smallConfig("d.tokens");
+  EXPECT_TRUE(parseConfig(documentOf(c)).data.sources.empty());
+  c.data.sources = {{"a.tokens", DataConfig::Format::byExtension, 9},
+                    {"b.tokens", DataConfig::Format::byExtension, 1}};
+  c.data.packing = DataConfig::Packing::documents;
+  const Config read = parseConfig(documentOf(c));
+  ASSERT_EQ(read.data.sources.size(), 2u);
+  EXPECT_EQ(read.data.sources[1].path, "b.tokens");
+  EXPECT_EQ(read.data.sources[0].share, 9);
+  EXPECT_TRUE(read.packsDocuments());
 }
 
 TEST(Configuration, SchedulesAndHeldOutDataMayBeLeftOutAndAreReadWhenGiven) {

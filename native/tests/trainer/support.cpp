@@ -133,6 +133,18 @@ double roundingOf(const ModelConfig& model, const std::string& tensor) {
   return model.queryKeyNorm ? 2 : 1;
 }
 
+namespace {
+
+nlohmann::json dataOf(const DataConfig& data) {
+  if (data.sources.empty()) return {{"path", data.path}};
+  nlohmann::json sources = nlohmann::json::array();
+  for (const DataConfig::Source& source : data.sources)
+    sources.push_back({{"path", source.path}, {"share", source.share}});
+  return {{"sources", sources}};
+}
+
+}  // namespace
+
 std::string documentOf(const Config& c) {
   using Json = nlohmann::json;
   const MeshConfig& m = c.mesh;
@@ -171,7 +183,7 @@ std::string documentOf(const Config& c) {
                   {"beta2", o.beta2},
                   {"epsilon", o.epsilon},
                   {"clipGlobalNorm", o.clipGlobalNorm}}},
-                {"data", {{"path", c.data.path}}},
+                {"data", dataOf(c.data)},
                 {"seed", c.seed},
                 {"steps", c.steps},
                 {"checkpoint", checkpoint},

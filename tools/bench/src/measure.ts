@@ -15,7 +15,7 @@ import {
   type Plan,
   type Profile,
 } from "@internevo/domain";
-import { countPackedDocuments, prepareDataset, type Dataset } from "@internevo/data";
+import { countPackedDocuments, prepareData, type PreparedData } from "@internevo/data";
 import {
   launchRanks,
   launchTarget,
@@ -40,12 +40,13 @@ export async function readJob(path: string): Promise<JobSpec> {
   const { data } = spec;
   const absolute = (relative: string): string => resolve(dirname(path), relative);
   if (data === null) return spec;
+  const located = <Source extends { paths: string[] } | { path: string }>(source: Source): Source =>
+    "paths" in source
+      ? { ...source, paths: source.paths.map(absolute) }
+      : { ...source, path: absolute(source.path) };
   return withDocuments({
     ...spec,
-    data:
-      data.format === "text"
-        ? { ...data, paths: data.paths.map(absolute) }
-        : { ...data, path: absolute(data.path) },
+    data: data.format === "mixture" ? { ...data, sources: data.sources.map(located) } : located(data),
   });
 }
 
@@ -66,9 +67,9 @@ export async function withScratch<T>(work: (directory: string) => Promise<T>): P
   }
 }
 
-export async function datasetOf(spec: JobSpec, directory: string): Promise<Dataset> {
+export async function datasetOf(spec: JobSpec, directory: string): Promise<PreparedData> {
   if (!spec.data) throw new Error(`the job ${spec.name} has no data`);
-  return prepareDataset(spec.data, directory, {
+  return prepareData(spec.data, directory, {
     vocabularySize: spec.model.vocabularySize,
     sequenceLengthTokens: spec.sequenceLengthTokens,
   });
@@ -152,7 +153,7 @@ export interface Observed {
 export interface ObserveOptions extends Place {
   readonly spec: JobSpec;
   readonly plan: Plan;
-  readonly dataset: Dataset;
+  readonly dataset: PreparedData;
   readonly directory: string;
   readonly steps: number;
   readonly threadsPerRank?: number;

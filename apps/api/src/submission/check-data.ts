@@ -1,11 +1,15 @@
 import { isAbsolute } from "node:path";
 import {
+  asSource,
   dataFiles,
+  dataPaths,
   ProblemError,
+  sourcesOf,
   type Data,
   type JobSpec,
   type PackedDocuments,
   type ProblemDetail,
+  type SingleData,
 } from "@internevo/domain";
 import {
   assertBelowRoots,
@@ -38,11 +42,6 @@ export interface Allowed {
   readonly roots: DataRoots;
 }
 
-const fieldsOf = (data: Data): { path: string; field: string }[] =>
-  data.format === "text"
-    ? data.paths.map((path, index) => ({ path, field: `data.paths.${index}` }))
-    : [{ path: data.path, field: "data.path" }];
-
 async function checkTokens(data: TokenData, vocabularySize: number | undefined): Promise<number> {
   const source = await openSource(data);
   assertKnowsDocuments(data, source);
@@ -51,10 +50,10 @@ async function checkTokens(data: TokenData, vocabularySize: number | undefined):
 }
 
 /** Bytes are tokens. */
-async function checkText(data: Extract<Data, { format: "text" }>): Promise<number> {
+async function checkText(data: Extract<SingleData, { format: "text" }>): Promise<number> {
   const details: ProblemDetail[] = [];
   let tokens = 0;
-  for (const { path, field } of fieldsOf(data)) {
+  for (const { path, field } of dataPaths(data)) {
     try {
       const { handle, sizeBytes } = await openData(path, field);
       await handle.close();
@@ -67,6 +66,30 @@ async function checkText(data: Extract<Data, { format: "text" }>): Promise<numbe
   const [first] = details;
   if (first)
     throw new ProblemError("data-invalid", `${String(first.value)} ${first.message}`, details.slice(0, 20));
+  return tokens;
+}
+
+/** @returns its tokens */
+async function checkSource(
+  data: SingleData,
+  vocabularySize: number | undefined,
+  sequenceLengthTokens: number | undefined,
+): Promise<number> {
+  const tokens = data.format === "text" ? await checkText(data) : await checkTokens(data, vocabularySize);
+  if (sequenceLengthTokens !== undefined && tokens < sequenceLengthTokens + 1) {
+    throw new ProblemError(
+      "data-invalid",
+      `the data holds ${tokens} tokens: fewer than one sequence of ${sequenceLengthTokens} and its last target`,
+      [
+        {
+          field: "data",
+          value: tokens,
+          message: "holds less than one sequence",
+          remedy: `give at least ${sequenceLengthTokens + 1} tokens, or a shorter sequenceLengthTokens`,
+        },
+      ],
+    );
+  }
   return tokens;
 }
 
@@ -94,7 +117,7 @@ export async function checkData({
       },
     ]);
   }
-  const relative = fieldsOf(data).filter(({ path }) => !isAbsolute(path));
+  const relative = dataPaths(data).filter(({ path }) => !isAbsolute(path));
   if (relative.length > 0) {
     throw new ProblemError(
       "job-invalid",
@@ -112,21 +135,9 @@ export async function checkData({
     );
   }
   await assertBelowRoots(dataFiles(data), roots);
-  const tokens = data.format === "text" ? await checkText(data) : await checkTokens(data, vocabularySize);
-  if (sequenceLengthTokens !== undefined && tokens < sequenceLengthTokens + 1) {
-    throw new ProblemError(
-      "data-invalid",
-      `the data holds ${tokens} tokens: fewer than one sequence of ${sequenceLengthTokens} and its last target`,
-      [
-        {
-          field: "data",
-          value: tokens,
-          message: "holds less than one sequence",
-          remedy: `give at least ${sequenceLengthTokens + 1} tokens, or a shorter sequenceLengthTokens`,
-        },
-      ],
-    );
-  }
+  let tokens = 0;
+  for (const { data: source, part } of sourcesOf(data))
+    tokens += await asSource(part, () => checkSource(source, vocabularySize, sequenceLengthTokens));
   if (evaluated !== undefined && sequenceLengthTokens !== undefined)
     assertHoldsBatches(tokens, { ...evaluated, sequenceLengthTokens });
   if (counting === undefined || vocabularySize === undefined || sequenceLengthTokens === undefined)

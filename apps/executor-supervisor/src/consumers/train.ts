@@ -11,7 +11,7 @@ import {
   type Plan,
   type PlanChange,
 } from "@internevo/domain";
-import { type Dataset } from "@internevo/data";
+import { type Dataset, type PreparedData } from "@internevo/data";
 import { launcherOf, type LaunchOutcome } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import {
@@ -80,7 +80,7 @@ interface Training {
   readonly context: CommandContext<"job.run">;
   readonly feed: JobFeed;
   readonly runId: string;
-  readonly dataset: Dataset;
+  readonly dataset: PreparedData;
   readonly heldOut: Dataset | undefined;
   readonly changes: PlanChanges;
   /** What the hosts did during the last attempt. */
@@ -332,7 +332,7 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
   }
   const failure: Failure =
     outcome.status === "failed"
-      ? namingText(outcome.failure, job.spec.data, training.dataset.path)
+      ? namingText(outcome.failure, job.spec.data, training.dataset)
       : { code: "rank-lost", message: "the ranks were stopped from outside" };
   if (
     outcome.status === "failed" &&

@@ -1,10 +1,10 @@
 import { Type, type Static } from "typebox";
 import { MAXIMUM_BATCH_TOKENS, MAXIMUM_SEQUENCE_TOKENS } from "../bounds.ts";
+import { DataSchema } from "../data.ts";
 import {
   CheckpointingSchema,
   ClusterSchema,
   HOST_MEMORY_WORDS,
-  DataSchema,
   JobSpecSchema,
   ReplanningSchema,
   OptimizerSchema,

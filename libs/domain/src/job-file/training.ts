@@ -1,11 +1,5 @@
-import {
-  WATCHDOG_DEFAULTS,
-  type Data,
-  type Optimizer,
-  type Timeline,
-  type Validation,
-  type Watchdog,
-} from "../job.ts";
+import { dataPaths, MIXTURE_CYCLE_SEQUENCES, sharesOf, sourcesOf, type Data } from "../data.ts";
+import { WATCHDOG_DEFAULTS, type Optimizer, type Timeline, type Validation, type Watchdog } from "../job.ts";
 import type { Model } from "../model.ts";
 import type { ProblemDetail } from "../problem.ts";
 import { DEFAULT_VALIDATION_BATCHES, type JobFile } from "./schema.ts";
@@ -100,8 +94,37 @@ export function resolveOptimizer(
   return optimizer;
 }
 
-/** What packing has to do with the rest of a job. */
+/** Sources of a mixture that would give no sequence, and files that two of them read. */
+function checkMixture(data: Data, details: ProblemDetail[]): void {
+  if (data.format !== "mixture") return;
+  const weights = data.sources.map(({ weight }) => weight);
+  const least = weights.reduce((sum, weight) => sum + weight, 0) / MIXTURE_CYCLE_SEQUENCES;
+  for (const [index, share] of sharesOf(weights).entries())
+    if (share === 0)
+      details.push({
+        field: `data.sources.${index}.weight`,
+        value: weights[index],
+        message: `is less than one sequence of ${MIXTURE_CYCLE_SEQUENCES}, beside the other weights`,
+        remedy: `give at least ${Number(least.toPrecision(3))}, or leave the source out`,
+      });
+  const seen = new Map<string, string>();
+  for (const { data: source, part } of sourcesOf(data))
+    for (const path of "paths" in source ? new Set(source.paths) : [source.path]) {
+      const before = seen.get(path);
+      seen.set(path, part);
+      if (before !== undefined)
+        details.push({
+          field: part,
+          value: path,
+          message: `is read by ${before} too`,
+          remedy: "name it in one source, with the sum of the weights",
+        });
+    }
+}
+
+/** What data has to do with the rest of a job. */
 export function checkData(data: Data, model: Model | undefined, details: ProblemDetail[]): void {
+  checkMixture(data, details);
   const { packing, endOfDocumentToken, maxDocumentsPerSequence } = data;
   if (packing !== "documents") {
     for (const [field, value] of Object.entries({ endOfDocumentToken, maxDocumentsPerSequence })) {
@@ -115,7 +138,8 @@ export function checkData(data: Data, model: Model | undefined, details: Problem
     }
   }
   if (model === undefined) return;
-  if (data.format === "text" && model.vocabularySize < 256) {
+  const readsText = sourcesOf(data).some((source) => source.data.format === "text");
+  if (readsText && model.vocabularySize < 256) {
     details.push({
       field: "model.vocabularySize",
       value: model.vocabularySize,
@@ -123,7 +147,7 @@ export function checkData(data: Data, model: Model | undefined, details: Problem
       remedy: "use 256 or more",
     });
   }
-  const tokens = data.format === "text" ? 256 : model.vocabularySize;
+  const tokens = readsText ? 256 : model.vocabularySize;
   if (endOfDocumentToken !== undefined && endOfDocumentToken >= tokens) {
     details.push({
       field: "data.endOfDocumentToken",
@@ -141,13 +165,12 @@ export function resolveValidation(
   details: ProblemDetail[],
 ): Validation | undefined {
   if (written === undefined) return undefined;
-  const files = (of: Data | Validation["data"]): string[] => ("paths" in of ? of.paths : [of.path]);
-  const trained = new Set(data ? files(data) : []);
-  const shared = files(written.data).find((path) => trained.has(path));
+  const trained = new Set(data ? dataPaths(data).map(({ path }) => path) : []);
+  const shared = dataPaths(written.data).find(({ path }) => trained.has(path));
   if (shared !== undefined)
     details.push({
-      field: written.data.format === "text" ? "validation.data.paths" : "validation.data.path",
-      value: shared,
+      field: `validation.${shared.field}`,
+      value: shared.path,
       message: "is trained on: it is in data too",
       remedy: "hold a file out of data, and name it here only",
     });

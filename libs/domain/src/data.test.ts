@@ -1,0 +1,87 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { sharesOf } from "./data.ts";
+import { resolveJob } from "./job-file.ts";
+import { ProblemError } from "./problem.ts";
+
+const job = (over: Record<string, unknown>) => ({
+  name: "mixed",
+  model: "llama-7b",
+  sequenceLengthTokens: 4096,
+  globalBatchTokens: 4 * 1024 * 1024,
+  cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
+  ...over,
+});
+
+function problemOf(written: unknown): ProblemError {
+  try {
+    resolveJob(written);
+  } catch (error) {
+    if (error instanceof ProblemError) return error;
+    throw error;
+  }
+  throw new Error("nothing was refused");
+}
+
+describe("a mixture of data", () => {
+  const tokens = (path: string, weight: number) => ({ format: "tokens", path, weight });
+  const mixture = (...sources: unknown[]) => job({ data: { format: "mixture", sources } });
+  const faultsOf = (written: unknown) => problemOf(written).details.map(({ field }) => field);
+
+  it("has weights of any size", () => {
+    const sources = [tokens("/a", 0.07), { format: "text", paths: ["/b"], weight: 3e9 }, tokens("/c", 5e8)];
+    expect(faultsOf(mixture(...sources))).toEqual(["data.sources.0.weight"]);
+    expect(resolveJob(mixture(...sources.slice(1))).data).toEqual({
+      format: "mixture",
+      sources: sources.slice(1),
+    });
+  });
+
+  it.each([
+    ["no source", mixture(), ["data.sources"]],
+    ["a weight of nothing", mixture(tokens("/a", 1), tokens("/b", 0)), ["data.sources.1.weight"]],
+    ["a source without a weight", mixture({ format: "tokens", path: "/a" }), ["data.sources.0.weight"]],
+    [
+      "packing of a source's own",
+      mixture({ ...tokens("/a", 1), packing: "documents" }),
+      ["data.sources.0.packing"],
+    ],
+    ["a mixture in a mixture", mixture({ format: "mixture", sources: [] }), ["data.sources.0.format"]],
+    ["one file in two sources", mixture(tokens("/a", 1), tokens("/a", 2)), ["data.sources.1"]],
+    [
+      "held-out data that is a source",
+      { ...mixture(tokens("/a", 1)), validation: { data: { format: "tokens", path: "/a" } } },
+      ["validation.data.path"],
+    ],
+    [
+      "held-out data that is a mixture",
+      { ...mixture(tokens("/a", 1)), validation: { data: { format: "mixture", sources: [] } } },
+      ["validation.data.format"],
+    ],
+    [
+      "text that the vocabulary is too small for",
+      {
+        ...mixture(tokens("/a", 1), { format: "text", paths: ["/b"], weight: 1 }),
+        model: { base: "llama-7b", vocabularySize: 200 },
+      },
+      ["model.vocabularySize"],
+    ],
+  ])("is refused with %s", (_what, written, fields) => expect(faultsOf(written)).toEqual(fields));
+
+  it("gives each source its share of a cycle, to one sequence", () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.double({ min: 1e-3, max: 1e6, noNaN: true }), { minLength: 1, maxLength: 100 }),
+        (weights) => {
+          const sum = weights.reduce((total, weight) => total + weight, 0);
+          const shares = sharesOf(weights);
+          expect(shares.reduce((total, share) => total + share, 0)).toBe(10_000);
+          for (const [index, share] of shares.entries())
+            expect(Math.abs(share - ((weights[index] as number) / sum) * 10_000)).toBeLessThan(1);
+        },
+      ),
+    );
+    expect(sharesOf([7, 3])).toEqual([7000, 3000]);
+    expect(sharesOf([1, 1, 1])).toEqual([3334, 3333, 3333]);
+  });
+});
