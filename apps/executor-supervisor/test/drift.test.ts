@@ -66,9 +66,9 @@ it("measures its cluster when its steps take longer, and goes on under the plan 
   const change = (await listPlanChanges(world.database.db, id)).items.at(-1);
   // Which of the two is what the machine had to spare says: the test does not depend on it.
   const isKept = (change?.measuredGain ?? NaN) >= (change?.gainThreshold ?? NaN);
-  expect(change?.measuredGain).toEqual(expect.any(Number));
   expect(change).toMatchObject({
     state: isKept ? "kept" : "returned",
+    measuredGain: expect.any(Number),
     origin: "drift",
     askedBy: "executor-supervisor",
     from: { plan: worst.plan },
