@@ -83,11 +83,7 @@ it("has a run whose measurements are old measure its cluster at a checkpoint, an
     200,
     world.logs,
   );
-  expect(proposal).toMatchObject({
-    jobId,
-    current: { plan: worst.plan },
-    measuredGain: expect.any(Number),
-  });
+  expect(proposal).toMatchObject({ jobId, current: { plan: worst.plan }, measuredGain: expect.any(Number) });
   expect((await listPlanChanges(db, jobId)).items).toMatchObject([
     {
       state: "kept",
@@ -103,13 +99,15 @@ it("has a run whose measurements are old measure its cluster at a checkpoint, an
   expect((await getJobDetail(db, jobId))?.profileId).not.toBe(profileId);
   const run = await findRun(db, jobId);
   expect(run?.candidate.plan).toEqual(proposal.proposed.plan);
-  await eventually("the end of the job", async () => (await world.job(jobId)).report !== null, 300, world.logs);
+  await eventually(
+    "the end of the job",
+    async () => (await world.job(jobId)).report !== null,
+    300,
+    world.logs,
+  );
   const attempts = await listAttempts(db, run?.id ?? "");
   expect(attempts.map(({ state }) => state)).toEqual(["stopped", "succeeded"]);
-  expect(attempts[1]).toMatchObject({
-    plan: proposal.proposed.plan,
-    resumedFromStep: attempts[0]?.lastStep,
-  });
+  expect(attempts[1]).toMatchObject({ plan: proposal.proposed.plan, resumedFromStep: attempts[0]?.lastStep });
   const steps = await allSteps(db, run?.id ?? "");
   expect(steps.map(({ step }) => step)).toEqual(Array.from({ length: STEPS }, (_, index) => index + 1));
 }, 1_200_000);

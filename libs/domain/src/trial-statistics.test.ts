@@ -1,4 +1,5 @@
 import { aPlan } from "@internevo/test-kit";
+import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Measurement, TrialRun } from "./execution.ts";
 import type { Candidate } from "./planning.ts";
@@ -16,6 +17,7 @@ import {
   tiedWithFastest,
   trialToRepeat,
   withRun,
+  type Choice,
   type Tried,
 } from "./trial-statistics.ts";
 
@@ -145,6 +147,44 @@ describe("choiceOf", () => {
     expect(choice && choiceWords(choice)).toContain("fastest of 2 measured plans, 30.0% ahead of the next");
     expect(choice && disturbedTrialsWords(choice)).toBeUndefined();
   });
+  it("never chooses a plan that another one beats in time and memory", () => {
+    const noisy = trial(3, ran(1.08, { apart: 0.4, bytes: 45 }));
+    const trials = [trial(1, ran(1, { bytes: 50 })), trial(2, ran(1.06, { steps: 400, bytes: 40 })), noisy];
+    expect(choiceWords(choiceOf(trials) as Choice)).toBe(
+      "Tie between #1 and #3 within 8.0%; passed over #3, which #2 beats in time and memory; chose #1, 50 B a rank",
+    );
+    fc.assert(
+      fc.property(
+        fc.array(
+          fc.record({
+            seconds: fc.double({ min: 1, max: 1.5, noNaN: true }),
+            bytes: fc.integer({ min: 1, max: 20 }),
+            apart: fc.double({ min: 0, max: 1, noNaN: true }),
+            runs: fc.integer({ min: 1, max: 4 }),
+          }),
+          { minLength: 1, maxLength: 8 },
+        ),
+        (drawn) => {
+          const tried = drawn.map(({ seconds, runs, ...more }, index) =>
+            trial(index + 1, ...Array.from({ length: runs }, () => ran(seconds, more))),
+          );
+          const choice = choiceOf(tried);
+          const own = tried.find(({ candidate }) => candidate === choice?.chosen)?.measured;
+          expect(choice?.tied[0]).toBe(choice?.chosen);
+          for (const { measured } of tried)
+            expect(
+              measured &&
+                own &&
+                (measured.stepTimeSeconds > own.stepTimeSeconds ||
+                  measured.peakMemoryBytes > own.peakMemoryBytes ||
+                  (measured.stepTimeSeconds === own.stepTimeSeconds &&
+                    measured.peakMemoryBytes === own.peakMemoryBytes)),
+            ).toBe(true);
+        },
+      ),
+    );
+  });
+
   it("calls no winner whose own runs differ by more than its lead, and takes the leanest of those that tie", () => {
     // As a job on a busy machine measured it: 14.7% ahead of the next, while the plan's own two runs took
     // 2.07 and 2.63 s.

@@ -160,6 +160,12 @@ const byLeanness = (a: Measured<Tried>, b: Measured<Tried>): number =>
   a.measured.communicationSeconds - b.measured.communicationSeconds ||
   a.candidate.rank - b.candidate.rank;
 
+/** Whether another plan was measured to be better in one of time and memory, and no worse in the other. */
+const isBeatenBy = ({ measured: own }: Measured<Tried>, { measured: other }: Measured<Tried>): boolean =>
+  other.stepTimeSeconds <= own.stepTimeSeconds &&
+  other.peakMemoryBytes <= own.peakMemoryBytes &&
+  (other.stepTimeSeconds < own.stepTimeSeconds || other.peakMemoryBytes < own.peakMemoryBytes);
+
 /** Whether every run of a plan was disturbed: its time says little. */
 export const isDisturbed = (measured: Measurement): boolean =>
   runsOf(measured).every(({ disturbances = [] }) => disturbances.length > 0);
@@ -192,6 +198,8 @@ export interface Choice {
   readonly measuredPlans: number;
   /** The plans that tie, the chosen one first; the chosen one alone where there is no tie. */
   readonly tied: readonly Candidate[];
+  /** Of those that tie, a leaner one than the chosen one, and which plan beats it in time and memory. */
+  readonly passedOver: { readonly candidate: Candidate; readonly by: Candidate } | null;
   /**
    * How far the slowest of them is behind the fastest; without a tie how far the next is behind the winner. A
    * fraction; null where nothing else was measured.
@@ -207,23 +215,30 @@ export interface Choice {
 
 /**
  * The plan to train with. A plan wins when it is faster than every other by more than the noise of both;
- * plans that tie with the fastest are told apart by leanness. Undefined where no trial has measured anything.
+ * plans that tie with the fastest are told apart by leanness. One that another plan beats in time and memory is
+ * not chosen: its range may touch the fastest's only because its runs were noisy. Undefined where no trial has measured
+ * anything.
  */
 export function choiceOf(trials: readonly Tried[]): Choice | undefined {
   const measured = measuredOf(trials).sort(byTime);
-  const tied = [...contenders(trials)].sort(byLeanness);
-  const [chosen] = tied;
+  const leanest = [...contenders(trials)].sort(byLeanness);
+  const beatenBy = (trial: Measured<Tried>) => measured.find((other) => isBeatenBy(trial, other));
+  const chosen = leanest.find((trial) => !beatenBy(trial));
+  const tied = chosen ? [chosen, ...leanest.filter((trial) => trial !== chosen)] : [];
   const [fastest, next] = measured;
   if (!chosen || !fastest) return undefined;
   const disturbed = measured.filter((trial) => isDisturbed(trial.measured));
   const slowest = Math.max(...tied.map((trial) => trial.measured.stepTimeSeconds));
   const behind = tied.length > 1 ? slowest : next?.measured.stepTimeSeconds;
   const alone = next ? "winner" : "only";
+  const [passed] = leanest;
+  const by = passed && passed !== chosen ? beatenBy(passed) : undefined;
   return {
     chosen: chosen.candidate,
     verdict: tied.length > 1 ? "tie" : alone,
     measuredPlans: measured.length,
     tied: tied.map(({ candidate }) => candidate),
+    passedOver: passed && by ? { candidate: passed.candidate, by: by.candidate } : null,
     within: behind === undefined ? null : behind / fastest.measured.stepTimeSeconds - 1,
     noise: noiseOf(chosen.measured),
     peakMemoryBytes: chosen.measured.peakMemoryBytes,
@@ -248,7 +263,7 @@ function doubtWords({ verdict, disturbedPlans, measuredPlans }: Choice): string 
 
 /** A choice in a sentence, without a full stop; plans are told by their ranks, as tables have them. */
 export function choiceWords(choice: Choice): string {
-  const { chosen, verdict, measuredPlans, tied, noise, peakMemoryBytes } = choice;
+  const { chosen, verdict, measuredPlans, tied, passedOver, noise, peakMemoryBytes } = choice;
   const name = ({ rank }: Candidate): string => `#${rank}`;
   const within = formatPercent(choice.within ?? 0);
   const doubt = doubtWords(choice);
@@ -260,7 +275,10 @@ export function choiceWords(choice: Choice): string {
     case "tie": {
       const named = tied.slice(0, MOST_NAMED).map(name);
       const more = tied.length > MOST_NAMED ? [`${tied.length - MOST_NAMED} more`] : named.splice(-1);
-      return `Tie between ${named.join(", ")} and ${more.join("")} within ${within}; chose the leanest: ${name(chosen)}, ${formatBytes(peakMemoryBytes)} a rank${doubt}`;
+      const which = passedOver
+        ? `passed over ${name(passedOver.candidate)}, which ${name(passedOver.by)} beats in time and memory; chose`
+        : "chose the leanest:";
+      return `Tie between ${named.join(", ")} and ${more.join("")} within ${within}; ${which} ${name(chosen)}, ${formatBytes(peakMemoryBytes)} a rank${doubt}`;
     }
   }
 }
