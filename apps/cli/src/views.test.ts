@@ -102,7 +102,7 @@ function summary(state: JobSummary["state"], said: Partial<StageProgress> | null
 it.each([
   ["profiling", null, "–"],
   ["profiling", { done: 12, total: 40 }, "run 12/40"],
-  ["profiling", { message: WAITS_FOR_CLUSTER, done: 0, total: 1, waits: true }, "queued"],
+  ["profiling", { message: WAITS_FOR_CLUSTER, done: 0, total: 1, waits: true }, "waits"],
   ["planning", { stage: "profiling", done: 40, total: 40 }, "–"],
   ["planning", { done: 3, total: 9 }, "batch 3/9"],
   ["trialling", { done: 2, total: 10 }, "trial 2/10"],

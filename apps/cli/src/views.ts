@@ -87,7 +87,7 @@ function progressOf(job: JobSummary): string {
     waits = false,
   } = (job.progress?.stage === job.state && job.progress) || {};
   if (job.queue) return positionWords(job.queue);
-  if (waits) return lowered(QUEUED_WORD);
+  if (waits) return "waits";
   switch (job.state) {
     case "profiling":
     case "planning":

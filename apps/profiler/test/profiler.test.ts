@@ -369,7 +369,8 @@ it("waits while another installation of this machine measures, and says so", asy
         const events = each.untilEvent(
           ids[index] as string,
           ({ type, data }) =>
-            type === "progress" && String(data["message"]).startsWith("queued: another installation"),
+            type === "progress" &&
+            String(data["message"]).startsWith("has its hosts, and waits: another installation"),
           1,
         );
         return events.then(({ data }) => String(data["message"])).catch(() => undefined);
@@ -377,7 +378,7 @@ it("waits while another installation of this machine measures, and says so", asy
     );
     expect(said.filter((text) => text !== undefined)).toEqual([
       expect.stringMatching(
-        /^queued: another installation \(.*\) measures on this machine: process \d+, since /,
+        /^has its hosts, and waits: another installation \(.*\) measures on this machine: process \d+, since /,
       ),
     ]);
   } finally {

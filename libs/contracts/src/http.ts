@@ -290,7 +290,7 @@ export const waitsAgain = (why: string): string => `${QUEUED}${why}`;
  * What a stage says while another installation uses the machine that its ranks would run on. @param who with
  * what it does, in words
  */
-export const waitsForMachine = (who: string): string => `${QUEUED}${who}`;
+export const waitsForMachine = (who: string): string => `has its hosts, and waits: ${who}`;
 
 export const JobDetailSchema = Type.Object({
   ...JobSummarySchema.properties,
