@@ -36,7 +36,7 @@ export async function* jobStream(
       const events = await jobHistoryPage(database, jobId, seen);
       const last = events.at(-1);
       if (last === undefined) return yield [END];
-      yield events.map(messageOf);
+      yield messagesOf(events);
       seen = last.id;
     }
     return;
@@ -46,15 +46,15 @@ export async function* jobStream(
   if (!signal.aborted) yield [END];
 }
 
-const messages = new WeakMap<JobStreamEvent, SseMessage>();
+const pages = new WeakMap<readonly JobStreamEvent[], readonly SseMessage[]>();
 
-/** All followers of a job get the same events, and so the same message. */
-function messageOf(event: JobStreamEvent): SseMessage {
-  const known = messages.get(event);
+/** All followers of a job get the same pages of events, and so the same pages of messages. */
+function messagesOf(events: readonly JobStreamEvent[]): readonly SseMessage[] {
+  const known = pages.get(events);
   if (known) return known;
-  const message = { id: event.id, event: event.type, data: event };
-  messages.set(event, message);
-  return message;
+  const messages = events.map((event) => ({ id: event.id, event: event.type, data: event }));
+  pages.set(events, messages);
+  return messages;
 }
 
 async function* withHeartbeats(
@@ -73,7 +73,7 @@ async function* withHeartbeats(
       if (result === HEARTBEAT) yield HEARTBEAT;
       else if (result.done) return;
       else {
-        yield result.value.map(messageOf);
+        yield messagesOf(result.value);
         next = source.next();
       }
     }

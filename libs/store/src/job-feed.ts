@@ -23,6 +23,8 @@ class JobFeed {
   readonly #waiting = new Set<() => void>();
   #followers = 0;
   #events: JobStreamEvent[] = [];
+  /** Pages of `#events` by where they begin: followers that are equally far get the same one. */
+  readonly #pages = new Map<number, readonly JobStreamEvent[]>();
   /** All events after this one are in `#events`, as far as the table was read; undefined before the first look. */
   #completeAfter: number | undefined;
   #pollSeconds = Infinity;
@@ -86,6 +88,7 @@ class JobFeed {
       const all = [...this.#events, ...events];
       this.#completeAfter = all.at(-KEPT - 1)?.id ?? this.#completeAfter;
       this.#events = all.slice(-KEPT);
+      this.#pages.clear();
       this.#wake();
     } catch (error) {
       if (!isConnectionLoss(error)) throw error;
@@ -123,7 +126,9 @@ class JobFeed {
     if (this.#completeAfter === undefined || id < this.#completeAfter) return undefined;
     let begin = this.#events.length;
     while (begin > 0 && (this.#events[begin - 1] as JobStreamEvent).id > id) begin -= 1;
-    return this.#events.slice(begin, begin + PAGE);
+    const page = this.#pages.get(begin) ?? this.#events.slice(begin, begin + PAGE);
+    this.#pages.set(begin, page);
+    return page;
   }
 }
 

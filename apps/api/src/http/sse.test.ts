@@ -17,7 +17,7 @@ it("leaves the event loop to others between the pages of all streams", async () 
   const read = await Promise.all(
     Array.from({ length: streams }, async () => {
       let text = "";
-      for await (const frame of frames(source())) text += frame;
+      for await (const frame of frames(source())) text += frame.toString();
       return text;
     }),
   );
@@ -26,4 +26,39 @@ it("leaves the event loop to others between the pages of all streams", async () 
   for (const text of read) expect(text.match(/^id: /gm)).toHaveLength(pages);
   for (const text of read) expect(text.endsWith(last)).toBe(true);
   expect(turns).toBeGreaterThanOrEqual((streams * pages) / PAGES_A_TURN);
+});
+
+it("leaves most of the time to others, however much it has to send", async () => {
+  // Each page takes a while to be made, and nobody waits for anything else.
+  async function* source(): AsyncGenerator<readonly SseMessage[], void, void> {
+    for (let id = 1; id <= 20; id += 1) {
+      for (const until = performance.now() + 0.5; performance.now() < until;);
+      yield [{ id, event: "step", data: {} }];
+    }
+  }
+  const begun = performance.now();
+  const busyBefore = performance.eventLoopUtilization();
+  await Promise.all(
+    Array.from({ length: 32 }, async () => {
+      for await (const _ of frames(source()));
+    }),
+  );
+  const { active } = performance.eventLoopUtilization(busyBefore);
+  expect(active / (performance.now() - begun)).toBeLessThan(0.6);
+});
+
+it("makes a page once for all who are sent it", async () => {
+  const page: readonly SseMessage[] = [{ id: 1, event: "step", data: { loss: 1 } }];
+  const source = async function* (): AsyncGenerator<readonly SseMessage[], void, void> {
+    yield page;
+  };
+  const [one, other] = await Promise.all(
+    [1, 2].map(async () => {
+      const sent: Buffer[] = [];
+      for await (const bytes of frames(source())) sent.push(bytes);
+      return sent;
+    }),
+  );
+  expect(one).toHaveLength(2);
+  expect(one?.[1]).toBe(other?.[1]);
 });

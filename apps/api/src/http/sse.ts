@@ -13,16 +13,19 @@ export interface SseMessage {
 /** A comment: it keeps proxies and clients from taking silence for death. */
 export const HEARTBEAT = Symbol("heartbeat");
 
-/** Texts of messages, which many followers of one job share. */
-const texts = new WeakMap<SseMessage, string>();
+/** Pages as they are sent. All who follow one job share a page, however slowly each reads. */
+const sentPages = new WeakMap<readonly SseMessage[], Buffer>();
 
-function frame(message: SseMessage): string {
-  const known = texts.get(message);
+function frame({ id, event, data }: SseMessage): string {
+  return `${id === undefined ? "" : `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
+}
+
+function sentPage(messages: readonly SseMessage[]): Buffer {
+  const known = sentPages.get(messages);
   if (known !== undefined) return known;
-  const id = message.id === undefined ? "" : `id: ${message.id}\n`;
-  const text = `${id}event: ${message.event}\ndata: ${JSON.stringify(message.data)}\n\n`;
-  texts.set(message, text);
-  return text;
+  const page = Buffer.from(messages.map(frame).join(""));
+  sentPages.set(messages, page);
+  return page;
 }
 
 /** A token, and where it has its role; null: in the whole installation. */
@@ -126,15 +129,23 @@ export class OpenStreams {
 
 /** Pages of all streams that go out in one turn of the event loop: whoever asks for something else waits for so few. */
 export const PAGES_A_TURN = 16;
+/** Streams rest for so many times as long as their turn took: all of them together take a third of the time. */
+const REST_OF_TURN = 2;
+const MOST_REST_MILLISECONDS = 50;
 
 /** Who has a page to send waits here for its turn. */
 const waiting: (() => void)[] = [];
 let isScheduled = false;
 
 function nextTurn(): void {
+  const begin = performance.now();
   for (const go of waiting.splice(0, PAGES_A_TURN)) go();
-  isScheduled = waiting.length > 0;
-  if (isScheduled) setImmediate(nextTurn);
+  // By then their pages are written, and whoever reads fast waits for its next turn.
+  setImmediate(() => {
+    isScheduled = waiting.length > 0;
+    const rest = Math.min(REST_OF_TURN * (performance.now() - begin), MOST_REST_MILLISECONDS);
+    if (isScheduled) setTimeout(nextTurn, rest);
+  });
 }
 
 /** A page that is kept in memory, and a socket that takes it, would keep everybody else waiting. */
@@ -146,16 +157,19 @@ const ownTurn = (): Promise<void> =>
     setImmediate(nextTurn);
   });
 
+const HEARTBEAT_BYTES = Buffer.from(": heartbeat\n\n");
+// The first bytes go out at once, so that a client knows that it is connected.
+const FIRST_BYTES = Buffer.from("retry: 1000\n\n");
+
 /** The text of a stream, a page at a time, in turns with all other streams. */
 export async function* frames(
   source: AsyncGenerator<readonly SseMessage[] | typeof HEARTBEAT, void, void>,
-): AsyncGenerator<string, void, void> {
-  // The first bytes go out at once, so that a client knows that it is connected.
-  yield "retry: 1000\n\n";
+): AsyncGenerator<Buffer, void, void> {
+  yield FIRST_BYTES;
   // What is there together is one write: a message each would cost a call of the system each.
   for await (const messages of source) {
     await ownTurn();
-    yield messages === HEARTBEAT ? ": heartbeat\n\n" : messages.map(frame).join("");
+    yield messages === HEARTBEAT ? HEARTBEAT_BYTES : sentPage(messages);
   }
 }
 
