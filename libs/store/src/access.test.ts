@@ -20,3 +20,13 @@ it("says when a token was used last, to the minute, and never before it was made
   await test.database.db.execute("update api_tokens set created_at = created_at - interval '1 hour'");
   expect((await used()) ?? "").toMatch(/:00\.000Z$/);
 });
+
+it("says that a token's project is gone where it was deleted meanwhile", async () => {
+  const made = test.database.transaction((tx) =>
+    createToken(tx, { name: "late", role: "viewer", project: "gone", validForSeconds: null }),
+  );
+  await expect(made).rejects.toMatchObject({
+    code: "not-found",
+    details: [{ field: "project", value: "gone", message: "names no project" }],
+  });
+});

@@ -2,6 +2,7 @@ import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { and, desc, eq, gt, gte, inArray, isNotNull, isNull, lt, lte, or, sql } from "drizzle-orm";
 import type { AuditFilter, AuditRecord, Role, TokenKind, TokenRecord } from "@internevo/contracts";
 import { instantMilliseconds, ProblemError } from "@internevo/domain";
+import { orNoProject } from "./no-project.ts";
 import type { Queryable } from "./database.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { apiTokens, auditLog, idempotencyKeys, users } from "./schema/index.ts";
@@ -135,7 +136,10 @@ export async function createToken(
       expiresAt,
     })
     .onConflictDoNothing()
-    .returning(TOKEN_COLUMNS);
+    .returning(TOKEN_COLUMNS)
+    .catch((error: unknown) => {
+      throw project === null ? error : orNoProject(error, project);
+    });
   if (!row) throw nameTaken(name, "a token");
   return { token, record: recordOfToken(row) };
 }

@@ -12,6 +12,7 @@ import {
   type TokenOwner,
 } from "./access.ts";
 import type { Queryable, Transaction } from "./database.ts";
+import { orNoProject } from "./no-project.ts";
 import { apiTokens, projects, users } from "./schema/index.ts";
 
 /** A person, as the provider of identities says it at a sign-in. */
@@ -168,7 +169,10 @@ async function storeSession(
       expiresAt: sql`clock_timestamp() + make_interval(secs => ${validForSeconds})`,
       idleSeconds,
     })
-    .returning({ expiresAt: apiTokens.expiresAt });
+    .returning({ expiresAt: apiTokens.expiresAt })
+    .catch((error: unknown) => {
+      throw owner.project === null ? error : orNoProject(error, owner.project);
+    });
   if (!row?.expiresAt) throw new Error(`session ${id} was not stored`);
   return { secret, expiresAt: row.expiresAt, owner: { id, kind, ...owner } };
 }
