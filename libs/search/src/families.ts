@@ -272,8 +272,16 @@ export class FamilySearch {
     return promising;
   }
 
-  /** The least memory of the family: that of as few or as many recomputed layers as it may have. */
-  leastBytes(batch: Batch, index: number): number {
+  /** Whether some plan of the family fits. */
+  fitsAtAll(batch: Batch, index: number): boolean {
+    return this.leastBytes(batch, index, this.#limit) <= this.#limit;
+  }
+
+  /**
+   * The least memory of the family: that of as few or as many recomputed layers as it may have.
+   * @param enough no less than this is looked for
+   */
+  leastBytes(batch: Batch, index: number, enough = 0): number {
     let least = Infinity;
     for (const choice of this.#leanest())
       for (const gateUp of GATE_UP) {
@@ -284,6 +292,7 @@ export class FamilySearch {
             const one = this.#memory(batch, at, gateUp);
             if (!this.#fitsHost(one, k)) continue;
             least = Math.min(least, this.#bytes(one, batch.shards, index, choice, gateUp, k));
+            if (least <= enough) return least;
           }
         }
       }

@@ -184,7 +184,6 @@ function plainPlanOf({ batch, index }: Family, { model }: JobSpec): Plan {
 
 /** Families of which some plan fits. */
 export function countFamilies(model: CostModel, options: WatchOptions = {}): number {
-  const { job } = model;
   const choices = overlapChoices(model);
   const watch = new Watch(options);
   const families = new FamilySearch(model, choices, watch);
@@ -197,7 +196,7 @@ export function countFamilies(model: CostModel, options: WatchOptions = {}): num
   for (const [at, batch] of batches.entries())
     for (let index = 0; index < batch.shards.list.length; index += 1) {
       watch.step(at, batches.length);
-      if (families.leastBytes(batch, index) <= job.cluster.memoryPerGpuBytes) count += 1;
+      if (families.fitsAtAll(batch, index)) count += 1;
     }
   return count;
 }
