@@ -4,6 +4,7 @@ import type { Database, TokenOwner } from "@internevo/store";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { inNameOf } from "../work/caller.ts";
 import { isForMachines, type RequestLimits } from "./limits.ts";
+import { registerOpenings } from "./openings.ts";
 import { assertFromConsole, sessionCookieOf } from "./session-cookie.ts";
 import { assertRights } from "./rights.ts";
 import { TokenLookup } from "./token-lookup.ts";
@@ -44,8 +45,10 @@ export function registerAuth(
   const noteUse = registerTokenUse(app, options.database);
   app.decorateRequest("actor", null);
   registerCaller(app);
+  const opening = registerOpenings(app);
   app.addHook("onRequest", async (request, reply) => {
-    const { role } = request.routeOptions.config;
+    const { role, isStream = false } = request.routeOptions.config;
+    if (isStream) await opening(request, reply);
     if (role === undefined && !request.url.startsWith(`${API_PREFIX}/`)) {
       if (!isForMachines(request)) await limits.count(request, reply);
       return;
@@ -85,7 +88,7 @@ export function registerAuth(
     if (owner === undefined) throw missing(request);
     if (cookie !== undefined) assertFromConsole(request, cookie, options.publicUrl);
     await assertRights(request, owner, role, options.database);
-    if (request.routeOptions.config.isStream) await limits.countStream(request, reply);
+    if (isStream) await limits.countStream(request, reply);
   });
 }
 
