@@ -1,5 +1,5 @@
-// A cluster on one machine: `npm run testbed -- up|down|status|run|probe|demo`; see docs/how-to/use-the-testbed.md.
-import { spawn } from "node:child_process";
+// A cluster on one machine: `npm run testbed -- up|shape|down|status|run|probe|replan|demo`; see docs/how-to/use-the-testbed.md.
+import { spawn, spawnSync } from "node:child_process";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { ProblemError } from "@internevo/domain";
@@ -17,14 +17,16 @@ import {
 } from "./src/options.ts";
 import { compareLinks, comparisonText } from "./src/measure.ts";
 import { processesInside } from "./src/processes.ts";
-import { clustersFileOf, current, down, hostName, up, type State } from "./src/testbed.ts";
+import { clustersFileOf, current, down, hostName, shape, up, type State } from "./src/testbed.ts";
 
 const USAGE = `usage: npm run testbed -- COMMAND
   up      build a testbed      [--name NAME] [--nodes 2] [--ranks-per-node 2] [--bandwidth 1gbit] [--latency 100us]
+  shape   give its links another bandwidth, while it is used   [--name NAME] --bandwidth 250mbit
   down    take it away         [--name NAME]
   status  say what stands      [--name NAME]
   run     run a command whose launches can use it: cluster: { name: NAME, launcher: ssh }   [--name NAME] -- COMMAND ...
   probe   measure collectives inside a node and between nodes   [--name NAME]
+  replan  test on one of its own that a run changes its plan when its links become slow: minutes
   demo    the whole product on it: profile, plan, try, train; builds it if it is down       [as up] [--job FILE]`;
 
 const repository = resolve(import.meta.dirname, "../..");
@@ -102,6 +104,13 @@ async function main(): Promise<number> {
       console.log(`${describe(state)}${built ? "" : " (stood already)"}`);
       return 0;
     }
+    case "shape": {
+      if (values.bandwidth === undefined)
+        throw new ProblemError("bad-request", `the bandwidth is missing\n${USAGE}`);
+      if (!current(name)) throw isDown(name);
+      console.log(describe(await shape(name, bandwidthOf(values.bandwidth))));
+      return 0;
+    }
     case "down":
       console.log(`testbed ${name} is down; ${await down(name)} processes ended`);
       return 0;
@@ -124,6 +133,14 @@ async function main(): Promise<number> {
       if (!state) throw isDown(name);
       console.log(`${describe(state)}\n${comparisonText(await compareLinks(state))}`);
       return 0;
+    }
+    case "replan": {
+      const { status } = spawnSync(
+        "vitest",
+        ["run", "--config", join(import.meta.dirname, "vitest.config.ts"), ...own],
+        { stdio: "inherit", cwd: repository },
+      );
+      return status ?? 1;
     }
     case "demo": {
       // One that stands is used as it is, and stays. Its name is the cluster's in the job file.

@@ -13,7 +13,6 @@ import {
 } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
-import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { replanner } from "../src/index.ts";
 
@@ -49,7 +48,7 @@ it("has a run whose measurements are old measure its cluster at a checkpoint, an
   await world.startProcess("executor-supervisor");
   await world.start(replanner, { INTERNEVO_REPLANNER_POLL_SECONDS: "0.2" });
   await world.untilEvent(jobId, ({ type, data }) => type === "step" && (data["step"] as number) >= 10, 120);
-  await db.execute(sql`update profiles set fresh_until = clock_timestamp()`);
+  await db.execute("update profiles set fresh_until = clock_timestamp()");
   const workload = await createWorkload(db, {
     name: "measured at work",
     spec: resolveJob(file),

@@ -1,14 +1,14 @@
 # Builds a testbed inside namespaces of its own and holds it: process 1 of the testbed. When it ends, for whatever reason, the
 # kernel ends every process of the testbed and takes its networks away.
-# usage: nodes.sh NAME NODES RATE_BITS BURST_BYTES MTU_BYTES SUBNET_PREFIX RELAY HALF_LATENCY_NANOSECONDS WINDOW_BYTES
+# usage: nodes.sh NAME NODES RATE_BITS BURST_BYTES MTU_BYTES SUBNET_PREFIX RELAY HALF_LATENCY_NANOSECONDS WINDOW_BYTES QUEUE_BYTES
 # RELAY is empty for links without latency. Writes `node INDEX PID` a node, then `ready`.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
-name=$1 nodes=$2 rate=$3 burst=$4 mtu=$5 subnet=$6 relay=$7 latency=$8 window=$9
+name=$1 nodes=$2 rate=$3 burst=$4 mtu=$5 subnet=$6 relay=$7 latency=$8 window=$9 queue=${10}
 
 tune() { # of a link's end: rate of what leaves here
   ip link set dev "$1" mtu "$mtu" gso_max_size "$gso" up
-  tc qdisc add dev "$1" root tbf rate "${rate}bit" burst "$burst" limit 67108864
+  tc qdisc add dev "$1" root tbf rate "${rate}bit" burst "$burst" limit "$queue"
 }
 gso=$burst; [ "$gso" -gt 65536 ] && gso=65536
 
@@ -44,7 +44,7 @@ for ((i = 0; i < nodes; i += 1)); do
   fi
   ip link set dev "link$i" master switch
   tune "link$i"
-  nsenter --target "$pid" --net bash -euc "$(declare -f tune); rate=$rate burst=$burst mtu=$mtu gso=$gso; tune node0; ip address add $subnet.$((i / 250)).$((i % 250 + 1))/16 dev node0"
+  nsenter --target "$pid" --net bash -euc "$(declare -f tune); rate=$rate burst=$burst mtu=$mtu gso=$gso queue=$queue; tune node0; ip address add $subnet.$((i / 250)).$((i % 250 + 1))/16 dev node0"
   echo "node $i $pid"
 done
 echo ready

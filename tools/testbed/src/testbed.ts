@@ -59,6 +59,9 @@ const burstOf = (settings: Settings): number =>
 const windowOf = (settings: Settings): number =>
   Math.max(2 ** 20, Math.ceil((settings.bandwidthBitsPerSecond / 8) * (8 * settings.latencySeconds + 0.004)));
 
+/** Of a link: it holds every window, so that nothing is lost. */
+const QUEUE_BYTES = "67108864";
+
 export const hostName = (name: string, node: number): string => `${name}-${node}`;
 export const directoryOf = (name: string): string =>
   join(tmpdir(), `internevo-testbed-${process.getuid?.() ?? 0}`, name);
@@ -216,6 +219,7 @@ async function hold(name: string, settings: Settings): Promise<State> {
       relay,
       String(half),
       String(windowOf(settings)),
+      QUEUE_BYTES,
     ],
     {
       detached: true,
@@ -330,6 +334,51 @@ export const up = (
       await clear(name);
       throw error;
     }
+  });
+
+/**
+ * Gives all links of a testbed that stands another bandwidth, while what runs on it goes on.
+ * @throws ProblemError `unavailable` where it is down
+ */
+export const shape = (name: string, bandwidthBitsPerSecond: number): Promise<State> =>
+  locked(name, async () => {
+    const standing = current(name);
+    if (!standing) throw unavailable(`testbed ${name} is down`, "Build it first");
+    const settings = { ...standing.settings, bandwidthBitsPerSecond };
+    const state = { ...standing, settings, burstBytes: burstOf(settings) };
+    const inside = (device: string, node: readonly string[] = []): void =>
+      void execFileSync(
+        "nsenter",
+        [
+          ...[
+            "--target",
+            String(state.holder.pid),
+            "--user",
+            "--preserve-credentials",
+            "--mount",
+            "--pid",
+            "--net",
+            "--",
+          ],
+          ...node,
+          ...["tc", "qdisc", "change", "dev", device, "root", "tbf"],
+          ...[
+            "rate",
+            `${bandwidthBitsPerSecond}bit`,
+            "burst",
+            String(state.burstBytes),
+            "limit",
+            QUEUE_BYTES,
+          ],
+        ],
+        { encoding: "utf8", env: { PATH: `${process.env["PATH"] ?? ""}:/usr/sbin:/sbin` } },
+      );
+    for (const [node, keeper] of state.keepers.entries()) {
+      inside(`link${node}`);
+      inside("node0", ["nsenter", "--target", String(keeper), "--net", "--"]);
+    }
+    writeWhole(stateFileOf(name), JSON.stringify(state, null, 2));
+    return state;
   });
 
 /** Takes a testbed down with everything that runs on it. @returns how many processes ended. */
