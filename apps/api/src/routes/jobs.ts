@@ -17,6 +17,7 @@ import {
   PrioritySchema,
   ProblemError,
   RESUMABLE_JOB_STATES,
+  statedFields,
   writtenJob,
   type JobSpec,
   type JobState,
@@ -263,6 +264,8 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
           const id = await submitJob(tx, spec, {
             traceparent: request.trace.traceparent,
             owner: actorOf(request).name,
+            // Accepted: it is the job file that it is taken for.
+            stated: statedFields(request.body),
           });
           const job = await detailOf(tx, id, capabilities.dataDirectory, visibleTo(actorOf(request)));
           return {
