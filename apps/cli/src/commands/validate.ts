@@ -20,6 +20,7 @@ import type { Context } from "../context.ts";
 import { readJobFile } from "../job-input.ts";
 import { isProfileFile, readProfileFile } from "../profile-file.ts";
 import type { Output } from "../output.ts";
+import { noteWarnings } from "../submission.ts";
 
 /**
  * The job that a file stands for, every default filled in. Its data and weights are read where jobs run, when
@@ -108,10 +109,7 @@ async function checkSubmission(spec: JobSpec, context: Context): Promise<boolean
     const { warnings, measuredFirst } = await client.checkJob(withoutProfileFile(writtenJob(spec)), {
       signal: context.signal,
     });
-    for (const { field, value, message, remedy } of warnings)
-      output.note(
-        `warning: ${field}${value === undefined ? "" : ` (is ${printableJson(value)})`}: ${message}\n    → ${remedy}`,
-      );
+    noteWarnings(warnings, output);
     const { profile } = spec.cluster;
     if (measuredFirst)
       output.note(
