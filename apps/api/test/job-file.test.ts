@@ -50,6 +50,24 @@ it("is submitted as it is", async () => {
   expect(second.spec).toEqual(first.spec);
 });
 
+it("keeps what the submitted file stated, also where it is the default, and so does job.yaml", async () => {
+  const submitted = await api.app.inject({
+    method: "POST",
+    url: "/api/v1/jobs",
+    headers: { authorization: api.bearer.operator },
+    payload: jobFile(api, { steps: 200, optimizer: { warmupSteps: 10 } }),
+  });
+  const { id } = submitted.json<{ id: string }>();
+  const file = (await fileOf(id)).json<JobFile>();
+  expect(file.optimizer).toMatchObject({ warmupSteps: 10 });
+  expect(file.optimizer).not.toHaveProperty("decaySteps");
+  const artifact = await api.app.inject({
+    url: `/api/v1/jobs/${id}/artifacts/job.yaml`,
+    headers: { authorization: api.bearer.viewer },
+  });
+  expect(parse(artifact.body)).toEqual(file);
+});
+
 it("is not there for a job that is not there", async () => {
   problem(await fileOf("018f0000-0000-7000-8000-000000000000"), 404, "not-found");
 });

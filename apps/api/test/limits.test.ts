@@ -105,7 +105,7 @@ describe("without its database", () => {
         quickPlan: () => Promise.reject(new Error("not asked")),
         advise: () => Promise.reject(new Error("not asked")),
         adviceThreads: 1,
-        checkData: () => Promise.resolve(null),
+        checkData: () => Promise.resolve({ tokens: 1, documents: null }),
         checkWeights: () => Promise.resolve(),
         ownerOfWeights: () => Promise.resolve(null),
         close: () => Promise.resolve(),

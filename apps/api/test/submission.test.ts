@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { JobCheckSchema, JobDetailSchema, type Problem } from "@internevo/contracts";
+import { JobCheckSchema, SubmittedJobSchema, JobDetailSchema, type Problem } from "@internevo/contracts";
 import { measurementCount, requiredMeasurements, shippedProfile } from "@internevo/cost-model";
 import { clusterKey, resolveJob, validate, writtenJob, type MeasuredFirst } from "@internevo/domain";
 import { programDigest } from "@internevo/profiling";
@@ -122,6 +122,20 @@ it("checks jobs without storing them, by the same rules, and answers job files t
   expect(await rowCounts(api.database)).toEqual(before);
   const { spec } = shaped(JobDetailSchema, await post("/jobs", checked.job));
   expect(shaped(JobDetailSchema, await post("/jobs", writtenJob(spec))).spec).toEqual(spec);
+});
+
+it("warns of a batch that is more than the data, when it is asked and at submission", async () => {
+  const job = jobFile(api, { globalBatchTokens: "1M" });
+  const warning = {
+    field: "globalBatchTokens",
+    value: 2 ** 20,
+    message: expect.stringMatching(/^is more than the [\d,]+ tokens/) as string,
+  };
+  const checked = shaped(JobCheckSchema, await post("/jobs/check", job));
+  expect(checked.warnings).toMatchObject([warning]);
+  const submitted = shaped(SubmittedJobSchema, await post("/jobs", job));
+  expect(submitted.warnings).toEqual(checked.warnings);
+  expect(shaped(SubmittedJobSchema, await post("/jobs", jobFile(api))).warnings).toEqual([]);
 });
 
 it("refuses data that cannot be trained on, and stores nothing", async () => {

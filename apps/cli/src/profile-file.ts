@@ -1,5 +1,6 @@
 import type { InternEvoClient } from "@internevo/client";
 import { findShippedProfile } from "@internevo/cost-model";
+import type { Profile } from "@internevo/domain";
 import { readProfile } from "./named-profile.ts";
 
 const clusterOf = (job: unknown): Record<string, unknown> | undefined => {
@@ -7,6 +8,13 @@ const clusterOf = (job: unknown): Record<string, unknown> | undefined => {
     typeof job === "object" && job !== null ? (job as Record<string, unknown>)["cluster"] : undefined;
   return typeof cluster === "object" && cluster !== null ? (cluster as Record<string, unknown>) : undefined;
 };
+
+/** Whether a job's profile is a file of this machine, and no name. */
+export const isProfileFile = (profile: string | null): profile is string =>
+  profile !== null && findShippedProfile(profile) === undefined && /\/|\.json$/.test(profile);
+
+/** A profile file that a job names. @throws ProblemError `profile-missing` or `profile-invalid` */
+export const readProfileFile = (path: string): Promise<Profile> => readProfile(path, "cluster.profile");
 
 /**
  * The services read no files that a job names: a profile file of this machine is stored there, and the job
@@ -20,7 +28,7 @@ export async function withStoredProfile(
 ): Promise<unknown> {
   const cluster = clusterOf(job);
   const profile = cluster?.["profile"];
-  if (typeof profile !== "string" || findShippedProfile(profile) || !/\/|\.json$/.test(profile)) return job;
-  const { id } = await client.createProfile(await readProfile(profile, "cluster.profile"), { signal });
+  if (typeof profile !== "string" || !isProfileFile(profile)) return job;
+  const { id } = await client.createProfile(await readProfileFile(profile), { signal });
   return { ...(job as Record<string, unknown>), cluster: { ...cluster, profile: id } };
 }

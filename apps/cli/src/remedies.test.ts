@@ -13,6 +13,12 @@ it("names commands where the API names routes", () => {
   expect(remedyInCommands("ask for its plan only: `internevo plan`, or POST /api/v1/plans")).toBe(
     "ask for its plan only: `internevo plan`",
   );
+  const id = "018f0000-0000-7000-8000-000000000000";
+  expect(remedyInCommands(`did you mean log.txt? Otherwise see GET /api/v1/jobs/${id}/artifacts`)).toBe(
+    `did you mean log.txt? Otherwise see \`internevo artifacts list ${id}\``,
+  );
+  const unknown = `see GET /api/v1/jobs/${id}/nothing`;
+  expect(remedyInCommands(unknown)).toBe(unknown);
   expect(remedyInCommands("give another name")).toBe("give another name");
   const refused = new ApiProblemError({
     type: "about:blank",

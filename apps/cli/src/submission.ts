@@ -1,8 +1,10 @@
 import type { InternEvoClient } from "@internevo/client";
-import { measuredFirstWords } from "@internevo/domain";
+import type { JobWarnings } from "@internevo/contracts";
+import { measuredFirstWords, printableJson } from "@internevo/domain";
 import type { Command } from "commander";
 import type { Context } from "./context.ts";
 import { showToEnd } from "./follow.ts";
+import type { Output } from "./output.ts";
 import { withStoredProfile } from "./profile-file.ts";
 import { jobDocument } from "./views.ts";
 
@@ -30,6 +32,14 @@ export function asOptionsSay(file: unknown, { measureAgain, project }: Submissio
   return Object.keys(over).length === 0 ? file : { ...(file as Record<string, unknown>), ...over };
 }
 
+/** Says what the stack warns of in a job that it takes. */
+export function noteWarnings(warnings: JobWarnings, output: Output): void {
+  for (const { field, value, message, remedy } of warnings)
+    output.note(
+      `warning: ${field}${value === undefined ? "" : ` (is ${printableJson(value)})`}: ${message}\n    → ${remedy}`,
+    );
+}
+
 /** Submits a job file, and says what became of it, or follows the job. */
 export async function submitAndShow(
   file: unknown,
@@ -43,6 +53,7 @@ export async function submitAndShow(
     signal: context.signal,
     ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }),
   });
+  noteWarnings(job.warnings ?? [], output);
   if (job.measuredFirst) output.note(measuredFirstWords(job.measuredFirst));
   if (options.follow) return showToEnd(context, client, job);
   if (output.json) output.document(jobDocument(job));

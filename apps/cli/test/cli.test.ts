@@ -187,6 +187,25 @@ describe("submit, ps, show, cancel", () => {
     expect((await internevo("submit", gpus)).status).toBe(2);
   });
 
+  it("are checked with the profile file that they name, with and without a stack", async () => {
+    const path = join(directory, "profiled.yaml");
+    await writeFile(path, JOB.replace("1GiB", "1GiB, profile: own.json"));
+    const profile = join(directory, "own.json");
+    const refused = `cluster.profile (is "${profile}")`;
+    for (const options of [[], ["--offline"]]) {
+      const said = () => internevo("validate", path, ...options);
+      expect(await said()).toMatchObject({ status: 4, stderr: expect.stringContaining(refused) as string });
+      await writeFile(profile, "{");
+      expect((await said()).stderr).toContain("own.json is not JSON");
+      await writeFile(profile, JSON.stringify(findShippedProfile("a800-128")));
+      const { status, stderr } = await said();
+      expect([status, stderr]).toEqual([0, expect.stringMatching(/^valid: tiny/m)]);
+      expect(stderr).not.toContain("the cluster is measured");
+      await rm(profile);
+    }
+    expect((await internevo("submit", path)).stderr).toContain(refused);
+  });
+
   it("are planned with what the stack has measured of their cluster", async () => {
     const path = join(directory, "job.yaml");
     const before = await internevo("plan", path);

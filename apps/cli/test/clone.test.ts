@@ -80,4 +80,12 @@ it("refuses what makes no job, with field and remedy", async () => {
   expect(said.stderr).toContain("optimizer.learningRate");
   expect((await internevo("clone", job.id, "--set", "steps=0")).stderr).toContain("steps");
   expect((await internevo("clone", "nothing")).status).toBe(4);
+  for (const [change, meant] of [
+    ["nam=x", "name"],
+    ["stesp=60", "steps"],
+    ["trials.cuont=60", "count"],
+    ["optimizer.lr=1e-4", "peakLearningRate"],
+    ["seqLength=1", "sequenceLengthTokens"],
+  ] as const)
+    expect((await internevo("clone", job.id, "--set", change)).stderr).toContain(`did you mean \`${meant}\``);
 });

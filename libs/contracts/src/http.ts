@@ -351,9 +351,24 @@ export const JobDetailSchema = Type.Object({
 });
 export type JobDetail = Static<typeof JobDetailSchema>;
 
-/** A job at its submission, and what it measures before it is planned, where the API knows. */
+const JobWarningsSchema = Type.Array(
+  Type.Object({
+    field: Type.String(),
+    value: Type.Optional(Type.Unknown()),
+    message: Type.String(),
+    remedy: Type.String(),
+  }),
+  { description: "what is allowed and may be a mistake" },
+);
+export type JobWarnings = Static<typeof JobWarningsSchema>;
+
+/**
+ * A job at its submission: what may be a mistake in it, and what it measures before it is planned, where the
+ * API knows.
+ */
 export const SubmittedJobSchema = Type.Object({
   ...JobDetailSchema.properties,
+  warnings: Type.Optional(JobWarningsSchema),
   measuredFirst: Type.Optional(MeasuredFirstSchema),
 });
 export type SubmittedJob = Static<typeof SubmittedJobSchema>;
@@ -369,14 +384,7 @@ export const WrittenJobSchema = Type.Unsafe<JobFile>(
  */
 export const JobCheckSchema = Type.Object({
   job: Type.Unsafe<JobFile>({ ...WrittenJobSchema, description: "the job file with every default" }),
-  warnings: Type.Array(
-    Type.Object({
-      field: Type.String(),
-      value: Type.Optional(Type.Unknown()),
-      message: Type.String(),
-      remedy: Type.String(),
-    }),
-  ),
+  warnings: JobWarningsSchema,
   measuredFirst: Type.Optional(MeasuredFirstSchema),
 });
 export type JobCheck = Static<typeof JobCheckSchema>;

@@ -150,12 +150,14 @@ function textFault(schema: JsonSchema, value: string): Pick<ProblemDetail, "mess
 
 function unknownFieldRemedy(name: string, known: readonly string[], beside: object): string {
   if (known.length === 0) return "remove it";
-  // What is written beside it is not what it was meant to be.
-  const near = nearestWord(
-    name,
-    known.filter((one) => !Object.hasOwn(beside, one)),
-  );
-  return `${near === undefined ? "remove it, or check its spelling." : `did you mean \`${near}\`?`} (Fields: ${known.join(", ")})`;
+  const isGiven = (one: string): boolean => Object.hasOwn(beside, one);
+  // Of equally near fields, one that is not written beside it.
+  const near = nearestWord(name, [...known.filter((one) => !isGiven(one)), ...known.filter(isGiven)]);
+  const advice =
+    near === undefined
+      ? "remove it, or check its spelling."
+      : `did you mean \`${near}\`${isGiven(near) ? ", which is given too" : ""}?`;
+  return `${advice} (Fields: ${known.join(", ")})`;
 }
 
 function* objectFaults(

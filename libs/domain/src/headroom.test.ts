@@ -44,4 +44,19 @@ describe("a job's headroom", () => {
     expect(fault?.details).toMatchObject([{ field: "headroom", value: headroom }]);
     expect(fault?.details[0]?.message).toMatch(message);
   });
+
+  it("is not a number, which has no unit", () => {
+    expect(() => resolveJob({ ...written, headroom: 5 })).toThrow(
+      expect.objectContaining({
+        details: [
+          {
+            field: "headroom",
+            value: "5",
+            message: "is neither a share nor a size",
+            remedy: expect.stringContaining("such as 5%, or a size with its unit, such as 4GB") as string,
+          },
+        ],
+      }),
+    );
+  });
 });

@@ -85,6 +85,13 @@ function checkHeadroom(
   if (fault !== undefined && memoryPerGpuBytes > 0) details.push(fault);
 }
 
+/** A headroom that is a number is read as its text, so that it is refused as a headroom without a unit is. */
+function withTextHeadroom(written: unknown): unknown {
+  if (typeof written !== "object" || written === null) return written;
+  const { headroom } = written as { readonly headroom?: unknown };
+  return typeof headroom === "number" ? { ...written, headroom: String(headroom) } : written;
+}
+
 /**
  * Resolves a job as written: named models, units, defaults, and every check that needs no cluster.
  * @param written a parsed YAML or JSON document, not trusted.
@@ -93,7 +100,7 @@ function checkHeadroom(
 export function resolveJob(written: unknown): JobSpec {
   let file: JobFile;
   try {
-    file = validate(JobFileSchema, written, "job-invalid", "the job");
+    file = validate(JobFileSchema, withTextHeadroom(written), "job-invalid", "the job");
   } catch (error) {
     throw error instanceof ProblemError ? withSenseOf(written, error) : error;
   }

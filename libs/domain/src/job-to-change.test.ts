@@ -1,7 +1,15 @@
 import { jobFileCase } from "@internevo/test-kit/job-file-cases";
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { jobToChange, JobFileSchema, resolveJob, writtenJob, type JobSpec } from "./index.ts";
+import {
+  jobToChange,
+  JobFileSchema,
+  resolveJob,
+  statedFields,
+  writtenJob,
+  type JobFile,
+  type JobSpec,
+} from "./index.ts";
 
 const written = {
   name: "job",
@@ -15,8 +23,11 @@ it("stands for the same job again, of any job file", () => {
   fc.assert(
     fc.property(jobFileCase, (file) => {
       const spec = resolveJob(file);
-      const again = JSON.parse(JSON.stringify(jobToChange(spec))) as unknown;
-      expect(resolveJob(again)).toEqual(spec);
+      for (const stated of [[], statedFields(file as unknown as JobFile)]) {
+        const again = JSON.parse(JSON.stringify(jobToChange(spec, stated))) as JobFile;
+        expect(resolveJob(again)).toEqual(spec);
+        expect(statedFields(again)).toEqual(expect.arrayContaining(stated));
+      }
     }),
   );
 });
@@ -57,10 +68,10 @@ it("lets what follows from other fields follow a change of them", () => {
   // As a database may give it back.
   const { everySteps, keepLast } = spec.checkpointing ?? {};
   const stored = { ...spec, checkpointing: { keepLast, everySteps } } as JobSpec;
-  expect(Object.keys(jobToChange(Object.fromEntries(Object.entries(stored).reverse()) as JobSpec))).toEqual(
-    Object.keys(JobFileSchema.properties).filter((field) => field in jobToChange(spec)),
-  );
-  const changed = resolveJob({ ...jobToChange(stored), steps: 2000 });
+  expect(
+    Object.keys(jobToChange(Object.fromEntries(Object.entries(stored).reverse()) as JobSpec, [])),
+  ).toEqual(Object.keys(JobFileSchema.properties).filter((field) => field in jobToChange(spec, [])));
+  const changed = resolveJob({ ...jobToChange(stored, []), steps: 2000 });
   expect(changed).toEqual(resolveJob({ ...written, steps: 2000 }));
   expect(changed).toMatchObject({
     optimizer: { decaySteps: 2000, warmupSteps: 100 },
@@ -70,13 +81,37 @@ it("lets what follows from other fields follow a change of them", () => {
 
 it("keeps what somebody chose", () => {
   const spec = resolveJob({ ...written, steps: 100, optimizer: { decaySteps: 50 } });
-  expect(resolveJob({ ...jobToChange(spec), steps: 2000 })).toMatchObject({
+  expect(resolveJob({ ...jobToChange(spec, []), steps: 2000 })).toMatchObject({
     optimizer: { decaySteps: 50, warmupSteps: 50 },
     checkpointing: { everySteps: 200 },
   });
 });
 
+it("keeps what somebody chose though it was the default", () => {
+  const file = { ...written, steps: 200, optimizer: { peakLearningRate: 0.003, warmupSteps: 10 } };
+  const spec = resolveJob(file);
+  expect(statedFields(file)).toEqual(["optimizer.warmupSteps"]);
+  expect(resolveJob({ ...jobToChange(spec, statedFields(file)), steps: 2000 })).toMatchObject({
+    optimizer: { warmupSteps: 10, decaySteps: 2000 },
+  });
+  expect(resolveJob({ ...jobToChange(spec, []), steps: 2000 })).toMatchObject({
+    optimizer: { warmupSteps: 100, decaySteps: 2000 },
+  });
+});
+
+it("tells what a file states from what it leaves out", () => {
+  expect(statedFields(written)).toEqual([]);
+  expect(
+    statedFields({
+      ...written,
+      timeline: true,
+      checkpointing: { everySteps: 10, keepLast: 2 },
+      cluster: { ...written.cluster, name: "1x1" },
+    }),
+  ).toEqual(["checkpointing", "cluster.name"]);
+});
+
 it("writes a job whole that breaks a rule of today", () => {
   const old: JobSpec = { ...resolveJob(written), globalBatchTokens: 5000 };
-  expect(jobToChange(old)).toEqual(writtenJob(old));
+  expect(jobToChange(old, [])).toEqual(writtenJob(old));
 });

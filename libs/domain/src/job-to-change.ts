@@ -26,6 +26,22 @@ function without(job: JobFile, [field, inner]: readonly [string, string?]): JobF
   return { ...job, [field]: rest };
 }
 
+const pathName = (path: readonly [string, string?]): string => path.join(".");
+
+function states(file: JobFile, [field, inner]: readonly [string, string?]): boolean {
+  const value = (file as Readonly<Record<string, unknown>>)[field];
+  if (inner === undefined || typeof value !== "object" || value === null)
+    return inner === undefined && value !== undefined;
+  return (value as Readonly<Record<string, unknown>>)[inner] !== undefined;
+}
+
+/**
+ * The fields that a job file states itself, of those whose defaults follow from others: `optimizer.warmupSteps`.
+ * A resolved job no longer tells them from defaults, so they are kept beside it.
+ */
+export const statedFields = (file: JobFile): string[] =>
+  FOLLOWING.filter((path) => states(file, path)).map(pathName);
+
 interface SchemaParts {
   readonly properties?: Readonly<Record<string, SchemaParts>>;
   readonly anyOf?: readonly SchemaParts[];
@@ -69,12 +85,14 @@ function meaning(job: JobFile): string | undefined {
 /**
  * The job file of a job, to be changed and submitted again. It stands for the job as {@link writtenJob} does, and
  * leaves out what follows from other fields: with other steps, checkpoints and decay come at other steps too.
+ * @param stated fields that somebody chose, as {@link statedFields} names them: they stay, whatever their value.
  */
-export function jobToChange(spec: JobSpec): JobFile {
+export function jobToChange(spec: JobSpec, stated: readonly string[]): JobFile {
   const whole = arrangedJob(writtenJob(spec));
   const meant = meaning(whole);
   if (meant === undefined) return whole;
   return FOLLOWING.reduce((job, path) => {
+    if (stated.includes(pathName(path))) return job;
     const shorter = without(job, path);
     return meaning(shorter) === meant ? shorter : job;
   }, whole);

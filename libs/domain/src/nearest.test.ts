@@ -32,6 +32,33 @@ it.each(["", "x", "comment", "learningRate", "g", "constructor", "n".repeat(1 <<
   },
 );
 
+it.each([
+  ["nam", "name"],
+  ["stesp", "steps"],
+  ["sedd", "seed"],
+  ["pt", "tp"],
+  ["cuont", "count"],
+  ["heds", "heads"],
+])("takes %s for a slip of the short %s", (word, meant) => {
+  expect(nearestWord(word, [...fields, "count", "repeats", "tp", "pp", "heads", "headSize"])).toBe(meant);
+});
+
+it.each([
+  ["lr", "peakLearningRate"],
+  ["learning_rate", "peakLearningRate"],
+  ["min_lr", "minLearningRate"],
+  ["warmup", "warmupSteps"],
+  ["seqLength", "sequenceLengthTokens"],
+  ["seq_len", "sequenceLengthTokens"],
+  ["batchSize", "globalBatchTokens"],
+  ["globalBatch", "globalBatchTokens"],
+  ["max-steps", "steps"],
+  ["vocab", "vocabularySize"],
+])("knows %s as another word for %s", (word, meant) => {
+  const all = [...fields, "peakLearningRate", "minLearningRate", "warmupSteps", "vocabularySize"];
+  expect(nearestWord(word, all)).toBe(meant);
+});
+
 it("takes nothing for a slip of a single letter", () => {
   expect(nearestWord("x", ["b", "n", "a"])).toBeUndefined();
   expect(nearestWord("t", ["tp"])).toBe("tp");

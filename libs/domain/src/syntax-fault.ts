@@ -97,6 +97,23 @@ class FaultyText {
       : this.#badIndent(this.#at, indentOf(this.#line(this.#before)));
   }
 
+  /** It is missed at the end of the text: behind the last line that is filled. */
+  openBracket(bracket: string): SyntaxFault {
+    return this.#behindFilled(`lacks a closing ${bracket}`, "close it");
+  }
+
+  /** It is missed where the next item begins. */
+  noComma(): SyntaxFault {
+    return this.#behindFilled("lacks a comma", "put a comma behind it");
+  }
+
+  #behindFilled(message: string, remedy: string): SyntaxFault {
+    const isHere = this.#line(this.#at).slice(0, this.#column).trim() !== "";
+    const index = isHere ? this.#at : Math.max(0, this.#before);
+    const filled = isHere ? this.#line(index).slice(0, this.#column) : this.#line(index);
+    return this.#fault(index, filled.trimEnd().length, message, remedy);
+  }
+
   tab(): SyntaxFault {
     return this.#fault(this.#at, 0, "is indented by a tab", "indent it by spaces");
   }
@@ -110,6 +127,14 @@ class FaultyText {
     if (open < 0) return this.here("has a quote that is not closed", remedy);
     return this.#fault(open, this.#line(open).lastIndexOf(quote), "has a quote that is not closed", remedy);
   }
+}
+
+/** Of a character that the parser misses; undefined where it tells of no kind that people know. */
+function missingCharacter(faulty: FaultyText, message: string): SyntaxFault | undefined {
+  if (/quote/.test(message)) return faulty.openQuote(/"/.test(message) || /double/.test(message) ? '"' : "'");
+  const bracket = /^Flow \w+ must end with a ([\]}])/.exec(message)?.[1];
+  if (bracket !== undefined) return faulty.openBracket(bracket);
+  return /^Missing , between/.test(message) ? faulty.noComma() : undefined;
 }
 
 /**
@@ -133,8 +158,7 @@ export function syntaxFault({ code, message, pos: [start] }: ParserError, text: 
     case "MULTILINE_IMPLICIT_KEY":
       return noField();
     case "MISSING_CHAR":
-      if (!/quote/.test(message)) return noField();
-      return faulty.openQuote(/"/.test(message) || /double/.test(message) ? '"' : "'");
+      return missingCharacter(faulty, message) ?? noField();
     case "MULTIPLE_DOCS":
       return faulty.here("begins a second document", "give one job a file");
     default:

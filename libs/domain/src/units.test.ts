@@ -97,11 +97,19 @@ describe("readMemory", () => {
     expect(readMemory(text)).toEqual({ bytes });
   });
 
-  it.each([80, "80", " 80 ", 2 ** 20 - 1])("takes %j for a unit that was forgotten", (text) => {
+  it.each([
+    [80, "80GB"],
+    ["80", "80GB"],
+    [" 80 ", "80GB"],
+    [1023, "1023GB"],
+    [1024, "1024MiB"],
+    [2048, "2048MiB"],
+    [2 ** 20 - 1, "1048575MiB"],
+  ])("takes %j for %s whose unit was forgotten", (text, meant) => {
     const bytes = Number(text);
     expect(readMemory(text)).toEqual({
       message: `is ${bytes} bytes`,
-      remedy: `did you mean ${bytes}GB? For bytes, write ${bytes}B`,
+      remedy: `did you mean ${meant}? For bytes, write ${bytes}B`,
     });
   });
 

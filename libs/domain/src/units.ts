@@ -68,7 +68,11 @@ export function readMemory(text: string | number): ReadMemory {
     return { message: `is more than ${formatBytes(MAXIMUM_BYTES)}`, remedy: "give the memory of one GPU" };
   const isPlain = typeof text === "number" || !/[a-z]\s*$/i.test(text);
   if (isPlain && bytes < LEAST_PLAIN_MEMORY_BYTES)
-    return { message: `is ${bytes} bytes`, remedy: `did you mean ${bytes}GB? For bytes, write ${bytes}B` };
+    return {
+      message: `is ${bytes} bytes`,
+      // Nobody has a GPU of 2048GB: so large a number counts MiB.
+      remedy: `did you mean ${bytes}${bytes < 1024 ? "GB" : "MiB"}? For bytes, write ${bytes}B`,
+    };
   return { bytes };
 }
 

@@ -135,7 +135,14 @@ describe("validate", () => {
       cluster: { nodes: 1, gpusPerNode: 1, memoryPerGpu: 1, gpus: 2 },
     });
     expect(details.map((detail) => detail.field)).toEqual(["cluster.gpus"]);
-    expect(details[0]?.remedy).toMatch(/^remove it, or check its spelling\. \(Fields: .*gpusPerNode.*\)$/);
+    expect(details[0]?.remedy).toMatch(
+      /^did you mean `gpusPerNode`, which is given too\? \(Fields: .*gpusPerNode.*\)$/,
+    );
+    const [far] = detailsOf(Type.Object({ steps: Type.Integer() }, { additionalProperties: false }), {
+      steps: 1,
+      comment: 2,
+    });
+    expect(far?.remedy).toBe("remove it, or check its spelling. (Fields: steps)");
     const [slip] = detailsOf(JobFileSchema, {
       name: "x",
       model: "llama-7b",

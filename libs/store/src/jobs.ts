@@ -106,6 +106,8 @@ export interface SubmitOptions {
   readonly id?: string;
   /** Who submits it: the name of a token. */
   readonly owner?: string;
+  /** Fields that its file states, of those whose defaults follow from others. */
+  readonly stated?: readonly string[];
 }
 
 /**
@@ -123,7 +125,16 @@ export async function submitJob(
   try {
     await tx
       .insert(jobs)
-      .values({ id, name, project, spec, state: "profiling", owner: options.owner ?? null, traceparent });
+      .values({
+        id,
+        name,
+        project,
+        spec,
+        stated: options.stated ?? [],
+        state: "profiling",
+        owner: options.owner ?? null,
+        traceparent,
+      });
   } catch (error) {
     throw orNoProject(error, project);
   }
@@ -138,6 +149,7 @@ export interface JobRow {
   readonly project: string;
   readonly owner: string | null;
   readonly spec: JobSpec;
+  readonly stated: readonly string[];
   readonly state: JobState;
   readonly reason: string | null;
   readonly version: number;
@@ -155,6 +167,12 @@ export async function getJob(db: Queryable, jobId: string): Promise<JobRow | und
   if (!isUuid(jobId)) return undefined;
   const [row] = await db.select().from(jobs).where(eq(jobs.id, jobId));
   return row;
+}
+
+/** Fields that a job's file stated, of those whose defaults follow from others. */
+export async function getStatedFields(db: Queryable, jobId: string): Promise<readonly string[]> {
+  const [row] = await db.select({ stated: jobs.stated }).from(jobs).where(eq(jobs.id, jobId));
+  return row?.stated ?? [];
 }
 
 /** The state of a job as it is now. */

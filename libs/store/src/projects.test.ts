@@ -367,7 +367,7 @@ describe("projects", () => {
     );
     await expect(tx((t) => deleteProject(t, "nlp"))).rejects.toMatchObject({
       code: "conflict",
-      message: "project nlp has 0 jobs, 0 workloads, 1 valid tokens and 0 profiles",
+      message: "project nlp has 0 jobs, 0 workloads, 1 valid token and 0 profiles",
     });
     await tx((t) => revokeToken(t, made.record.id));
     const profile = await storeGivenProfile(db, { name: "p" } as Profile, "nlp");
@@ -375,7 +375,7 @@ describe("projects", () => {
       `insert into plannings (id, profile_id, summary, counts) values (gen_random_uuid(), '${profile}', '{}', '{}')`,
     );
     await expect(tx((t) => deleteProject(t, "nlp"))).rejects.toMatchObject({
-      message: "project nlp has 0 jobs, 0 workloads, 0 valid tokens and 1 profiles",
+      message: "project nlp has 0 jobs, 0 workloads, 0 valid tokens and 1 profile",
     });
     // The planning of a workload that is gone has it still.
     await discardProfile(db, profile);

@@ -1,6 +1,6 @@
 import { and, asc, eq, inArray, isNull, sql } from "drizzle-orm";
 import type { ProjectChange, ProjectCreate, ProjectRecord } from "@internevo/contracts";
-import { DEFAULT_PROJECT, ProblemError } from "@internevo/domain";
+import { DEFAULT_PROJECT, formatCounted, ProblemError } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { callQueue } from "./host-queue.ts";
 import { noProject } from "./no-project.ts";
@@ -99,7 +99,8 @@ export async function deleteProject(tx: Transaction, name: string): Promise<void
   );
   if (jobCount || workloadCount || tokenCount || profileCount)
     throw refuse(
-      `has ${jobCount} jobs, ${workloadCount} workloads, ${tokenCount} valid tokens and ${profileCount} profiles`,
+      `has ${formatCounted(jobCount, "job")}, ${formatCounted(workloadCount, "workload")}, ` +
+        `${formatCounted(tokenCount, "valid token")} and ${formatCounted(profileCount, "profile")}`,
       "a project with jobs is kept, as its jobs are; else delete its workloads, revoke its tokens and discard its profiles first",
     );
   await forgetDiscarded(tx, name);

@@ -75,9 +75,9 @@ const logOf = (jobId: string) =>
     }
   };
 
-/** What can be written of a job. */
-export function writtenArtifacts(job: JobDetail): WrittenArtifact[] {
-  const file = Buffer.from(stringify(jobToChange(job.spec)));
+/** What can be written of a job. @param stated fields that its file stated */
+export function writtenArtifacts(job: JobDetail, stated: readonly string[]): WrittenArtifact[] {
+  const file = Buffer.from(stringify(jobToChange(job.spec, stated)));
   const later = { bytes: null, modifiedAt: null };
   return [
     {

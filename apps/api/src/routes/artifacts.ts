@@ -1,7 +1,7 @@
 import { Readable } from "node:stream";
 import { ArtifactPageSchema, type JobDetail } from "@internevo/contracts";
 import { didYouMean, Line, ProblemError } from "@internevo/domain";
-import { getJobDetail, type Database } from "@internevo/store";
+import { getJobDetail, getStatedFields, type Database } from "@internevo/store";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import { absenceOf, storedArtifacts } from "../artifacts/files.ts";
@@ -71,6 +71,9 @@ function sendSegments(
   return reply.send(bodyOf(request, () => bytesOf(segments, { first, last })));
 }
 
+const writtenOf = async (job: JobDetail, { db }: Database) =>
+  writtenArtifacts(job, await getStatedFields(db, job.id));
+
 async function sendArtifact(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -78,7 +81,7 @@ async function sendArtifact(
   job: JobDetail,
   name: string,
 ): Promise<FastifyReply> {
-  const written = writtenArtifacts(job);
+  const written = await writtenOf(job, database);
   const found = written.find((each) => each.name === name);
   const stored = found || dataDirectory === undefined ? [] : await storedArtifacts(dataDirectory, job.id);
   const file = stored.find((each) => each.name === name);
@@ -118,12 +121,9 @@ export function registerArtifacts(app: ApiInstance, options: ArtifactOptions): v
     async (request) => {
       const job = await jobOf(request, request.params.id);
       const stored = dataDirectory === undefined ? [] : await storedArtifacts(dataDirectory, job.id);
-      const items = [...writtenArtifacts(job), ...stored].map(({ name, kind, bytes, modifiedAt }) => ({
-        name,
-        kind,
-        bytes,
-        modifiedAt,
-      }));
+      const items = [...(await writtenOf(job, database)), ...stored].map(
+        ({ name, kind, bytes, modifiedAt }) => ({ name, kind, bytes, modifiedAt }),
+      );
       return { items, nextCursor: null, absent: await absenceOf(job, dataDirectory) };
     },
   );

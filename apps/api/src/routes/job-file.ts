@@ -20,7 +20,8 @@ export function registerJobFile(app: ApiInstance, { database }: { readonly datab
         summary: "A job's file, to be changed and submitted again",
         description:
           "`POST /jobs` of it makes the same job again. What follows from other fields is left out, so that it " +
-          `follows a change of those. With \`Accept: ${YAML_TYPE}\` it is YAML.`,
+          "follows a change of those. What the submitted file stated stays, also where it equals the default. " +
+          `With \`Accept: ${YAML_TYPE}\` it is YAML.`,
         params: IdParams,
         response: {
           ...answers({ 200: WrittenJobSchema }),
@@ -38,7 +39,7 @@ export function registerJobFile(app: ApiInstance, { database }: { readonly datab
       const { id } = request.params;
       const job = await getJob(database.db, id);
       if (!job) throw noJob(id);
-      const file = jobToChange(job.spec);
+      const file = jobToChange(job.spec, job.stated);
       if (!/\bapplication\/yaml\b/.test(request.headers.accept ?? "")) return file;
       const answer = reply as FastifyReply;
       return answer.type(`${YAML_TYPE}; charset=utf-8`).send(stringify(file));

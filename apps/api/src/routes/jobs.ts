@@ -17,6 +17,7 @@ import {
   PrioritySchema,
   ProblemError,
   RESUMABLE_JOB_STATES,
+  statedFields,
   writtenJob,
   type JobSpec,
   type JobState,
@@ -60,7 +61,8 @@ import { projectForSubmission, visibleTo, withProjectOf } from "../http/rights.t
 import { lastEventIdOf, type OpenStreams } from "../http/sse.ts";
 import { jobStream } from "../jobs-stream.ts";
 import { assertNamedProfile } from "../profile-source.ts";
-import { acceptJob, type NamedWeights } from "../submission/accept-job.ts";
+import { acceptJob, type AcceptedJob, type NamedWeights } from "../submission/accept-job.ts";
+import { batchWarnings } from "../submission/batch-warnings.ts";
 import { checkCluster, type LaunchCapabilities } from "@internevo/launcher";
 import { clusterWarnings } from "../submission/cluster-warnings.ts";
 import { assertFits, fitTask, runtimeMemory } from "../submission/check-fit.ts";
@@ -131,6 +133,11 @@ async function assertVersion(tx: Transaction, id: string, expected: number | und
   }
 }
 
+interface Remarks {
+  readonly warnings: ProblemDetail[];
+  readonly measuredFirst?: MeasuredFirst;
+}
+
 /** What a submitted job must pass, and what is said of it besides. */
 class Acceptance {
   readonly #options: JobRoutesOptions;
@@ -139,7 +146,7 @@ class Acceptance {
     this.#options = options;
   }
 
-  accept(request: FastifyRequest, reply: FastifyReply): Promise<JobSpec> {
+  accept(request: FastifyRequest, reply: FastifyReply): Promise<AcceptedJob> {
     const gone = goneSignal(reply);
     const { database, workers, capabilities } = this.#options;
     return acceptJob(withProjectOf(actorOf(request), request.body), {
@@ -179,18 +186,18 @@ class Acceptance {
     assertFits(spec, result, runtime);
   }
 
-  async measuredBy(spec: JobSpec): Promise<{ measuredFirst?: MeasuredFirst }> {
-    const { database, measuring } = this.#options;
+  /** What an accepted job is told: what speaks against it all the same, and what is measured first. */
+  async remarks({ spec, dataTokens }: AcceptedJob): Promise<Remarks> {
+    const { database, measuring, capabilities } = this.#options;
     const first = measuring && (await measuredFirst(database, spec, measuring));
-    return first ? { measuredFirst: first } : {};
-  }
-
-  async warnings(spec: JobSpec): Promise<ProblemDetail[]> {
-    const { capabilities } = this.#options;
-    return [
-      ...clusterWarnings(spec, capabilities),
-      ...roomWarnings(await this.#roomOf(spec), spec, capabilities.dataDirectory ?? ""),
-    ];
+    return {
+      warnings: [
+        ...batchWarnings(spec, dataTokens),
+        ...clusterWarnings(spec, capabilities),
+        ...roomWarnings(await this.#roomOf(spec), spec, capabilities.dataDirectory ?? ""),
+      ],
+      ...(first ? { measuredFirst: first } : {}),
+    };
   }
 
   #roomOf(job: JobSpec) {
@@ -228,12 +235,8 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
       },
     },
     async (request, reply) => {
-      const spec = await acceptance.accept(request, reply);
-      return {
-        job: writtenJob(spec),
-        warnings: await acceptance.warnings(spec),
-        ...(await acceptance.measuredBy(spec)),
-      };
+      const accepted = await acceptance.accept(request, reply);
+      return { job: writtenJob(accepted.spec), ...(await acceptance.remarks(accepted)) };
     },
   );
 
@@ -256,18 +259,20 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
         request,
         reply,
         async () => {
-          const spec = await acceptance.accept(request, reply);
-          return { spec, measured: await acceptance.measuredBy(spec) };
+          const accepted = await acceptance.accept(request, reply);
+          return { spec: accepted.spec, remarks: await acceptance.remarks(accepted) };
         },
-        async (tx, { spec, measured }) => {
+        async (tx, { spec, remarks }) => {
           const id = await submitJob(tx, spec, {
             traceparent: request.trace.traceparent,
             owner: actorOf(request).name,
+            // Accepted: it is the job file that it is taken for.
+            stated: statedFields(request.body),
           });
           const job = await detailOf(tx, id, capabilities.dataDirectory, visibleTo(actorOf(request)));
           return {
             status: 201,
-            body: { ...job, ...measured },
+            body: { ...job, ...remarks },
             target: id,
             location: `${API_PREFIX}/jobs/${id}`,
             etag: etagOf(job.version),

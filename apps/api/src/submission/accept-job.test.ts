@@ -28,12 +28,16 @@ it("counts the documents of a job that packs them in its own data, and of no oth
   const path = await writeMegatron(join(directory, "data"), documents);
   const submitted = (data: object) =>
     acceptJob(aJob({ data: { format: "megatron", path, ...data } }), checks);
-  const { documents: counted } = await submitted({ packing: "documents" });
+  const {
+    spec: { documents: counted },
+    dataTokens,
+  } = await submitted({ packing: "documents" });
+  expect(dataTokens).toBe(632);
   // 632 tokens are four sequences of 128 and more; documents of 16 on average.
   expect(counted).toMatchObject({ sequenceLengthTokens: 128, sequences: 4 });
   expect(counted?.keysShare).toBeLessThan(0.25);
   expect(counted?.rings.map(({ ranks }) => ranks)).toEqual([1, 2]);
-  expect(await submitted({})).not.toHaveProperty("documents");
+  expect((await submitted({})).spec).not.toHaveProperty("documents");
 });
 
 it("refuses packed documents of data that is damaged, and counts nothing", async () => {

@@ -7,10 +7,9 @@ import {
   validate,
   type Data,
   type JobSpec,
-  type PackedDocuments,
 } from "@internevo/domain";
 import { assertTrainerRuns, clusterRanks } from "@internevo/plan";
-import type { DataTask } from "./check-data.ts";
+import type { CheckedData, DataTask } from "./check-data.ts";
 import type { WeightsTask } from "./check-weights.ts";
 
 /** Weights as a job names them: whose they are is for the check to find out. */
@@ -25,8 +24,14 @@ export interface JobChecks {
   /** Whether any plan can fit; asked of jobs that have no other fault. */
   readonly fit: (spec: JobSpec) => Promise<void>;
   readonly room: (spec: JobSpec) => Promise<void>;
-  readonly data: (task: DataTask) => Promise<PackedDocuments | null>;
+  readonly data: (task: DataTask) => Promise<CheckedData>;
   readonly weights: (weights: NamedWeights) => Promise<void>;
+}
+
+export interface AcceptedJob {
+  readonly spec: JobSpec;
+  /** Tokens of its data; undefined where the job reads none. */
+  readonly dataTokens: number | undefined;
 }
 
 const MOST_DETAILS = 40;
@@ -67,7 +72,7 @@ const dataTask = (spec: JobSpec): DataTask => ({
  * at once: those of the job file, of what it asks of this installation, and of its data.
  * @throws ProblemError with the code of the first fault, and the details of all.
  */
-export async function acceptJob(written: unknown, checks: JobChecks): Promise<JobSpec> {
+export async function acceptJob(written: unknown, checks: JobChecks): Promise<AcceptedJob> {
   const problems: ProblemError[] = [];
   const noting = async <T>(check: () => T | Promise<T>): Promise<T | undefined> => {
     try {
@@ -78,7 +83,7 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Jo
       return undefined;
     }
   };
-  let documents: PackedDocuments | null | undefined;
+  let checked: CheckedData | undefined;
   const spec = await noting(() => resolveJob(written));
   if (spec) {
     await noting(() => checks.project(spec));
@@ -86,7 +91,7 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Jo
     await noting(() => checks.cluster(spec));
     await noting(() => checks.profile(spec));
     // What only measures reads no data.
-    if (spec.until === undefined) documents = await noting(() => checks.data(dataTask(spec)));
+    if (spec.until === undefined) checked = await noting(() => checks.data(dataTask(spec)));
     if (spec.until === undefined && spec.validation !== undefined)
       await noting(() => asPartOf("validation", () => checks.data(heldOutTask(spec))));
     const { initialWeights, model } = spec;
@@ -108,5 +113,6 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Jo
           { cause: first },
         );
   if (!spec) throw new Error("a job was neither resolved nor refused");
-  return documents ? { ...spec, documents } : spec;
+  const documents = checked?.documents;
+  return { spec: documents ? { ...spec, documents } : spec, dataTokens: checked?.tokens };
 }

@@ -37,6 +37,13 @@ export interface DataTask {
   readonly counting?: Pick<DocumentTask, "ranks"> & Pick<DocumentTask["model"], "slidingWindowTokens">;
 }
 
+/** What is known of data once it is checked. */
+export interface CheckedData {
+  readonly tokens: number;
+  /** What packed documents leave of attention; null where none are packed, or it was not asked for. */
+  readonly documents: PackedDocuments | null;
+}
+
 /** Where an installation reads data and weights. */
 export interface Allowed {
   readonly roots: DataRoots;
@@ -98,7 +105,6 @@ async function checkSource(
  * @throws ProblemError `job-invalid` without data or with a relative path; `data-invalid` missing,
  * unreadable, empty, truncated, a token beyond the vocabulary, fewer tokens than one sequence, more documents in
  * a sequence than there is room for; or not below the roots, whether it is there or not.
- * @returns what packed documents leave of attention; null where none are packed, or it was not asked for
  */
 export async function checkData({
   data,
@@ -107,7 +113,7 @@ export async function checkData({
   evaluated,
   counting,
   roots,
-}: DataTask & Allowed): Promise<PackedDocuments | null> {
+}: DataTask & Allowed): Promise<CheckedData> {
   if (data === null) {
     throw new ProblemError("job-invalid", "a job without data cannot be run", [
       {
@@ -141,11 +147,11 @@ export async function checkData({
   if (evaluated !== undefined && sequenceLengthTokens !== undefined)
     assertHoldsBatches(tokens, { ...evaluated, sequenceLengthTokens });
   if (counting === undefined || vocabularySize === undefined || sequenceLengthTokens === undefined)
-    return null;
+    return { tokens, documents: null };
   const { ranks, ...window } = counting;
   const model = { vocabularySize, ...window };
   const counted = await countPackedDocuments(data, { model, sequenceLengthTokens, ranks });
-  if (counted === undefined) return null;
+  if (counted === undefined) return { tokens, documents: null };
   assertRoomForDocuments(data, counted.mostDocuments, dataFiles(data)[0]?.path ?? "the data");
-  return counted.documents ?? null;
+  return { tokens, documents: counted.documents ?? null };
 }

@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
-import { ProblemError, type PackedDocuments, type PlanningResult, type Profile } from "@internevo/domain";
+import { ProblemError, type PlanningResult, type Profile } from "@internevo/domain";
 import type { DataRoots } from "@internevo/data";
 import { SEARCH_MEGABYTES, searchTooLarge } from "@internevo/search";
 import { FairTurns } from "@internevo/service-kit";
-import type { Allowed, DataTask } from "../submission/check-data.ts";
+import type { Allowed, CheckedData, DataTask } from "../submission/check-data.ts";
 import type { OwnerTask, WeightsTask } from "../submission/check-weights.ts";
 import type { Answers, Question } from "./advice.ts";
 import { callerNow } from "./caller.ts";
@@ -38,7 +38,7 @@ export interface Workers {
   /** Turns of one request that `advise` should have at work at once. */
   readonly adviceThreads: number;
   /** @throws ProblemError as checkData does; `unavailable` when it takes too long or too many wait */
-  checkData(task: DataTask, signal?: AbortSignal): Promise<PackedDocuments | null>;
+  checkData(task: DataTask, signal?: AbortSignal): Promise<CheckedData>;
   /** @throws ProblemError as checkWeights does; `unavailable` as checkData */
   checkWeights(task: WeightsTask, signal?: AbortSignal): Promise<void>;
   /** @throws ProblemError `unavailable` as checkData */
@@ -314,7 +314,7 @@ class WorkerPools implements Workers {
     });
   }
 
-  checkData(task: DataTask, signal?: AbortSignal): Promise<PackedDocuments | null> {
+  checkData(task: DataTask, signal?: AbortSignal): Promise<CheckedData> {
     return this.#check({ ...task, roots: this.#options.roots ?? null }, signal);
   }
 

@@ -1,5 +1,5 @@
 import { COMPARED_JOBS } from "@internevo/contracts";
-import { ProblemError } from "@internevo/domain";
+import { formatCounted, ProblemError } from "@internevo/domain";
 import type { Command } from "commander";
 import { comparisonText } from "../compare-view.ts";
 import type { Context } from "../context.ts";
@@ -9,7 +9,7 @@ import { JOB_ARGUMENT } from "./jobs.ts";
 function assertNumber(jobs: readonly string[]): void {
   const { least, most } = COMPARED_JOBS;
   if (jobs.length >= least && jobs.length <= most) return;
-  throw new ProblemError("bad-request", `${jobs.length} jobs cannot be compared`, [
+  throw new ProblemError("bad-request", `${formatCounted(jobs.length, "job")} cannot be compared`, [
     {
       field: "jobs",
       value: jobs.length,

@@ -18,7 +18,9 @@ import type { Command } from "commander";
 import { stringify } from "yaml";
 import type { Context } from "../context.ts";
 import { readJobFile } from "../job-input.ts";
+import { isProfileFile, readProfileFile } from "../profile-file.ts";
 import type { Output } from "../output.ts";
+import { noteWarnings } from "../submission.ts";
 
 /**
  * The job that a file stands for, every default filled in. Its data and weights are read where jobs run, when
@@ -87,13 +89,10 @@ async function clientAtHand(context: Context): Promise<InternEvoClient | undefin
   }
 }
 
-/**
- * A profile's file is read here and stored at submission: whether that can be done has no bearing on the
- * rest.
- */
+/** A profile file is read here, and submission stores it: the services are asked about the rest. */
 function withoutProfileFile(file: JobFile): JobFile {
   const { profile, ...cluster } = file.cluster;
-  return profile !== undefined && /\/|\.json$/.test(profile) ? { ...file, cluster } : file;
+  return isProfileFile(profile ?? null) ? { ...file, cluster } : file;
 }
 
 /**
@@ -110,11 +109,15 @@ async function checkSubmission(spec: JobSpec, context: Context): Promise<boolean
     const { warnings, measuredFirst } = await client.checkJob(withoutProfileFile(writtenJob(spec)), {
       signal: context.signal,
     });
-    for (const { field, value, message, remedy } of warnings)
+    noteWarnings(warnings, output);
+    const { profile } = spec.cluster;
+    if (measuredFirst)
       output.note(
-        `warning: ${field}${value === undefined ? "" : ` (is ${printableJson(value)})`}: ${message}\n    → ${remedy}`,
+        measuredFirstWords(
+          // With a profile file nothing is measured, and the stack was not told of it.
+          isProfileFile(profile) ? { missing: 0, noisy: 0, seconds: null, profile } : measuredFirst,
+        ),
       );
-    if (measuredFirst) output.note(measuredFirstWords(measuredFirst));
     return true;
   } catch (error) {
     const isNobody =
@@ -136,6 +139,8 @@ export function addValidate(program: Command, context: Context): void {
     .option("--offline", "check the file alone, and ask no stack")
     .action(async (job: string, { offline = false }: { offline?: boolean }) => {
       const spec = await validateCommand(job);
+      const { profile } = spec.cluster;
+      if (isProfileFile(profile)) await readProfileFile(profile);
       const output = context.output();
       showJob(spec, output);
       let isTaken: boolean;

@@ -118,6 +118,8 @@ export const jobs = pgTable(
     id: uuid("id").primaryKey(),
     name: text("name").notNull(),
     spec: jsonb("spec").$type<JobSpec>().notNull(),
+    /** Fields that its file stated, of those whose defaults follow from others; none for jobs of before. */
+    stated: jsonb("stated").$type<readonly string[]>().notNull().default([]),
     state: text("state").$type<JobState>().notNull(),
     reason: text("reason"),
     /** Who submitted it, as the token's name; null for jobs of before owners were kept. */

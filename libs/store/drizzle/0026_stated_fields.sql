@@ -1,0 +1,1 @@
+ALTER TABLE "jobs" ADD COLUMN "stated" jsonb DEFAULT '[]'::jsonb NOT NULL;
