@@ -13,6 +13,7 @@ import {
 } from "./decoder-arguments.ts";
 import { readData } from "./decoder-data.ts";
 import { DEEPSPEED_DIALECT, type ZeroSharding } from "./deepspeed.ts";
+import { FLASH_OPTIONS, hasFlash, readAttention } from "./deepspeed-attention.ts";
 import { MOST_DEPTH, TOO_DEEP } from "./depth.ts";
 import { Fields } from "./fields.ts";
 import {
@@ -44,7 +45,7 @@ const TABLE: OptionTable = {
     ...optionNames({
       flag:
         "--deepspeed --no-pipeline-parallel --checkpoint-activations " +
-        "--deepspeed-activation-checkpointing --use-rotary-position-embeddings",
+        `--deepspeed-activation-checkpointing --use-rotary-position-embeddings ${FLASH_OPTIONS}`,
       one:
         "--deepspeed_config --zero-stage --ds-sequence-parallel-size --num-key-value-heads " +
         "--train-tokens --lr-decay-tokens --lr-warmup-tokens --layernorm-epsilon --rotary-position-embeddings-theta --checkpoint-num-layers",
@@ -53,8 +54,8 @@ const TABLE: OptionTable = {
   ignored: {
     ...optionNames(DECODER_IGNORED),
     ...optionNames({
-      flag: `--no-query-key-layer-scaling --use-flash-attn-v2 --use-flash-attn-triton --force-ds-sequence-parallel --accumulate-allreduce-grads-in-fp32
-        --universal-checkpoint --partition-activations --contigious-checkpointing --synchronize-each-layer --use-flash-attn-builder`,
+      flag: `--no-query-key-layer-scaling --force-ds-sequence-parallel --accumulate-allreduce-grads-in-fp32
+        --universal-checkpoint --partition-activations --contigious-checkpointing --synchronize-each-layer`,
       one: "--data-impl --local_rank",
     }),
   },
@@ -403,9 +404,12 @@ function recomputeOf(options: Options, takenAs: TakenAs[]): Pick<Plan, "recomput
     : recomputeOfOptions(options, 1, takenAs);
 }
 
-/** Documents end with the last token of the tokenizer that has no files; those of others are not known. */
+/**
+ * Documents end with the last token of the tokenizer that has no files; those of others are not known. Flash attention
+ * parts none.
+ */
 const packingOf = (options: Options, { vocabularySize }: Model) =>
-  options.text("--tokenizer-type") === "NullTokenizer"
+  options.text("--tokenizer-type") === "NullTokenizer" && !hasFlash(options)
     ? { by: "--reset-attention-mask", token: vocabularySize - 1 }
     : null;
 
@@ -447,6 +451,7 @@ export function importDeepSpeed(
   const overlap = zero.boolean("overlap_comm") ?? stage === 3;
   const sharded = sharding.parameterSharding > 1 || sharding.optimizerStateSharding > 1;
   const recompute = recomputeOf(options, takenAs);
+  const warnings = readAttention(options, tp === 1 ? sp : 1, takenAs);
   const leftOut = new LeftOut("the program", takenAs);
   const { optimizer, ...training } = readTraining(
     options,
@@ -482,7 +487,7 @@ export function importDeepSpeed(
     ...readData(options, packingOf(options, model), takenAs),
     plan: normalPlan(plan, model),
     takenAs,
-    warnings: decoderWarnings(options, "Megatron-DeepSpeed", { tp, sequenceLengthTokens }),
+    warnings: [...decoderWarnings(options, "Megatron-DeepSpeed", { tp, sequenceLengthTokens }), ...warnings],
     ignored: [...ignored, ...more],
   };
 }
