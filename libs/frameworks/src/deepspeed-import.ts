@@ -20,10 +20,12 @@ import {
   FRAMEWORK_VERSIONS,
   normalPlan,
   type FrameworkFile,
+  type FrameworkWarning,
   type ImportedConfiguration,
   type Launch,
   type TakenAs,
 } from "./framework.ts";
+import { checkWholeHeads } from "./heads.ts";
 import {
   BUCKETS,
   ifEnabled,
@@ -37,6 +39,7 @@ import {
 import { RANKS_FIELD, ranksOf } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
 import { recomputeOfOptions } from "./megatron-import.ts";
+import { EQUAL_PARTS, sharesKeyValueHeads } from "./model-fields.ts";
 import { quotient } from "./problems.ts";
 
 const TABLE: OptionTable = {
@@ -413,6 +416,19 @@ const packingOf = (options: Options, { vocabularySize }: Model) =>
     ? { by: "--reset-attention-mask", token: vocabularySize - 1 }
     : null;
 
+/** Heads that the program has an option for, with which it fails. */
+const headWarnings = (model: Model): FrameworkWarning[] =>
+  sharesKeyValueHeads(model)
+    ? [
+        {
+          field: "--num-key-value-heads",
+          value: model.kvHeads,
+          message: `is less than --num-attention-heads ${model.heads}, with which this version fails: ${EQUAL_PARTS}`,
+          remedy: `give ${model.heads}, or start an earlier version`,
+        },
+      ]
+    : [];
+
 /**
  * Reads arguments of Megatron-DeepSpeed's pretrain_gpt.py with the JSON that they name. @throws ProblemError
  * `bad-request`.
@@ -436,6 +452,7 @@ export function importDeepSpeed(
   const model = readDecoder(options, DEEPSPEED_DIALECT, takenAs);
   const sequenceLengthTokens = options.needed("--seq-length");
   const { tp, pp, sp } = sequenceOfOptions(options, json);
+  checkWholeHeads(faults, "--tensor-model-parallel-size", tp, model);
   const stage = stageOfZero(options, zero);
   faults.end();
   const dp = quotient(
@@ -451,7 +468,11 @@ export function importDeepSpeed(
   const overlap = zero.boolean("overlap_comm") ?? stage === 3;
   const sharded = sharding.parameterSharding > 1 || sharding.optimizerStateSharding > 1;
   const recompute = recomputeOf(options, takenAs);
-  const warnings = readAttention(options, tp === 1 ? sp : 1, takenAs);
+  const warnings = [
+    ...decoderWarnings(options, "Megatron-DeepSpeed", { tp, sequenceLengthTokens }),
+    ...readAttention(options, tp === 1 ? sp : 1, takenAs),
+    ...headWarnings(model),
+  ];
   const leftOut = new LeftOut("the program", takenAs);
   const { optimizer, ...training } = readTraining(
     options,
@@ -487,7 +508,7 @@ export function importDeepSpeed(
     ...readData(options, packingOf(options, model), takenAs),
     plan: normalPlan(plan, model),
     takenAs,
-    warnings: [...decoderWarnings(options, "Megatron-DeepSpeed", { tp, sequenceLengthTokens }), ...warnings],
+    warnings,
     ignored: [...ignored, ...more],
   };
 }

@@ -42,12 +42,13 @@ function exported(framework: Framework, job: JobSpec, plan: Plan): ExportedConfi
 function isBeyond(
   framework: Framework,
   { sequenceLengthTokens, model, precision }: JobSpec,
-  { tensorParallel: tp, sequenceParallel: sp, contextParallel = 1 }: Plan,
+  { tensorParallel: tp, sequenceParallel: sp }: Plan,
 ): boolean {
   if (framework === "megatron") return tp === 1 && sp > 1 && sequenceLengthTokens % (2 * sp) !== 0;
-  if (framework === "torchtitan") return sequenceLengthTokens % (2 * sp) !== 0;
-  if (framework === "deepspeed" && precision === "fp32" && tp === 1 && sp > 1) return true;
-  return framework === "deepspeed" && contextParallel > 1 && sp > model.kvHeads && sp % model.kvHeads !== 0;
+  if (framework === "torchtitan")
+    return sequenceLengthTokens % (2 * sp) !== 0 || (tp > 1 && model.kvHeads % tp !== 0);
+  if (framework !== "deepspeed") return false;
+  return model.kvHeads !== model.heads || (precision === "fp32" && tp === 1 && sp > 1);
 }
 
 describe.each(FRAMEWORKS)("%s", (framework) => {
@@ -101,10 +102,10 @@ describe.each(FRAMEWORKS)("%s", (framework) => {
         const asOther = ["model.checkpoint", ...(job.precision === "fp32" ? ["--use-flash-attn-v2"] : [])];
         expect(again.takenAs.filter(({ option }) => !asOther.includes(option))).toEqual([]);
       }),
-      { numRuns: 200 },
+      { numRuns: framework === "deepspeed" ? 600 : 200 },
     );
     expect(near).toBeGreaterThan(10);
-    if (framework === "megatron" || framework === "torchtitan") expect(refused).toBeGreaterThan(0);
+    if (framework !== "internevo") expect(refused).toBeGreaterThan(0);
   });
 
   it("writes what it wrote before", () => {

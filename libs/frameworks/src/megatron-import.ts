@@ -21,6 +21,7 @@ import {
   type TakenAs,
 } from "./framework.ts";
 import { BLOCKWISE, BUCKETS, judgesOf, KERNELS, taken } from "./judgements.ts";
+import { headSplitFault } from "./heads.ts";
 import { quotient } from "./problems.ts";
 import { RANKS_FIELD, ranksOf } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
@@ -330,7 +331,7 @@ export function recomputeOfOptions(
 }
 
 /** How pipeline, tensor and context ranks share a sequence; `sp` ranks hold one. */
-function sequenceOfOptions(options: Options, kvHeads: number, takenAs: TakenAs[]) {
+function sequenceOfOptions(options: Options, model: Model, takenAs: TakenAs[]) {
   const { faults } = options;
   const tp = options.integer("--tensor-model-parallel-size") ?? 1;
   const pp = options.integer("--pipeline-model-parallel-size") ?? 1;
@@ -348,6 +349,16 @@ function sequenceOfOptions(options: Options, kvHeads: number, takenAs: TakenAs[]
       null,
       `is missing with --tensor-model-parallel-size ${tp}: tensor ranks are planned for only with it`,
       "add --sequence-parallel",
+    );
+  const { kvHeads } = model;
+  // More tensor ranks than such heads repeat them.
+  const split = Number.isInteger(kvHeads) && tp > 1 ? headSplitFault(model, tp) : null;
+  if (split !== null)
+    faults.add(
+      "--tensor-model-parallel-size",
+      tp,
+      `splits no such model: ${split}`,
+      "give a number that divides the heads, and divides those of keys and values or is a multiple of them",
     );
   const sp = tp > 1 ? tp : context.size;
   if (tp === 1 && !sharesHeads(sp / context.ring, kvHeads))
@@ -431,7 +442,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
   const ranks = launch.nodes * launch.gpusPerNode;
   const model = readDecoder(options, MEGATRON_DIALECT, takenAs);
   const sequenceLengthTokens = options.needed("--seq-length");
-  const { tp, pp, sp, context } = sequenceOfOptions(options, model.kvHeads, takenAs);
+  const { tp, pp, sp, context } = sequenceOfOptions(options, model, takenAs);
   faults.end();
   const dp = quotient(faults, RANKS_FIELD, ranks, pp * sp, "pipeline times tensor times context ranks");
   const replicas = (dp * sp) / tp;

@@ -21,6 +21,7 @@ import {
   taken,
   type Judges,
 } from "./judgements.ts";
+import { checkWholeHeads } from "./heads.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
 import { Faults, quotient } from "./problems.ts";
@@ -562,6 +563,7 @@ export function importTorchtitan(
   const { launch, launchOrigin } = ranksInText(file.text, asked, faults);
   const degree = degrees(parallelism, launch.nodes * launch.gpusPerNode);
   const { dp, tp, pp, ring } = degree;
+  checkWholeHeads(faults, parallelism.path("tensor_parallel_degree"), tp, model);
   const { sequences, microBatchSize, microBatches } = batchesOf(training, parallelism, degree, takenAs);
   if (parallelism.text("context_parallel_rotate_method") !== "alltoall" && ring > 1)
     takenAs.push({
