@@ -155,8 +155,11 @@ function launchesOf(
   return [...new Map(launches.map((words) => [JSON.stringify(words), words])).values()];
 }
 
-/** The command that starts the program; a file of options alone is one without the program's name. */
-function launchOf(text: string, program: RegExp, faults: Faults): readonly string[] {
+/**
+ * The words of the command that starts the program; a file of options alone is one without the program's name.
+ * @throws ProblemError `bad-request` where there is none, or more than one.
+ */
+export function programCommand(text: string, program: RegExp, faults: Faults): readonly string[] {
   const { commands, end } = shellScript(text);
   const launches = launchesOf(commands, program);
   const command = launches[0] ?? commands.find(([first]) => first?.startsWith("--"));
@@ -192,7 +195,7 @@ function launchOf(text: string, program: RegExp, faults: Faults): readonly strin
  */
 export function readOptions(text: string, program: RegExp, table: OptionTable, what: string): ReadOptions {
   const faults = new Faults(what);
-  const command = launchOf(text, program, faults);
+  const command = programCommand(text, program, faults);
   const start = command.findIndex((word) => program.test(word)) + 1;
   const launcher = command.slice(0, start);
   const words = command.slice(start);

@@ -11,6 +11,7 @@ import {
   readDecoder,
   readTraining,
 } from "./decoder-arguments.ts";
+import { PRETRAIN_PROGRAM } from "./companion.ts";
 import { readData } from "./decoder-data.ts";
 import { DEEPSPEED_DIALECT, type ZeroSharding } from "./deepspeed.ts";
 import { FLASH_OPTIONS, hasFlash, readAttention } from "./deepspeed-attention.ts";
@@ -190,7 +191,7 @@ function shards(zero: Fields, stage: number, replicas: number, pp: number): Zero
 }
 
 /** @throws ProblemError `bad-request` when the JSON that the options name is not there, or is none. */
-function readJson(options: Options, files: readonly FrameworkFile[]): Fields {
+function readJson(options: Options, files: readonly FrameworkFile[], takenAs: TakenAs[]): Fields {
   const { faults } = options;
   if (!options.has("--deepspeed"))
     faults.fail(
@@ -203,7 +204,9 @@ function readJson(options: Options, files: readonly FrameworkFile[]): Fields {
   if (named === undefined)
     return faults.fail("--deepspeed_config", null, "is missing", "give DeepSpeed's JSON");
   const base = named.split("/").at(-1);
-  const file = files.slice(1).find(({ name }) => name === named || name.split("/").at(-1) === base);
+  const [, ...beside] = files;
+  const called = beside.find(({ name }) => name === named || name.split("/").at(-1) === base);
+  const file = called ?? (beside.length === 1 ? beside[0] : undefined);
   if (file === undefined)
     return faults.fail(
       "--deepspeed_config",
@@ -211,6 +214,8 @@ function readJson(options: Options, files: readonly FrameworkFile[]): Fields {
       "is a file that is not there",
       "put it beside the script",
     );
+  if (called === undefined)
+    takenAs.push({ option: "--deepspeed_config", value: named, as: `the file beside it, ${file.name}` });
   if (isNestedDeeper(file.text, MOST_DEPTH)) return faults.fail(file.name, null, ...TOO_DEEP);
   try {
     const value: unknown = JSON.parse(file.text);
@@ -440,12 +445,12 @@ export function importDeepSpeed(
   const [file] = files as readonly [FrameworkFile];
   const { options, nodes, gpusPerNode, ignored, takenAs } = readOptions(
     file.text,
-    /(?:^|\/)pretrain_\w+\.py$/,
+    PRETRAIN_PROGRAM,
     TABLE,
     `the DeepSpeed configuration ${file.name}`,
   );
   const { faults } = options;
-  const json = readJson(options, files);
+  const json = readJson(options, files, takenAs);
   const zero = json.section("zero_optimization");
   const more = withoutEffect(json, zero, takenAs);
   const { launch, launchOrigin } = ranksOf(asked, nodes, gpusPerNode, faults);

@@ -360,6 +360,27 @@ describe("DeepSpeed", () => {
     );
   });
 
+  it("takes the one file beside the script as its JSON, and says so where the script calls it otherwise", () => {
+    const [script, json] = deepspeed("", { zero_optimization: { stage: 1 } }) as [
+      FrameworkFile,
+      FrameworkFile,
+    ];
+    const said = (name: string, text = script.text) =>
+      read("deepspeed", [
+        { ...script, text },
+        { ...json, name },
+      ]).takenAs.filter(({ option }) => option === "--deepspeed_config");
+    expect(said("ds.json")).toEqual([]);
+    const named = `CONFIG=conf/ds.json\n${script.text.replace("conf/ds.json", "$CONFIG")}`;
+    expect(said("ds.json", named)).toEqual([]);
+    expect(said("other.json")).toEqual([
+      { option: "--deepspeed_config", value: "conf/ds.json", as: "the file beside it, other.json" },
+    ]);
+    expect(
+      faultsOf("deepspeed", script, { ...json, name: "a.json" }, { ...json, name: "b.json" }),
+    ).toMatchObject([expect.stringMatching(/^--deepspeed_config: is a file that is not there/)]);
+  });
+
   it("refuses a field of the JSON that is given twice, as DeepSpeed does", () => {
     const [script, json] = deepspeed("", { zero_optimization: { stage: 1 } }) as [
       FrameworkFile,

@@ -9,6 +9,7 @@ import {
   readDecoder,
   readTraining,
 } from "./decoder-arguments.ts";
+import { PRETRAIN_PROGRAM } from "./companion.ts";
 import { plainNumber, readData } from "./decoder-data.ts";
 import { isWhole, optionNames, readOptions, type OptionTable, type Options } from "./command-line.ts";
 import {
@@ -433,7 +434,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
   const [file] = files as readonly [FrameworkFile];
   const { options, nodes, gpusPerNode, ignored, takenAs } = readOptions(
     file.text,
-    /(?:^|\/)pretrain_\w+\.py$/,
+    PRETRAIN_PROGRAM,
     TABLE,
     `the Megatron-LM arguments ${file.name}`,
   );
