@@ -26,7 +26,7 @@ import {
   type Launch,
   type TakenAs,
 } from "./framework.ts";
-import { checkWholeHeads } from "./heads.ts";
+import { checkWholeHeads, headSplitFault, wholeHeadsFault } from "./heads.ts";
 import {
   BUCKETS,
   ifEnabled,
@@ -42,6 +42,7 @@ import { LeftOut } from "./left-out.ts";
 import { recomputeOfOptions } from "./megatron-import.ts";
 import { EQUAL_PARTS, sharesKeyValueHeads } from "./model-fields.ts";
 import { quotient } from "./problems.ts";
+import { oneWay, splitsByTensor, type Layout } from "./sequence-layouts.ts";
 
 const TABLE: OptionTable = {
   read: {
@@ -320,8 +321,20 @@ function batches(json: Fields, options: Options, dp: number): { b: number; n: nu
   return { b, n, sequences };
 }
 
+/** How so many ranks can share a sequence. */
+const layoutsOf = (model: Model, sequenceLengthTokens: number, ranks: number): Layout[] => [
+  {
+    words: `--tensor-model-parallel-size ${ranks} --sequence-parallel`,
+    isPossible: splitsByTensor(model, sequenceLengthTokens, ranks) && wholeHeadsFault(model, ranks) === null,
+  },
+  {
+    words: `--ds-sequence-parallel-size ${ranks}`,
+    isPossible: sequenceLengthTokens % ranks === 0 && headSplitFault(model, ranks) === null,
+  },
+];
+
 /** How pipeline, tensor and Ulysses ranks share a sequence; `sp` ranks hold one. */
-function sequenceOfOptions(options: Options, json: Fields) {
+function sequenceOfOptions(options: Options, json: Fields, model: Model, sequenceLengthTokens: number) {
   const { faults } = options;
   const tp = options.integer("--tensor-model-parallel-size") ?? 1;
   const pp = options.integer("--pipeline-model-parallel-size") ?? 1;
@@ -339,7 +352,7 @@ function sequenceOfOptions(options: Options, json: Fields) {
       "--ds-sequence-parallel-size",
       ulysses,
       `together with --tensor-model-parallel-size ${tp} is in no plan: a sequence is split by one of them`,
-      "use one of them",
+      oneWay(layoutsOf(model, sequenceLengthTokens, tp * ulysses)),
     );
   if (tp > 1 && !options.has("--sequence-parallel"))
     faults.add(
@@ -456,7 +469,7 @@ export function importDeepSpeed(
   const { launch, launchOrigin } = ranksOf(asked, nodes, gpusPerNode, faults);
   const model = readDecoder(options, DEEPSPEED_DIALECT, takenAs);
   const sequenceLengthTokens = options.needed("--seq-length");
-  const { tp, pp, sp } = sequenceOfOptions(options, json);
+  const { tp, pp, sp } = sequenceOfOptions(options, json, model, sequenceLengthTokens);
   checkWholeHeads(faults, "--tensor-model-parallel-size", tp, model);
   const stage = stageOfZero(options, zero);
   faults.end();
