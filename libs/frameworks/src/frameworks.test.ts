@@ -528,3 +528,15 @@ describe("Python and TOML", () => {
     );
   });
 });
+
+describe("what is wrong with a file is said once, and so that it can be mended", () => {
+  it.each([
+    ["--tensor-parallel-size", "--tensor-model-parallel-size"],
+    ["--pipeline-parallel-size", "--pipeline-model-parallel-size"],
+  ])("names the option of which %s has left out words", (wrong, right) => {
+    const script = `torchrun --nproc-per-node 8 pretrain_gpt.py ${wrong} 8`;
+    expect(faultsOf("megatron", { name: "run.sh", text: script })).toContainEqual(
+      expect.stringMatching(new RegExp(`^${wrong}: is not known → did you mean ${right}\\?`)),
+    );
+  });
+});
