@@ -246,14 +246,16 @@ function repeatedField(text: string): string | undefined {
 
 function precisionOf(json: Fields, options: Options, takenAs: TakenAs[]): Precision {
   const { faults } = json;
-  const bf16 = json.section("bf16").boolean("enabled") ?? false;
-  const fp16 = json.section("fp16").boolean("enabled") ?? false;
+  const [inBf16, inFp16] = [json.section("bf16"), json.section("fp16")];
+  const bf16 = inBf16.boolean("enabled") ?? false;
+  const fp16 = inFp16.boolean("enabled") ?? false;
   if (bf16 && fp16) faults.add("fp16.enabled", true, "contradicts bf16.enabled", "enable one of them");
-  for (const [option, enabled] of [
-    ["--bf16", bf16],
-    ["--fp16", fp16],
+  for (const [option, enabled, section] of [
+    ["--bf16", bf16, inBf16],
+    ["--fp16", fp16, inFp16],
   ] as const)
-    if (options.has(option) !== enabled)
+    // A switch that is neither on nor off is a fault of its own, and contradicts nothing.
+    if (options.has(option) !== enabled && (!section.has("enabled") || section.value("enabled") === enabled))
       faults.add(
         option,
         options.has(option),

@@ -539,4 +539,11 @@ describe("what is wrong with a file is said once, and so that it can be mended",
       expect.stringMatching(new RegExp(`^${wrong}: is not known → did you mean ${right}\\?`)),
     );
   });
+
+  it("says of a switch of DeepSpeed's JSON that is neither on nor off only that", () => {
+    const [script, json] = deepspeed("", { bf16: { enabled: "auto" } }) as [FrameworkFile, FrameworkFile];
+    expect(faultsOf("deepspeed", script, json)).toEqual([
+      "bf16.enabled: is neither true nor false → give one of them",
+    ]);
+  });
 });
