@@ -546,4 +546,12 @@ describe("what is wrong with a file is said once, and so that it can be mended",
       "bf16.enabled: is neither true nor false → give one of them",
     ]);
   });
+
+  it("says what torchtitan's quantization has that computes nothing", () => {
+    const text =
+      '# torchrun --nproc-per-node 8\n[model]\nname = "llama3"\nflavor = "8B"\n[quantize.linear.float8]\nrecipe_name = "rowwise"\n';
+    expect(read("torchtitan", [{ name: "t.toml", text }]).warnings).toMatchObject([
+      { field: "quantize.linear", value: "float8" },
+    ]);
+  });
 });

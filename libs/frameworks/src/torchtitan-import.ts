@@ -31,7 +31,7 @@ import {
 import { checkWholeHeads, wholeHeadsFault } from "./heads.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
-import { Faults, quotient } from "./problems.ts";
+import { Faults, quotient, repeated } from "./problems.ts";
 import { oneWay, splitsByTensor, type Layout } from "./sequence-layouts.ts";
 import { overlapOf } from "./torchtitan.ts";
 import { readModel } from "./torchtitan-model.ts";
@@ -424,6 +424,10 @@ function parseToml(file: FrameworkFile, faults: Faults): unknown {
   }
 }
 
+/** What a section says: the names in it. */
+const quantized = (value: unknown): unknown =>
+  typeof value === "object" && value !== null ? repeated(Object.keys(value).join(", ")) : repeated(value);
+
 /** What torchtitan refuses, though a plan stands for it. */
 function torchtitanWarnings(
   root: Fields,
@@ -437,7 +441,7 @@ function torchtitanWarnings(
     .names()
     .map((name) => ({
       field: root.path(`quantize.${name}`),
-      value: null,
+      value: quantized(root.section("quantize").value(name)),
       message: "computes nothing in 8 bits: torchtitan does so only with model.converters",
       remedy: "leave it out",
     }));
