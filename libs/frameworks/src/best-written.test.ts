@@ -82,7 +82,7 @@ describe("exportBest, where nothing can be written", () => {
     hiddenSize: 3584,
     layers: 28,
     heads: 28,
-    kvHeads: 4,
+    kvHeads: 28,
     ffnHiddenSize: 18_944,
     vocabularySize: 152_064,
   };

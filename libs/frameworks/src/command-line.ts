@@ -155,8 +155,11 @@ function launchesOf(
   return [...new Map(launches.map((words) => [JSON.stringify(words), words])).values()];
 }
 
-/** The command that starts the program; a file of options alone is one without the program's name. */
-function launchOf(text: string, program: RegExp, faults: Faults): readonly string[] {
+/**
+ * The words of the command that starts the program; a file of options alone is one without the program's name.
+ * @throws ProblemError `bad-request` where there is none, or more than one.
+ */
+export function programCommand(text: string, program: RegExp, faults: Faults): readonly string[] {
   const { commands, end } = shellScript(text);
   const launches = launchesOf(commands, program);
   const command = launches[0] ?? commands.find(([first]) => first?.startsWith("--"));
@@ -184,6 +187,25 @@ function launchOf(text: string, program: RegExp, faults: Faults): readonly strin
   return command;
 }
 
+/** Words that a name has at least where its left-out ones are looked for: fewer are in too many names. */
+const LEAST_WORDS = 3;
+
+/** No option's name is longer. */
+const MOST_NAME = 100;
+
+/** The shortest known option that has all words of a name in their order, and more between them. */
+function withMoreWords(name: string, known: readonly string[]): string | undefined {
+  const words = name.slice(0, MOST_NAME).split("-").filter(Boolean);
+  if (words.length < LEAST_WORDS) return undefined;
+  const hasAll = (option: string): boolean => {
+    let at = 0;
+    for (const word of option.split("-").filter(Boolean)) if (word === words[at]) at += 1;
+    return at === words.length;
+  };
+  const [shortest] = known.filter(hasAll).sort((a, b) => a.length - b.length);
+  return shortest;
+}
+
 /**
  * Reads the options with which a script starts a program, or a file of options alone.
  * @param program matches the word that is the program; options of its launcher are before it.
@@ -192,7 +214,7 @@ function launchOf(text: string, program: RegExp, faults: Faults): readonly strin
  */
 export function readOptions(text: string, program: RegExp, table: OptionTable, what: string): ReadOptions {
   const faults = new Faults(what);
-  const command = launchOf(text, program, faults);
+  const command = programCommand(text, program, faults);
   const start = command.findIndex((word) => program.test(word)) + 1;
   const launcher = command.slice(0, start);
   const words = command.slice(start);
@@ -217,9 +239,8 @@ export function readOptions(text: string, program: RegExp, table: OptionTable, w
       continue;
     }
     if (arity === undefined) {
-      const meant = faults.isFull
-        ? undefined
-        : nearestWord(name, [...Object.keys(table.read), ...Object.keys(table.ignored)]);
+      const known = [...Object.keys(table.read), ...Object.keys(table.ignored)];
+      const meant = faults.isFull ? undefined : (withMoreWords(name, known) ?? nearestWord(name, known));
       faults.add(
         name,
         words[at - 1],

@@ -11,18 +11,22 @@ import {
   readDecoder,
   readTraining,
 } from "./decoder-arguments.ts";
+import { PRETRAIN_PROGRAM } from "./companion.ts";
 import { readData } from "./decoder-data.ts";
 import { DEEPSPEED_DIALECT, type ZeroSharding } from "./deepspeed.ts";
+import { FLASH_OPTIONS, hasFlash, readAttention } from "./deepspeed-attention.ts";
 import { MOST_DEPTH, TOO_DEEP } from "./depth.ts";
 import { Fields } from "./fields.ts";
 import {
   FRAMEWORK_VERSIONS,
   normalPlan,
   type FrameworkFile,
+  type FrameworkWarning,
   type ImportedConfiguration,
   type Launch,
   type TakenAs,
 } from "./framework.ts";
+import { checkWholeHeads, headSplitFault, wholeHeadsFault } from "./heads.ts";
 import {
   BUCKETS,
   ifEnabled,
@@ -36,7 +40,9 @@ import {
 import { RANKS_FIELD, ranksOf } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
 import { recomputeOfOptions } from "./megatron-import.ts";
+import { EQUAL_PARTS, sharesKeyValueHeads } from "./model-fields.ts";
 import { quotient } from "./problems.ts";
+import { oneWay, splitsByTensor, type Layout } from "./sequence-layouts.ts";
 
 const TABLE: OptionTable = {
   read: {
@@ -44,7 +50,7 @@ const TABLE: OptionTable = {
     ...optionNames({
       flag:
         "--deepspeed --no-pipeline-parallel --checkpoint-activations " +
-        "--deepspeed-activation-checkpointing --use-rotary-position-embeddings",
+        `--deepspeed-activation-checkpointing --use-rotary-position-embeddings ${FLASH_OPTIONS}`,
       one:
         "--deepspeed_config --zero-stage --ds-sequence-parallel-size --num-key-value-heads " +
         "--train-tokens --lr-decay-tokens --lr-warmup-tokens --layernorm-epsilon --rotary-position-embeddings-theta --checkpoint-num-layers",
@@ -53,8 +59,8 @@ const TABLE: OptionTable = {
   ignored: {
     ...optionNames(DECODER_IGNORED),
     ...optionNames({
-      flag: `--no-query-key-layer-scaling --use-flash-attn-v2 --use-flash-attn-triton --force-ds-sequence-parallel --accumulate-allreduce-grads-in-fp32
-        --universal-checkpoint --partition-activations --contigious-checkpointing --synchronize-each-layer --use-flash-attn-builder`,
+      flag: `--no-query-key-layer-scaling --force-ds-sequence-parallel --accumulate-allreduce-grads-in-fp32
+        --universal-checkpoint --partition-activations --contigious-checkpointing --synchronize-each-layer`,
       one: "--data-impl --local_rank",
     }),
   },
@@ -186,7 +192,7 @@ function shards(zero: Fields, stage: number, replicas: number, pp: number): Zero
 }
 
 /** @throws ProblemError `bad-request` when the JSON that the options name is not there, or is none. */
-function readJson(options: Options, files: readonly FrameworkFile[]): Fields {
+function readJson(options: Options, files: readonly FrameworkFile[], takenAs: TakenAs[]): Fields {
   const { faults } = options;
   if (!options.has("--deepspeed"))
     faults.fail(
@@ -199,7 +205,9 @@ function readJson(options: Options, files: readonly FrameworkFile[]): Fields {
   if (named === undefined)
     return faults.fail("--deepspeed_config", null, "is missing", "give DeepSpeed's JSON");
   const base = named.split("/").at(-1);
-  const file = files.slice(1).find(({ name }) => name === named || name.split("/").at(-1) === base);
+  const [, ...beside] = files;
+  const called = beside.find(({ name }) => name === named || name.split("/").at(-1) === base);
+  const file = called ?? (beside.length === 1 ? beside[0] : undefined);
   if (file === undefined)
     return faults.fail(
       "--deepspeed_config",
@@ -207,6 +215,8 @@ function readJson(options: Options, files: readonly FrameworkFile[]): Fields {
       "is a file that is not there",
       "put it beside the script",
     );
+  if (called === undefined)
+    takenAs.push({ option: "--deepspeed_config", value: named, as: `the file beside it, ${file.name}` });
   if (isNestedDeeper(file.text, MOST_DEPTH)) return faults.fail(file.name, null, ...TOO_DEEP);
   try {
     const value: unknown = JSON.parse(file.text);
@@ -236,14 +246,16 @@ function repeatedField(text: string): string | undefined {
 
 function precisionOf(json: Fields, options: Options, takenAs: TakenAs[]): Precision {
   const { faults } = json;
-  const bf16 = json.section("bf16").boolean("enabled") ?? false;
-  const fp16 = json.section("fp16").boolean("enabled") ?? false;
+  const [inBf16, inFp16] = [json.section("bf16"), json.section("fp16")];
+  const bf16 = inBf16.boolean("enabled") ?? false;
+  const fp16 = inFp16.boolean("enabled") ?? false;
   if (bf16 && fp16) faults.add("fp16.enabled", true, "contradicts bf16.enabled", "enable one of them");
-  for (const [option, enabled] of [
-    ["--bf16", bf16],
-    ["--fp16", fp16],
+  for (const [option, enabled, section] of [
+    ["--bf16", bf16, inBf16],
+    ["--fp16", fp16, inFp16],
   ] as const)
-    if (options.has(option) !== enabled)
+    // A switch that is neither on nor off is a fault of its own, and contradicts nothing.
+    if (options.has(option) !== enabled && (!section.has("enabled") || section.value("enabled") === enabled))
       faults.add(
         option,
         options.has(option),
@@ -311,8 +323,20 @@ function batches(json: Fields, options: Options, dp: number): { b: number; n: nu
   return { b, n, sequences };
 }
 
+/** How so many ranks can share a sequence. */
+const layoutsOf = (model: Model, sequenceLengthTokens: number, ranks: number): Layout[] => [
+  {
+    words: `--tensor-model-parallel-size ${ranks} --sequence-parallel`,
+    isPossible: splitsByTensor(model, sequenceLengthTokens, ranks) && wholeHeadsFault(model, ranks) === null,
+  },
+  {
+    words: `--ds-sequence-parallel-size ${ranks}`,
+    isPossible: sequenceLengthTokens % ranks === 0 && headSplitFault(model, ranks) === null,
+  },
+];
+
 /** How pipeline, tensor and Ulysses ranks share a sequence; `sp` ranks hold one. */
-function sequenceOfOptions(options: Options, json: Fields) {
+function sequenceOfOptions(options: Options, json: Fields, model: Model, sequenceLengthTokens: number) {
   const { faults } = options;
   const tp = options.integer("--tensor-model-parallel-size") ?? 1;
   const pp = options.integer("--pipeline-model-parallel-size") ?? 1;
@@ -330,7 +354,7 @@ function sequenceOfOptions(options: Options, json: Fields) {
       "--ds-sequence-parallel-size",
       ulysses,
       `together with --tensor-model-parallel-size ${tp} is in no plan: a sequence is split by one of them`,
-      "use one of them",
+      oneWay(layoutsOf(model, sequenceLengthTokens, tp * ulysses)),
     );
   if (tp > 1 && !options.has("--sequence-parallel"))
     faults.add(
@@ -403,11 +427,27 @@ function recomputeOf(options: Options, takenAs: TakenAs[]): Pick<Plan, "recomput
     : recomputeOfOptions(options, 1, takenAs);
 }
 
-/** Documents end with the last token of the tokenizer that has no files; those of others are not known. */
+/**
+ * Documents end with the last token of the tokenizer that has no files; those of others are not known. Flash attention
+ * parts none.
+ */
 const packingOf = (options: Options, { vocabularySize }: Model) =>
-  options.text("--tokenizer-type") === "NullTokenizer"
+  options.text("--tokenizer-type") === "NullTokenizer" && !hasFlash(options)
     ? { by: "--reset-attention-mask", token: vocabularySize - 1 }
     : null;
+
+/** Heads that the program has an option for, with which it fails. */
+const headWarnings = (model: Model): FrameworkWarning[] =>
+  sharesKeyValueHeads(model)
+    ? [
+        {
+          field: "--num-key-value-heads",
+          value: model.kvHeads,
+          message: `is less than --num-attention-heads ${model.heads}, with which this version fails: ${EQUAL_PARTS}`,
+          remedy: `give ${model.heads}, or start an earlier version`,
+        },
+      ]
+    : [];
 
 /**
  * Reads arguments of Megatron-DeepSpeed's pretrain_gpt.py with the JSON that they name. @throws ProblemError
@@ -420,18 +460,19 @@ export function importDeepSpeed(
   const [file] = files as readonly [FrameworkFile];
   const { options, nodes, gpusPerNode, ignored, takenAs } = readOptions(
     file.text,
-    /(?:^|\/)pretrain_\w+\.py$/,
+    PRETRAIN_PROGRAM,
     TABLE,
     `the DeepSpeed configuration ${file.name}`,
   );
   const { faults } = options;
-  const json = readJson(options, files);
+  const json = readJson(options, files, takenAs);
   const zero = json.section("zero_optimization");
   const more = withoutEffect(json, zero, takenAs);
   const { launch, launchOrigin } = ranksOf(asked, nodes, gpusPerNode, faults);
   const model = readDecoder(options, DEEPSPEED_DIALECT, takenAs);
   const sequenceLengthTokens = options.needed("--seq-length");
-  const { tp, pp, sp } = sequenceOfOptions(options, json);
+  const { tp, pp, sp } = sequenceOfOptions(options, json, model, sequenceLengthTokens);
+  checkWholeHeads(faults, "--tensor-model-parallel-size", tp, model);
   const stage = stageOfZero(options, zero);
   faults.end();
   const dp = quotient(
@@ -447,6 +488,11 @@ export function importDeepSpeed(
   const overlap = zero.boolean("overlap_comm") ?? stage === 3;
   const sharded = sharding.parameterSharding > 1 || sharding.optimizerStateSharding > 1;
   const recompute = recomputeOf(options, takenAs);
+  const warnings = [
+    ...decoderWarnings(options, "Megatron-DeepSpeed", { tp, sequenceLengthTokens }),
+    ...readAttention(options, tp === 1 ? sp : 1, takenAs),
+    ...headWarnings(model),
+  ];
   const leftOut = new LeftOut("the program", takenAs);
   const { optimizer, ...training } = readTraining(
     options,
@@ -482,7 +528,7 @@ export function importDeepSpeed(
     ...readData(options, packingOf(options, model), takenAs),
     plan: normalPlan(plan, model),
     takenAs,
-    warnings: decoderWarnings(options, "Megatron-DeepSpeed", { tp, sequenceLengthTokens }),
+    warnings,
     ignored: [...ignored, ...more],
   };
 }

@@ -9,6 +9,12 @@ import {
 } from "./decoder-arguments.ts";
 import { checkpointArguments, dataArguments, TRAINED_WHOLE } from "./decoder-data.ts";
 import {
+  assertAttention,
+  attentionArguments,
+  packedAttention,
+  precisionOfAttention,
+} from "./deepspeed-attention.ts";
+import {
   withoutFields,
   type ExportedJob,
   type Expression,
@@ -18,12 +24,10 @@ import {
 import { headSplitFault } from "./heads.ts";
 import {
   CHECKPOINT_FOLDER,
-  isPacked,
   otherFormat,
   schedulesLacking,
   weightsIn,
   type FieldDecisions,
-  type Unsaid,
 } from "./job-fields.ts";
 import { assertSaid, DEEPSPEED_UNSAID } from "./model-fields.ts";
 
@@ -49,23 +53,10 @@ export const DEEPSPEED_NEVER = {
     "layers are recomputed whole, or keep everything; cpu_checkpointing moves what recomputed layers begin with",
 } as const;
 
-/** Why packed documents are not kept apart; null where they are. */
-function notPacked({ data, model }: ExportedJob, { pipelineParallel }: Plan): string | null {
-  if (pipelineParallel > 1) return "with a pipeline, all sequences have one mask";
-  const last = model.vocabularySize - 1;
-  return data?.endOfDocumentToken === last
-    ? null
-    : `its tokenizer without files ends documents with the last token alone: data.endOfDocumentToken ${last}`;
-}
-
-const notApart: Unsaid = (job, plan) => {
-  const reason = isPacked(job) ? notPacked(job, plan) : null;
-  return reason === null ? null : { field: "data.packing", value: "documents", nearest: "none", reason };
-};
-
 /** What it says of a job. */
 export const DEEPSPEED_FIELDS: FieldDecisions = {
   ...DECODER_FIELDS,
+  precision: precisionOfAttention,
   "optimizer.schedule": schedulesLacking("wsd"),
   "optimizer.annealingSteps": "with optimizer.schedule",
   "data.format": otherFormat(
@@ -73,24 +64,13 @@ export const DEEPSPEED_FIELDS: FieldDecisions = {
     "--data-path data",
     "data must be in the format of Megatron-DeepSpeed's tools/preprocess_data.py",
   ),
-  "data.packing": notApart,
+  "data.packing": packedAttention,
   "data.endOfDocumentToken": "with data.packing",
   initialWeights: weightsIn(
     "the folder must hold them as a checkpoint of its own (tools/hf2megads_weight_converter.py): without one it " +
       `begins with random weights; to go on from ${CHECKPOINT_FOLDER}, give --load ${CHECKPOINT_FOLDER} without --finetune`,
   ),
 };
-
-/** Packed documents: masks that only kernels without fusion heed. */
-const packingArguments = (job: ExportedJob, plan: Plan): Argument[] =>
-  isPacked(job) && notPacked(job, plan) === null
-    ? [
-        ["--reset-position-ids"],
-        ["--reset-attention-mask"],
-        ["--eod-mask-loss"],
-        ["--no-masked-softmax-fusion"],
-      ]
-    : [];
 
 /** @throws ProblemError `plan-invalid` for a model that it has no words for. */
 export const assertDeepSpeed = (job: ExportedJob): void =>
@@ -150,6 +130,7 @@ export function expressDeepSpeed(plan: PlanOfJob, job: ExportedJob): Expression 
       ]);
     }
   }
+  assertAttention(plan, job);
   const shards = sharding(plan, reasons, job.precision !== "fp32");
   const three = shards.parameterSharding > 1;
   const sharded = three || shards.optimizerStateSharding > 1;
@@ -226,12 +207,12 @@ export function writeDeepSpeed(job: ExportedJob, plan: PlanOfJob): FrameworkFile
       ["--global-batch-size", json["train_batch_size"] as number],
     ],
     sequence,
+    attentionArguments(job, plan),
     pp > 1 ? [["--pipeline-model-parallel-size", pp]] : [["--no-pipeline-parallel"]],
     plan.recompute ? [["--checkpoint-activations"], ["--deepspeed-activation-checkpointing"]] : [],
     job.precision === "fp32" ? [] : [["--bf16"]],
     ...trainingArguments(job, { knowsWsd: false }).map((argument) => [argument]),
     dataArguments(job, [["--data-path", "data"], TRAINED_WHOLE]),
-    packingArguments(job, plan),
     job.initialWeights === undefined
       ? checkpointArguments(job)
       : [...checkpointArguments(job, []), ["--load", job.initialWeights], ["--finetune"]],

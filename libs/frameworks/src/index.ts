@@ -1,4 +1,5 @@
 export * from "./best-written.ts";
+export { companionName } from "./companion.ts";
 export * from "./convert.ts";
 export {
   FRAMEWORKS,

@@ -26,6 +26,7 @@ import { assertSaid, type Unsaid as UnsaidModel } from "./model-fields.ts";
 
 /** What InternEvo's LLAMA2 has no words for. */
 const INTERNEVO_UNSAID: UnsaidModel = {
+  kvHeads: undefined,
   headSize: "its heads are hidden_size / num_attention_heads elements each",
   queryKeyNorm: "it has no norms of heads",
   queryKeyValueBias: "no_bias is of all products",

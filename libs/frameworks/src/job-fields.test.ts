@@ -72,7 +72,7 @@ const withValidation =
 const OTHERWISE: Readonly<Record<TrainingField, (job: JobSpec) => JobSpec>> = {
   "model.hiddenSize": withModel({ hiddenSize: 2048 }),
   "model.layers": withModel({ layers: 16 }),
-  "model.heads": withModel({ heads: 64 }),
+  "model.heads": withModel({ heads: 64, kvHeads: 64 }),
   "model.kvHeads": withModel({ kvHeads: 8 }),
   "model.ffnHiddenSize": withModel({ ffnHiddenSize: 8192 }),
   "model.vocabularySize": withModel({ vocabularySize: 65_536 }),

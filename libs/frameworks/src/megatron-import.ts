@@ -9,6 +9,7 @@ import {
   readDecoder,
   readTraining,
 } from "./decoder-arguments.ts";
+import { PRETRAIN_PROGRAM } from "./companion.ts";
 import { plainNumber, readData } from "./decoder-data.ts";
 import { isWhole, optionNames, readOptions, type OptionTable, type Options } from "./command-line.ts";
 import {
@@ -21,12 +22,14 @@ import {
   type TakenAs,
 } from "./framework.ts";
 import { BLOCKWISE, BUCKETS, judgesOf, KERNELS, taken } from "./judgements.ts";
+import { headSplitFault } from "./heads.ts";
 import { quotient } from "./problems.ts";
 import { RANKS_FIELD, ranksOf } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
 import { MEGATRON_DIALECT, sharesHeads } from "./megatron.ts";
 import { MORE_JUDGES, MORE_OPTIONS, MORE_REFUSED, OWN_PIPELINE } from "./megatron-options.ts";
 import { FIELD_OPTIONS } from "./model-fields.ts";
+import { oneWay, splitsByTensor, type Layout } from "./sequence-layouts.ts";
 
 const TABLE: OptionTable = {
   read: {
@@ -329,8 +332,24 @@ export function recomputeOfOptions(
   return { recompute: true };
 }
 
+/** How so many ranks can share a sequence. A ring takes no window; ranks that share heads do. */
+function layoutsOf(model: Model, sequenceLengthTokens: number, ranks: number): Layout[] {
+  const hasWindow = model.slidingWindowTokens !== undefined;
+  const isDealt = sequenceLengthTokens % (2 * ranks) === 0;
+  return [
+    {
+      words: `--tensor-model-parallel-size ${ranks} --sequence-parallel`,
+      isPossible: splitsByTensor(model, sequenceLengthTokens, ranks),
+    },
+    {
+      words: `--context-parallel-size ${ranks} --cp-comm-type ${hasWindow ? "a2a" : "p2p"}`,
+      isPossible: isDealt && (!hasWindow || (model.heads % ranks === 0 && sharesHeads(ranks, model.kvHeads))),
+    },
+  ];
+}
+
 /** How pipeline, tensor and context ranks share a sequence; `sp` ranks hold one. */
-function sequenceOfOptions(options: Options, kvHeads: number, takenAs: TakenAs[]) {
+function sequenceOfOptions(options: Options, model: Model, sequenceLengthTokens: number, takenAs: TakenAs[]) {
   const { faults } = options;
   const tp = options.integer("--tensor-model-parallel-size") ?? 1;
   const pp = options.integer("--pipeline-model-parallel-size") ?? 1;
@@ -340,7 +359,7 @@ function sequenceOfOptions(options: Options, kvHeads: number, takenAs: TakenAs[]
       "--context-parallel-size",
       context.size,
       `together with --tensor-model-parallel-size ${tp} is in no plan: a sequence is split by one of them`,
-      "use one of them",
+      oneWay(layoutsOf(model, sequenceLengthTokens, tp * context.size)),
     );
   if (tp > 1 && !options.has("--sequence-parallel"))
     faults.add(
@@ -348,6 +367,16 @@ function sequenceOfOptions(options: Options, kvHeads: number, takenAs: TakenAs[]
       null,
       `is missing with --tensor-model-parallel-size ${tp}: tensor ranks are planned for only with it`,
       "add --sequence-parallel",
+    );
+  const { kvHeads } = model;
+  // More tensor ranks than such heads repeat them.
+  const split = Number.isInteger(kvHeads) && tp > 1 ? headSplitFault(model, tp) : null;
+  if (split !== null)
+    faults.add(
+      "--tensor-model-parallel-size",
+      tp,
+      `splits no such model: ${split}`,
+      "give a number that divides the heads, and divides those of keys and values or is a multiple of them",
     );
   const sp = tp > 1 ? tp : context.size;
   if (tp === 1 && !sharesHeads(sp / context.ring, kvHeads))
@@ -422,7 +451,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
   const [file] = files as readonly [FrameworkFile];
   const { options, nodes, gpusPerNode, ignored, takenAs } = readOptions(
     file.text,
-    /(?:^|\/)pretrain_\w+\.py$/,
+    PRETRAIN_PROGRAM,
     TABLE,
     `the Megatron-LM arguments ${file.name}`,
   );
@@ -431,7 +460,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
   const ranks = launch.nodes * launch.gpusPerNode;
   const model = readDecoder(options, MEGATRON_DIALECT, takenAs);
   const sequenceLengthTokens = options.needed("--seq-length");
-  const { tp, pp, sp, context } = sequenceOfOptions(options, model.kvHeads, takenAs);
+  const { tp, pp, sp, context } = sequenceOfOptions(options, model, sequenceLengthTokens, takenAs);
   faults.end();
   const dp = quotient(faults, RANKS_FIELD, ranks, pp * sp, "pipeline times tensor times context ranks");
   const replicas = (dp * sp) / tp;

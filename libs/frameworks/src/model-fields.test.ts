@@ -1,20 +1,31 @@
+import { shippedProfile } from "@internevo/cost-model";
 import { ProblemError, resolveJob, type Model, type Plan } from "@internevo/domain";
 import { planOfJob } from "@internevo/plan";
 import { aPlan } from "@internevo/test-kit";
 import { describe, expect, it } from "vitest";
-import { exportConfiguration, importConfiguration, importedJob, type Framework } from "./index.ts";
+import {
+  exportBest,
+  exportConfiguration,
+  exportPredicted,
+  importConfiguration,
+  importedJob,
+  type Framework,
+  type FrameworkFile,
+} from "./index.ts";
 import { jobOf, LLAMA3_ROPE as llama3 } from "../test/random-plans.ts";
 import { read } from "../test/reading.ts";
 
 /** What models may have beyond LLaMA: each framework says it, or refuses it by name. */
 
-const BASE = { base: "llama-7b", kvHeads: 8 };
+const PLAIN = { base: "llama-7b" };
+/** Where a framework can, heads of queries share heads of keys and values. */
+const baseOf = (framework: Framework) => (framework === "deepspeed" ? PLAIN : { ...PLAIN, kvHeads: 8 });
 const plan = (over: Partial<Plan> = {}): Plan =>
   aPlan({ recompute: true, dataParallel: 128, optimizerStateSharding: 128, ...over });
 const ring = plan({ microBatches: 8, dataParallel: 16, sequenceParallel: 8, contextParallel: 8 });
 
 const written = (framework: Framework, fields: Record<string, unknown>, of = plan()) => {
-  const job = jobOf({ model: { ...BASE, ...fields } });
+  const job = jobOf({ model: { ...baseOf(framework), ...fields } });
   return { job, ...exportConfiguration(framework, job, planOfJob(of, job)) };
 };
 function problem(run: () => unknown): ProblemError {
@@ -30,7 +41,10 @@ function problem(run: () => unknown): ProblemError {
 const yarn = { kind: "yarn", factor: 4, originalPositions: 32_768 };
 const FIELDS: Readonly<Record<string, Record<string, unknown>>> = {
   "a head size": { headSize: 64 },
-  "heads that do not divide": { heads: 30, kvHeads: 10, headSize: 96 },
+  "heads that do not divide": { heads: 30, kvHeads: 30, headSize: 96 },
+  "shared heads that do not divide": { heads: 30, kvHeads: 10, headSize: 96 },
+  "shared heads": { kvHeads: 16 },
+  "one head of keys and values": { kvHeads: 1 },
   norms: { queryKeyNorm: true },
   biases: { queryKeyValueBias: true },
   "a window": { slidingWindowTokens: 4096 },
@@ -46,6 +60,9 @@ const SAID: Readonly<Record<Framework, readonly string[]>> = {
   megatron: [
     "a head size",
     "heads that do not divide",
+    "shared heads that do not divide",
+    "shared heads",
+    "one head of keys and values",
     "norms",
     "biases",
     "a window",
@@ -58,12 +75,15 @@ const SAID: Readonly<Record<Framework, readonly string[]>> = {
   torchtitan: [
     "a head size",
     "heads that do not divide",
+    "shared heads that do not divide",
+    "shared heads",
+    "one head of keys and values",
     "norms",
     "positions as of Llama 3.1",
     "other low frequencies",
     "norms and a head size",
   ],
-  internevo: [],
+  internevo: ["shared heads", "one head of keys and values"],
 };
 const CASES = (Object.keys(SAID) as Framework[]).flatMap((framework) =>
   Object.keys(FIELDS).map((what) => [framework, what] as const),
@@ -101,8 +121,8 @@ describe("what a model has beyond LLaMA", () => {
   );
 
   it("changes nothing of a model without it", () => {
-    const plain: Model = jobOf({ model: BASE }).model;
     for (const framework of Object.keys(SAID) as Framework[]) {
+      const plain: Model = jobOf({ model: baseOf(framework) }).model;
       const { files } = written(framework, {});
       expect(read(framework, files).model).toEqual({ ...plain, name: "imported" });
       for (const { text } of files)
@@ -118,6 +138,111 @@ describe("what a model has beyond LLaMA", () => {
     expect(files[0]?.text).toMatch(/name = "qwen3"/);
     expect(files[1]?.text).toMatch(/Qwen3ModelArgs\([^]*head_dim=128[^]*qk_norm=True/);
   });
+});
+
+describe("heads of keys and values", () => {
+  const shared = { base: "llama-7b", kvHeads: 4 };
+  const tensor = plan({
+    microBatches: 8,
+    dataParallel: 16,
+    tensorParallel: 8,
+    sequenceParallel: 8,
+    optimizerStateSharding: 16,
+  });
+
+  it("are refused for DeepSpeed where queries share them, with field, value and remedy", () => {
+    expect(problem(() => written("deepspeed", { kvHeads: 8 })).details).toEqual([
+      {
+        field: "model.kvHeads",
+        value: 8,
+        message: expect.stringMatching(/^Megatron-DeepSpeed cannot say kvHeads: .*three equal parts/),
+        remedy: "export to another framework, or export a model whose kvHeads is its heads, 32",
+      },
+    ]);
+  });
+
+  it("are warned of where a DeepSpeed script has queries share them", () => {
+    const { files } = written("deepspeed", {});
+    const [script, json] = files as [FrameworkFile, FrameworkFile];
+    const grouped = (text: string) => ({
+      ...script,
+      text: script.text.replace(
+        "--num-attention-heads 32",
+        `--num-attention-heads 32 --num-key-value-heads ${text}`,
+      ),
+    });
+    expect(read("deepspeed", [grouped("8"), json]).warnings).toMatchObject([
+      { field: "--num-key-value-heads", value: 8, remedy: expect.stringContaining("32") },
+    ]);
+    expect(read("deepspeed", [grouped("32"), json]).warnings).toEqual([]);
+  });
+
+  it("are not shared by more tensor ranks in torchtitan, which the export says with the best that it can", () => {
+    const job = jobOf({ model: shared });
+    const profile = shippedProfile("a800-128");
+    const { details } = problem(() => exportPredicted("torchtitan", job, planOfJob(tensor, job), profile));
+    expect(details).toMatchObject([
+      {
+        field: "plan.tensorParallel",
+        value: 8,
+        message: expect.stringMatching(/4 heads of keys and values/),
+      },
+    ]);
+    expect(details[0]?.remedy).toMatch(/the best plan that it can say is b/);
+    const best = exportBest("torchtitan", { ...job, plan: { tensorParallel: [4, 8] } }, profile);
+    expect(best.plan.tensorParallel).toBe(4);
+    const fixed = problem(() => exportBest("torchtitan", { ...job, plan: { tensorParallel: 8 } }, profile));
+    expect(fixed.details).toMatchObject([{ field: "plan.tensorParallel", value: 8 }]);
+  });
+
+  it("are on several tensor ranks each in Megatron-LM, which repeats them", () => {
+    const job = jobOf({ model: shared });
+    const { files, inexpressible } = exportConfiguration("megatron", job, planOfJob(tensor, job));
+    expect(inexpressible.filter(({ field }) => field.startsWith("plan."))).toEqual([]);
+    expect(read("megatron", files).plan).toMatchObject({ tensorParallel: 8 });
+  });
+
+  it.each(["megatron", "deepspeed", "torchtitan"] as const)(
+    "are a fault of %s's tensor ranks that cannot share them",
+    (framework) => {
+      const twelve = jobOf({
+        model: {
+          hiddenSize: 3072,
+          layers: 4,
+          heads: 24,
+          kvHeads: framework === "deepspeed" ? 24 : 4,
+          ffnHiddenSize: 8192,
+          vocabularySize: 32_000,
+        },
+      });
+      const four = plan({
+        microBatches: 4,
+        dataParallel: 32,
+        tensorParallel: 4,
+        sequenceParallel: 4,
+        optimizerStateSharding: 32,
+      });
+      const { files } = exportConfiguration(framework, twelve, planOfJob(four, twelve));
+      const [main, ...rest] = files as [FrameworkFile, ...FrameworkFile[]];
+      const text = main.text
+        .replace("--tensor-model-parallel-size 4", "--tensor-model-parallel-size 6")
+        .replace("tensor_parallel_degree = 4", "tensor_parallel_degree = 8")
+        .replace("data_parallel_shard_degree = 32", "data_parallel_shard_degree = 16")
+        .replace(
+          "--num-attention-heads 24",
+          framework === "deepspeed"
+            ? "--num-attention-heads 24 --num-key-value-heads 4"
+            : "--num-attention-heads 24",
+        );
+      const { details } = problem(() => read(framework, [{ ...main, text }, ...rest]));
+      expect(details[0]).toMatchObject({
+        field:
+          framework === "torchtitan" ? "parallelism.tensor_parallel_degree" : "--tensor-model-parallel-size",
+        value: framework === "torchtitan" ? 8 : 6,
+        message: expect.stringMatching(/heads of keys and values|4 of keys and values/),
+      });
+    },
+  );
 });
 
 describe("Megatron-LM's window", () => {

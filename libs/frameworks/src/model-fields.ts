@@ -9,17 +9,23 @@ import {
 import type { Argument, Options } from "./command-line.ts";
 import type { Faults } from "./problems.ts";
 
-/** What a model may have beyond LLaMA, and why a program has no word for it; undefined where it has. */
+/** What a model may have beyond LLaMA, or otherwise, and why a program has no word for it; undefined where it has. */
 export type Unsaid = Readonly<
   Record<(typeof FIELDS)[number], string | undefined | ((model: Model) => string | undefined)>
 >;
 const FIELDS = [
+  "kvHeads",
   "headSize",
   "queryKeyNorm",
   "queryKeyValueBias",
   "slidingWindowTokens",
   "ropeScaling",
 ] as const;
+
+/** Which model can be exported instead, where it is not one without the field. */
+const REMEDIES: Readonly<Partial<Record<(typeof FIELDS)[number], (model: Model) => string>>> = {
+  kvHeads: ({ heads }) => `whose kvHeads is its heads, ${heads}`,
+};
 
 /**
  * Refuses to write a model that a program has no words for: it would train another one.
@@ -36,7 +42,7 @@ export function assertSaid(program: string, model: Model, unsaid: Unsaid): void 
         field: `model.${field}`,
         value: model[field],
         message: `${program} cannot say ${field}: ${why}`,
-        remedy: "export to another framework, or export a model without it",
+        remedy: `export to another framework, or export a model ${REMEDIES[field]?.(model) ?? "without it"}`,
       },
     ];
   });
@@ -64,6 +70,7 @@ const isLlama3 = (scaling: RopeScaling): boolean =>
 
 /** What Megatron-LM has no words for. */
 export const MEGATRON_UNSAID: Unsaid = {
+  kvHeads: undefined,
   headSize: undefined,
   queryKeyNorm: undefined,
   queryKeyValueBias: undefined,
@@ -80,8 +87,16 @@ export const MEGATRON_UNSAID: Unsaid = {
   },
 };
 
+/** Whether several heads of queries have the same keys and values. */
+export const sharesKeyValueHeads = ({ heads, kvHeads }: Pick<Model, "heads" | "kvHeads">): boolean =>
+  kvHeads !== heads;
+
+/** Why Megatron-DeepSpeed fails with such heads, though it has an option for them. */
+export const EQUAL_PARTS = "its attention cuts queries, keys and values into three equal parts";
+
 /** What Megatron-DeepSpeed has no words for. */
 export const DEEPSPEED_UNSAID: Unsaid = {
+  kvHeads: (model) => (sharesKeyValueHeads(model) ? EQUAL_PARTS : undefined),
   headSize: undefined,
   queryKeyNorm: "it has no norms of heads",
   queryKeyValueBias: "its biases are of all products, or of none",

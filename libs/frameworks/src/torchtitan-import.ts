@@ -1,4 +1,11 @@
-import { MAXIMUM_STEPS, ProblemError, type Optimizer, type Plan, type Precision } from "@internevo/domain";
+import {
+  MAXIMUM_STEPS,
+  ProblemError,
+  type Model,
+  type Optimizer,
+  type Plan,
+  type Precision,
+} from "@internevo/domain";
 import { parse } from "smol-toml";
 import { isTooDeep, TOO_DEEP } from "./depth.ts";
 import { Fields } from "./fields.ts";
@@ -21,9 +28,11 @@ import {
   taken,
   type Judges,
 } from "./judgements.ts";
+import { checkWholeHeads, wholeHeadsFault } from "./heads.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
-import { Faults, quotient } from "./problems.ts";
+import { Faults, quotient, repeated } from "./problems.ts";
+import { oneWay, splitsByTensor, type Layout } from "./sequence-layouts.ts";
 import { overlapOf } from "./torchtitan.ts";
 import { readModel } from "./torchtitan-model.ts";
 
@@ -90,7 +99,21 @@ interface Degrees {
   readonly group: number;
 }
 
-function degrees(parallelism: Fields, ranks: number): Degrees {
+/** How so many ranks can share a sequence: torchtitan cuts it into two chunks for each of them. */
+function layoutsOf(model: Model, sequenceLengthTokens: number, ranks: number): Layout[] {
+  const isCut = sequenceLengthTokens % (2 * ranks) === 0;
+  const splits = splitsByTensor(model, sequenceLengthTokens, ranks) && wholeHeadsFault(model, ranks) === null;
+  return [
+    { words: `tensor_parallel_degree ${ranks}`, isPossible: isCut && splits },
+    { words: `context_parallel_degree ${ranks}`, isPossible: isCut },
+  ];
+}
+
+function degrees(
+  parallelism: Fields,
+  ranks: number,
+  { model, sequenceLengthTokens }: Pick<ImportedConfiguration, "model" | "sequenceLengthTokens">,
+): Degrees {
   const { faults } = parallelism;
   const tp = parallelism.integer("tensor_parallel_degree") ?? 1;
   const pp = parallelism.integer("pipeline_parallel_degree") ?? 1;
@@ -102,7 +125,7 @@ function degrees(parallelism: Fields, ranks: number): Degrees {
       "parallelism.context_parallel_degree",
       ring,
       `together with tensor_parallel_degree ${tp} is in no plan: a sequence is split by one of them`,
-      "use one of them",
+      oneWay(layoutsOf(model, sequenceLengthTokens, tp * ring)),
     );
   faults.end();
   const dp = quotient(
@@ -401,6 +424,10 @@ function parseToml(file: FrameworkFile, faults: Faults): unknown {
   }
 }
 
+/** What a section says: the names in it. */
+const quantized = (value: unknown): unknown =>
+  typeof value === "object" && value !== null ? repeated(Object.keys(value).join(", ")) : repeated(value);
+
 /** What torchtitan refuses, though a plan stands for it. */
 function torchtitanWarnings(
   root: Fields,
@@ -414,7 +441,7 @@ function torchtitanWarnings(
     .names()
     .map((name) => ({
       field: root.path(`quantize.${name}`),
-      value: null,
+      value: quantized(root.section("quantize").value(name)),
       message: "computes nothing in 8 bits: torchtitan does so only with model.converters",
       remedy: "leave it out",
     }));
@@ -560,8 +587,10 @@ export function importTorchtitan(
   const ignored = withoutEffect({ root, training, parallelism, debug }, takenAs);
   const model = readModel(root, files, takenAs, ignored);
   const { launch, launchOrigin } = ranksInText(file.text, asked, faults);
-  const degree = degrees(parallelism, launch.nodes * launch.gpusPerNode);
+  const sequenceLengthTokens = training.integer("seq_len") ?? 2048;
+  const degree = degrees(parallelism, launch.nodes * launch.gpusPerNode, { model, sequenceLengthTokens });
   const { dp, tp, pp, ring } = degree;
+  checkWholeHeads(faults, parallelism.path("tensor_parallel_degree"), tp, model);
   const { sequences, microBatchSize, microBatches } = batchesOf(training, parallelism, degree, takenAs);
   if (parallelism.text("context_parallel_rotate_method") !== "alltoall" && ring > 1)
     takenAs.push({
@@ -570,7 +599,6 @@ export function importTorchtitan(
       as: "a ring",
     });
   const chunks = pipelineChunks(parallelism, model.layers, pp, takenAs);
-  const sequenceLengthTokens = training.integer("seq_len") ?? 2048;
   const leftOut = new LeftOut("torchtitan", takenAs);
   const steps = leftOut.own(training.integer("steps"), training.path("steps"), OWN_STEPS);
   const seed = leftOut.none(debug.integer("seed", 0), debug.path("seed"));

@@ -18,6 +18,7 @@ export const modelName = ({ headSize, queryKeyNorm }: Model): ModelName =>
 
 /** What torchtitan has no words for. */
 export const TORCHTITAN_UNSAID: Unsaid = {
+  kvHeads: undefined,
   headSize: undefined,
   queryKeyNorm: undefined,
   queryKeyValueBias: "its projections have no biases",

@@ -15,6 +15,7 @@ import {
   type Expression,
   type FrameworkFile,
 } from "./framework.ts";
+import { wholeHeadsFault } from "./heads.ts";
 import {
   headOfItsOwn,
   isPacked,
@@ -193,6 +194,16 @@ export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression
       },
     ]);
   }
+  const shared = wholeHeadsFault(job.model, tp);
+  if (shared !== null)
+    throw new ProblemError("plan-invalid", "torchtitan cannot express the plan", [
+      {
+        field: "plan.tensorParallel",
+        value: tp,
+        message: `in torchtitan, ${shared}`,
+        remedy: "export to megatron, or choose a plan whose tensor ranks divide the heads of keys and values",
+      },
+    ]);
   reasons.contextParallel =
     "torchtitan shares a sequence as a ring (context_parallel_degree), or by tensor parallelism";
   const ring = tp === 1 ? sp : 1;

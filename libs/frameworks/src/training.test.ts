@@ -20,7 +20,7 @@ const DECODER =
   "--attention-dropout 0 --hidden-dropout 0";
 const MEGATRON = "--normalization RMSNorm --position-embedding-type rope";
 const DEEPSPEED =
-  "--normalization rmsnorm --use-rotary-position-embeddings --deepspeed --deepspeed_config d.json";
+  "--normalization rmsnorm --use-rotary-position-embeddings --use-flash-attn-v2 --deepspeed --deepspeed_config d.json";
 
 /** A configuration of each framework that says nothing of its training but what is given. */
 const files: Readonly<Record<Framework, (more: string) => [FrameworkFile, ...FrameworkFile[]]>> = {

@@ -76,6 +76,27 @@ describe("export and import", () => {
     expect(judged.stdout).toContain(PLAN);
   });
 
+  it.each([
+    ["a variable", "DS_CONFIG=ds_config.json", "--deepspeed_config $DS_CONFIG"],
+    ["one in braces and quotes", "DS_CONFIG=ds_config.json", '--deepspeed_config "${DS_CONFIG}"'],
+    ["one behind an equals sign", "DS_CONFIG=ds_config.json", "--deepspeed_config=$DS_CONFIG"],
+    ["one of others", "DIR=conf; DS_CONFIG=$DIR/ds_config.json", "--deepspeed_config $DS_CONFIG"],
+    [
+      "the command, not a comment or an echo",
+      "# was: --deepspeed_config old.json\necho --deepspeed_config older.json",
+      "--deepspeed_config ds_config.json",
+    ],
+  ])("finds the JSON that a DeepSpeed script names by %s", async (_by, before, named) => {
+    const script = readFileSync(join(folder, "deepspeed", "pretrain.sh"), "utf8")
+      .replace("set -euo pipefail\n", `set -euo pipefail\n${before}\n`)
+      .replace("--deepspeed_config ds_config.json", named);
+    const place = join(folder, "deepspeed", "named.sh");
+    writeFileSync(place, script);
+    const { status, stdout, stderr } = await cli("import", place, "--framework", "deepspeed");
+    expect(status, stderr).toBe(0);
+    expect(stdout).toMatch(/rank [\d,]+ of [\d,]+ families of plans/);
+  });
+
   it("does not compare a plan that does not fit with one that does as if it ran", async () => {
     const out = join(folder, "large");
     expect(

@@ -1,6 +1,7 @@
 import { existsSync, statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import {
+  companionName,
   exportBest,
   exportPredicted,
   FRAMEWORKS,
@@ -47,23 +48,13 @@ async function writeInto(directory: string, files: readonly FrameworkFile[]): Pr
 
 const CONFIGURATION: Expected = { code: "bad-request", field: "file", what: "a configuration" };
 
-/** The file a configuration names beside itself: DeepSpeed's JSON, the module with torchtitan's model. */
-function companionOf(framework: Framework, text: string): string | null {
-  if (framework === "deepspeed") return /--deepspeed_config[=\s]+["']?([^\s"']+)/.exec(text)?.[1] ?? null;
-  if (framework === "torchtitan")
-    return (
-      /^\s*custom_import\s*=\s*["']([\w.]+)["']/m.exec(text)?.[1]?.replaceAll(".", "/").concat(".py") ?? null
-    );
-  return null;
-}
-
 async function readConfiguration(
   framework: Framework,
   path: string,
 ): Promise<[FrameworkFile, ...FrameworkFile[]]> {
   const text = await readText(path, CONFIGURATION);
   const main = { name: path, text };
-  const named = companionOf(framework, text);
+  const named = companionName(framework, text);
   if (named === null) return [main];
   const places = [resolve(dirname(path), named), resolve(dirname(path), named.split("/").at(-1) as string)];
   const found = places.find((place) => existsSync(place));

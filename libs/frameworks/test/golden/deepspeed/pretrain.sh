@@ -24,6 +24,7 @@ deepspeed --num_nodes 16 --num_gpus 8 pretrain_gpt.py \
   --micro-batch-size 1 \
   --global-batch-size 128 \
   --ds-sequence-parallel-size 4 \
+  --use-flash-attn-v2 \
   --no-pipeline-parallel \
   --checkpoint-activations \
   --deepspeed-activation-checkpointing \
