@@ -66,7 +66,7 @@ describe.skipIf(whyImpossible() !== undefined)("a run whose link becomes slow", 
       async () => {
         const { items } = await listPlanChanges(world.database.db, jobId);
         const [newest] = items;
-        return items.length === count && newest?.endedAt && newest;
+        return items.length === count && newest?.endedAt ? newest : undefined;
       },
       600,
       world.logs,
