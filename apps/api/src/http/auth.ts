@@ -48,7 +48,6 @@ export function registerAuth(
   const opening = registerOpenings(app);
   app.addHook("onRequest", async (request, reply) => {
     const { role, isStream = false } = request.routeOptions.config;
-    if (isStream) await opening(request, reply);
     if (role === undefined && !request.url.startsWith(`${API_PREFIX}/`)) {
       if (!isForMachines(request)) await limits.count(request, reply);
       return;
@@ -87,6 +86,8 @@ export function registerAuth(
     if (role === undefined) return;
     if (owner === undefined) throw missing(request);
     if (cookie !== undefined) assertFromConsole(request, cookie, options.publicUrl);
+    // By who it is: whoever only guesses tokens has no turn.
+    if (isStream) await opening(owner.id, request, reply);
     await assertRights(request, owner, role, options.database);
     if (isStream) await limits.countStream(request, reply);
   });

@@ -46,12 +46,13 @@ export class TurnsByCaller {
 }
 
 /**
- * Few event streams are opened at once: each asks the database who opens it and what it may see, and a thousand of them
- * would keep everybody else's questions waiting.
+ * Few event streams are opened at once: each asks the database what its token may see, and a thousand of them would keep
+ * everybody else's questions waiting.
+ * @returns what waits for the turn of a token to open a stream
  */
 export function registerOpenings(
   app: FastifyInstance,
-): (request: FastifyRequest, reply: FastifyReply) => Promise<void> {
+): (tokenId: string, request: FastifyRequest, reply: FastifyReply) => Promise<void> {
   const turns = new TurnsByCaller(OPENED_AT_ONCE);
   const ends = new WeakMap<FastifyRequest, () => void>();
   // Its answer begins, or the error that it is refused with.
@@ -59,8 +60,8 @@ export function registerOpenings(
     ends.get(request)?.();
     done();
   });
-  return async (request, reply) => {
-    const end = await turns.take(request.headers.authorization ?? request.headers.cookie ?? request.ip);
+  return async (tokenId, request, reply) => {
+    const end = await turns.take(tokenId);
     ends.set(request, end);
     if (reply.raw.destroyed) end();
     else reply.raw.once("close", end);
