@@ -9,6 +9,8 @@ export const JOB_EVENTS_CHANNEL = "internevo_job_events";
 /** Events that a feed keeps; a follower that is further behind reads the table by itself. */
 const KEPT = 1000;
 const RETRY_MILLISECONDS = 250;
+/** Pages that are kept for the next who asks: followers that begin together read the same. */
+const KEPT_PAGES = 32;
 /** Events that a follower gets together, and so what a follower that does not read holds. */
 const PAGE = 200;
 
@@ -128,12 +130,12 @@ class JobFeed {
     while (begin > 0 && (this.#events[begin - 1] as JobStreamEvent).id > id) begin -= 1;
     const page = this.#pages.get(begin) ?? this.#events.slice(begin, begin + PAGE);
     this.#pages.set(begin, page);
+    const [oldest] = this.#pages.keys();
+    if (this.#pages.size > KEPT_PAGES && oldest !== undefined) this.#pages.delete(oldest);
     return page;
   }
 }
 
-/** Pages that are kept for the next who asks: followers that begin together read the same. */
-const KEPT_PAGES = 32;
 /** Reads of the past at once: what else needs the database, such as who shows a token, finds room. */
 const READS_AT_ONCE = 2;
 

@@ -1,3 +1,4 @@
+import { ProblemError } from "@internevo/domain";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
 /** Streams that are being opened at once. */
@@ -63,7 +64,10 @@ export function registerOpenings(
   return async (tokenId, request, reply) => {
     const end = await turns.take(tokenId);
     ends.set(request, end);
-    if (reply.raw.destroyed) end();
-    else reply.raw.once("close", end);
+    if (reply.raw.destroyed) {
+      end();
+      throw new ProblemError("unavailable", "whoever asked has gone");
+    }
+    reply.raw.once("close", end);
   };
 }

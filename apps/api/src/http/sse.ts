@@ -13,7 +13,7 @@ export interface SseMessage {
 /** A comment: it keeps proxies and clients from taking silence for death. */
 export const HEARTBEAT = Symbol("heartbeat");
 
-/** Pages as they are sent. All who follow one job share a page, however slowly each reads. */
+/** Pages as they are sent. Those who read the same place of a job at the same time share one. */
 const sentPages = new WeakMap<readonly SseMessage[], Buffer>();
 
 function frame({ id, event, data }: SseMessage): string {
@@ -131,19 +131,24 @@ export class OpenStreams {
 export const PAGES_A_TURN = 16;
 /** Streams rest for so many times as long as their turn took: all of them together take a third of the time. */
 const REST_OF_TURN = 2;
-const MOST_REST_MILLISECONDS = 50;
+/** Of a turn no more counts as theirs than it takes to make and write so many bytes: the rest was others' work. */
+const LEAST_BYTES_A_MILLISECOND = 50_000;
+const MOST_REST_MILLISECONDS = 200;
 
 /** Who has a page to send waits here for its turn. */
 const waiting: (() => void)[] = [];
 let isScheduled = false;
+let bytesOfTurn = 0;
 
 function nextTurn(): void {
   const begin = performance.now();
+  bytesOfTurn = 0;
   for (const go of waiting.splice(0, PAGES_A_TURN)) go();
   // By then their pages are written, and whoever reads fast waits for its next turn.
   setImmediate(() => {
     isScheduled = waiting.length > 0;
-    const rest = Math.min(REST_OF_TURN * (performance.now() - begin), MOST_REST_MILLISECONDS);
+    const took = Math.min(performance.now() - begin, bytesOfTurn / LEAST_BYTES_A_MILLISECOND);
+    const rest = Math.min(REST_OF_TURN * took, MOST_REST_MILLISECONDS);
     if (isScheduled) setTimeout(nextTurn, rest);
   });
 }
@@ -169,7 +174,9 @@ export async function* frames(
   // What is there together is one write: a message each would cost a call of the system each.
   for await (const messages of source) {
     await ownTurn();
-    yield messages === HEARTBEAT ? HEARTBEAT_BYTES : sentPage(messages);
+    const bytes = messages === HEARTBEAT ? HEARTBEAT_BYTES : sentPage(messages);
+    bytesOfTurn += bytes.length;
+    yield bytes;
   }
 }
 
