@@ -17,7 +17,16 @@ import {
 } from "./src/options.ts";
 import { compareLinks, comparisonText } from "./src/measure.ts";
 import { processesInside } from "./src/processes.ts";
-import { clustersFileOf, current, down, hostName, shape, up, type State } from "./src/testbed.ts";
+import {
+  clustersFileOf,
+  current,
+  down,
+  hostName,
+  shape,
+  up,
+  whyImpossible,
+  type State,
+} from "./src/testbed.ts";
 
 const USAGE = `usage: npm run testbed -- COMMAND
   up      build a testbed      [--name NAME] [--nodes 2] [--ranks-per-node 2] [--bandwidth 1gbit] [--latency 100us]
@@ -135,9 +144,12 @@ async function main(): Promise<number> {
       return 0;
     }
     case "replan": {
+      const why = whyImpossible();
+      if (why !== undefined) throw new ProblemError("unavailable", `no testbed can be built here: ${why}`);
+      if (own.length > 0) throw new ProblemError("bad-request", `replan takes no options\n${USAGE}`);
       const { status } = spawnSync(
         "vitest",
-        ["run", "--config", join(import.meta.dirname, "vitest.config.ts"), ...own],
+        ["run", "--config", join(import.meta.dirname, "vitest.config.ts")],
         { stdio: "inherit", cwd: repository },
       );
       return status ?? 1;

@@ -214,6 +214,23 @@ it("refuses data that cannot be trained on, and stores nothing", async () => {
   expect(await mixture({ format: "text", paths: [path("short")] })).toBe(
     "data.sources.1: holds less than one sequence",
   );
+  const several = problemOf(
+    await post(
+      "/jobs",
+      jobFile(api, {
+        data: {
+          format: "mixture",
+          sources: ["absent", "good", "truncated"].map((name) => ({
+            format: "tokens",
+            path: path(name),
+            weight: 1,
+          })),
+        },
+      }),
+    ),
+    "data-invalid",
+  );
+  expect(several.errors?.map(({ field }) => field)).toEqual(["data.sources.0.path", "data.sources.2.path"]);
   expect(await refusal({ format: "megatron", path: path("good") })).toBe("data.path: does not exist");
   await writeFile(path("good").replace(".tokens", ".idx"), Buffer.alloc(40, 65));
   expect(await refusal({ format: "megatron", path: path("good").replace(".tokens", "") })).toMatch(

@@ -97,6 +97,7 @@ function validationOf(losses: readonly ValidationLoss[]): Pick<Report, "validati
 
 /** What the trials said, and what disturbed them or the training. */
 function quality({
+  chosen,
   trials,
   hosts,
   mostOthersPercent,
@@ -110,7 +111,8 @@ function quality({
     ),
   ];
   return {
-    ...(choice
+    // Trials of an earlier version may have chosen by another rule.
+    ...(choice && choice.chosen.rank === chosen.rank
       ? {
           choice: {
             verdict: choice.verdict,

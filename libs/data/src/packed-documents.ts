@@ -288,6 +288,12 @@ async function countSource(data: SingleData, job: DocumentTask): Promise<Counted
 
 type Counted = NonNullable<CountedDocuments["documents"]>;
 
+/** Packed documents of all sources of a job's data. */
+export interface CountedData extends CountedDocuments {
+  /** Which source has the sequence with most documents. */
+  readonly mostIn: number;
+}
+
 /**
  * What the documents of several sources leave of attention in a mixture of them.
  * @param counted of each source, of sequences that are cut and seen alike
@@ -329,7 +335,7 @@ function mixed(counted: readonly { readonly documents: Counted; readonly weight:
 export async function countPackedDocuments(
   data: Data | null,
   job: DocumentTask,
-): Promise<CountedDocuments | undefined> {
+): Promise<CountedData | undefined> {
   if (data?.packing !== "documents" || job.sequenceLengthTokens > LONGEST_COUNTED_TOKENS) return undefined;
   const counted: (CountedDocuments & { readonly weight: number })[] = [];
   for (const { data: source, weight, part } of sourcesOf(data)) {
@@ -338,8 +344,9 @@ export async function countPackedDocuments(
     counted.push({ ...one, weight });
   }
   const mostDocuments = Math.max(...counted.map((one) => one.mostDocuments));
+  const mostIn = counted.findIndex((one) => one.mostDocuments === mostDocuments);
   const known = counted.flatMap(({ documents, weight }) => (documents ? [{ documents, weight }] : []));
-  if (known.length < counted.length) return { mostDocuments };
+  if (known.length < counted.length) return { mostDocuments, mostIn };
   const [only] = known;
-  return { mostDocuments, documents: known.length === 1 && only ? only.documents : mixed(known) };
+  return { mostDocuments, mostIn, documents: known.length === 1 && only ? only.documents : mixed(known) };
 }

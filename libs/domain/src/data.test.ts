@@ -49,6 +49,14 @@ describe("a mixture of data", () => {
     ["a mixture in a mixture", mixture({ format: "mixture", sources: [] }), ["data.sources.0.format"]],
     ["one file in two sources", mixture(tokens("/a", 1), tokens("/a", 2)), ["data.sources.1"]],
     [
+      "held-out data that is a source by another name",
+      {
+        ...mixture({ format: "megatron", path: "/a", weight: 1 }),
+        validation: { data: { format: "megatron", path: "/a.bin" } },
+      },
+      ["validation.data.path"],
+    ],
+    [
       "held-out data that is a source",
       { ...mixture(tokens("/a", 1)), validation: { data: { format: "tokens", path: "/a" } } },
       ["validation.data.path"],

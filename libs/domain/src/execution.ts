@@ -194,7 +194,7 @@ export const ReportSchema = Type.Object(
         {
           verdict: Type.Enum(["winner", "tie", "only"], {
             description:
-              "winner: faster than every other measured plan by more than the noise of both; tie: not, and the leanest of those that tie was chosen that no other plan beats in time and memory; only: nothing else was measured",
+              "winner: faster than every other measured plan by more than the noise of both; tie: not, and of those that no other plan beats in time and memory, the leanest was chosen; only: nothing else was measured",
           }),
           tied: Type.Array(PlanSchema, { description: "the plans that tie, the chosen one first" }),
           within: Type.Union([Type.Number(), Type.Null()], {

@@ -46,6 +46,15 @@ describe("a job's headroom", () => {
   });
 
   it("is not a number, which has no unit", () => {
+    // Beside another fault, which the schema tells, too.
+    expect(() => resolveJob({ ...written, headroom: 5, stesp: 60 })).toThrow(
+      expect.objectContaining({
+        details: expect.arrayContaining([
+          expect.objectContaining({ field: "stesp" }),
+          expect.objectContaining({ field: "headroom" }),
+        ]),
+      }),
+    );
     expect(() => resolveJob({ ...written, headroom: 5 })).toThrow(
       expect.objectContaining({
         details: [

@@ -66,6 +66,7 @@ function withSenseOf(written: unknown, faults: ProblemError): ProblemError {
     );
   if (known("timeline") && stepsKnown) resolveTimeline(file.timeline, file.steps ?? DEFAULT_STEPS, details);
   if (known("watchdog")) checkWatchdog(file.watchdog, details);
+  if (known("headroom", "cluster")) checkHeadroom(file, resolveCluster(file.cluster, []), details);
   if (known("replanning", "cluster")) checkReplanning(file, file.cluster, details);
   if (known("plan", "cluster")) resolvePlan(file, lengths, model, details);
   return details.length === 0
@@ -99,10 +100,11 @@ function withTextHeadroom(written: unknown): unknown {
  */
 export function resolveJob(written: unknown): JobSpec {
   let file: JobFile;
+  const job = withTextHeadroom(written);
   try {
-    file = validate(JobFileSchema, withTextHeadroom(written), "job-invalid", "the job");
+    file = validate(JobFileSchema, job, "job-invalid", "the job");
   } catch (error) {
-    throw error instanceof ProblemError ? withSenseOf(written, error) : error;
+    throw error instanceof ProblemError ? withSenseOf(job, error) : error;
   }
   const details: ProblemDetail[] = [];
   const model = resolveModel(file.model, details);

@@ -175,10 +175,8 @@ describe("choiceOf", () => {
             expect(
               measured &&
                 own &&
-                (measured.stepTimeSeconds > own.stepTimeSeconds ||
-                  measured.peakMemoryBytes > own.peakMemoryBytes ||
-                  (measured.stepTimeSeconds === own.stepTimeSeconds &&
-                    measured.peakMemoryBytes === own.peakMemoryBytes)),
+                (measured.stepTimeSeconds >= own.stepTimeSeconds ||
+                  measured.peakMemoryBytes >= own.peakMemoryBytes),
             ).toBe(true);
         },
       ),
@@ -206,6 +204,7 @@ describe("choiceOf", () => {
   });
   it("tells plans of equal memory apart by communication, then by prediction", () => {
     const busy = { ...ran(1), communicationSeconds: 0.5 };
+    expect(choiceOf([{ ...trial(1), measured: busy }, trial(2, ran(1.01))])?.chosen.rank).toBe(2);
     expect(choiceOf([{ ...trial(1), measured: busy }, trial(2, ran(1)), trial(3, ran(1))])?.chosen.rank).toBe(
       2,
     );

@@ -160,11 +160,9 @@ const byLeanness = (a: Measured<Tried>, b: Measured<Tried>): number =>
   a.measured.communicationSeconds - b.measured.communicationSeconds ||
   a.candidate.rank - b.candidate.rank;
 
-/** Whether another plan was measured to be better in one of time and memory, and no worse in the other. */
+/** Whether another plan was measured to be faster and leaner. */
 const isBeatenBy = ({ measured: own }: Measured<Tried>, { measured: other }: Measured<Tried>): boolean =>
-  other.stepTimeSeconds <= own.stepTimeSeconds &&
-  other.peakMemoryBytes <= own.peakMemoryBytes &&
-  (other.stepTimeSeconds < own.stepTimeSeconds || other.peakMemoryBytes < own.peakMemoryBytes);
+  other.stepTimeSeconds < own.stepTimeSeconds && other.peakMemoryBytes < own.peakMemoryBytes;
 
 /** Whether every run of a plan was disturbed: its time says little. */
 export const isDisturbed = (measured: Measurement): boolean =>

@@ -50,6 +50,7 @@ const DECIMAL = new RegExp(
 );
 const WHOLE = new RegExp(String.raw`^\s*[-+]?${DIGITS}\s*$`);
 export const isWhole = (text: string): boolean => WHOLE.test(text);
+export const isDecimal = (text: string): boolean => DECIMAL.test(text);
 
 /** The options of one command. */
 export class Options {

@@ -9,7 +9,7 @@ import {
   type SingleData,
   type Validation,
 } from "@internevo/domain";
-import type { Argument, Options } from "./command-line.ts";
+import { isDecimal, type Argument, type Options } from "./command-line.ts";
 import type { ExportedJob, ImportedConfiguration, TakenAs } from "./framework.ts";
 import { CHECKPOINT_FOLDER } from "./job-fields.ts";
 
@@ -101,7 +101,7 @@ function readBlend(options: Options, name: string): MegatronData | undefined {
   if (path !== undefined) return { format: "megatron", path };
   const values = options.all(name) ?? [];
   const sources = values.flatMap((weight, index) =>
-    index % 2 === 0 && /^\d+(\.\d*)?$|^\.\d+$/.test(weight) && Number(weight) > 0 && Number(weight) <= 1e12
+    index % 2 === 0 && isDecimal(weight) && Number(weight) > 0 && Number(weight) <= 1e12
       ? [{ format: "megatron" as const, path: values[index + 1] ?? "", weight: Number(weight) }]
       : [],
   );
@@ -111,7 +111,7 @@ function readBlend(options: Options, name: string): MegatronData | undefined {
     2 * sources.length === values.length &&
     sources.length <= MAXIMUM_SOURCES &&
     paths.every(isPlainPath) &&
-    new Set(paths).size === paths.length &&
+    new Set(paths.map(megatronStem)).size === paths.length &&
     !sharesOf(sources.map(({ weight }) => weight)).includes(0);
   return isWhole ? { format: "mixture", sources } : undefined;
 }
@@ -156,7 +156,7 @@ const KEPT = 2;
 /** Data, held-out data and checkpoints of a script, where it says them whole. */
 export function readData(options: Options, packing: Packing | null, takenAs: TakenAs[]): Read {
   const data = readBlend(options, "--data-path") ?? readBlend(options, "--train-data-path");
-  const trained = data === undefined ? [] : dataPaths(data).map(({ path }) => path);
+  const trained = data === undefined ? [] : dataPaths(data).map(({ path }) => megatronStem(path));
   const validation = data === undefined ? undefined : readValidation(options);
   const packed = data === undefined || packing === null ? {} : readPacking(options, packing, takenAs);
   const everySteps = options.has("--save")
@@ -164,7 +164,9 @@ export function readData(options: Options, packing: Packing | null, takenAs: Tak
     : undefined;
   return {
     ...(data === undefined ? {} : { data: { ...data, ...packed } }),
-    ...(validation === undefined || trained.includes(validation.data.path) ? {} : { validation }),
+    ...(validation === undefined || trained.includes(megatronStem(validation.data.path))
+      ? {}
+      : { validation }),
     ...(everySteps === undefined ? {} : { checkpointing: { everySteps, keepLast: KEPT } }),
   };
 }

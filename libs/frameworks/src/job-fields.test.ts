@@ -189,13 +189,13 @@ describe("data", () => {
   it.each(["megatron", "deepspeed"] as const)("%s reads a mixture by its weights, and back", (framework) => {
     const source = (path: string, weight: number) => ({ format: "megatron", path, weight });
     const job = fullJob("megatron", {
-      data: { format: "mixture", sources: [source("/data/a.bin", 0.7), source("/data/b", 30)] },
+      data: { format: "mixture", sources: [source("/data/a.bin", 1e-7), source("/data/b", 3e-7)] },
     });
-    expect(text(framework, job)).toContain(" --train-data-path 0.7 /data/a 30 /data/b --valid-data-path");
+    expect(text(framework, job)).toContain(" --train-data-path 1e-7 /data/a 3e-7 /data/b --valid-data-path");
     const { data } = read(framework, exported(framework, job).files);
     expect(data).toMatchObject({
       format: "mixture",
-      sources: [source("/data/a", 0.7), source("/data/b", 30)],
+      sources: [source("/data/a", 1e-7), source("/data/b", 3e-7)],
     });
     const other = fullJob("megatron", {
       data: {

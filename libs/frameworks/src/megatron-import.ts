@@ -368,9 +368,10 @@ function sequenceOfOptions(options: Options, model: Model, sequenceLengthTokens:
       `is missing with --tensor-model-parallel-size ${tp}: tensor ranks are planned for only with it`,
       "add --sequence-parallel",
     );
-  const { kvHeads } = model;
+  const { heads, kvHeads } = model;
   // More tensor ranks than such heads repeat them.
-  const split = Number.isInteger(kvHeads) && tp > 1 ? headSplitFault(model, tp) : null;
+  const split =
+    Number.isInteger(heads) && Number.isInteger(kvHeads) && tp > 1 ? headSplitFault(model, tp) : null;
   if (split !== null)
     faults.add(
       "--tensor-model-parallel-size",

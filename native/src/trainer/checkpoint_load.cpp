@@ -114,9 +114,11 @@ void requireSameData(const Json& saved, const Json& now, const TrainingData& dat
   } else {
     return;
   }
+  const bool mixed = data.isMixture();
   throw Failure(
       Problem{StatusCode::dataError, data.words() + " " + what + " when " + checkpoint + " was written",
-              "data.path", Json(data.path()).dump(-1, ' ', false, Json::error_handler_t::replace),
+              mixed ? "data.sources" : "data.path",
+              mixed ? "" : Json(data.path()).dump(-1, ' ', false, Json::error_handler_t::replace),
               "put the data back as it was and let the job go on, or submit a new job for other data"});
 }
 

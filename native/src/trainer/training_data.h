@@ -15,7 +15,8 @@
 namespace internevo::trainer {
 
 /// Which source each draw of a mixture takes its sequence from. The pattern of `cycle()` draws repeats. After every draw
-/// each source has had its share of the draws, give or take one sequence.
+/// each source has had its share of the draws: with two sources give or take less than one sequence, with more less than
+/// two.
 class MixturePattern {
  public:
   /// `shares`: sequences of a cycle that each source gives, each at least 1.
@@ -67,6 +68,7 @@ class TrainingData {
   std::int64_t tokenCount() const;
   /// Tells content apart: see digestOf. Of a mixture the shares count too.
   std::string digest() const;
+  bool isMixture() const { return pattern_ != nullptr; }
   /// As messages name it: "token file PATH", or of a mixture "the mixture of 3 files, first PATH,".
   std::string words() const;
   /// The file, or the first of a mixture.

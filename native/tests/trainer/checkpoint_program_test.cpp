@@ -382,6 +382,8 @@ TEST_F(Program, AMixtureGoesOnUnderAnotherPlanAndWithTheSameSharesOnly) {
   const Result refused = begin(planOf(2, 2, false, 1, 1, 1, 1, 1), 12);
   expectError(refused, 4, "data_error",
               "the mixture of 2 files, first " + data_ + ", has other content than it had");
+  EXPECT_EQ(refused.named("error")[0]["field"], "data.sources");
+  EXPECT_FALSE(refused.named("error")[0].contains("value"));
 }
 
 TEST_F(Program, WeightsOfAHuggingFaceFolderGiveTheLossesOfItsPublishedArchitecture) {

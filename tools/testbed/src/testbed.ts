@@ -346,36 +346,29 @@ export const shape = (name: string, bandwidthBitsPerSecond: number): Promise<Sta
     if (!standing) throw unavailable(`testbed ${name} is down`, "Build it first");
     const settings = { ...standing.settings, bandwidthBitsPerSecond };
     const state = { ...standing, settings, burstBytes: burstOf(settings) };
-    const inside = (device: string, node: readonly string[] = []): void =>
+    const inside = (command: readonly string[], node: readonly string[] = []): void =>
       void execFileSync(
         "nsenter",
         [
-          ...[
-            "--target",
-            String(state.holder.pid),
-            "--user",
-            "--preserve-credentials",
-            "--mount",
-            "--pid",
-            "--net",
-            "--",
-          ],
-          ...node,
-          ...["tc", "qdisc", "change", "dev", device, "root", "tbf"],
-          ...[
-            "rate",
-            `${bandwidthBitsPerSecond}bit`,
-            "burst",
-            String(state.burstBytes),
-            "limit",
-            QUEUE_BYTES,
-          ],
+          ...["--target", String(state.holder.pid), "--user", "--preserve-credentials"],
+          ...["--mount", "--pid", "--net", "--", ...node, ...command],
         ],
         { encoding: "utf8", env: { PATH: `${process.env["PATH"] ?? ""}:/usr/sbin:/sbin` } },
       );
+    const shaped = (device: string): readonly string[] => [
+      ...["tc", "qdisc", "change", "dev", device, "root", "tbf"],
+      ...["rate", `${bandwidthBitsPerSecond}bit`, "burst", String(state.burstBytes), "limit", QUEUE_BYTES],
+    ];
     for (const [node, keeper] of state.keepers.entries()) {
-      inside(`link${node}`);
-      inside("node0", ["nsenter", "--target", String(keeper), "--net", "--"]);
+      const onNode = ["nsenter", "--target", String(keeper), "--net", "--"];
+      inside(shaped(`link${node}`));
+      inside(shaped("node0"), onNode);
+      // Of connections that are made from now on.
+      for (const window of ["tcp_rmem", "tcp_wmem"])
+        inside(
+          ["sh", "-c", `echo "4096 65536 ${windowOf(settings)}" > /proc/sys/net/ipv4/${window}`],
+          onNode,
+        );
     }
     writeWhole(stateFileOf(name), JSON.stringify(state, null, 2));
     return state;

@@ -6,6 +6,7 @@ import {
   ProblemError,
   sourcesOf,
   type Data,
+  type DataSource,
   type JobSpec,
   type PackedDocuments,
   type ProblemDetail,
@@ -24,6 +25,9 @@ import {
   type DocumentTask,
   type TokenData,
 } from "@internevo/data";
+
+/** Faults that are told at most. */
+const MOST_TOLD = 20;
 
 /** What is to be checked, with what is known of the job. */
 export interface DataTask {
@@ -72,7 +76,11 @@ async function checkText(data: Extract<SingleData, { format: "text" }>): Promise
   }
   const [first] = details;
   if (first)
-    throw new ProblemError("data-invalid", `${String(first.value)} ${first.message}`, details.slice(0, 20));
+    throw new ProblemError(
+      "data-invalid",
+      `${String(first.value)} ${first.message}`,
+      details.slice(0, MOST_TOLD),
+    );
   return tokens;
 }
 
@@ -98,6 +106,28 @@ async function checkSource(
     );
   }
   return tokens;
+}
+
+/** Checks every source, so that the faults of all are told. @returns their tokens */
+async function checkSources(
+  sources: readonly DataSource[],
+  vocabularySize: number | undefined,
+  sequenceLengthTokens: number | undefined,
+): Promise<number> {
+  let tokens = 0;
+  const problems: ProblemError[] = [];
+  for (const { data, part } of sources) {
+    try {
+      tokens += await asSource(part, () => checkSource(data, vocabularySize, sequenceLengthTokens));
+    } catch (error) {
+      if (!(error instanceof ProblemError)) throw error;
+      problems.push(error);
+    }
+  }
+  const [first] = problems;
+  if (first === undefined) return tokens;
+  const details = problems.flatMap((problem) => problem.details).slice(0, MOST_TOLD);
+  throw new ProblemError(first.code, first.message, details, { cause: first });
 }
 
 /**
@@ -129,7 +159,7 @@ export async function checkData({
       "job-invalid",
       `${relative[0]?.field} is a relative path`,
       relative
-        .slice(0, 20)
+        .slice(0, MOST_TOLD)
         .map(({ path, field }) => ({
           field,
           value: path,
@@ -141,9 +171,8 @@ export async function checkData({
     );
   }
   await assertBelowRoots(dataFiles(data), roots);
-  let tokens = 0;
-  for (const { data: source, part } of sourcesOf(data))
-    tokens += await asSource(part, () => checkSource(source, vocabularySize, sequenceLengthTokens));
+  const sources = sourcesOf(data);
+  const tokens = await checkSources(sources, vocabularySize, sequenceLengthTokens);
   if (evaluated !== undefined && sequenceLengthTokens !== undefined)
     assertHoldsBatches(tokens, { ...evaluated, sequenceLengthTokens });
   if (counting === undefined || vocabularySize === undefined || sequenceLengthTokens === undefined)
@@ -152,6 +181,7 @@ export async function checkData({
   const model = { vocabularySize, ...window };
   const counted = await countPackedDocuments(data, { model, sequenceLengthTokens, ranks });
   if (counted === undefined) return { tokens, documents: null };
-  assertRoomForDocuments(data, counted.mostDocuments, dataFiles(data)[0]?.path ?? "the data");
+  const fullest = sources[counted.mostIn]?.data;
+  assertRoomForDocuments(data, counted.mostDocuments, dataFiles(fullest ?? data)[0]?.path ?? "the data");
   return { tokens, documents: counted.documents ?? null };
 }

@@ -1,4 +1,4 @@
-import { dataPaths, MIXTURE_CYCLE_SEQUENCES, sharesOf, sourcesOf, type Data } from "../data.ts";
+import { dataFiles, MIXTURE_CYCLE_SEQUENCES, sharesOf, sourcesOf, type Data } from "../data.ts";
 import { WATCHDOG_DEFAULTS, type Optimizer, type Timeline, type Validation, type Watchdog } from "../job.ts";
 import type { Model } from "../model.ts";
 import type { ProblemDetail } from "../problem.ts";
@@ -109,7 +109,7 @@ function checkMixture(data: Data, details: ProblemDetail[]): void {
       });
   const seen = new Map<string, string>();
   for (const { data: source, part } of sourcesOf(data))
-    for (const path of "paths" in source ? new Set(source.paths) : [source.path]) {
+    for (const path of new Set(dataFiles(source).map((file) => file.path))) {
       const before = seen.get(path);
       seen.set(path, part);
       if (before !== undefined)
@@ -165,8 +165,8 @@ export function resolveValidation(
   details: ProblemDetail[],
 ): Validation | undefined {
   if (written === undefined) return undefined;
-  const trained = new Set(data ? dataPaths(data).map(({ path }) => path) : []);
-  const shared = dataPaths(written.data).find(({ path }) => trained.has(path));
+  const trained = new Set(data ? dataFiles(data).map(({ path }) => path) : []);
+  const shared = dataFiles(written.data).find(({ path }) => trained.has(path));
   if (shared !== undefined)
     details.push({
       field: `validation.${shared.field}`,
