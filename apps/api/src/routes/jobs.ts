@@ -260,9 +260,11 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
         reply,
         async () => {
           const accepted = await acceptance.accept(request, reply);
-          return { spec: accepted.spec, remarks: await acceptance.remarks(accepted) };
+          const { warnings, ...remarks } = await acceptance.remarks(accepted);
+          // Where there is nothing to warn of, the answer is the job.
+          return { spec: accepted.spec, told: { ...remarks, ...(warnings.length > 0 ? { warnings } : {}) } };
         },
-        async (tx, { spec, remarks }) => {
+        async (tx, { spec, told }) => {
           const id = await submitJob(tx, spec, {
             traceparent: request.trace.traceparent,
             owner: actorOf(request).name,
@@ -272,7 +274,7 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
           const job = await detailOf(tx, id, capabilities.dataDirectory, visibleTo(actorOf(request)));
           return {
             status: 201,
-            body: { ...job, ...remarks },
+            body: { ...job, ...told },
             target: id,
             location: `${API_PREFIX}/jobs/${id}`,
             etag: etagOf(job.version),
