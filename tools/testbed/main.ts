@@ -1,4 +1,4 @@
-// A cluster on one machine: `npm run testbed -- up|shape|down|status|run|probe|replan|demo`; see docs/how-to/use-the-testbed.md.
+// A cluster on one machine: `npm run testbed -- COMMAND`; see docs/how-to/use-the-testbed.md.
 import { spawn, spawnSync } from "node:child_process";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";

@@ -2,9 +2,10 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { planner } from "@internevo/planner";
 import { profiler } from "@internevo/profiler";
-import { allSteps, findRun, getJobDetail, listAttempts, listPlanChanges, updateJob } from "@internevo/store";
+import { allSteps, findRun, getJobDetail, listAttempts, listPlanChanges } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
-import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
+import { givePlan, quicklyTried, slowestPlan } from "@internevo/test-kit/planned-job";
+import { createWorld, type World } from "@internevo/test-kit/world";
 import { trialRunner } from "@internevo/trial-runner";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 
@@ -32,24 +33,13 @@ function burden(): () => Promise<void> {
 
 it("measures its cluster when its steps take longer, and goes on under the plan that is better", async () => {
   const id = await world.submit(
-    smallJob({
+    quicklyTried({
       name: "drifting",
-      cluster: { name: "shared", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" },
-      globalBatchTokens: 2048,
       steps: STEPS,
-      trials: { count: 1, warmupSteps: 0, steps: 1, repeats: 0 },
-      checkpointing: { everySteps: 1_000_000, keepLast: 1 },
       replanning: { driftThreshold: 0.5, compareSteps: 10, notInLastSteps: 20, lastingSeconds: 0 },
     }),
   );
-  await world.untilState(id, "running", 300);
-  // Nobody trains yet: the job is given the worst of its plans.
-  const { planning, profileId } = (await getJobDetail(world.database.db, id)) ?? {};
-  const [worst] = [...(planning?.runnableCandidates ?? [])].sort(
-    (a, b) => b.predicted.stepTimeSeconds - a.predicted.stepTimeSeconds,
-  );
-  if (!worst) throw new Error("the job has no plan");
-  await world.database.transaction((tx) => updateJob(tx, id, { chosen: worst }));
+  const { given: worst, profileId } = await givePlan(world, id, slowestPlan);
   await world.startProcess("executor-supervisor");
   await world.untilEvent(id, ({ type, data }) => type === "step" && (data["step"] as number) >= 30, 120);
   const unburden = burden();

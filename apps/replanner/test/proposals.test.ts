@@ -6,15 +6,14 @@ import {
   findRun,
   fireWorkloadNow,
   getFiring,
-  getJobDetail,
   listAttempts,
   listPlanChanges,
   listProposals,
-  updateJob,
   updateWorkload,
 } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
-import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
+import { givePlan, quicklyTried, slowestPlan } from "@internevo/test-kit/planned-job";
+import { createWorld, type World } from "@internevo/test-kit/world";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { replanner } from "../src/index.ts";
 
@@ -29,24 +28,10 @@ afterEach(() => world.endJobs());
 afterAll(() => world.close());
 
 it("has a run try what was proposed, and go on under it when somebody says so", async () => {
-  const file = smallJob({
-    name: "nightly",
-    cluster: { name: "shared", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" },
-    globalBatchTokens: 2048,
-    steps: STEPS,
-    trials: { count: 1, warmupSteps: 0, steps: 1, repeats: 0 },
-    checkpointing: { everySteps: 1_000_000, keepLast: 1 },
-  });
+  const file = quicklyTried({ name: "nightly", steps: STEPS });
   const { db } = world.database;
   const jobId = await world.submit(file);
-  await world.untilState(jobId, "running", 300);
-  // Nobody trains yet: the job is given the worst of its plans.
-  const { planning } = (await getJobDetail(db, jobId)) ?? {};
-  const [worst] = [...(planning?.runnableCandidates ?? [])].sort(
-    (a, b) => b.predicted.stepTimeSeconds - a.predicted.stepTimeSeconds,
-  );
-  if (!worst) throw new Error("the job has no plan");
-  await world.database.transaction((tx) => updateJob(tx, jobId, { chosen: worst }));
+  const { given: worst } = await givePlan(world, jobId, slowestPlan);
   await world.startProcess("executor-supervisor");
   await world.start(replanner, { INTERNEVO_REPLANNER_POLL_SECONDS: "0.2" });
 

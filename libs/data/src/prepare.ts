@@ -345,7 +345,8 @@ type Cut = Pick<JobSpec, "sequenceLengthTokens"> & { readonly vocabularySize: nu
 
 /**
  * Makes what the trainer reads of each source of a job's data, and checks that it has sequences.
- * @throws ProblemError `data-invalid` as {@link prepareDataset} and {@link assertFitsSequences}, naming the source's field.
+ * @throws ProblemError `data-invalid` as {@link prepareDataset} and {@link assertFitsSequences}, naming the source's
+ * field.
  */
 export async function prepareData(data: Data, dataDirectory: string, cut: Cut): Promise<PreparedData> {
   const sources = sourcesOf(data);

@@ -1,27 +1,8 @@
 import fc from "fast-check";
+import { refusalOf as problemOf, wholeJobFile as job } from "@internevo/test-kit/refused-job";
 import { describe, expect, it } from "vitest";
 import { sharesOf } from "./data.ts";
 import { resolveJob } from "./job-file.ts";
-import { ProblemError } from "./problem.ts";
-
-const job = (over: Record<string, unknown>) => ({
-  name: "mixed",
-  model: "llama-7b",
-  sequenceLengthTokens: 4096,
-  globalBatchTokens: 4 * 1024 * 1024,
-  cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
-  ...over,
-});
-
-function problemOf(written: unknown): ProblemError {
-  try {
-    resolveJob(written);
-  } catch (error) {
-    if (error instanceof ProblemError) return error;
-    throw error;
-  }
-  throw new Error("nothing was refused");
-}
 
 describe("a mixture of data", () => {
   const tokens = (path: string, weight: number) => ({ format: "tokens", path, weight });

@@ -79,7 +79,7 @@ const mixtureData = Type.Object(
             exclusiveMinimum: 0,
             maximum: 1e12,
             description:
-              "the source's part of the sequences that are trained on, and so of the tokens: weight / the sum of all weights",
+              "the source's share of the sequences, and so of the tokens, is its weight / the sum of all weights",
           }),
         }),
       ]),
@@ -90,7 +90,7 @@ const mixtureData = Type.Object(
   {
     additionalProperties: false,
     description:
-      "several sources, each with its part of every batch; a source that is read to its end begins again in another order",
+      "several sources by their weights; a source that is read to its end begins again in another order",
   },
 );
 
@@ -134,7 +134,8 @@ export function sourcesOf(data: Data): readonly DataSource[] {
 /**
  * The sequences that each source gives to a cycle of a mixture, in proportion to the weights: rounded down, and what is
  * then left goes to those that lost most.
- * @returns whole numbers that add up to {@link MIXTURE_CYCLE_SEQUENCES}; 0 for a weight that is too small beside the others
+ * @returns whole numbers that add up to {@link MIXTURE_CYCLE_SEQUENCES}; 0 for a weight that is too small beside the
+ * others
  */
 export function sharesOf(weights: readonly number[]): readonly number[] {
   const sum = weights.reduce((total, weight) => total + weight, 0);

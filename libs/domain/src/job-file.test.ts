@@ -1,27 +1,9 @@
+import { refusalOf as problemOf, wholeJobFile as job } from "@internevo/test-kit/refused-job";
 import { describe, expect, it } from "vitest";
 import { documentsOf, type Data } from "./data.ts";
 import { REPLANNING_DEFAULTS } from "./job.ts";
 import { resolveJob } from "./job-file.ts";
-import { ProblemError } from "./problem.ts";
-
-const job = (over: Record<string, unknown> = {}) => ({
-  name: "seven",
-  model: "llama-7b",
-  sequenceLengthTokens: 4096,
-  globalBatchTokens: 4 * 1024 * 1024,
-  cluster: { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB" },
-  ...over,
-});
-
-function problemOf(written: unknown): ProblemError {
-  try {
-    resolveJob(written);
-  } catch (error) {
-    if (error instanceof ProblemError) return error;
-    throw error;
-  }
-  throw new Error("the job was accepted");
-}
+import type { ProblemError } from "./problem.ts";
 
 describe("resolveJob", () => {
   it("fills in names, units and defaults", () => {

@@ -24,8 +24,8 @@ function deepspeedJson(script: string): string | null {
 }
 
 /**
- * The file that a configuration names beside itself: DeepSpeed's JSON, or the module with torchtitan's model; null where
- * it names none.
+ * The file that a configuration names beside itself: DeepSpeed's JSON, or the module with torchtitan's model.
+ * @returns null where it names none
  */
 export function companionName(framework: Framework, text: string): string | null {
   if (framework === "deepspeed") return deepspeedJson(text);

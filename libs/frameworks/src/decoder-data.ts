@@ -95,7 +95,9 @@ type MegatronData =
   | { readonly format: "megatron"; readonly path: string }
   | Pick<Extract<Data, { format: "mixture" }>, "format" | "sources">;
 
-/** A path, or weights and paths in turns; paths without weights are mixed by their sizes, which a script does not say. */
+/**
+ * A path, or weights and paths in turns. Paths without weights are mixed by their sizes, which a script does not say.
+ */
 function readBlend(options: Options, name: string): MegatronData | undefined {
   const path = plainPath(options, name);
   if (path !== undefined) return { format: "megatron", path };

@@ -5,8 +5,8 @@ import { isPacked, type Unsaid } from "./job-fields.ts";
 import { BLOCKWISE } from "./judgements.ts";
 
 /*
- * Megatron-DeepSpeed's attention. With flash it keeps no scores, takes only 16-bit numbers and heeds no masks. Without flash
- * it keeps all scores, and turns no positions where ranks share the heads.
+ * Megatron-DeepSpeed's attention. With flash it keeps no scores, takes only 16-bit numbers and heeds no masks. Without
+ * flash it keeps all scores, and turns no positions where ranks share the heads.
  */
 
 /** What is written; the others switch flash attention on too. */

@@ -11,10 +11,10 @@ import {
   getFiring,
   getJobDetail,
   listPlanChanges,
-  updateJob,
 } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
-import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
+import { givePlan, quicklyTried } from "@internevo/test-kit/planned-job";
+import { createWorld, type World } from "@internevo/test-kit/world";
 import { trialRunner } from "@internevo/trial-runner";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { clustersFileOf, down, shape, up, whyImpossible } from "../src/testbed.ts";
@@ -73,15 +73,13 @@ describe.skipIf(whyImpossible() !== undefined)("a run whose link becomes slow", 
     );
 
   it("goes over to a plan that needs the link less, and is measured again when it has recovered", async () => {
-    const file = smallJob({
+    const file = quicklyTried({
       name: "slowed",
       model: { name: "wide", hiddenSize: 256, layers: 4, heads: 4, ffnHiddenSize: 512, vocabularySize: 256 },
       globalBatchTokens: 512,
       // The test ends it.
       steps: 1_000_000,
       cluster: { name, nodes: 2, gpusPerNode: 1, memoryPerGpu: "512MiB", launcher: "ssh" },
-      trials: { count: 1, warmupSteps: 0, steps: 1, repeats: 0 },
-      checkpointing: { everySteps: 1_000_000, keepLast: 1 },
       replanning: {
         driftThreshold: 0.5,
         gainThreshold: 0.05,
@@ -92,14 +90,10 @@ describe.skipIf(whyImpossible() !== undefined)("a run whose link becomes slow", 
     });
     const { db } = world.database;
     const jobId = await world.submit(file);
-    await world.untilState(jobId, "running", 300);
-    // Nobody trains yet: the job is given the best of the plans whose every step moves all gradients over the link.
-    const { planning, profileId } = (await getJobDetail(db, jobId)) ?? {};
-    const dependent = planning?.runnableCandidates.find(
-      ({ plan }) => plan.dataParallel === 2 && plan.parameterSharding === 1,
+    // The best of the plans whose every step moves all gradients over the link.
+    const { given: dependent, profileId } = await givePlan(world, jobId, (found) =>
+      found.find(({ plan }) => plan.dataParallel === 2 && plan.parameterSharding === 1),
     );
-    if (!dependent) throw new Error("no plan of two replicas is among the best");
-    await world.database.transaction((tx) => updateJob(tx, jobId, { chosen: dependent }));
     await world.start(executorSupervisor, environment);
     await world.untilEvent(jobId, ({ type }) => type === "step", 120);
     const fast = await nextSteps(jobId, 40);

@@ -47,8 +47,8 @@ export class TurnsByCaller {
 }
 
 /**
- * Few event streams are opened at once: each asks the database what its token may see, and a thousand of them would keep
- * everybody else's questions waiting.
+ * Few event streams are opened at once. Each asks the database what its token may see, and a thousand of them would
+ * keep everybody else's questions waiting.
  * @returns what waits for the turn of a token to open a stream
  */
 export function registerOpenings(
