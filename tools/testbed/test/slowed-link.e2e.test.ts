@@ -90,9 +90,13 @@ describe.skipIf(whyImpossible() !== undefined)("a run whose link becomes slow", 
     });
     const { db } = world.database;
     const jobId = await world.submit(file);
-    // The best of the plans whose every step moves all gradients over the link.
-    const { given: dependent, profileId } = await givePlan(world, jobId, (found) =>
-      found.find(({ plan }) => plan.dataParallel === 2 && plan.parameterSharding === 1),
+    // Of plans without stages, whose every layer moves what the link is slow for, replicas first.
+    const { given: dependent, profileId } = await givePlan(
+      world,
+      jobId,
+      (found) =>
+        found.find(({ plan }) => plan.dataParallel === 2) ??
+        found.find(({ plan }) => plan.pipelineParallel === 1),
     );
     await world.start(executorSupervisor, environment);
     await world.untilEvent(jobId, ({ type }) => type === "step", 120);
