@@ -61,6 +61,11 @@ export async function appendJobEvent(
   await appendJobEvents(tx, jobId, [{ type, data }]);
 }
 
+/** Until the transaction ends nobody else writes the job's log: its numbers become visible in their order. */
+export async function lockJobLog(tx: Transaction, jobId: string): Promise<void> {
+  await tx.select({ id: jobs.id }).from(jobs).where(eq(jobs.id, jobId)).for("no key update");
+}
+
 /** As {@link appendJobEvent}, several at once, in order. */
 export async function appendJobEvents(
   tx: Transaction,
@@ -68,7 +73,7 @@ export async function appendJobEvents(
   events: readonly { readonly type: JobStreamEvent["type"]; readonly data: Record<string, unknown> }[],
 ): Promise<void> {
   if (events.length === 0) return;
-  await tx.select({ id: jobs.id }).from(jobs).where(eq(jobs.id, jobId)).for("no key update");
+  await lockJobLog(tx, jobId);
   await tx
     .insert(jobEvents)
     .values(

@@ -5,12 +5,20 @@ import type { Profile } from "@internevo/domain";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import pg from "pg";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
+import { listJobEvents } from "./job-events.ts";
 import { migrateDatabase } from "./migrate.ts";
 import { storeGivenProfile } from "./profiles.ts";
 import journal from "../drizzle/meta/_journal.json" with { type: "json" };
 
+const tags = journal.entries.map(({ tag }) => tag);
+
 describe("migrateDatabase", () => {
   let test: TestDatabase;
+  const apply = async (tag: string): Promise<void> => {
+    const text = readFileSync(join(import.meta.dirname, "..", "drizzle", `${tag}.sql`), "utf8");
+    for (const statement of text.split("--> statement-breakpoint"))
+      if (statement.trim() !== "") await test.database.db.execute(statement);
+  };
   beforeAll(async () => {
     test = await createTestDatabase();
     await test.database.db.execute("drop schema public cascade");
@@ -63,12 +71,6 @@ describe("migrateDatabase", () => {
     const { db } = test.database;
     await db.execute("drop schema public cascade");
     await db.execute("create schema public");
-    const apply = async (tag: string): Promise<void> => {
-      const text = readFileSync(join(import.meta.dirname, "..", "drizzle", `${tag}.sql`), "utf8");
-      for (const statement of text.split("--> statement-breakpoint"))
-        if (statement.trim() !== "") await db.execute(statement);
-    };
-    const tags = journal.entries.map(({ tag }) => tag);
     const at = tags.indexOf("0010_projects");
     for (const tag of tags.slice(0, at)) await apply(tag);
     const [job, workload] = [randomUUID(), randomUUID()];
@@ -109,5 +111,46 @@ describe("migrateDatabase", () => {
       { project: "default", month: "2026-01-01 00:00:00+00", gpu_hours: 8 },
       { project: "default", month: "2026-02-01 00:00:00+00", gpu_hours: 24 },
     ]);
+  });
+
+  it("makes the steps of a job's log the rows that have their figures", async () => {
+    const { db } = test.database;
+    await db.execute("drop schema public cascade");
+    await db.execute("create schema public");
+    const index = tags.indexOf("0027_steps_once");
+    for (const tag of tags.slice(0, index)) await apply(tag);
+    const [job, run] = [randomUUID(), randomUUID()];
+    await db.execute(`insert into jobs (id, name, spec, state, traceparent)
+      values ('${job}', 'j', '{}', 'running', 't')`);
+    await db.execute(`insert into runs (id, job_id, candidate) values ('${run}', '${job}', '{}')`);
+    const at = "2026-11-28T10:00:00.000Z";
+    const event = (id: number, type: string, data: unknown) =>
+      db.execute(`insert into job_events (id, job_id, type, data)
+        values (${id}, '${job}', '${type}', '${JSON.stringify(data)}')`);
+    await event(11, "state", { to: "running" });
+    await event(12, "step", { step: 1, attempt: 1, at });
+    await event(13, "step", { step: 2, attempt: 1, at });
+    await event(14, "log", { message: "a rank was lost" });
+    await event(15, "step", { step: 2, attempt: 2, at });
+    await db.execute("select setval('job_events_id_seq', 15)");
+    for (const [step, attempt] of [
+      [2, 2],
+      [1, 1],
+    ])
+      await db.execute(`insert into step_metrics (run_id, step, attempt, loss, gradient_norm, learning_rate,
+          step_time_seconds, tokens_per_second, exposed_communication_seconds, at)
+        values ('${run}', ${step}, ${attempt}, 2.5, 1, 0.1, 1, 1, 0, now())`);
+    await apply(tags[index] ?? "");
+    const events = await listJobEvents(db, job);
+    expect(events.map(({ id, type, data }) => [id, type, data["step"]])).toEqual([
+      [11, "state", undefined],
+      [12, "step", 1],
+      [13, "step", 2],
+      [14, "log", undefined],
+      [15, "step", 2],
+    ]);
+    expect(
+      (await db.execute("select count(*)::int as left from job_events where type = 'step'")).rows,
+    ).toEqual([{ left: 0 }]);
   });
 });

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { and, asc, desc, eq, gt, gte, isNull, lt, lte, max, or, sql } from "drizzle-orm";
+import { and, asc, desc, eq, getTableColumns, gt, gte, isNull, lt, lte, max, or, sql } from "drizzle-orm";
 import {
   ProblemError,
   type Attempt,
@@ -10,7 +10,8 @@ import {
 } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { attemptEnded, jobEvent, jobOfRun } from "./events.ts";
-import { appendJobEvents } from "./jobs.ts";
+import { keepReplacedSteps } from "./job-events.ts";
+import { appendJobEvents, lockJobLog } from "./jobs.ts";
 import { enqueueMessages } from "./outbox.ts";
 import type { Page } from "./pages.ts";
 import { attempts, runs, stepMetrics, validationLosses } from "./schema/index.ts";
@@ -170,8 +171,8 @@ export async function listAttempts(db: Queryable, runId: string): Promise<Attemp
 }
 
 /**
- * Stores steps, and announces them on the job's stream. A step that a later attempt ran again replaces the
- * earlier one; a repeated write changes and announces nothing.
+ * Stores steps, each of which is an event of the job's log. A step that a later attempt ran again replaces the
+ * earlier one, and is an event anew; a repeated write changes and announces nothing.
  * @param metrics steps of one attempt, each at most once.
  */
 export async function recordSteps(
@@ -181,40 +182,28 @@ export async function recordSteps(
 ): Promise<void> {
   const last = metrics.at(-1);
   if (!last) return;
-  const written = await tx
+  await lockJobLog(tx, run.jobId);
+  const steps = metrics.map(({ step }) => step);
+  await keepReplacedSteps(tx, run, steps, last.attempt);
+  const { runId: _run, step: _step, ...replaced } = getTableColumns(stepMetrics);
+  await tx
     .insert(stepMetrics)
     .values(metrics.map((metric) => ({ ...metric, runId: run.runId, at: new Date(metric.at) })))
     .onConflictDoUpdate({
       target: [stepMetrics.runId, stepMetrics.step],
-      set: {
-        attempt: sql`excluded.attempt`,
-        loss: sql`excluded.loss`,
-        gradientNorm: sql`excluded.gradient_norm`,
-        learningRate: sql`excluded.learning_rate`,
-        stepTimeSeconds: sql`excluded.step_time_seconds`,
-        tokensPerSecond: sql`excluded.tokens_per_second`,
-        exposedCommunicationSeconds: sql`excluded.exposed_communication_seconds`,
-        at: sql`excluded.at`,
-      },
+      set: Object.fromEntries(
+        Object.entries(replaced).map(([key, { name }]) => [key, sql.raw(`excluded.${name}`)]),
+      ),
       setWhere: sql`${stepMetrics.attempt} < excluded.attempt`,
-    })
-    .returning({ step: stepMetrics.step });
-  const fresh = new Set(written.map((row) => row.step));
+    });
   await tx
     .update(attempts)
     .set({ lastStep: sql`greatest(${attempts.lastStep}, ${last.step})` })
     .where(and(eq(attempts.runId, run.runId), eq(attempts.number, last.attempt)));
-  await appendJobEvents(
-    tx,
-    run.jobId,
-    metrics
-      .filter((metric) => fresh.has(metric.step))
-      .map((metric) => ({ type: "step", data: { ...metric } })),
-  );
 }
 
 const metricOf = (row: typeof stepMetrics.$inferSelect): StepMetric => {
-  const { runId: _, at, ...figures } = row;
+  const { runId: _, eventId: _event, at, ...figures } = row;
   return { ...figures, at: at.toISOString() };
 };
 

@@ -1,6 +1,7 @@
 import { sql, type SQL } from "drizzle-orm";
 import type { Database, Queryable } from "./database.ts";
-import { jobEvents, jobs, runs, trackerCursors, trackers, trials } from "./schema/index.ts";
+import { hasEventsAfter, jobLog } from "./job-events.ts";
+import { jobs, runs, trackerCursors, trackers, trials } from "./schema/index.ts";
 
 /** Jobs that ended longer ago were looked for before: no transaction takes so long to commit. */
 const LATE_COMMIT_MINUTES = 10;
@@ -24,8 +25,7 @@ export type TrackerPlace = Pick<ClaimedJob, "lastEventId" | "externalId" | "byte
 
 const secondsFromNow = (seconds: number): SQL =>
   sql`clock_timestamp() + make_interval(secs => ${seconds}::float8)`;
-const hasNews = (cursor: SQL): SQL =>
-  sql`exists (select from ${jobEvents} e where e.job_id = ${cursor}.job_id and e.id > ${cursor}.last_event_id)`;
+const hasNews = (cursor: SQL): SQL => hasEventsAfter(sql`${cursor}.job_id`, sql`${cursor}.last_event_id`);
 
 /**
  * Has a tracker follow the jobs that have trials or a run: those that have not ended, and those that ended since the
@@ -178,8 +178,7 @@ export async function trackerStandings(
       count(c.job_id) filter (where c.failures > 0)::int as failing,
       coalesce(extract(epoch from clock_timestamp() - min(c.failing_since)), 0)::float8 as "failingSeconds"
     from ${trackers} t left join ${trackerCursors} c on c.tracker = t.key and c.ended_at is null
-      left join lateral (select at from ${jobEvents} where job_id = c.job_id and id > c.last_event_id
-        order by id limit 1) e on true
+      left join lateral (${jobLog(sql`c.job_id`, sql`c.last_event_id`, 1)}) e on true
     where t.key = any(${sql.param([...keys])}::text[]) group by t.key order by t.key`);
   return rows;
 }

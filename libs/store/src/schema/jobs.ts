@@ -173,9 +173,14 @@ export const jobTransitions = pgTable(
   (table) => [primaryKey({ columns: [table.jobId, table.version] })],
 );
 
+/** A step in the log whose figures are no longer the run's. */
+export const REPLACED_STEP = "replaced-step";
+
 /**
  * The log that people follow, in the order in which it became visible (writers of one job are serialised by
- * its row lock).
+ * its row lock). The steps of it are rows of {@link stepMetrics}, which take their numbers from the same sequence.
+ * Here are only those that a later attempt ran again. What services of an earlier version write as `step`, while
+ * both run, is in the other table too, and is not read.
  */
 export const jobEvents = pgTable(
   "job_events",
@@ -184,7 +189,7 @@ export const jobEvents = pgTable(
     jobId: uuid("job_id")
       .notNull()
       .references(() => jobs.id),
-    type: text("type").$type<JobStreamEvent["type"]>().notNull(),
+    type: text("type").$type<JobStreamEvent["type"] | typeof REPLACED_STEP>().notNull(),
     at: instant("at").notNull().defaultNow(),
     data: jsonb("data").$type<Record<string, unknown>>().notNull(),
   },
@@ -194,7 +199,7 @@ export const jobEvents = pgTable(
     index("job_events_words")
       .on(table.jobId, table.type, table.id)
       .where(sql`type in ('progress', 'log')`),
-    check("job_events_type_known", oneOf("type", JOB_STREAM_EVENTS)),
+    check("job_events_type_known", oneOf("type", [...JOB_STREAM_EVENTS, REPLACED_STEP])),
   ],
 );
 
@@ -302,7 +307,7 @@ export const planChanges = pgTable(
 
 /**
  * Each step counted once: a step that is run again after a restart replaces what the earlier attempt
- * measured.
+ * measured. It is the step's event in the job's log too.
  */
 export const stepMetrics = pgTable(
   "step_metrics",
@@ -319,8 +324,15 @@ export const stepMetrics = pgTable(
     tokensPerSecond: doublePrecision("tokens_per_second").notNull(),
     exposedCommunicationSeconds: doublePrecision("exposed_communication_seconds").notNull(),
     at: instant("at").notNull(),
+    /** Its place in the job's log, among {@link jobEvents}. */
+    eventId: bigint("event_id", { mode: "number" })
+      .notNull()
+      .default(sql`nextval('job_events_id_seq')`),
   },
-  (table) => [primaryKey({ columns: [table.runId, table.step] })],
+  (table) => [
+    primaryKey({ columns: [table.runId, table.step] }),
+    index("step_metrics_event").on(table.runId, table.eventId),
+  ],
 );
 
 /** The loss of held-out data, once a step; step 0: before training. */

@@ -72,12 +72,6 @@ export async function storeCopies(
         from (select * from step_metrics m join runs r on r.id = m.run_id where r.job_id = ${original}::uuid
           order by step limit 1) m, copies c, generate_series(1, ${stepsOfAJob}::int) s(step)
         where c.n between ${first}::int and ${last}::int`);
-      await tx.execute(sql`
-        insert into job_events (job_id, type, at, data)
-        select c.id, 'step', e.at, jsonb_set(e.data, '{step}', to_jsonb(s.step))
-        from (select * from job_events where job_id = ${original}::uuid and type = 'step' order by id limit 1) e,
-          copies c, generate_series(1, ${stepsOfAJob}::int) s(step)
-        where c.n between ${first}::int and ${last}::int`);
     });
   }
   for (const table of ["jobs", "job_transitions", "job_events", "runs", "step_metrics"])
