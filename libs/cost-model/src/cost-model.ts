@@ -32,7 +32,13 @@ import {
 } from "@internevo/plan";
 import { overlapsAny, sharesBeside } from "./layer-step.ts";
 import { boundaryBytes, sliceRoofline, type SliceTime } from "./layer-time.ts";
-import { sumLines, type Batching, type MemoryContext, type MemoryModel } from "./memory.ts";
+import {
+  addLines,
+  sumLines,
+  type Batching,
+  type MemoryContext,
+  type MemoryModel,
+} from "./memory.ts";
 import { executorMemory } from "./memory-executor.ts";
 import { paperMemory } from "./memory-paper.ts";
 import { paperTime } from "./paper-time.ts";
@@ -327,10 +333,12 @@ export class CostModel {
       return stages.map(() => lines);
     }
     const context = this.#context(plan, plan);
-    return stages.map((stage) => ({
-      ...this.#memory.shardLines(context, stage, plan, plan),
-      ...this.#memory.batchLines(context, stage, plan),
-    }));
+    return stages.map((stage) =>
+      addLines(
+        this.#memory.shardLines(context, stage, plan, plan),
+        this.#memory.batchLines(context, stage, plan),
+      ),
+    );
   }
 
   /** Memory of the fullest rank by line. */

@@ -60,39 +60,50 @@ function gpuAttentionBytes(
 }
 
 /**
- * What NCCL takes for itself at the first calls of the groups: an upper bound (native/MEMORY.md), the same for
- * every stage.
+ * What NCCL takes for itself at the first calls of groups of so many ranks: an upper bound (native/MEMORY.md), the
+ * same for every stage.
  */
-function communicatorBytes(context: ShardContext, sharding: Sharding): number {
-  const { job, layout } = context;
-  const { parameterSharding: ps, optimizerStateSharding: oss } = sharding;
-  const { pipelineParallel: pp, tensorParallel: tp, dataParallel, sequenceParallel } = layout;
+const groupBytes = (groups: readonly number[]): number =>
+  groups
+    .filter((ranks) => ranks > 1)
+    .reduce(
+      (bytes, ranks) =>
+        bytes +
+        sizes.communicationBlocks *
+          (sizes.collectiveConnectionBytes +
+            sizes.sharedMessageBytes +
+            Math.min(ranks - 1, sizes.directPeers) * sizes.messageConnectionBytes),
+      0,
+    );
+
+/** Of the groups that a sharding makes of the ranks that have the same slice of the model. */
+const shardCommunicators = ({ job, layout }: ShardContext, sharding: Sharding): number => {
   if (!usesGpus(job.cluster)) return 0;
-  const channels = sizes.communicationBlocks;
-  const group = (ranks: number): number =>
-    ranks <= 1
-      ? 0
-      : channels *
-        (sizes.collectiveConnectionBytes +
-          sizes.sharedMessageBytes +
-          Math.min(ranks - 1, sizes.directPeers) * sizes.messageConnectionBytes);
-  const groups = [
-    tp === 1 ? headRanks(layout) : 1,
-    contextOf(layout),
-    ps,
-    oss,
-    (dataParallel * sequenceParallel) / tp / (ps * oss),
-    tp,
-    Math.floor(tp / job.model.kvHeads),
-    job.model.tiedEmbeddings && pp > 1 ? 2 : 1,
-  ];
+  const { parameterSharding: ps, optimizerStateSharding: oss } = sharding;
+  const { dataParallel, sequenceParallel, tensorParallel: tp } = layout;
+  return groupBytes([ps, oss, (dataParallel * sequenceParallel) / tp / (ps * oss)]);
+};
+
+/** Of the groups that the layout makes, whatever the sharding. */
+function layoutCommunicators({ job, layout }: ShardContext): number {
+  if (!usesGpus(job.cluster)) return 0;
+  const { pipelineParallel: pp, tensorParallel: tp } = layout;
   // Interleaved, the last stage passes on to the first: two stages are neighbours on both sides.
   const neighbours = pp > 2 || chunksOf(layout) > 1 ? 2 : pp - 1;
-  return groups.reduce(
-    (bytes, ranks) => bytes + group(ranks),
-    neighbours * channels * (sizes.sharedMessageBytes + sizes.messageConnectionBytes),
+  return (
+    groupBytes([
+      tp === 1 ? headRanks(layout) : 1,
+      contextOf(layout),
+      tp,
+      Math.floor(tp / job.model.kvHeads),
+      job.model.tiedEmbeddings && pp > 1 ? 2 : 1,
+    ]) +
+    neighbours * sizes.communicationBlocks * (sizes.sharedMessageBytes + sizes.messageConnectionBytes)
   );
 }
+
+/** A line that is there where it is not 0. */
+const communicatorLine = (bytes: number): MemoryLines => (bytes > 0 ? { communicators: bytes } : {});
 
 /** Units that a layer that makes gate and up again has together. */
 const [AGAIN_UNITS = []] = backwardGroups("none", "again");
@@ -179,9 +190,8 @@ export const executorMemory: MemoryModel = {
     // What runs on the communication lane has scratch of its own.
     const reduction =
       largestOf([...sharded, pp * dp * sp, tp, sharing, ends]) + (overlapped ? largestOf(sharded) : 0);
-    const communicators = communicatorBytes(context, sharding);
     return {
-      ...(communicators > 0 ? { communicators } : {}),
+      ...communicatorLine(shardCommunicators(context, sharding)),
       parameters: (bytes.parameterBytes * sum) / ps,
       gradients: (bytes.gradientBytes * sum) / (ps * gs),
       optimizerStates: (bytes.optimizerStateBytes * sum) / (ps * oss),
@@ -227,6 +237,7 @@ export const executorMemory: MemoryModel = {
     const layers = layersInFlight(stage, n, recomputed);
     const offloaded = hostBytes(values, own);
     const lines: MemoryLines = {
+      ...communicatorLine(layoutCommunicators(context)),
       // One place is copied while the other is used.
       ...(offloaded > 0 ? { offloadStaging: sizes.offloadPlaces * offloaded } : {}),
       activations:

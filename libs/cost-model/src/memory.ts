@@ -35,7 +35,8 @@ export type ShardContext = Omit<MemoryContext, "job"> & {
  */
 export interface MemoryModel {
   /**
-   * Of the batch only its recomputation matters here: a layer that is recomputed is gathered whole, and one
+   * Bytes that are the same for all layouts of so many stages, tensor ranks and ranks with one slice of the model: a
+   * search keeps them for all of these. Of the batch only its recomputation matters here: a layer that is recomputed is gathered whole, and one
    * that makes gate and up again with what its MLP needs.
    */
   shardLines(
@@ -49,6 +50,13 @@ export interface MemoryModel {
   layerBytes(context: MemoryContext, microBatchSize: number, gateUp: GateUp): number;
   /** Bytes of what it keeps in the host's memory. */
   layerHostBytes(context: MemoryContext, microBatchSize: number, gateUp: GateUp): number;
+}
+
+/** Both together: of a line that both have, the sum. */
+export function addLines(one: MemoryLines, other: MemoryLines): MemoryLines {
+  const sum: Record<string, number> = { ...one };
+  for (const [line, bytes] of Object.entries(other)) sum[line] = (sum[line] ?? 0) + bytes;
+  return sum;
 }
 
 /** Bytes of all lines together. */

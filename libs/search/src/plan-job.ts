@@ -90,7 +90,7 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
   const candidates = found.best.map(candidate);
   const runnableCandidates = candidates.filter(({ runnable }) => runnable);
   const nothing = found.feasible === 0 && found.closest === null;
-  const unmet = nothing ? (hostUnmet(model) ?? unmetOf(job)?.message) : undefined;
+  const unmet = nothing ? (hostUnmet(model) ?? unmetOf(job)?.message ?? hostTooSmall(model)) : undefined;
   const documents = documentsWords(job);
   const closest = found.closest && {
     plan: found.closest,
@@ -191,13 +191,23 @@ function locate(
   };
 }
 
-/** Where the job asks for nothing but plans that keep gate and up on the host, and none is searched: why. */
-function hostUnmet({ job, hostFault }: CostModel): string | undefined {
-  const asked = [job.plan?.gateUp ?? []].flat();
-  return hostFault !== null && asked.length > 0 && asked.every((one) => one === "host")
+/** Whether the job asks for nothing but plans that keep gate and up on the host. */
+const asksForHost = ({ plan }: JobSpec): boolean => {
+  const asked = [plan?.gateUp ?? []].flat();
+  return asked.length > 0 && asked.every((one) => one === "host");
+};
+
+/** Where none of the plans that it asks for is searched: why. */
+const hostUnmet = ({ job, hostFault }: CostModel): string | undefined =>
+  hostFault !== null && asksForHost(job)
     ? `no plan keeps gate and up in the host's memory: ${hostFault}`
     : undefined;
-}
+
+/** Where the ranks of every plan that it asks for keep more on their host than it has. */
+const hostTooSmall = ({ job }: CostModel): string | undefined =>
+  job.cluster.hostMemoryBytes !== undefined && asksForHost(job)
+    ? `no plan keeps gate and up in the host's memory: all need more than the ${job.cluster.hostMemoryBytes} bytes of cluster.hostMemory`
+    : undefined;
 
 const leftOutWarnings = (plans: number): string[] =>
   plans === 0
