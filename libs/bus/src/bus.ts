@@ -4,7 +4,7 @@ import {
   type JetStreamClient,
   type JetStreamManager,
 } from "@nats-io/jetstream";
-import { connect, headers, type NatsConnection, type Status } from "@nats-io/transport-node";
+import { connect, headers, errors, type NatsConnection, type Status } from "@nats-io/transport-node";
 import {
   cloudEventOf,
   eventOf,
@@ -27,6 +27,9 @@ import { ensureStreams, names } from "./topology.ts";
  */
 export const OLDEST_SERVER = "2.9.0";
 
+/** How long a publication waits: a stream whose leader died has another one after some seconds. */
+const PUBLISH_SECONDS = 2;
+
 export interface BusOptions {
   /** `nats://[token@]host:port`, several separated by commas. */
   readonly url: string;
@@ -37,6 +40,8 @@ export interface BusOptions {
    * `internevo`.
    */
   readonly namespace?: string;
+  /** Servers that keep each message. Default: three where the server is in a cluster, else one. */
+  readonly replicas?: number;
   /** Told what happens to the connection. */
   readonly onStatus?: (status: { readonly type: string; readonly detail: string }) => void;
 }
@@ -51,8 +56,8 @@ export interface Bus {
   readonly namespace: string;
   readonly serverVersion: string;
   /**
-   * Publishes durably; the envelope's id makes a second publication within two minutes void. Rejects after 5
-   * s without an answer.
+   * Publishes durably; the envelope's id makes a second publication within two minutes void. Rejects after
+   * {@link PUBLISH_SECONDS} without an answer.
    */
   publish(envelope: Envelope): Promise<PublishResult>;
   /**
@@ -124,7 +129,7 @@ class NatsBus implements Bus {
     this.#connection = connection;
     this.#manager = manager;
     this.#naming = names(namespace);
-    this.#client = jetstream(connection, { timeout: 5000 });
+    this.#client = jetstream(connection, { timeout: PUBLISH_SECONDS * 1000 });
     void this.#followStatus();
   }
 
@@ -144,15 +149,16 @@ class NatsBus implements Bus {
     this.#options.onStatus?.({ type, detail: String(detail) });
   }
 
-  readonly #ensureStreams = (): Promise<JetStreamManager> => ensureStreams(this.#connection, this.namespace);
+  readonly #ensureStreams = (): Promise<JetStreamManager> =>
+    ensureStreams(this.#connection, this.namespace, this.#options.replicas);
 
   async publish(envelope: Envelope): Promise<PublishResult> {
     try {
       return await this.#publishOnce(envelope);
     } catch (error) {
       // The store may be gone. Whoever publishes is told why it failed; that its streams could not be made
-      // again is told beside.
-      if (this.#connected && !this.#closing)
+      // again is told beside. Without an answer the stream is there, and its servers look for a leader.
+      if (this.#connected && !this.#closing && !(error instanceof errors.TimeoutError))
         await this.#ensureStreams().catch((failure: unknown) => this.#tell("streams-missing", failure));
       throw error;
     }
@@ -244,7 +250,8 @@ function statusDetail(status: Status): string {
 
 /**
  * Connects, and makes the streams. Afterwards it reconnects for ever.
- * @throws ProblemError `unavailable`: no server within 10 s, one that is too old, or without JetStream.
+ * @throws ProblemError `unavailable`: no server within 10 s, one that is too old, or without JetStream, or too few
+ * for the replicas.
  */
 export async function connectBus(options: BusOptions): Promise<Bus> {
   const namespace = options.namespace ?? "internevo";
@@ -265,12 +272,37 @@ export async function connectBus(options: BusOptions): Promise<Bus> {
       throw new ProblemError("unavailable", "the NATS server runs without JetStream", [
         { field: "NATS_URL", message: "has no JetStream", remedy: "start nats-server with -js" },
       ]);
-    const manager = await ensureStreams(connection, namespace);
+    const manager = await ensureStreams(connection, namespace, options.replicas).catch(thatItIsNotReady);
     return new NatsBus(options, namespace, connection, manager);
   } catch (error) {
     await connection.close();
     throw error;
   }
+}
+
+/** A server that has JetStream, and whose cluster has not agreed on a leader yet, does not answer or says so. */
+const isNotReady = (error: unknown): boolean =>
+  error instanceof errors.TimeoutError ||
+  error instanceof errors.RequestError ||
+  error instanceof errors.NoRespondersError ||
+  (error instanceof Error && error.name === "JetStreamNotEnabled") ||
+  (error instanceof JetStreamApiError && error.code === 503);
+
+/** @throws ProblemError `unavailable` where it will be ready; else what was thrown */
+function thatItIsNotReady(error: unknown): never {
+  if (!isNotReady(error)) throw error;
+  throw new ProblemError(
+    "unavailable",
+    `JetStream of the NATS server is not ready: ${(error as Error).message}`,
+    [
+      {
+        field: "NATS_URL",
+        message: "answers, and its JetStream does not",
+        remedy: "start most of the servers of its cluster, or wait until they agree on a leader",
+      },
+    ],
+    { cause: error },
+  );
 }
 
 async function openConnection(

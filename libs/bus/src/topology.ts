@@ -9,11 +9,16 @@ import {
   type JetStreamManager,
 } from "@nats-io/jetstream";
 import type { NatsConnection } from "@nats-io/transport-node";
+import { ProblemError } from "@internevo/domain";
 import { COMMANDS, STREAMS, subjectOf, type CommandType, type MessageType } from "@internevo/contracts";
 
 const NANOSECONDS = 1e9;
 /** How long the broker drops a second publication of an id; beyond it the inbox does. */
 const DUPLICATE_WINDOW_SECONDS = 120;
+/** Where the server is in a cluster: one of three may be lost, and its disk with it. */
+const CLUSTER_REPLICAS = 3;
+/** The cluster has too few servers, or too few of them are there; or the server is in no cluster. */
+const TOO_FEW_SERVERS = [10005, 10074];
 const STREAM_NAME_IN_USE = 10058;
 const CONSUMER_EXISTS = 10148;
 
@@ -30,7 +35,13 @@ export const names = (namespace: string) => ({
 const isApiError = (error: unknown, codes: readonly number[]): boolean =>
   error instanceof JetStreamApiError && codes.includes(error.apiError().err_code);
 
-async function ensureStream(manager: JetStreamManager, namespace: string, key: StreamKey): Promise<void> {
+/** @throws ProblemError `unavailable`: not so many servers are there. */
+async function ensureStream(
+  manager: JetStreamManager,
+  namespace: string,
+  key: StreamKey,
+  replicas: number,
+): Promise<void> {
   const definition = STREAMS[key];
   const settings = {
     subjects: [`${namespace}.${definition.subjectPrefix}.>`],
@@ -39,6 +50,7 @@ async function ensureStream(manager: JetStreamManager, namespace: string, key: S
     discard: definition.retention === "workqueue" ? DiscardPolicy.New : DiscardPolicy.Old,
     // Not bytes: the server would set them aside for every installation that shares it.
     max_msgs: 1_000_000,
+    num_replicas: replicas,
   };
   const name = names(namespace).stream(key);
   try {
@@ -49,19 +61,45 @@ async function ensureStream(manager: JetStreamManager, namespace: string, key: S
       ...settings,
     });
   } catch (error) {
-    // It is there with other settings: of an earlier version.
-    if (!isApiError(error, [STREAM_NAME_IN_USE])) throw error;
-    await manager.streams.update(name, settings);
+    // It is there with other settings: of an earlier version, or of a server that was alone.
+    if (!isApiError(error, [STREAM_NAME_IN_USE])) throw tooFewServers(error, replicas);
+    await manager.streams.update(name, settings).catch((failure: unknown) => {
+      throw tooFewServers(failure, replicas);
+    });
   }
 }
 
-/** Makes what is missing of streams; repeating it changes nothing. */
+/** What is told of an error where it says that replicas find no place. */
+function tooFewServers(error: unknown, replicas: number): unknown {
+  if (!isApiError(error, TOO_FEW_SERVERS)) return error;
+  return new ProblemError(
+    "unavailable",
+    `NATS keeps streams on ${replicas} servers here, and not so many are there: ${(error as Error).message}`,
+    [
+      {
+        field: "INTERNEVO_NATS_REPLICAS",
+        value: replicas,
+        message: "is more than the servers that have JetStream and are there",
+        remedy: "start the other servers of the cluster, or set it to 1",
+      },
+    ],
+    { cause: error },
+  );
+}
+
+/**
+ * Makes what is missing of streams; repeating it changes nothing.
+ * @param replicas servers that keep each message; undefined: three in a cluster, else one
+ * @throws ProblemError `unavailable`: not so many servers are there.
+ */
 export async function ensureStreams(
   connection: NatsConnection,
   namespace: string,
+  replicas = connection.info?.cluster === undefined ? 1 : CLUSTER_REPLICAS,
 ): Promise<JetStreamManager> {
   const manager = await jetstreamManager(connection, { checkAPI: false });
-  for (const key of Object.keys(STREAMS) as StreamKey[]) await ensureStream(manager, namespace, key);
+  for (const key of Object.keys(STREAMS) as StreamKey[])
+    await ensureStream(manager, namespace, key, replicas);
   return manager;
 }
 

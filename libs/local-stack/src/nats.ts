@@ -9,9 +9,13 @@ import { commandContains, endProcesses, isAlive } from "./proc.ts";
 import type { ProcessDefinition } from "./supervisor.ts";
 
 export interface NatsSettings {
+  /** `nats`; further servers of a cluster have a number behind it. */
+  readonly name: string;
   /** Its configuration and its store. */
   readonly directory: string;
   readonly port: number;
+  /** Of the cluster that it belongs to: its own port for the others, and those of all. */
+  readonly routes?: { readonly own: number; readonly all: readonly number[] };
   readonly token: string;
   readonly logFile: string;
   readonly env: Readonly<Record<string, string>>;
@@ -19,6 +23,18 @@ export interface NatsSettings {
 
 export const natsUrl = ({ token, port }: Pick<NatsSettings, "token" | "port">): string =>
   `nats://${token}@127.0.0.1:${port}`;
+
+/** Where the servers of a cluster find each other. */
+const clusterOf = ({ name, routes }: NatsSettings) =>
+  routes && {
+    server_name: name,
+    cluster: {
+      name: "internevo",
+      host: "127.0.0.1",
+      port: routes.own,
+      routes: routes.all.filter((port) => port !== routes.own).map((port) => `nats://127.0.0.1:${port}`),
+    },
+  };
 
 /**
  * Finds a server that is new enough. @throws ProblemError `unavailable`, with the version when it is too old.
@@ -59,7 +75,7 @@ async function stopLeftoverNats(directory: string): Promise<void> {
 
 /** A NATS server with JetStream as a supervised process on the loopback. */
 export function natsProcess(settings: NatsSettings): ProcessDefinition {
-  const { directory, port, token, logFile, env } = settings;
+  const { name, directory, port, token, logFile, env } = settings;
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const configuration = join(directory, "nats.conf");
   const text = JSON.stringify(
@@ -73,13 +89,14 @@ export function natsProcess(settings: NatsSettings): ProcessDefinition {
         max_file_store: 1024 * 1024 * 1024,
       },
       authorization: { token },
+      ...clusterOf(settings),
     },
     null,
     1,
   );
   writeFileSync(configuration, text, { mode: 0o600 });
   return {
-    name: "nats",
+    name,
     command: "setpriv",
     args: ["--pdeathsig", "TERM", findNatsServer(), "-c", configuration],
     env,

@@ -26,6 +26,8 @@ export interface StackSecrets {
   postgresPort?: number;
   postgresPassword: string;
   natsPort?: number;
+  /** Of further servers, and of all for each other. */
+  natsClusterPorts?: { readonly clients: readonly number[]; readonly routes: readonly number[] };
   natsToken: string;
   apiPort?: number;
   apiToken: string;

@@ -46,6 +46,8 @@ export interface LocalStackOptions {
   readonly databaseUrl?: string;
   /** Default: NATS_URL of the environment; without either, or empty, a NATS server is started. */
   readonly natsUrl?: string;
+  /** How many NATS servers are started, as a cluster: for tests of one. Default 1. */
+  readonly natsServers?: number;
   /** Prefix on the broker. Default: INTERNEVO_NAMESPACE, or `internevo`. */
   readonly namespace?: string;
   /** Whether commits survive a loss of power. Default true. */
@@ -212,7 +214,7 @@ class StackProcesses implements LocalStack {
   }
 
   async #stopAll(): Promise<void> {
-    const isServer = (one: SupervisedProcess) => one.name === "postgres" || one.name === "nats";
+    const isServer = (one: SupervisedProcess) => one.name === "postgres" || /^nats(-\d+)?$/.test(one.name);
     clearInterval(this.#watch);
     // Whoever stops this process may have stopped them too, all at once: they are not to come back now.
     for (const one of this.#supervised) one.letEnd();
@@ -298,19 +300,42 @@ class StackProcesses implements LocalStack {
   }
 
   async #startNats(): Promise<void> {
+    const servers = this.#options.natsServers ?? 1;
+    const { clients, routes } = await this.#natsPorts(servers);
+    const settings = clients.map((port, index) => {
+      const name = index === 0 ? "nats" : `nats-${index + 1}`;
+      const own = routes[index];
+      return {
+        name,
+        directory: join(this.#dataDirectory, name),
+        port,
+        token: this.#secrets.natsToken,
+        logFile: this.#logFile(name),
+        env: this.#env,
+        ...(own === undefined ? {} : { routes: { own, all: routes } }),
+      };
+    });
+    this.#brokerUrl = settings.map(natsUrlOf).join(",");
+    for (const each of settings) this.#supervise(natsProcess(each));
+    for (const { port } of settings) await waitForNats(port);
+  }
+
+  /** Ports of servers: those of the last start while they are free, else any. One server needs none for others. */
+  async #natsPorts(servers: number): Promise<{ clients: readonly number[]; routes: readonly number[] }> {
     const secrets = this.#secrets;
-    secrets.natsPort = await freePort(secrets.natsPort);
+    const last = secrets.natsClusterPorts;
+    const first = await freePort(secrets.natsPort);
+    const clients = [first];
+    const routes: number[] = [];
+    if (servers > 1)
+      for (let index = 0; index < servers; index += 1) {
+        if (index > 0) clients.push(await freePort(last?.clients[index]));
+        routes.push(await freePort(last?.routes[index]));
+      }
+    secrets.natsPort = first;
+    if (servers > 1) secrets.natsClusterPorts = { clients, routes };
     writeSecrets(this.#dataDirectory, secrets);
-    const settings = {
-      directory: join(this.#dataDirectory, "nats"),
-      port: secrets.natsPort,
-      token: secrets.natsToken,
-      logFile: this.#logFile("nats"),
-      env: this.#env,
-    };
-    this.#brokerUrl = natsUrlOf(settings);
-    this.#supervise(natsProcess(settings));
-    await waitForNats(secrets.natsPort);
+    return { clients, routes };
   }
 
   async #startServices(): Promise<void> {

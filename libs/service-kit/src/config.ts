@@ -15,6 +15,13 @@ export const BaseConfigSchema = Type.Object({
     pattern: "^[A-Za-z0-9_-]{1,60}$",
     description: "prefix of streams and subjects",
   }),
+  INTERNEVO_NATS_REPLICAS: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: 5,
+      description: "servers that keep each message; without it 3 in a cluster, else 1",
+    }),
+  ),
   HEALTH_HOST: Type.String({ default: "127.0.0.1" }),
   HEALTH_PORT: Type.Integer({
     default: 0,

@@ -211,6 +211,7 @@ const connectBusOf = (name: string, config: BaseConfig, log: Logger): Promise<Bu
       url: config.NATS_URL,
       name: `internevo-${name}`,
       namespace: config.INTERNEVO_NAMESPACE,
+      ...(config.INTERNEVO_NATS_REPLICAS === undefined ? {} : { replicas: config.INTERNEVO_NATS_REPLICAS }),
       onStatus: (status) =>
         BROKER_FAULTS.has(status.type)
           ? log.warn(status, "the broker failed at something")
