@@ -87,8 +87,8 @@ const isThere = (path: string): Promise<boolean> =>
     () => false,
   );
 
-/** How many jobs are looked at with one statement. */
-const A_PAGE = 200;
+/** How many jobs are looked at with one statement: each may have a hundred thousand rows to count. */
+const A_PAGE = 20;
 
 /** The files of a kind that would go; undefined where there are none, or they have to stay. */
 async function dueFolder(

@@ -34,7 +34,7 @@ export interface RetentionWork {
 }
 
 /** Rows that one statement deletes: others wait for it. */
-const ROWS_AT_ONCE = 2000;
+const ROWS_AT_ONCE = 5000;
 
 /** Deletes what was decided. */
 async function finish(work: RetentionWork, removal: OpenRemoval): Promise<void> {
