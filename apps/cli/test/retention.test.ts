@@ -1,3 +1,5 @@
+import { acquireLease, beginRetentionRun, endRetentionRun } from "@internevo/store";
+import { eventually } from "@internevo/test-kit";
 import { storedRun } from "@internevo/test-kit/stored-run";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -67,4 +69,26 @@ it("asks for a run, which waits for a replanner", async () => {
     expect.stringMatching(/^a run waits for a replanner since /),
   ]);
   expect((await internevo()).stderr).toMatch(/^a run waits for a replanner since .*, for /);
+});
+
+it("waits for a run, and says what it removed and what it left", async () => {
+  const { database: store } = database;
+  const { db } = store;
+  const requests = async (): Promise<number> =>
+    (await db.execute("select from audit_log where action like 'POST %/retention/run' and status = 202")).rows
+      .length;
+  const before = await requests();
+  const asked = internevo("run");
+  await eventually("the command's request", async () => (await requests()) > before);
+  const fence = await acquireLease(db, "maintenance:retention", "test", 60);
+  if (!fence) throw new Error("the lease is another's");
+  const runId = await store.transaction((tx) => beginRetentionRun(tx, fence));
+  await db.execute(
+    `insert into retention_removals (job_id, kind, days, files, bytes, rows, run_id, completed_at)
+      select id, 'logs', 30, 0, 0, 7, ${runId}, now() from jobs limit 1`,
+  );
+  await store.transaction((tx) => endRetentionRun(tx, fence, runId, ["files are left: here"]));
+  const { status, stdout, stderr } = await asked;
+  expect([status, stdout]).toEqual([0, "removed log lines and progress of 1 job: 7 rows\n"]);
+  expect(stderr).toMatch(/^last ran .*, for .*\nfiles are left: here\n$/);
 });

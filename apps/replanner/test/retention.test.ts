@@ -1,7 +1,8 @@
+import type { RunningService } from "@internevo/service-kit";
 import { existsSync } from "node:fs";
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { checkpointDirectory } from "@internevo/stages";
+import { checkpointDirectory, jobDirectory } from "@internevo/stages";
 import { askRetentionRun, lastRetentionRun, listRemovals, setRetentionSettings } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
 import { storedRun } from "@internevo/test-kit/stored-run";
@@ -9,7 +10,10 @@ import { createWorld, type World } from "@internevo/test-kit/world";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { replanner } from "../src/app.ts";
 
+const environment = { INTERNEVO_REPLANNER_POLL_SECONDS: "0.2" };
+
 let world: World;
+let services: readonly RunningService[] = [];
 beforeAll(async () => void (world = await createWorld()));
 afterAll(() => world.close());
 
@@ -34,8 +38,7 @@ const untilEnded = (id?: number) =>
 
 it("removes what is due by the schedule and on request, one replanner at a time", async () => {
   const [old, fresh] = [await ended(100), await ended(5)];
-  const environment = { INTERNEVO_REPLANNER_POLL_SECONDS: "0.2" };
-  const services = await Promise.all([1, 2].map(() => world.start(replanner, environment)));
+  services = await Promise.all([1, 2].map(() => world.start(replanner, environment)));
   const { database } = world;
   await database.transaction((tx) => setRetentionSettings(tx, { checkpoints: 30 }));
   const scheduled = await untilEnded();
@@ -67,15 +70,22 @@ it("removes what is due by the schedule and on request, one replanner at a time"
   expect(figures.reduce((sum, bytes) => sum + bytes, 0)).toBe(2000);
 });
 
-it("goes on with what a replanner that was killed has begun", async () => {
+it("goes on with what a replanner that was killed has begun, and nobody finds half of a checkpoint", async () => {
   const { database } = world;
+  await Promise.all(services.map((service) => service.stop()));
   const { jobId, path } = await ended(100);
-  // As it leaves things: decided, and nothing deleted yet.
-  const { id } = await database.transaction((tx) => askRetentionRun(tx, "ada"));
-  await database.db.execute(
-    `insert into retention_removals (job_id, kind, days, files, bytes, rows, run_id) values ('${jobId}', 'checkpoints', 2, 7, 7000, 0, ${id})`,
+  const FILES = 5000;
+  for (let file = 1; file < FILES; file += 1) await writeFile(join(path, `shard-${file}`), "");
+  await database.transaction((tx) => askRetentionRun(tx, "ada"));
+  const killed = await world.startProcess("replanner", environment);
+  await eventually("a removal", async () => (await listRemovals(database.db, jobId)).length > 0);
+  await killed.kill();
+  const left = existsSync(path) ? (await readdir(path)).length : 0;
+  expect([0, FILES]).toContain(left);
+  await world.start(replanner, environment);
+  await eventually("the end of the removal", async () =>
+    (await listRemovals(database.db, jobId)).every(({ isDone }) => isDone),
   );
-  await untilEnded(id);
-  expect(existsSync(path)).toBe(false);
-  expect(await listRemovals(database.db, jobId)).toMatchObject([{ files: 7, isDone: true }]);
+  expect(await readdir(jobDirectory(world.dataDirectory, jobId))).toEqual([]);
+  expect(await listRemovals(database.db, jobId)).toMatchObject([{ files: FILES, isDone: true }]);
 });
