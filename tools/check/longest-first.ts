@@ -48,6 +48,7 @@ export const LONGEST: readonly string[] = [
   "apps/cli/test/project.test.ts",
   "apps/cli/test/webhook.test.ts",
   "apps/replanner/test/webhooks.test.ts",
+  "apps/replanner/test/retention.test.ts",
   "apps/replanner/test/proposals.test.ts",
   "apps/executor-supervisor/test/drift.test.ts",
   "libs/trackers/test/tensorboard.test.ts",

@@ -41,6 +41,7 @@ import { registerSessionRoutes } from "./routes/session.ts";
 import { registerSignInRoutes } from "./routes/sign-in.ts";
 import { registerTokenRoutes } from "./routes/tokens.ts";
 import { registerQueueRoutes } from "./routes/queue.ts";
+import { registerRetentionRoutes } from "./routes/retention.ts";
 import { registerUsageRoutes } from "./routes/usage.ts";
 import { registerWebhookRoutes } from "./routes/webhooks.ts";
 import { registerWorkloadRoutes } from "./routes/workloads.ts";
@@ -193,6 +194,7 @@ function registerRoutes(
   registerDeadLetterRoutes(api, { database });
   registerProjectRoutes(api, { database });
   registerQueueRoutes(api, { database });
+  registerRetentionRoutes(api, { database, dataDirectory: capabilities.dataDirectory });
   registerUsageRoutes(api, { database, now });
   registerTokenRoutes(api, { database });
   const { webhookAddresses: addresses = { privateAddresses: false }, namespace = "internevo" } = options;

@@ -24,6 +24,7 @@ import { addSubmit } from "./commands/submit.ts";
 import { addToken } from "./commands/token.ts";
 import { addAudit } from "./commands/audit.ts";
 import { addQueue } from "./commands/queue.ts";
+import { addRetention } from "./commands/retention.ts";
 import { addUsage } from "./commands/usage.ts";
 import { addValidate } from "./commands/validate.ts";
 import { addWebhook } from "./commands/webhook.ts";
@@ -108,6 +109,7 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addCheckpoint,
     addProject,
     addQueue,
+    addRetention,
     addUsage,
     addLogin,
     addLogout,

@@ -36,6 +36,8 @@ import {
   QUEUED_WORD,
   askedToGiveWayWords,
   queueWords,
+  removalWords,
+  RETENTION_WORDS,
   rejectionCounts,
   modelExtras,
   shellWord,
@@ -340,6 +342,11 @@ export function jobText(job: JobDetail, colors: Colors): string {
       `${colors.bold("preemptible")}   gives its hosts up where a job of higher priority waits for them`,
     );
   if (labels.length > 0) lines.push(`${colors.bold("labels")}        ${labels.join(", ")}`);
+  if (job.keep === true) lines.push(`${colors.bold("kept")}          exempt from retention`);
+  for (const removal of job.removed ?? [])
+    lines.push(
+      `${colors.bold("gone")}          ${lowered(RETENTION_WORDS[removal.kind])}: ${removalWords(removal)}`,
+    );
   if (job.failure)
     lines.push(
       `${colors.bold("failure")}       ${colors.red(failureText(job.failure.code))}: ${job.failure.message}${job.failure.remedy ? `\n              → ${job.failure.remedy}` : ""}`,

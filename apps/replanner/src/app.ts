@@ -15,6 +15,7 @@ import { Counter } from "prom-client";
 import { replan } from "./consumers/replan.ts";
 import { JobGauges } from "./job-gauges.ts";
 import { pursueProposals } from "./pursue-proposals.ts";
+import { startRetention } from "./retention.ts";
 import { nextRunAt } from "./schedule.ts";
 import { startTrackers } from "./trackers.ts";
 
@@ -65,7 +66,10 @@ function startWebhooks(service: Service<Static<typeof ConfigSchema>>): void {
   });
 }
 
-/** Plans workloads again by their schedule, delivers events to webhooks, and sends metrics of runs to trackers. */
+/**
+ * Plans workloads again by their schedule, delivers events to webhooks, sends metrics of runs to trackers, and removes
+ * what ended jobs leave when its time has come.
+ */
 export const replanner: ServiceDefinition<typeof ConfigSchema> = {
   name: "replanner",
   configSchema: ConfigSchema,
@@ -74,6 +78,7 @@ export const replanner: ServiceDefinition<typeof ConfigSchema> = {
     const settings = { ...profilingSettings(config), top: 10 };
     startWebhooks(service);
     startTrackers(service);
+    startRetention(service);
     new JobGauges(database, service.health.registry);
     service.every(config.INTERNEVO_REPLANNER_POLL_SECONDS, "the schedule", async () => {
       const fired = await database.transaction((tx) => fireDueWorkloads(tx, { now: new Date(), nextRunAt }));

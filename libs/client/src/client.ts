@@ -75,8 +75,18 @@ import type {
   Workload,
 } from "@internevo/domain";
 import type { Static } from "typebox";
+import { RetentionClient } from "./retention.ts";
 import { jobEvents, type JobEventsOptions } from "./event-stream.ts";
-import { open, request, type Connection, type QueryValue, type RequestOptions } from "./request.ts";
+import {
+  open,
+  randomKey,
+  request,
+  type Connection,
+  type QueryValue,
+  type RequestOptions,
+  type MutationOptions,
+  type PageOptions,
+} from "./request.ts";
 
 export interface ClientOptions {
   /** Where the API is, without `/api/v1`, for example `http://127.0.0.1:8080`. */
@@ -94,35 +104,18 @@ export interface Page<T> {
   readonly nextCursor: string | null;
 }
 
-export interface PageOptions {
-  readonly cursor?: string;
-  /** Items a page, 1 to 200. */
-  readonly limit?: number;
-  readonly signal?: AbortSignal;
-}
-
-export interface MutationOptions {
-  /**
-   * The same key with the same body gives the same answer, and acts once. One is made up when it is absent.
-   */
-  readonly idempotencyKey?: string;
-  readonly signal?: AbortSignal;
-}
+export type { MutationOptions, PageOptions };
 
 export type PlanRequest = Static<typeof PlanRequestSchema>;
 export type WorkloadCreate = Static<typeof WorkloadCreateSchema>;
 export type WorkloadChange = Static<typeof WorkloadChangeSchema>;
 export type { ClusterRecord, ProfileSummary };
 
-/** 128 random bits. Not `randomUUID`, which browsers refuse to pages that came over plain HTTP. */
-const randomKey = (): string =>
-  Array.from(globalThis.crypto.getRandomValues(new Uint8Array(16)), (byte) =>
-    byte.toString(16).padStart(2, "0"),
-  ).join("");
-
 /** A typed client of the HTTP API, for browsers and Node. Every method throws what `request.ts` lists. */
 export class InternEvoClient {
   readonly #connection: Connection;
+  /** For how long the installation keeps what ended jobs leave. */
+  readonly retention: RetentionClient;
 
   constructor(options: ClientOptions) {
     // A browser's fetch must be called on its window.
@@ -132,6 +125,7 @@ export class InternEvoClient {
       csrfToken: options.csrfToken,
       fetch: options.fetch ?? globalThis.fetch.bind(globalThis),
     };
+    this.retention = new RetentionClient(this.#connection);
   }
 
   #get<T>(
@@ -334,6 +328,11 @@ export class InternEvoClient {
     { signal }: { signal?: AbortSignal } = {},
   ): Promise<QueueSettings> {
     return request(this.#connection, `${API_PREFIX}/queue`, { method: "PATCH", body: change, signal });
+  }
+
+  /** Exempts a job from retention, or no more. */
+  keepJob(id: string, keep: boolean, options: MutationOptions = {}): Promise<JobDetail> {
+    return this.#post(`/jobs/${encodeURIComponent(id)}/keep`, { keep }, options);
   }
 
   /** GPU-hours by project, owner, cluster or day. */

@@ -95,3 +95,24 @@ export async function request<T>(
     throw new ApiConnectionError(url, error);
   }
 }
+
+/** 128 random bits. Not `randomUUID`, which browsers refuse to pages that came over plain HTTP. */
+export const randomKey = (): string =>
+  Array.from(globalThis.crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
+
+export interface PageOptions {
+  readonly cursor?: string;
+  /** Items a page, 1 to 200. */
+  readonly limit?: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface MutationOptions {
+  /**
+   * The same key with the same body gives the same answer, and acts once. One is made up when it is absent.
+   */
+  readonly idempotencyKey?: string;
+  readonly signal?: AbortSignal;
+}

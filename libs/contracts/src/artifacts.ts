@@ -1,4 +1,5 @@
 import { Type, type Static } from "typebox";
+import { RemovalSchema } from "./retention.ts";
 
 /** What a job leaves, by kind. */
 export const ARTIFACT_KINDS = ["job", "metrics", "log", "timeline", "checkpoint", "export"] as const;
@@ -23,5 +24,6 @@ export const ArtifactPageSchema = Type.Object({
   absent: Type.Union([Type.String(), Type.Null()], {
     description: "why files of the job's ranks are not listed; null: what there is, is",
   }),
+  removed: Type.Array(RemovalSchema, { description: "what retention took, the newest removal of each kind" }),
 });
 export type ArtifactPage = Static<typeof ArtifactPageSchema>;

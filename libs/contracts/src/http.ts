@@ -1,5 +1,6 @@
 import { Type, type Static, type TSchema } from "typebox";
 import { HeadroomSchema } from "./advice.ts";
+import { RemovalSchema, type Removal } from "./retention.ts";
 import {
   AttemptSchema,
   CandidateSchema,
@@ -348,6 +349,12 @@ export const JobDetailSchema = Type.Object({
       },
     ),
   ),
+  keep: Type.Optional(Type.Boolean({ description: "true: retention removes nothing of it; absent: it may" })),
+  removed: Type.Optional(
+    Type.Array(RemovalSchema, {
+      description: "what retention took of it, the newest removal of each kind; absent: nothing",
+    }),
+  ),
 });
 export type JobDetail = Static<typeof JobDetailSchema>;
 
@@ -531,6 +538,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   GET    /comparison?job=&job=       [viewer]   Comparison of 2 to 8 jobs
  *   POST   /jobs/:id/cancel            [operator] 202 JobDetail
  *   POST   /jobs/:id/priority          [operator] {priority}; 200 JobDetail
+ *   POST   /jobs/:id/keep              [operator] {keep}; 200 JobDetail
  *   GET    /jobs/:id/metrics?after=    [viewer]   Page(StepMetric)
  *   GET    /jobs/:id/validations?after= [viewer]  Page(ValidationLoss)
  *   GET    /jobs/:id/log               [viewer]   Page(JobLogLine), newest first
@@ -552,6 +560,7 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  *   GET    /audit?actor=&target=&action=&outcome=&from=&until= [admin] Page(AuditRecord), newest first
  *   GET    /projects, /projects/:name  [viewer]   Page(ProjectRecord) / ProjectRecord
  *   POST   /projects, PATCH|DELETE /projects/:name [admin of the installation]
+ *   GET    /retention                  [viewer]   Retention; PATCH /retention, GET /retention/preview, POST /retention/run [admin of the installation]
  *   GET    /usage?from=&to=&by=&project= [viewer] Usage
  *   GET    /whoami                     [viewer]   Whoami
  *   GET    /sign-in [open] SignIn; /sign-in/begin, /sign-in/callback [open] redirects of a browser
@@ -561,9 +570,17 @@ export type DeadLetter = Static<typeof DeadLetterSchema>;
  */
 export const API_PREFIX = "/api/v1";
 export const JobPageSchema = PageSchema(JobSummarySchema);
-export const MetricPageSchema = PageSchema(StepMetricSchema);
-export const ValidationPageSchema = PageSchema(ValidationLossSchema);
-export const JobLogPageSchema = PageSchema(JobLogLineSchema);
+/** A page of what retention may have taken. */
+const HistoryPageSchema = <S extends TSchema>(item: S) =>
+  Type.Object({
+    ...PageSchema(item).properties,
+    removed: Type.Optional(
+      Type.Unsafe<Removal>({ ...RemovalSchema, description: "what retention took of this; absent: nothing" }),
+    ),
+  });
+export const MetricPageSchema = HistoryPageSchema(StepMetricSchema);
+export const ValidationPageSchema = HistoryPageSchema(ValidationLossSchema);
+export const JobLogPageSchema = HistoryPageSchema(JobLogLineSchema);
 export const WorkloadPageSchema = PageSchema(WorkloadSchema);
 export const ProposalPageSchema = PageSchema(ProposalSchema);
 export const ProfilePageSchema = PageSchema(ProfileSummarySchema);

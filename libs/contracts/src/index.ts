@@ -12,3 +12,4 @@ export * from "./plan-changes.ts";
 export * from "./clusters.ts";
 export * from "./comparison.ts";
 export * from "./artifacts.ts";
+export * from "./retention.ts";

@@ -1,5 +1,6 @@
 export { assertBelowRoots, dataRootsOf, folderThatHolds, type DataRoots } from "./data-roots.ts";
 export * from "./initial-weights.ts";
+export { WEIGHTS_FIELD } from "./weights-fault.ts";
 export { openData } from "./open-data.ts";
 export {
   countPackedDocuments,

@@ -10,6 +10,7 @@ export * from "./cluster-state.ts";
 export * from "./queue-place.ts";
 export * from "./priority.ts";
 export * from "./fair-share.ts";
+export * from "./retention.ts";
 export * from "./project.ts";
 export * from "./layer-program.ts";
 export * from "./rope-scaling.ts";

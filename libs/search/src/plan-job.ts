@@ -90,7 +90,7 @@ export function planJob(job: JobSpec, profile: Profile, options: PlanJobOptions 
   const candidates = found.best.map(candidate);
   const runnableCandidates = candidates.filter(({ runnable }) => runnable);
   const nothing = found.feasible === 0 && found.closest === null;
-  const unmet = nothing ? (hostUnmet(model) ?? unmetOf(job)?.message ?? hostTooSmall(model)) : undefined;
+  const unmet = nothing ? (hostUnmet(model) ?? unmetOf(job)?.message) : undefined;
   const documents = documentsWords(job);
   const closest = found.closest && {
     plan: found.closest,
@@ -201,12 +201,6 @@ const asksForHost = ({ plan }: JobSpec): boolean => {
 const hostUnmet = ({ job, hostFault }: CostModel): string | undefined =>
   hostFault !== null && asksForHost(job)
     ? `no plan keeps gate and up in the host's memory: ${hostFault}`
-    : undefined;
-
-/** Where the ranks of every plan that it asks for keep more on their host than it has. */
-const hostTooSmall = ({ job }: CostModel): string | undefined =>
-  job.cluster.hostMemoryBytes !== undefined && asksForHost(job)
-    ? `no plan keeps gate and up in the host's memory: all need more than the ${job.cluster.hostMemoryBytes} bytes of cluster.hostMemory`
     : undefined;
 
 const leftOutWarnings = (plans: number): string[] =>

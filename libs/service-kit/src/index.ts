@@ -14,7 +14,13 @@ export {
   type CommandRuntime,
   type Effect,
 } from "./command.ts";
-export { WorkStoppedError, HEARTBEAT_SECONDS, LEASE_TTL_SECONDS, type StopReason } from "./lease-keeper.ts";
+export {
+  keepLease,
+  WorkStoppedError,
+  HEARTBEAT_SECONDS,
+  LEASE_TTL_SECONDS,
+  type StopReason,
+} from "./lease-keeper.ts";
 export { BaseConfigSchema, readConfig, variablePrefix, type BaseConfig, type Environment } from "./config.ts";
 export { fromTexts } from "./from-texts.ts";
 export { createLogger, logError, type Logger } from "./logging.ts";

@@ -39,5 +39,7 @@ export * from "./webhook-deliveries.ts";
 export * from "./tracker-cursors.ts";
 export * from "./running-jobs.ts";
 export * from "./users.ts";
+export * from "./retention.ts";
+export * from "./retention-rows.ts";
 export * from "./reconcile.ts";
 export type { FiringState } from "./schema/index.ts";

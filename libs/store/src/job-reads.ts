@@ -8,6 +8,7 @@ import { lastJobEventId } from "./job-events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { lastPlanChange } from "./plan-changes.ts";
 import { getPlanning } from "./plannings.ts";
+import { listRemovals } from "./retention.ts";
 import { findRun, lastValidation, listAttempts } from "./runs.ts";
 import {
   hostHolds,
@@ -204,6 +205,7 @@ export async function getJobDetail(
       chosen: jobs.chosen,
       failure: jobs.failure,
       report: jobs.report,
+      keep: jobs.keep,
     })
     .from(jobs)
     .where(eq(jobs.id, jobId))
@@ -211,12 +213,13 @@ export async function getJobDetail(
     .prepare("job_detail")
     .execute();
   if (!row) return undefined;
-  const { spec, traceparent, profileId, planningId, chosen, failure, report, ...summary } = row;
+  const { spec, traceparent, profileId, planningId, chosen, failure, report, keep, ...summary } = row;
   const transitions = await db
     .select()
     .from(jobTransitions)
     .where(eq(jobTransitions.jobId, jobId))
     .orderBy(asc(jobTransitions.version));
+  const removed = await listRemovals(db, jobId);
   const run = await findRun(db, jobId);
   const validation = run && (await lastValidation(db, run.id));
   const planChange = run && (await lastPlanChange(db, { id: run.id, jobId }));
@@ -239,5 +242,7 @@ export async function getJobDetail(
     ...(planChange ? { planChange } : {}),
     failure,
     report,
+    ...(keep ? { keep } : {}),
+    ...(removed.length > 0 ? { removed } : {}),
   };
 }

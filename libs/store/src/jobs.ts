@@ -7,6 +7,7 @@ import {
   isAtRest,
   isResumable,
   isTerminal,
+  RESUME_KINDS,
   type Candidate,
   type Failure,
   type JobSpec,
@@ -15,7 +16,7 @@ import {
   type Report,
   type ResumableJobState,
 } from "@internevo/domain";
-import type { CommandType, JobStreamEvent } from "@internevo/contracts";
+import type { CommandType, JobStreamEvent, Removal } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
 import { attemptEnded, jobEvent, trialEnded, type JobSubject } from "./events.ts";
 import { moveInQueue, releaseHosts } from "./host-queue.ts";
@@ -24,6 +25,7 @@ import { orNoProject } from "./no-project.ts";
 import { endPlanChangeWithJob } from "./plan-changes.ts";
 import { enqueueMessages, type OutboxMessage } from "./outbox.ts";
 import { isUuid } from "./pages.ts";
+import { findRemoval } from "./retention.ts";
 import { attempts, jobEvents, jobs, jobTransitions, runs, trials } from "./schema/index.ts";
 import { newTraceparent } from "./trace.ts";
 
@@ -375,11 +377,14 @@ async function reopenTrials(tx: Transaction, jobId: string): Promise<void> {
 export type ResumeOutcome =
   | { readonly outcome: "resumed"; readonly from: ResumableJobState; readonly stage: StageState }
   | { readonly outcome: "not-resumable"; readonly state: JobState }
+  /** Retention took what it would go on from. */
+  | { readonly outcome: "removed"; readonly removal: Removal }
   | { readonly outcome: "not-found" };
 
 /**
  * Lets a job that was held, failed or was cancelled go on in the stage in which it stopped, with what it has:
- * its profile and plans, the trials that were measured, the last checkpoint.
+ * its profile and plans, the trials that were measured, the last checkpoint. Not one whose checkpoints or steps
+ * retention took: it would begin anew under the name of what was trained.
  */
 export async function resumeJob(
   tx: Transaction,
@@ -390,6 +395,8 @@ export async function resumeJob(
   const state = await lockJobState(tx, jobId);
   if (state === undefined) return { outcome: "not-found" };
   if (!isResumable(state)) return { outcome: "not-resumable", state };
+  const removal = await findRemoval(tx, jobId, RESUME_KINDS);
+  if (removal) return { outcome: "removed", removal };
   const stage = await lastStage(tx, jobId);
   if (stage === "trialling") await reopenTrials(tx, jobId);
   await transitionJob(tx, { jobId, from: state, to: stage, reason });

@@ -39,7 +39,7 @@ describe("migrateDatabase", () => {
     );
     await client.end();
     expect(rows[0]).toEqual({ applied: journal.entries.length, different: journal.entries.length });
-    expect(tables.rows[0].tables).toBe(36);
+    expect(tables.rows[0].tables).toBe(39);
   });
 
   it("gives the oldest of equal given profiles the digest that later ones are compared by", async () => {

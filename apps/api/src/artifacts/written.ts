@@ -1,5 +1,12 @@
 import type { Artifact, JobDetail, JobLogLine } from "@internevo/contracts";
-import { csvHead, csvRows, jobToChange, type StepMetric, type ValidationLoss } from "@internevo/domain";
+import {
+  csvHead,
+  csvRows,
+  jobToChange,
+  type RetentionKind,
+  type StepMetric,
+  type ValidationLoss,
+} from "@internevo/domain";
 import {
   listJobLogAfter,
   listStepMetrics,
@@ -75,10 +82,18 @@ const logOf = (jobId: string) =>
     }
   };
 
-/** What can be written of a job. @param stated fields that its file stated */
-export function writtenArtifacts(job: JobDetail, stated: readonly string[]): WrittenArtifact[] {
+/**
+ * What can be written of a job. @param stated fields that its file stated @param hasLog whether a log line is stored
+ */
+export function writtenArtifacts(
+  job: JobDetail,
+  stated: readonly string[],
+  hasLog: boolean,
+): WrittenArtifact[] {
   const file = Buffer.from(stringify(jobToChange(job.spec, stated)));
   const later = { bytes: null, modifiedAt: null };
+  const isRemoved = (of: RetentionKind) => job.removed?.some(({ kind }) => kind === of) ?? false;
+  const hasSteps = !isRemoved("steps");
   return [
     {
       name: "job.yaml",
@@ -88,7 +103,7 @@ export function writtenArtifacts(job: JobDetail, stated: readonly string[]): Wri
       mediaType: "application/yaml; charset=utf-8",
       segments: [{ bytes: file }],
     },
-    ...(job.lastStep > 0
+    ...(hasSteps && job.lastStep > 0
       ? [
           {
             name: "steps.csv",
@@ -99,7 +114,7 @@ export function writtenArtifacts(job: JobDetail, stated: readonly string[]): Wri
           },
         ]
       : []),
-    ...(job.lastValidation
+    ...(hasSteps && job.lastValidation
       ? [
           {
             name: "validations.csv",
@@ -110,6 +125,17 @@ export function writtenArtifacts(job: JobDetail, stated: readonly string[]): Wri
           },
         ]
       : []),
-    { name: "log.txt", kind: "log", ...later, mediaType: "text/plain; charset=utf-8", write: logOf(job.id) },
+    // A job that was let go on since then has a log again.
+    ...(hasLog || !isRemoved("logs")
+      ? [
+          {
+            name: "log.txt",
+            kind: "log" as const,
+            ...later,
+            mediaType: "text/plain; charset=utf-8",
+            write: logOf(job.id),
+          },
+        ]
+      : []),
   ];
 }

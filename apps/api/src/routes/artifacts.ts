@@ -1,7 +1,7 @@
 import { Readable } from "node:stream";
-import { ArtifactPageSchema, type JobDetail } from "@internevo/contracts";
-import { didYouMean, Line, ProblemError } from "@internevo/domain";
-import { getJobDetail, getStatedFields, type Database } from "@internevo/store";
+import { ArtifactPageSchema, type JobDetail, type Removal } from "@internevo/contracts";
+import { didYouMean, Line, ProblemError, removalWords, type RetentionKind } from "@internevo/domain";
+import { getJobDetail, getStatedFields, listJobLog, type Database } from "@internevo/store";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Type } from "typebox";
 import { absenceOf, storedArtifacts } from "../artifacts/files.ts";
@@ -35,6 +35,31 @@ function noArtifact(jobId: string, name: string, known: readonly string[], absen
     },
   ]);
 }
+
+/** Of which kind an artifact is for retention; undefined for what it never takes. */
+const KIND_OF: readonly (readonly [RegExp, RetentionKind])[] = [
+  [/^checkpoint-/, "checkpoints"],
+  [/^timeline-/, "timelines"],
+  [/^export-/, "exports"],
+  [/^log\.txt$/, "logs"],
+  [/^(?:steps|validations)\.csv$/, "steps"],
+];
+
+/** The removal that a name's artifact may have gone with. */
+function removalOf({ removed = [] }: JobDetail, name: string): Removal | undefined {
+  const of = KIND_OF.find(([pattern]) => pattern.test(name))?.[1];
+  return removed.find(({ kind }) => kind === of);
+}
+
+const removedArtifact = (jobId: string, name: string, removal: Removal): ProblemError =>
+  new ProblemError("not-found", `job ${jobId} has no artifact ${name} any more`, [
+    {
+      field: "artifact",
+      value: name,
+      message: removalWords(removal),
+      remedy: `it is gone; GET /api/v1/jobs/${jobId}/artifacts lists what is left`,
+    },
+  ]);
 
 /** What is answered; nothing is read for a request that asks for the head alone, which keeps its own length. */
 const bodyOf = (
@@ -71,8 +96,10 @@ function sendSegments(
   return reply.send(bodyOf(request, () => bytesOf(segments, { first, last })));
 }
 
-const writtenOf = async (job: JobDetail, { db }: Database) =>
-  writtenArtifacts(job, await getStatedFields(db, job.id));
+const writtenOf = async (job: JobDetail, { db }: Database) => {
+  const { items } = await listJobLog(db, job.id, { limit: 1 });
+  return writtenArtifacts(job, await getStatedFields(db, job.id), items.length > 0);
+};
 
 async function sendArtifact(
   request: FastifyRequest,
@@ -86,6 +113,8 @@ async function sendArtifact(
   const stored = found || dataDirectory === undefined ? [] : await storedArtifacts(dataDirectory, job.id);
   const file = stored.find((each) => each.name === name);
   if (!found && !file) {
+    const removal = removalOf(job, name);
+    if (removal) throw removedArtifact(job.id, name, removal);
     const known = [...written, ...stored].map((each) => each.name);
     return noArtifact(job.id, name, known, await absenceOf(job, dataDirectory));
   }
@@ -124,7 +153,8 @@ export function registerArtifacts(app: ApiInstance, options: ArtifactOptions): v
       const items = [...(await writtenOf(job, database)), ...stored].map(
         ({ name, kind, bytes, modifiedAt }) => ({ name, kind, bytes, modifiedAt }),
       );
-      return { items, nextCursor: null, absent: await absenceOf(job, dataDirectory) };
+      const { removed = [] } = job;
+      return { items, nextCursor: null, absent: await absenceOf(job, dataDirectory), removed };
     },
   );
 

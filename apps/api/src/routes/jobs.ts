@@ -9,6 +9,7 @@ import {
   ValidationPageSchema,
   SubmittedJobSchema,
   type JobDetail,
+  type Removal,
 } from "@internevo/contracts";
 import {
   JobFileSchema,
@@ -16,23 +17,16 @@ import {
   isTerminal,
   PrioritySchema,
   ProblemError,
+  removalWords,
   RESUMABLE_JOB_STATES,
   statedFields,
   writtenJob,
-  type JobSpec,
   type JobState,
-  type MeasuredFirst,
-  type ProblemDetail,
+  type RetentionKind,
 } from "@internevo/domain";
+import { checkpointDirectory, timelineDirectory } from "@internevo/stages";
 import {
-  checkpointDirectory,
-  jobDirectory,
-  jobsDirectory,
-  measuredFirst,
-  timelineDirectory,
-  type Measuring,
-} from "@internevo/stages";
-import {
+  findRemoval,
   getJob,
   getJobDetail,
   listJobLog,
@@ -40,16 +34,15 @@ import {
   listStepMetrics,
   listValidations,
   lockJobState,
-  projectOf,
   requestCancel,
   setPriority,
   resumeJob,
   submitJob,
   type Database,
+  type Page,
   type Queryable,
   type Transaction,
 } from "@internevo/store";
-import type { FastifyReply, FastifyRequest } from "fastify";
 import { Type, type Static } from "typebox";
 import { noJob } from "../http/absent.ts";
 import { actorOf } from "../http/auth.ts";
@@ -57,31 +50,18 @@ import type { ApiInstance } from "../http/instance.ts";
 import { etagOf, versionOfIfMatch } from "../http/etag.ts";
 import { mutate, mutateChecked } from "../http/mutations.ts";
 import { numberOfCursor, PageQuery } from "../http/pages.ts";
-import { projectForSubmission, visibleTo, withProjectOf } from "../http/rights.ts";
+import { visibleTo } from "../http/rights.ts";
 import { lastEventIdOf, type OpenStreams } from "../http/sse.ts";
 import { jobStream } from "../jobs-stream.ts";
-import { assertNamedProfile } from "../profile-source.ts";
-import { acceptJob, type AcceptedJob, type NamedWeights } from "../submission/accept-job.ts";
-import { batchWarnings } from "../submission/batch-warnings.ts";
-import { checkCluster, type LaunchCapabilities } from "@internevo/launcher";
-import { clusterWarnings } from "../submission/cluster-warnings.ts";
-import { assertFits, fitTask, runtimeMemory } from "../submission/check-fit.ts";
-import { assertQuota } from "../submission/check-quota.ts";
-import { assertRoom, checkpointRoom, roomWarnings } from "../submission/check-room.ts";
-import { notOwnWeights } from "../submission/check-weights.ts";
-import type { Workers } from "../work/workers.ts";
+import { Acceptance, type AcceptanceOptions } from "../submission/acceptance.ts";
+import { assertStillKept, type WeightsOfJob } from "../submission/kept-weights.ts";
 import { goneSignal } from "./gone.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
 
 /** What the store counts steps with. */
 const LAST_STEP = 2 ** 31 - 1;
 
-export interface JobRoutesOptions {
-  readonly database: Database;
-  readonly workers: Workers;
-  readonly capabilities: LaunchCapabilities;
-  /** What measures, for what a job measures first; undefined where that is not known here. */
-  readonly measuring: Measuring | undefined;
+export interface JobRoutesOptions extends AcceptanceOptions {
   readonly streams: OpenStreams;
   readonly heartbeatMilliseconds: number;
 }
@@ -130,78 +110,6 @@ async function assertVersion(tx: Transaction, id: string, expected: number | und
         remedy: "read the job again, and decide anew",
       },
     ]);
-  }
-}
-
-interface Remarks {
-  readonly warnings: ProblemDetail[];
-  readonly measuredFirst?: MeasuredFirst;
-}
-
-/** What a submitted job must pass, and what is said of it besides. */
-class Acceptance {
-  readonly #options: JobRoutesOptions;
-
-  constructor(options: JobRoutesOptions) {
-    this.#options = options;
-  }
-
-  accept(request: FastifyRequest, reply: FastifyReply): Promise<AcceptedJob> {
-    const gone = goneSignal(reply);
-    const { database, workers, capabilities } = this.#options;
-    return acceptJob(withProjectOf(actorOf(request), request.body), {
-      project: async (job) => {
-        const project = await projectForSubmission(database.db, request, job.project, "project");
-        await assertQuota(database.db, job, project);
-      },
-      cluster: (job) => checkCluster(job.cluster, capabilities),
-      profile: (job) => assertNamedProfile(database.db, job, "cluster.profile", visibleTo(actorOf(request))),
-      data: (task) => workers.checkData(task, gone),
-      weights: (weights) => this.#weights(weights, visibleTo(actorOf(request)), gone),
-      room: async (job) => assertRoom(await this.#roomOf(job), capabilities.dataDirectory ?? ""),
-      fit: (spec) => this.#fit(spec, gone),
-    });
-  }
-
-  /** Whose checkpoint they are is asked first: what is said of them tells of what is there. */
-  async #weights(weights: NamedWeights, only: string | null, gone: AbortSignal): Promise<void> {
-    const { database, workers, capabilities } = this.#options;
-    const { dataDirectory } = capabilities;
-    if (dataDirectory === undefined) return workers.checkWeights({ ...weights, ofJob: null }, gone);
-    const place = { weightsPath: weights.initialWeights, jobsDirectory: jobsDirectory(dataDirectory) };
-    const owner = await workers.ownerOfWeights(place, gone);
-    if (owner !== null) {
-      const project = await projectOf(database.db, "job", owner);
-      if (project === undefined || (only !== null && project !== only))
-        throw notOwnWeights(weights.initialWeights);
-    }
-    const ofJob = owner === null ? null : jobDirectory(dataDirectory, owner);
-    return workers.checkWeights({ ...weights, ofJob }, gone);
-  }
-
-  async #fit(spec: JobSpec, gone: AbortSignal): Promise<void> {
-    const { database, measuring, workers } = this.#options;
-    const runtime = await runtimeMemory(database, spec, measuring);
-    const result = await workers.quickPlan(fitTask(spec, runtime, measuring?.threadsPerRank), gone);
-    assertFits(spec, result, runtime);
-  }
-
-  /** What an accepted job is told: what speaks against it all the same, and what is measured first. */
-  async remarks({ spec, dataTokens }: AcceptedJob): Promise<Remarks> {
-    const { database, measuring, capabilities } = this.#options;
-    const first = measuring && (await measuredFirst(database, spec, measuring));
-    return {
-      warnings: [
-        ...batchWarnings(spec, dataTokens),
-        ...clusterWarnings(spec, capabilities),
-        ...roomWarnings(await this.#roomOf(spec), spec, capabilities.dataDirectory ?? ""),
-      ],
-      ...(first ? { measuredFirst: first } : {}),
-    };
-  }
-
-  #roomOf(job: JobSpec) {
-    return checkpointRoom(job, this.#options.capabilities.dataDirectory);
   }
 }
 
@@ -260,11 +168,13 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
         reply,
         async () => {
           const accepted = await acceptance.accept(request, reply);
+          const { spec, weights } = accepted;
           const { warnings, ...remarks } = await acceptance.remarks(accepted);
           // Where there is nothing to warn of, the answer is the job.
-          return { spec: accepted.spec, told: { ...remarks, ...(warnings.length > 0 ? { warnings } : {}) } };
+          return { spec, weights, told: { ...remarks, ...(warnings.length > 0 ? { warnings } : {}) } };
         },
-        async (tx, { spec, told }) => {
+        async (tx, { spec, weights, told }) => {
+          await assertStillKept(tx, weights);
           const id = await submitJob(tx, spec, {
             traceparent: request.trace.traceparent,
             owner: actorOf(request).name,
@@ -412,7 +322,20 @@ function resumeRemedy(state: JobState): string {
   return state === "cancelling" ? "wait until it is cancelled, and let it go on then" : "it goes on already";
 }
 
-function registerResume(app: ApiInstance, { database, capabilities }: JobRoutesOptions): void {
+/** A job that retention took what it would go on from. */
+const removedJob = (id: string, removal: Removal): ProblemError =>
+  new ProblemError("conflict", `job ${id} cannot be let go on: what it would go on from is gone`, [
+    {
+      field: "id",
+      value: id,
+      message: `its ${removal.kind} were ${removalWords(removal)}`,
+      remedy: `train anew with a copy of it: internevo clone ${id}, or GET /api/v1/jobs/${id}/file and POST /api/v1/jobs`,
+    },
+  ]);
+
+function registerResume(app: ApiInstance, options: JobRoutesOptions): void {
+  const { database, capabilities } = options;
+  const acceptance = new Acceptance(options);
   app.post(
     "/jobs/:id/resume",
     {
@@ -422,18 +345,25 @@ function registerResume(app: ApiInstance, { database, capabilities }: JobRoutesO
         summary: "Let a job go on that is held, failed or was cancelled",
         description:
           "It goes on in the stage in which it stopped, with what it measured and its last checkpoint. " +
-          `409 when it is in no state of ${RESUMABLE_JOB_STATES.join(", ")}.`,
+          `409 when it is in no state of ${RESUMABLE_JOB_STATES.join(", ")}, ` +
+          "and when retention removed its checkpoints or steps.",
         headers: headers.conditional,
         params: IdParams,
         body: ReasonBody,
         response: answers({ 202: JobDetailSchema }),
       },
     },
-    async (request, reply) =>
-      mutate(database, request, reply, async (tx) => {
-        const { id } = request.params;
+    async (request, reply) => {
+      const { id } = request.params;
+      const weightsAgain = async (): Promise<WeightsOfJob | undefined> => {
+        const job = await getJob(database.db, id);
+        return job && acceptance.weightsAgain(job.spec, goneSignal(reply));
+      };
+      return mutateChecked(database, request, reply, weightsAgain, async (tx, weights) => {
         await assertVersion(tx, id, versionOfIfMatch(request.headers["if-match"]));
+        await assertStillKept(tx, weights);
         const resumed = await resumeJob(tx, id, request.body?.reason);
+        if (resumed.outcome === "removed") throw removedJob(id, resumed.removal);
         if (resumed.outcome === "not-resumable")
           throw new ProblemError("conflict", `job ${id} is ${resumed.state}: it cannot be let go on`, [
             {
@@ -445,7 +375,8 @@ function registerResume(app: ApiInstance, { database, capabilities }: JobRoutesO
           ]);
         const job = await detailOf(tx, id, capabilities.dataDirectory, visibleTo(actorOf(request)));
         return { status: 202, body: job, target: id, etag: etagOf(job.version) };
-      }),
+      });
+    },
   );
 }
 
@@ -467,6 +398,17 @@ function stepsAsked({ after, cursor, limit }: Static<typeof StepsQuery>): { afte
   return { ...(from === undefined ? {} : { after: from }), ...(limit === undefined ? {} : { limit }) };
 }
 
+/** A page of a job's history, with what retention took of it. */
+async function withRemoval<T>(
+  db: Queryable,
+  jobId: string,
+  kind: RetentionKind,
+  page: Page<T>,
+): Promise<Page<T> & { removed?: Removal }> {
+  const removal = await findRemoval(db, jobId, [kind]);
+  return { ...page, ...(removal ? { removed: removal } : {}) };
+}
+
 /** What a job's training said: steps, validation losses and log lines, in pages. */
 function registerJobHistory(app: ApiInstance, { database }: JobRoutesOptions): void {
   app.get(
@@ -484,7 +426,12 @@ function registerJobHistory(app: ApiInstance, { database }: JobRoutesOptions): v
     async (request) => {
       const { id } = request.params;
       if (!(await getJob(database.db, id))) throw noJob(id);
-      return listStepMetrics(database.db, id, stepsAsked(request.query));
+      return withRemoval(
+        database.db,
+        id,
+        "steps",
+        await listStepMetrics(database.db, id, stepsAsked(request.query)),
+      );
     },
   );
 
@@ -503,7 +450,12 @@ function registerJobHistory(app: ApiInstance, { database }: JobRoutesOptions): v
     async (request) => {
       const { id } = request.params;
       if (!(await getJob(database.db, id))) throw noJob(id);
-      return listValidations(database.db, id, stepsAsked(request.query));
+      return withRemoval(
+        database.db,
+        id,
+        "steps",
+        await listValidations(database.db, id, stepsAsked(request.query)),
+      );
     },
   );
 
@@ -523,10 +475,11 @@ function registerJobHistory(app: ApiInstance, { database }: JobRoutesOptions): v
       const { id } = request.params;
       const { cursor, limit } = request.query;
       if (!(await getJob(database.db, id))) throw noJob(id);
-      return listJobLog(database.db, id, {
+      const page = await listJobLog(database.db, id, {
         ...(cursor === undefined ? {} : { before: numberOfCursor(cursor, Number.MAX_SAFE_INTEGER) }),
         ...(limit === undefined ? {} : { limit }),
       });
+      return withRemoval(database.db, id, "logs", page);
     },
   );
 }

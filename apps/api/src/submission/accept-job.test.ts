@@ -20,7 +20,7 @@ const checks: JobChecks = {
   fit: () => Promise.resolve(),
   room: () => Promise.resolve(),
   data: (task) => checkData({ ...task, roots: null }),
-  weights: () => Promise.resolve(),
+  weights: () => Promise.resolve(undefined),
 };
 const documents = Array.from({ length: 40 }, (_, i) => Array.from({ length: 8 * (i % 3) + 8 }, () => i));
 

@@ -11,6 +11,7 @@ import {
 import { assertTrainerRuns, clusterRanks } from "@internevo/plan";
 import type { CheckedData, DataTask } from "./check-data.ts";
 import type { WeightsTask } from "./check-weights.ts";
+import type { WeightsOfJob } from "./kept-weights.ts";
 
 /** Weights as a job names them: whose they are is for the check to find out. */
 export type NamedWeights = Omit<WeightsTask, "ofJob">;
@@ -25,13 +26,16 @@ export interface JobChecks {
   readonly fit: (spec: JobSpec) => Promise<void>;
   readonly room: (spec: JobSpec) => Promise<void>;
   readonly data: (task: DataTask) => Promise<CheckedData>;
-  readonly weights: (weights: NamedWeights) => Promise<void>;
+  /** @returns whose they are; undefined where they are no job's */
+  readonly weights: (weights: NamedWeights) => Promise<WeightsOfJob | undefined>;
 }
 
 export interface AcceptedJob {
   readonly spec: JobSpec;
   /** Tokens of its data; undefined where the job reads none. */
   readonly dataTokens: number | undefined;
+  /** The job whose files it begins with; undefined where there is none. */
+  readonly weights: WeightsOfJob | undefined;
 }
 
 const MOST_DETAILS = 40;
@@ -84,6 +88,7 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Ac
     }
   };
   let checked: CheckedData | undefined;
+  let ofJob: WeightsOfJob | undefined;
   const spec = await noting(() => resolveJob(written));
   if (spec) {
     await noting(() => checks.project(spec));
@@ -95,7 +100,7 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Ac
     if (spec.until === undefined && spec.validation !== undefined)
       await noting(() => asPartOf("validation", () => checks.data(heldOutTask(spec))));
     const { initialWeights, model } = spec;
-    if (initialWeights !== undefined) await noting(() => checks.weights({ initialWeights, model }));
+    if (initialWeights !== undefined) ofJob = await noting(() => checks.weights({ initialWeights, model }));
     await noting(() => checks.room(spec));
     if (problems.length === 0) await noting(() => checks.fit(spec));
   } else {
@@ -114,5 +119,5 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Ac
         );
   if (!spec) throw new Error("a job was neither resolved nor refused");
   const documents = checked?.documents;
-  return { spec: documents ? { ...spec, documents } : spec, dataTokens: checked?.tokens };
+  return { spec: documents ? { ...spec, documents } : spec, dataTokens: checked?.tokens, weights: ofJob };
 }

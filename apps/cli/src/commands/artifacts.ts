@@ -1,5 +1,5 @@
 import type { Artifact } from "@internevo/contracts";
-import { formatBytes, formatMoment } from "@internevo/domain";
+import { formatBytes, formatMoment, lowered, removalWords, RETENTION_WORDS } from "@internevo/domain";
 import type { Command } from "commander";
 import type { Context } from "../context.ts";
 import { table, type Colors } from "../output.ts";
@@ -33,9 +33,11 @@ function addArtifactList(group: Command, context: Context): void {
       const output = context.output();
       const client = await context.client();
       const id = await jobId(client, text, context.signal);
-      const { items, absent } = await client.listArtifacts(id, { signal: context.signal });
-      if (output.json) output.document({ items, absent });
+      const { items, absent, removed } = await client.listArtifacts(id, { signal: context.signal });
+      if (output.json) output.document({ items, absent, removed });
       else output.data(artifactsTable(items, output.colors));
+      for (const removal of removed)
+        output.note(`${lowered(RETENTION_WORDS[removal.kind])}: ${removalWords(removal)}`);
       if (absent !== null) output.note(`not listed are files of its ranks: ${absent}`);
     });
 }

@@ -5,3 +5,4 @@ export * from "./workloads.ts";
 export * from "./access.ts";
 export * from "./webhooks.ts";
 export * from "./trackers.ts";
+export * from "./retention.ts";

@@ -140,6 +140,8 @@ export const jobs = pgTable(
     createdAt: instant("created_at").notNull().defaultNow(),
     updatedAt: instant("updated_at").notNull().defaultNow(),
     endedAt: instant("ended_at"),
+    /** Retention removes nothing of it. */
+    keep: boolean("keep").notNull().default(false),
   },
   (table) => [
     index("jobs_page").on(table.createdAt, table.id),

@@ -1,5 +1,5 @@
 import type { Artifact, ArtifactKind } from "@internevo/contracts";
-import { formatBytes } from "@internevo/domain";
+import { formatBytes, removalWords, RETENTION_WORDS } from "@internevo/domain";
 import { Alert, Button, Code, Text } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { download } from "../../data/download.ts";
@@ -65,6 +65,11 @@ export function Artifacts({ jobId, isActive }: { jobId: string; isActive: boolea
           {sentence(data.absent)}
         </Alert>
       )}
+      {data.removed.map((removal) => (
+        <Text key={removal.kind} size="sm" c="dimmed" mb="xs" role="note">
+          {RETENTION_WORDS[removal.kind]}: {removalWords(removal)}
+        </Text>
+      ))}
       <Table label="Files" narrow="cards">
         <Head>
           <Row>
