@@ -95,6 +95,7 @@ export function a800Profile(measured: Measurements): Profile {
       cluster: { nodes: 16, gpusPerNode: GPUS_PER_NODE, memoryPerGpuBytes: 80e9 },
       device: {
         name: "NVIDIA A100/A800-SXM4-80GB",
+        kind: "gpu",
         peakFlopsPerSecondFp32: 19.5e12,
         peakFlopsPerSecondBf16: 312e12,
         memoryBandwidthBytesPerSecond: 2.039e12,

@@ -16,13 +16,14 @@ import {
   type Profile,
 } from "@internevo/domain";
 import { ApiConnectionError, type ProfileSummary } from "@internevo/client";
+import { deviceWarning } from "@internevo/search";
 import type { Context } from "./context.ts";
 import { pages } from "./lists.ts";
 import { readJson } from "./plan-argument.ts";
 import { clusterOfProfile, profileId } from "./resolve.ts";
 
 /** Where stored profiles are asked for. */
-export type ProfileContext = Pick<Context, "client" | "signal">;
+export type ProfileContext = Pick<Context, "client" | "signal" | "output">;
 
 /** Begins a remedy: a GPU's name alone is meant for its estimated profile. */
 const meantProfile = (text: string): string =>
@@ -137,12 +138,31 @@ async function measuredProfile(
 
 /**
  * The profile to plan a job with: the one that is given, else the one that the job names, else the newest
- * that the stack at hand has measured of the job's cluster.
+ * that the stack at hand has measured of the job's cluster. Warns where it is of another kind of device.
  * @param given the value of `--profile`.
  * @throws ProblemError as {@link loadProfile}
  */
 export async function jobProfile(
-  { cluster }: Pick<JobSpec, "cluster">,
+  job: JobSpec,
+  given: string | undefined,
+  context: ProfileContext,
+): Promise<Profile> {
+  const profile = await foundProfile(job, given, context);
+  const warning = deviceWarning(job, profile);
+  const output = context.output();
+  // An error in JSON is all that stands on stderr; what is answered in JSON has its warnings itself.
+  if (warning !== undefined && !output.json && !warnedOf.has(job.cluster)) {
+    warnedOf.add(job.cluster);
+    output.note(`warning: ${warning}`);
+  }
+  return profile;
+}
+
+/** Clusters of jobs whose device was warned of: a command may look for the profile twice. */
+const warnedOf = new WeakSet<Cluster>();
+
+function foundProfile(
+  { cluster }: JobSpec,
   given: string | undefined,
   context: ProfileContext,
 ): Promise<Profile> {

@@ -216,6 +216,7 @@ function made(key: string, gpu: EstimatedGpu): Profile {
     cluster: { nodes: MOST_NODES, gpusPerNode, memoryPerGpuBytes: usableBytes(gpu) },
     device: {
       name: `${gpu.name}, estimated`,
+      kind: "gpu",
       peakFlopsPerSecondFp32: figures.peakFp32FlopsPerSecond.value,
       peakFlopsPerSecondBf16: figures.peakBf16FlopsPerSecond.value,
       memoryBandwidthBytesPerSecond: figures.memoryBandwidthBytesPerSecond.value,

@@ -327,6 +327,9 @@ export const ProfileSchema = Type.Object(
     device: Type.Object(
       {
         name: Line(300),
+        kind: Type.Optional(
+          Type.Literal("gpu", { description: "absent: ranks on processor cores, or it is not known" }),
+        ),
         peakFlopsPerSecondFp32: flopsPerSecond,
         peakFlopsPerSecondBf16: flopsPerSecond,
         memoryBandwidthBytesPerSecond: Type.Number({ minimum: 1e6, maximum: 1e16 }),

@@ -278,6 +278,7 @@ export function importedJob(
     ...(validation === undefined ? {} : { validation }),
     ...(checkpointing === undefined ? {} : { checkpointing }),
     ...(initialWeights === undefined ? {} : { initialWeights }),
-    cluster: { ...launch, memoryPerGpu, ...(profile === undefined ? {} : { profile }) },
+    // All of the frameworks train on GPUs.
+    cluster: { ...launch, device: "cuda", memoryPerGpu, ...(profile === undefined ? {} : { profile }) },
   };
 }

@@ -9,6 +9,7 @@ import {
 import {
   documentsWords,
   formatBytes,
+  usesGpus,
   type Candidate,
   type JobSpec,
   type Plan,
@@ -210,7 +211,18 @@ const leftOutWarnings = (plans: number): string[] =>
         `plans that fit and that the published planner leaves out, because the profile has no attention of their size: ${plans}`,
       ];
 
+/** What a cluster's ranks are counted as, where the profile is of something else; undefined: of the same. */
+export const deviceWarning = ({ cluster, memoryModel }: JobSpec, { name, device }: Profile) =>
+  device.kind === "gpu" && !usesGpus(cluster) && memoryModel === "executor"
+    ? `profile ${name} is of GPUs, and the job does not say cluster.device: cuda: its ranks are counted as processor cores, without the memory that NCCL takes for itself`
+    : undefined;
+
 function clusterWarnings(job: JobSpec, profile: Profile): string[] {
+  const device = deviceWarning(job, profile);
+  return [...(device === undefined ? [] : [device]), ...sizeWarnings(job, profile)];
+}
+
+function sizeWarnings(job: JobSpec, profile: Profile): string[] {
   const { nodes, gpusPerNode } = job.cluster;
   const measured = profile.cluster;
   if (gpusPerNode !== measured.gpusPerNode)

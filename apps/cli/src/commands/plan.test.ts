@@ -1,6 +1,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { PassThrough } from "node:stream";
 import { fileURLToPath } from "node:url";
 import {
   measurementCount,
@@ -29,6 +30,7 @@ const offline = {
   computing: <T>(work: () => T): T => work(),
   client: () => connect({ options: () => ({ dataDirectory: directory }), env: {} }),
   signal: new AbortController().signal,
+  output: () => createOutput({ stdout: new PassThrough(), stderr: new PassThrough(), env: {} }, true),
 };
 const planCommand = (options: PlanCommandOptions) => planWith(options, offline);
 

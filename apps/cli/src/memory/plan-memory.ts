@@ -65,6 +65,7 @@ export async function planMemory({
     dataset: { path: "(not read)" },
     steps: spec.steps,
     threadsPerRank: 1,
+    ...(spec.timeline === undefined ? {} : { timeline: { path: "(not written)", ...spec.timeline } }),
     checkpoint:
       spec.checkpointing === null
         ? null

@@ -94,7 +94,10 @@ export const profileName = (clusterName: string, measuredAt: Date): string =>
   `${clusterName} ${measuredAt.toISOString().slice(0, 16).replace("T", " ")} UTC`;
 
 /** What a profile says of its cluster, and how that is named. */
-export type ProfiledCluster = Pick<Cluster, "name" | "nodes" | "gpusPerNode" | "memoryPerGpuBytes">;
+export type ProfiledCluster = Pick<
+  Cluster,
+  "name" | "nodes" | "gpusPerNode" | "memoryPerGpuBytes" | "device"
+>;
 
 /** How modules and collectives slow each other down; the probe answers in the order in which it was asked. */
 export const overlapsOf = (
@@ -152,6 +155,7 @@ export function assembleProfile(options: {
     },
     device: {
       name: device.name,
+      ...(usesGpus(cluster) ? { kind: "gpu" as const } : {}),
       peakFlopsPerSecondFp32: peakOf(events, "fp32", device.peakFlopsPerSecondFp32),
       peakFlopsPerSecondBf16: peakOf(events, "bf16", device.peakFlopsPerSecondBf16),
       memoryBandwidthBytesPerSecond: device.memoryBandwidthBytesPerSecond,
