@@ -63,6 +63,7 @@ import { jobStream } from "../jobs-stream.ts";
 import { assertNamedProfile } from "../profile-source.ts";
 import { acceptJob, type AcceptedJob, type NamedWeights } from "../submission/accept-job.ts";
 import { batchWarnings } from "../submission/batch-warnings.ts";
+import { weightsWarnings } from "@internevo/data";
 import { checkCluster, type LaunchCapabilities } from "@internevo/launcher";
 import { clusterWarnings } from "../submission/cluster-warnings.ts";
 import { assertFits, fitTask, runtimeMemory } from "../submission/check-fit.ts";
@@ -194,6 +195,7 @@ class Acceptance {
       warnings: [
         ...batchWarnings(spec, dataTokens),
         ...clusterWarnings(spec, capabilities),
+        ...weightsWarnings(spec),
         ...roomWarnings(await this.#roomOf(spec), spec, capabilities.dataDirectory ?? ""),
       ],
       ...(first ? { measuredFirst: first } : {}),

@@ -13,6 +13,7 @@ import {
   type JobSpec,
 } from "@internevo/domain";
 import { ApiConnectionError, ApiProblemError, type InternEvoClient } from "@internevo/client";
+import { weightsWarnings } from "@internevo/data";
 import { trainerFault } from "@internevo/plan";
 import type { Command } from "commander";
 import { stringify } from "yaml";
@@ -151,7 +152,10 @@ export function addValidate(program: Command, context: Context): void {
           output.note(`the stack refuses this job, which can be planned: ${describeJob(spec)}`);
         throw error;
       }
-      if (!isTaken) for (const warning of absentHere(spec)) output.note(`warning: ${warning}`);
+      if (!isTaken) {
+        for (const warning of absentHere(spec)) output.note(`warning: ${warning}`);
+        noteWarnings(weightsWarnings(spec), output);
+      }
       if (!output.json) output.note(`valid: ${describeJob(spec)}`);
     });
 }
