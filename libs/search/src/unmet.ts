@@ -1,6 +1,7 @@
 import {
   allowedBy,
   boundFaults,
+  NONE_DIVIDES_REMEDY,
   planValue,
   REJECTION_WORDS,
   type JobSpec,
@@ -259,7 +260,7 @@ export function unmetOf(job: JobSpec): UnmetPlan | undefined {
   if (!hasAny(free))
     return {
       message: `no plan divides the job, whatever is fixed: ${listed(layoutReasons(free).slice(0, MOST_REASONS), "and") || "nothing goes together"}`,
-      remedy: "change the cluster, the batch or the sequence length",
+      remedy: NONE_DIVIDES_REMEDY,
     };
   const fields = Object.keys(plan) as PlanField[];
   const alone = fields.filter((field) => !hasAny({ ...job, plan: { [field]: plan[field] } }));
