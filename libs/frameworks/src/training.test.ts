@@ -362,6 +362,40 @@ describe("a schedule of the learning rate", () => {
   });
 });
 
+describe("data of a script", () => {
+  const own = ["megatron", "deepspeed"] as const;
+  const ofSplit = (framework: Framework, more: string): string[] =>
+    read(framework, more).said.filter((text) => text.startsWith("--split"));
+
+  it.each(own)("is the job's, and without effect no more: %s", (framework) => {
+    const held = "--valid-data-path /v --eval-interval 5 --eval-iters 2 --save x --save-interval 7";
+    const options =
+      /^--(?:data-path|train-data-path|valid-data-path|eval-interval|eval-iters|save-interval|split)$/;
+    const ignored = (more: string): string[] =>
+      read(framework, more).ignored.filter((name) => options.test(name));
+    expect(ignored(`--train-data-path /d ${held}`)).toEqual([]);
+    expect(ignored("--data-path /d --split 1,0,0")).toEqual([]);
+    // What cannot be read stays what it was.
+    expect(ignored("--data-path $D --split 9,1,0 --eval-iters 5")).toEqual([
+      "--data-path",
+      "--split",
+      "--eval-iters",
+    ]);
+  });
+
+  it.each(own)("of which %s keeps a part from training is trained on whole, which is said", (framework) => {
+    const whole = "100,0,0: the job trains on all of the data";
+    expect(ofSplit(framework, "--data-path /d")).toEqual([
+      `--split missing: ${whole}; the program's default, 969, 30, 1, keeps 3.1% of it for evaluation`,
+    ]);
+    expect(ofSplit(framework, "--data-path /d --split 90,8,2")).toEqual([
+      `--split 90,8,2: ${whole}; this keeps 10.0% of it for evaluation`,
+    ]);
+    for (const more of ["", "--train-data-path /d", "--data-path /d --split 100,0,0", "--data-path $D"])
+      expect([more, ofSplit(framework, more)]).toEqual([more, []]);
+  });
+});
+
 describe("a weight decay that changes", () => {
   it("is the one that it ends with", () => {
     const grows = "--weight-decay-incr-style cosine --start-weight-decay 0.01 --end-weight-decay 0.2";
