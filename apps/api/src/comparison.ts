@@ -2,8 +2,10 @@ import { MOST_CURVE_POINTS, type Comparison, type JobDetail, type ProfileRecord 
 import {
   arrangedJob,
   differingFields,
+  meanTokensPerRankPerSecond,
   planLabel,
   RUN_FIGURE_NAMES,
+  worldSize,
   writtenJob,
   type RunFigure,
 } from "@internevo/domain";
@@ -11,9 +13,11 @@ import {
   allValidations,
   findRun,
   getProfile,
+  stepsByAttempt,
   thinnedSteps,
   type MeanOfSteps,
   type Queryable,
+  type StepsOfAttempt,
 } from "@internevo/store";
 
 /** What a comparison knows of one job. */
@@ -21,6 +25,7 @@ interface Compared {
   readonly job: JobDetail;
   readonly profile: ProfileRecord | undefined;
   readonly steps: readonly MeanOfSteps[];
+  readonly attempts: readonly StepsOfAttempt[];
   readonly validation: readonly { readonly step: number; readonly loss: number }[];
 }
 
@@ -30,30 +35,55 @@ async function comparedOf(db: Queryable, job: JobDetail): Promise<Compared> {
     job,
     profile: job.profileId === null ? undefined : await getProfile(db, job.profileId),
     steps: await thinnedSteps(db, job.id, MOST_CURVE_POINTS),
+    attempts: await stepsByAttempt(db, job.id),
     validation: run ? (await allValidations(db, run.id)).map(({ step, loss }) => ({ step, loss })) : [],
   };
 }
 
 const planOf = ({ report, chosen }: JobDetail) => report?.plan ?? chosen?.plan ?? null;
 
-/** The mean of a figure over steps, of which some stand for many. */
-function meanOver(steps: readonly MeanOfSteps[], figure: (step: MeanOfSteps) => number): number | null {
+/** The loss of steps, of which some stand for many. */
+function meanLoss(steps: readonly MeanOfSteps[]): number | null {
   const count = steps.reduce((sum, each) => sum + each.steps, 0);
-  return count === 0 ? null : steps.reduce((sum, each) => sum + each.steps * figure(each), 0) / count;
+  return count === 0 ? null : steps.reduce((sum, each) => sum + each.steps * each.loss, 0) / count;
+}
+
+/** How fast a training is: by its report, or by its steps so far. */
+function speedOf({
+  job: { report, spec, chosen, ...job },
+  attempts,
+}: Compared): Pick<Record<RunFigure, number | null>, "stepTimeSeconds" | "tokensPerGpuPerSecond"> {
+  if (report !== null)
+    return {
+      stepTimeSeconds: report.meanStepTimeSeconds,
+      tokensPerGpuPerSecond: report.tokensPerGpuPerSecond,
+    };
+  if (attempts.length === 0) return { stepTimeSeconds: null, tokensPerGpuPerSecond: null };
+  const sum = (of: (each: StepsOfAttempt) => number): number =>
+    attempts.reduce((total, each) => total + of(each), 0);
+  const ranksOf = ({ attempt }: StepsOfAttempt): number => {
+    const plan = job.attempts.find(({ number }) => number === attempt)?.plan ?? chosen?.plan;
+    return plan === undefined ? spec.cluster.nodes * spec.cluster.gpusPerNode : worldSize(plan);
+  };
+  return {
+    stepTimeSeconds: sum(({ seconds }) => seconds) / sum(({ steps }) => steps),
+    tokensPerGpuPerSecond: meanTokensPerRankPerSecond(
+      attempts.map((each) => ({ ...each, ranks: ranksOf(each) })),
+    ),
+  };
 }
 
 /** What a training measured: by its report, or by its steps so far. */
-function figuresOf({ job, steps }: Compared): Readonly<Record<RunFigure, number | null>> {
-  const { report, chosen, spec, trials, lastValidation } = job;
-  const ranks = spec.cluster.nodes * spec.cluster.gpusPerNode;
-  const perRank = meanOver(steps, ({ tokensPerSecond }) => tokensPerSecond / ranks);
-  const tokensPerGpuPerSecond = report?.tokensPerGpuPerSecond ?? perRank;
+function figuresOf(compared: Compared): Readonly<Record<RunFigure, number | null>> {
+  const { job, steps } = compared;
+  const { report, chosen, trials, lastValidation } = job;
+  const { stepTimeSeconds, tokensPerGpuPerSecond } = speedOf(compared);
   const predicted = chosen?.predicted;
   const lastTenth = steps.slice(-Math.max(1, Math.ceil(steps.length / 10)));
   const trial = chosen && trials.find(({ candidate }) => candidate.rank === chosen.rank);
   return {
     steps: report?.steps ?? (job.lastStep > 0 ? job.lastStep : null),
-    stepTimeSeconds: report?.meanStepTimeSeconds ?? meanOver(steps, (step) => step.stepTimeSeconds),
+    stepTimeSeconds,
     tokensPerGpuPerSecond,
     // What a token needs of a GPU's peak is the same, measured or predicted.
     mfu:
@@ -61,7 +91,7 @@ function figuresOf({ job, steps }: Compared): Readonly<Record<RunFigure, number 
         ? null
         : (predicted.mfu * tokensPerGpuPerSecond) / predicted.tokensPerGpuPerSecond,
     peakMemoryBytes: trial?.measured?.peakMemoryBytes ?? null,
-    lossNats: report?.finalLossNats ?? meanOver(lastTenth, ({ loss }) => loss),
+    lossNats: report?.finalLossNats ?? meanLoss(lastTenth),
     validationLossNats: report?.validation?.lossNats ?? lastValidation?.loss ?? null,
   };
 }

@@ -27,8 +27,13 @@ const submit = (over: Record<string, unknown> = {}): Promise<string> =>
     submitJob(tx, { ...resolveJob(jobFile(api, { name: "small", ...over })), project: "default" }),
   );
 
-/** Trains a job for so many steps, each with the loss that is given. */
-async function train(jobId: string, steps: number, lossOf: (step: number) => number): Promise<void> {
+/** Trains a job for so many steps, each with the loss that is given, and of 512 tokens. */
+async function train(
+  jobId: string,
+  steps: number,
+  lossOf: (step: number) => number,
+  secondsOf: (step: number) => number = () => 0.5,
+): Promise<void> {
   const at = new Date().toISOString();
   await api.database.transaction(async (tx) => {
     await updateJob(tx, jobId, { chosen: exampleCandidate() });
@@ -39,8 +44,8 @@ async function train(jobId: string, steps: number, lossOf: (step: number) => num
       loss: lossOf(index + 1),
       gradientNorm: 1,
       learningRate: 1e-3,
-      stepTimeSeconds: 0.5,
-      tokensPerSecond: 1024,
+      stepTimeSeconds: secondsOf(index + 1),
+      tokensPerSecond: 512 / secondsOf(index + 1),
       exposedCommunicationSeconds: 0,
       attempt: 1,
       at,
@@ -101,6 +106,24 @@ describe("a comparison", () => {
       { step: 3, loss: 2 },
       { step: 1000, loss: 1000 },
     ]);
+  });
+
+  it("counts what slow steps lose as they lose it: all tokens by all of the time", async () => {
+    const [even, uneven] = [await submit(), await submit({ steps: 1000 })];
+    await train(even, 1000, (step) => step);
+    // The mean step is as long, and the mean of the rates is 2.9 times as high.
+    await train(
+      uneven,
+      1000,
+      (step) => step,
+      (step) => (step % 2 === 0 ? 0.9 : 0.1),
+    );
+    const { figures } = await compare(even, uneven);
+    const valuesOf = (name: string) => figures.find(({ figure }) => figure === name)?.values ?? [];
+    for (const name of ["stepTimeSeconds", "tokensPerGpuPerSecond", "mfu"]) {
+      const [one, other] = valuesOf(name);
+      expect([name, other]).toEqual([name, expect.closeTo(one ?? Number.NaN, 9)]);
+    }
   });
 
   it("is of 2 to 8 jobs that are there, each once", async () => {

@@ -162,6 +162,27 @@ describe("routes", () => {
     for (const url of [`${V}/nothing`, "/nothing", "/"]) problem(await as("PUT", url), 404, "not-found");
   });
 
+  it("are asked for a method that they lack, whatever is sent as a body", async () => {
+    const ask = (method: string, url: string, payload: string, type = "application/json") =>
+      api.app.inject({
+        method: method as "PUT",
+        url,
+        payload,
+        headers: { authorization: api.bearer.admin, "content-type": type },
+      });
+    for (const method of ["PUT", "DELETE"])
+      for (const [payload, type] of [
+        ["", "application/json"],
+        ["{", "application/json"],
+        ["x", "text/plain"],
+      ] as const)
+        problem(await ask(method, `${V}/jobs`, payload, type), 405, "method-not-allowed", "(method)");
+    problem(await ask("PUT", `${V}/nothing`, ""), 404, "not-found");
+    // A route that takes no body needs none, whatever type it is said to have; one that takes one says that it lacks.
+    problem(await ask("DELETE", `${V}/webhooks/${jobId}`, ""), 404, "not-found");
+    problem(await ask("POST", `${V}/jobs`, ""), 400, "bad-request", "(body)");
+  });
+
   it("name an id that is too long, and say nothing of rights", async () => {
     for (const length of [101, 201, 5000]) {
       for (const url of [

@@ -31,6 +31,10 @@ const meantProfile = (text: string): string =>
     ? didYouMean(text, GIVEN_PROFILES)
     : `did you mean ${estimatedProfileName(text.toLowerCase())}? Otherwise `;
 
+/** What may be given instead of a profile that is none of these. */
+export const givenProfileRemedy = (text: string): string =>
+  `${meantProfile(text)}give a shipped profile (${GIVEN_PROFILE_WORDS}), the path of a profile file`;
+
 async function storedProfile(
   text: string,
   field: string,
@@ -53,8 +57,7 @@ async function storedProfile(
       error.code === "unavailable"
         ? "; stored ones were not looked at, since no API is given and no local stack runs"
         : ", nor one that is stored";
-    const offline =
-      `${meantProfile(text)}give a shipped profile ` + `(${GIVEN_PROFILE_WORDS}), the path of a profile file`;
+    const offline = givenProfileRemedy(text);
     throw new ProblemError(
       "profile-missing",
       `there is no profile ${text}`,

@@ -1,5 +1,6 @@
 import {
   formatBytes,
+  NONE_DIVIDES_REMEDY,
   parsePlanLabel,
   parsePlanPart,
   planLabel,
@@ -146,7 +147,7 @@ function noPlan(job: JobSpec, { closest, counts, unmet }: PlanningResult): Probl
         field: "cluster.nodes",
         value: job.cluster.nodes,
         message: `of ${job.cluster.gpusPerNode} GPUs share the job by no plan: ${reasons}`,
-        remedy: "change the cluster, the batch or the sequence length, or what `plan` fixes",
+        remedy: NONE_DIVIDES_REMEDY,
       },
     ]);
   }

@@ -15,6 +15,7 @@ import {
   termWords,
   tiedWithFastest,
   tieWords,
+  undividedWords,
   UTILISATION_WORDS,
   type Candidate,
   type PlanningResult,
@@ -133,7 +134,7 @@ export const countsText = ({ evaluated, feasible, pruned = 0 }: PlanningResult["
 
 /** What people read of a planning result. */
 export function planningText(result: PlanningResult, colors: Colors): string {
-  const { counts, candidates, runnableCandidates, located, closest, unmet } = result;
+  const { counts, candidates, runnableCandidates, located, closest } = result;
   const rejected = rejectionCounts(counts.rejected);
   const sections = [
     `${colors.bold(result.job)}: profile ${result.profile}, memory model ` +
@@ -173,7 +174,8 @@ export function planningText(result: PlanningResult, colors: Colors): string {
         `needs ${formatBytes(closest.peakMemoryBytes)}:\n${memoryText(closest.memory, colors)}`,
     );
   } else if (counts.feasible === 0) {
-    sections.push(unmet ?? "no plan divides the job over the cluster: see the reasons above");
+    const { message = "no plan fits, for the reasons above", remedy } = undividedWords(result) ?? {};
+    sections.push(remedy === undefined ? message : `${message}\n    → ${remedy}`);
   }
   if (located) {
     const { rank, reason, predicted } = located;

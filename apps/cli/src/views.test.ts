@@ -309,6 +309,12 @@ it("says where a job's checkpoints and timelines are, once there are some, and h
   expect(text).toContain("timelines     /a data/jobs/1/timelines");
   for (const over of [{ attempts: [] }, { files: undefined }])
     expect(jobText(job(over), colors)).not.toMatch(/checkpoint|timelines/);
+  // No architecture of Hugging Face has both, so that the command would refuse.
+  const { spec } = job({});
+  const model = { ...spec.model, queryKeyNorm: true, queryKeyValueBias: true };
+  const other = jobText(job({ spec: { ...spec, model } }), colors);
+  expect(other).toContain("checkpoints   /a data/jobs/1/checkpoints");
+  expect(other).not.toContain("checkpoint export");
 });
 
 describe("a discarded profile", () => {

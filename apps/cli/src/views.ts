@@ -6,6 +6,7 @@ import {
   type ProfileRecord,
   type TokenRecord,
 } from "@internevo/contracts";
+import { isWrittenAsFolder } from "@internevo/data";
 import {
   estimatedProfileWords,
   ATTEMPT_STATE_WORDS,
@@ -314,11 +315,12 @@ export const jobDocument = <T extends { readonly spec: JobSpec }>(
 function filesLines({ files, attempts, trials, spec }: JobDetail, colors: Colors): string[] {
   const lines: string[] = [];
   if (files && attempts.length > 0 && spec.checkpointing !== null) {
-    lines.push(
-      `${colors.bold("checkpoints")}   ${files.checkpoints}`,
-      `${colors.bold("weights")}       internevo checkpoint export ` +
-        `${shellWord(files.checkpoints)} FOLDER  (the latest, as a Hugging Face folder)`,
-    );
+    lines.push(`${colors.bold("checkpoints")}   ${files.checkpoints}`);
+    if (isWrittenAsFolder(spec.model))
+      lines.push(
+        `${colors.bold("weights")}       internevo checkpoint export ` +
+          `${shellWord(files.checkpoints)} FOLDER  (the latest, as a Hugging Face folder)`,
+      );
   }
   if (files && spec.timeline && (trials.length > 0 || attempts.length > 0))
     lines.push(`${colors.bold("timelines")}     ${files.timelines}`);

@@ -3,6 +3,7 @@ import {
   choiceWords,
   disturbancesOf,
   disturbedTrialsWords,
+  meanTokensPerRankPerSecond,
   worldSize,
   type Attempt,
   type Candidate,
@@ -148,10 +149,13 @@ export function reportOf(options: ReportOptions): Report {
     ...validationOf(options.validations ?? []),
     unigramEntropyNats,
     meanStepTimeSeconds: mean(steps.map((step) => step.stepTimeSeconds)),
-    // All tokens by all of the ranks' time: what slow steps lose counts as it does in the mean step time.
-    tokensPerGpuPerSecond:
-      sum(steps.map((step) => step.tokensPerSecond * step.stepTimeSeconds)) /
-      sum(steps.map((step) => step.stepTimeSeconds * ranksOf(step))),
+    tokensPerGpuPerSecond: meanTokensPerRankPerSecond(
+      steps.map((step) => ({
+        tokens: step.tokensPerSecond * step.stepTimeSeconds,
+        seconds: step.stepTimeSeconds,
+        ranks: ranksOf(step),
+      })),
+    ),
     attempts: attempts.length,
     ...predictionErrors(trials),
     ...quality(options),

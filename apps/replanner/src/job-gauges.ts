@@ -42,9 +42,9 @@ const FIGURES = {
   ],
 } satisfies Record<string, readonly [help: string, value: (job: RunningJob) => number | undefined]>;
 
-/** The seconds of a run's steps, up to one of them: the steps of an attempt are only added to. */
+/** The seconds of a run's steps, up to the last of an attempt: those of an attempt are only added to. */
 interface Counted {
-  readonly attempts: number;
+  readonly attempt: number;
   readonly step: number;
   readonly seconds: number;
 }
@@ -125,12 +125,13 @@ export class JobGauges {
   }
 
   /** A step that was run again has another time: with a new attempt all are added up anew. */
-  async #count({ runId, attempts, last }: RunningJob): Promise<Counted> {
-    if (last === null) return { attempts, step: 0, seconds: 0 };
+  async #count({ runId, last }: RunningJob): Promise<Counted> {
+    if (last === null) return { attempt: 0, step: 0, seconds: 0 };
+    const { attempt } = last;
     const before = this.#counted.get(runId);
-    const known = before?.attempts === attempts ? before : { attempts, step: 0, seconds: 0 };
+    const known = before?.attempt === attempt ? before : { attempt, step: 0, seconds: 0 };
     if (known.step === last.step) return known;
     const seconds = await secondsOfSteps(this.#database.db, runId, { after: known.step, last: last.step });
-    return { attempts, step: last.step, seconds: known.seconds + seconds };
+    return { attempt, step: last.step, seconds: known.seconds + seconds };
   }
 }

@@ -69,7 +69,12 @@ it("has figures of the jobs that train, and all that the dashboard and the alert
   });
   // Steps that ran twice count once: twelve seconds of steps, not fifteen.
   await run.restart(5);
-  await run.step(6, 12);
+  await run.step(6, 7);
+  const again = await until("the steps again", (figures) => figures["internevo_job_step"] === 7);
+  const lost = ofJob(again)["internevo_job_goodput_ratio"];
+  expect(lost).toBeLessThanOrEqual(7 / 1000);
+  expect(lost).toBeGreaterThan(7 / 1100);
+  await run.step(8, 12);
   const second = await until("the restart", (figures) => figures["internevo_job_step"] === 12);
   // Of a thousand seconds, and of a hundred more that this machine may have taken meanwhile.
   const goodput = ofJob(second)["internevo_job_goodput_ratio"];

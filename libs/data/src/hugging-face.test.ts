@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { ProblemError, resolveJob } from "@internevo/domain";
+import { ProblemError, resolveJob, type Model } from "@internevo/domain";
 import {
   huggingFaceShapes,
   internlm2Shapes,
@@ -10,6 +10,7 @@ import {
 } from "@internevo/test-kit/weights";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { assertInitialWeights } from "./initial-weights.ts";
+import { weightsWarnings } from "./hugging-face.ts";
 
 /** Folders of every family of models, as their config.json has them. */
 
@@ -334,5 +335,27 @@ describe("a checkpoint", () => {
     await expect(
       assertInitialWeights(folder, modelOf({ ...fields, ropeScaling: { ...stretched, factor: 4 } })),
     ).rejects.toThrow(/has ropeScaling .*"factor":8/);
+  });
+});
+
+describe("weights that a job writes", () => {
+  const warnings = (model: Partial<Model>, checkpointing: { everySteps: number; keepLast: number } | null) =>
+    weightsWarnings({ model: { ...modelOf(), ...model }, checkpointing });
+  const saved = { everySteps: 1, keepLast: 1 };
+  const both = { queryKeyNorm: true, queryKeyValueBias: true } as const;
+
+  it("become a folder unless no architecture has all that the model has", () => {
+    for (const model of [{}, wide, { queryKeyValueBias: true }, { slidingWindowTokens: 8 }] as const)
+      expect(warnings(model, saved)).toEqual([]);
+    expect(warnings(both, null)).toEqual([]);
+    expect(warnings(both, saved)).toEqual([
+      {
+        field: "model.queryKeyValueBias",
+        value: true,
+        message:
+          "and queryKeyNorm are of no Hugging Face architecture together: the weights stay a checkpoint",
+        remedy: "leave one of the two out if `internevo checkpoint export` is to write a Hugging Face folder",
+      },
+    ]);
   });
 });

@@ -1,4 +1,11 @@
-import { beginningOf, plainRopeScaling, type Model, type RopeScaling } from "@internevo/domain";
+import {
+  beginningOf,
+  plainRopeScaling,
+  type JobSpec,
+  type Model,
+  type ProblemDetail,
+  type RopeScaling,
+} from "@internevo/domain";
 import { Type, type Static } from "typebox";
 
 /*
@@ -266,3 +273,33 @@ export function memberFault({ there, found, here }: Member, model: Model): strin
       : `has ${there} ${a}`;
   return `${said}; the job's model has ${wanted === undefined ? `no ${here}` : `${here} ${b}`}`;
 }
+
+/**
+ * Whether weights can be written as a Hugging Face folder: some architecture has what the model has. The export chooses
+ * it in the same way (native/src/checkpoint/hugging_face_config.cpp).
+ */
+export const isWrittenAsFolder = (model: Model): boolean =>
+  Object.values(ARCHITECTURES).some(
+    ({ isFused, queryKeyNorm, queryKeyValueBias }) =>
+      isFused === undefined &&
+      queryKeyNorm === model.queryKeyNorm &&
+      queryKeyValueBias === model.queryKeyValueBias,
+  );
+
+/** What to say before a job is trained whose weights no Hugging Face folder can hold. */
+export const weightsWarnings = ({
+  model,
+  checkpointing,
+}: Pick<JobSpec, "model" | "checkpointing">): ProblemDetail[] =>
+  checkpointing === null || isWrittenAsFolder(model)
+    ? []
+    : [
+        {
+          field: "model.queryKeyValueBias",
+          value: true,
+          message:
+            "and queryKeyNorm are of no Hugging Face architecture together: the weights stay a checkpoint",
+          remedy:
+            "leave one of the two out if `internevo checkpoint export` is to write a Hugging Face folder",
+        },
+      ];

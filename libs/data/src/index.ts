@@ -1,4 +1,5 @@
 export { assertBelowRoots, dataRootsOf, folderThatHolds, type DataRoots } from "./data-roots.ts";
+export { isWrittenAsFolder, weightsWarnings } from "./hugging-face.ts";
 export * from "./initial-weights.ts";
 export { WEIGHTS_FIELD } from "./weights-fault.ts";
 export { openData } from "./open-data.ts";

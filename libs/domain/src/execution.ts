@@ -143,6 +143,18 @@ export const StepMetricSchema = Type.Object(
 );
 export type StepMetric = Static<typeof StepMetricSchema>;
 
+/**
+ * Tokens that a rank trains on in a second: all tokens by all of the ranks' time. So what slow steps lose counts as
+ * it does in the mean step time; the mean of the steps' rates is higher.
+ */
+export function meanTokensPerRankPerSecond(
+  parts: readonly { readonly tokens: number; readonly seconds: number; readonly ranks: number }[],
+): number {
+  const sum = (of: (part: (typeof parts)[number]) => number): number =>
+    parts.reduce((total, part) => total + of(part), 0);
+  return sum(({ tokens }) => tokens) / sum(({ seconds, ranks }) => seconds * ranks);
+}
+
 /** The loss of held-out data at a step, 0 before training; by one attempt or another, it is the same. */
 export const ValidationLossSchema = Type.Object(
   {

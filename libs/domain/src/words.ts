@@ -4,7 +4,7 @@ import type { JobState } from "./job.ts";
 import type { Model } from "./model.ts";
 import { PLAN_ROWS, type PlanField } from "./plan-fields.ts";
 import type { Plan } from "./plan.ts";
-import type { Prediction, RejectionReason, TimeBreakdown } from "./planning.ts";
+import type { PlanningResult, Prediction, RejectionReason, TimeBreakdown } from "./planning.ts";
 
 /*
  * The words that the command line, the console, pictures and messages use for what the program calls otherwise: one thing has one name
@@ -196,6 +196,30 @@ export const rejectionCounts = (rejected: Readonly<Partial<Record<RejectionReaso
     .sort(([, a], [, b]) => b - a)
     .map(([reason, count]) => `${lowered(REJECTION_WORDS[reason].name)} ${formatInteger(count)}`)
     .join(", ");
+
+/** What to change where no plan divides a job, whatever memory there is. */
+export const NONE_DIVIDES_REMEDY =
+  "change globalBatchTokens, sequenceLengthTokens or model.heads so that " +
+  "they divide over the cluster's ranks, or use a different number of ranks";
+
+/**
+ * Why no plan divides a job, whatever memory there is, and what to change; undefined where some do.
+ */
+export function undividedWords({
+  counts,
+  closest,
+  unmet,
+}: Pick<PlanningResult, "counts" | "closest" | "unmet">):
+  { readonly message: string; readonly remedy?: string } | undefined {
+  if (closest !== null || counts.feasible > 0) return undefined;
+  if (unmet !== undefined) return { message: unmet };
+  return counts.rejected["memory-exceeded"] > 0
+    ? undefined
+    : {
+        message: "no plan divides the job over the cluster, for the reasons above",
+        remedy: NONE_DIVIDES_REMEDY,
+      };
+}
 
 /**
  * Figures of a prediction that are shares. MFU counts attention over the causal half, or over the full

@@ -1,6 +1,7 @@
 import {
   allowedBy,
   formatBytes,
+  NONE_DIVIDES_REMEDY,
   planLabel,
   planValue,
   ProblemError,
@@ -158,7 +159,7 @@ function refusalsOfSpace(framework: Framework, job: JobSpec, profile: Profile): 
   if (refusals.commonest.length > 0) return refusals.commonest;
   const { unmet, counts } = planJob(roomy(job), profile, { top: 1 });
   const message = unmet ?? `no plan divides the job: ${rejectionCounts(counts.rejected)}`;
-  const remedy = "change the cluster, the batch or the sequence length, or fix less of the job's plan";
+  const remedy = `${NONE_DIVIDES_REMEDY}, or fix less of the job's plan`;
   return [{ field: "plan", value: job.plan ?? null, message, remedy }];
 }
 

@@ -25,6 +25,7 @@ import { assertForm } from "./form.ts";
 import {
   assertInternEvo,
   expressInternEvo,
+  INTERNEVO_BEHIND_DECAY,
   INTERNEVO_FIELDS,
   INTERNEVO_NEVER,
   writeInternEvo,
@@ -42,6 +43,7 @@ import { importMegatron } from "./megatron-import.ts";
 import {
   assertTorchtitan,
   expressTorchtitan,
+  TORCHTITAN_BEHIND_DECAY,
   TORCHTITAN_FIELDS,
   TORCHTITAN_NEVER,
   writeTorchtitan,
@@ -200,7 +202,7 @@ export function importConfiguration(
       { field: "file", value: name, message: "is empty", remedy: "give a configuration" },
     ]);
   assertForm(framework, files[0]);
-  return withAnnealingOfJob(withWarmupOfJob(DIALECTS[framework].read(files, launch)));
+  return withDecayOfJob(withAnnealingOfJob(withWarmupOfJob(DIALECTS[framework].read(files, launch))));
 }
 
 /** Steps of a job whose configuration says none. */
@@ -252,6 +254,25 @@ function withAnnealingOfJob(imported: ImportedConfiguration): ImportedConfigurat
     ...imported,
     optimizer: room < 1 ? rest : { ...rest, schedule, annealingSteps: kept },
     takenAs: [...takenAs, { option: ANNEALING_OPTIONS[framework], value: annealingSteps, as }],
+  };
+}
+
+/** What programs do that do not stay at the least rate behind their schedule, as a job does. */
+const BEHIND_DECAY: Readonly<Partial<Record<Framework, string>>> = {
+  internevo: INTERNEVO_BEHIND_DECAY,
+  torchtitan: TORCHTITAN_BEHIND_DECAY,
+};
+
+/** Says that a job stays at the least rate where its program does not. */
+function withDecayOfJob(imported: ImportedConfiguration): ImportedConfiguration {
+  const { framework, optimizer, steps = UNSAID_STEPS, takenAs } = imported;
+  const { decaySteps = steps } = optimizer;
+  const behind = BEHIND_DECAY[framework];
+  if (behind === undefined || decaySteps >= steps) return imported;
+  const as = `${decaySteps} steps of decay, then the least rate; in ${framework} ${behind}`;
+  return {
+    ...imported,
+    takenAs: [...takenAs, { option: "lr_scheduler.total_steps", value: decaySteps, as }],
   };
 }
 

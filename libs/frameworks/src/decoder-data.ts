@@ -1,5 +1,6 @@
 import {
   dataPaths,
+  formatPercent,
   MAXIMUM_SOURCES,
   MAXIMUM_STEPS,
   megatronStem,
@@ -155,20 +156,65 @@ function readValidation(options: Options): Held | undefined {
 /** Checkpoints that a job keeps where it says nothing. */
 const KEPT = 2;
 
-/** Data, held-out data and checkpoints of a script, where it says them whole. */
-export function readData(options: Options, packing: Packing | null, takenAs: TakenAs[]): Read {
-  const data = readBlend(options, "--data-path") ?? readBlend(options, "--train-data-path");
+/** How both programs divide --data-path where a script does not say it: training, validation and test. */
+const OWN_SPLIT = "969, 30, 1";
+
+/** The share of the data that is trained on; undefined for a text that says none. */
+function trainedShare(split: string): number | undefined {
+  const parts = (split.match(/[.\d]+/g) ?? []).map(Number);
+  const share = (parts[0] ?? 0) / parts.reduce((sum, part) => sum + part, 0);
+  return Number.isFinite(share) ? share : undefined;
+}
+
+/** Says that a job trains on what the program would keep for evaluation. */
+function sayWhole(options: Options, takenAs: TakenAs[]): void {
+  const given = options.text("--split");
+  const share = trainedShare(given ?? OWN_SPLIT);
+  if (share === undefined || share >= 1) return;
+  const who = given === undefined ? `the program's default, ${OWN_SPLIT},` : "this";
+  takenAs.push({
+    option: "--split",
+    value: given ?? "missing",
+    as: `100,0,0: the job trains on all of the data; ${who} keeps ${formatPercent(1 - share)} of it for evaluation`,
+  });
+}
+
+/** Options that are without effect on time and memory, and that became the job's own. */
+function ownOptions({ validation, checkpointing }: Read, dataOption: string | undefined): string[] {
+  return [
+    ...(dataOption === undefined ? [] : [dataOption]),
+    ...(dataOption === "--data-path" ? ["--split"] : []),
+    ...(validation === undefined ? [] : ["--valid-data-path", "--eval-interval", "--eval-iters"]),
+    ...(checkpointing === undefined ? [] : ["--save-interval"]),
+  ];
+}
+
+/**
+ * Data, held-out data and checkpoints of a script, where it says them whole.
+ * @param found what is taken otherwise, and what is without effect: the job's own is taken out of it
+ */
+export function readData(
+  options: Options,
+  packing: Packing | null,
+  { takenAs, ignored }: { readonly takenAs: TakenAs[]; readonly ignored: string[] },
+): Read {
+  const dataOption = ["--data-path", "--train-data-path"].find((name) => readBlend(options, name));
+  const data = dataOption === undefined ? undefined : readBlend(options, dataOption);
   const trained = data === undefined ? [] : dataPaths(data).map(({ path }) => megatronStem(path));
   const validation = data === undefined ? undefined : readValidation(options);
   const packed = data === undefined || packing === null ? {} : readPacking(options, packing, takenAs);
   const everySteps = options.has("--save")
     ? plainNumber(options, "--save-interval", MAXIMUM_STEPS)
     : undefined;
-  return {
+  if (dataOption === "--data-path") sayWhole(options, takenAs);
+  const read: Read = {
     ...(data === undefined ? {} : { data: { ...data, ...packed } }),
     ...(validation === undefined || trained.includes(megatronStem(validation.data.path))
       ? {}
       : { validation }),
     ...(everySteps === undefined ? {} : { checkpointing: { everySteps, keepLast: KEPT } }),
   };
+  const own = ownOptions(read, dataOption);
+  ignored.splice(0, ignored.length, ...ignored.filter((name) => !own.includes(name)));
+  return read;
 }

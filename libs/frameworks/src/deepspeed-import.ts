@@ -525,7 +525,7 @@ export function importDeepSpeed(
     precision,
     optimizer: { ...optimizer, clipGlobalNorm },
     ...training,
-    ...readData(options, packingOf(options, model), takenAs),
+    ...readData(options, packingOf(options, model), { takenAs, ignored }),
     plan: normalPlan(plan, model),
     takenAs,
     warnings,

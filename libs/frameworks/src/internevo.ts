@@ -9,6 +9,8 @@ import {
 } from "./framework.ts";
 import {
   CHECKPOINT_FOLDER,
+  decayStepsWithJob,
+  decayWithJob,
   headOfItsOwn,
   isPacked,
   keepsAll,
@@ -38,6 +40,9 @@ const INTERNEVO_UNSAID: UnsaidModel = {
 export const INTERNEVO_NEVER = {
   gateUp: "model.checkpoint recomputes whole layers, and nothing waits in the host's memory",
 } as const;
+
+/** What its learning rate does behind its schedule: it does not stay at the least. */
+export const INTERNEVO_BEHIND_DECAY = "its cosine rises again behind its decay";
 
 /** Data and held-out data that it reads itself. */
 const isEvaluated = ({ validation }: ExportedJob): boolean => validation?.data.format === "internevo";
@@ -105,7 +110,7 @@ export const INTERNEVO_FIELDS: FieldDecisions = {
   "optimizer.peakLearningRate": "said",
   "optimizer.minLearningRate": "said",
   "optimizer.warmupSteps": "said",
-  "optimizer.decaySteps": "said",
+  "optimizer.decaySteps": decayWithJob(INTERNEVO_BEHIND_DECAY),
   "optimizer.weightDecay": "said",
   "optimizer.beta1": "said",
   "optimizer.beta2": "said",
@@ -303,7 +308,9 @@ ${ring > 1 ? `    sequence_2D=dict(enable=True, head_size=${headRanks(plan)}, co
 `;
 }
 
-function trainingText({ optimizer: o, seed }: ExportedJob, plan: PlanOfJob): string {
+function trainingText(job: ExportedJob, plan: PlanOfJob): string {
+  const { optimizer: o, seed } = job;
+  const decaySteps = decayStepsWithJob(job);
   return `hybrid_zero_optimizer = dict(
     overlap_sync_grad=${flag(plan.forwardOverlap !== "none")},
     overlap_sync_param=False,
@@ -312,7 +319,7 @@ function trainingText({ optimizer: o, seed }: ExportedJob, plan: PlanOfJob): str
 )
 
 adam = dict(lr=${o.peakLearningRate}, adam_beta1=${o.beta1}, adam_beta2=${o.beta2}, adam_beta2_c=0, adam_eps=${o.epsilon}, weight_decay=${o.weightDecay})
-lr_scheduler = dict(total_steps=${o.decaySteps}, init_steps=0, warmup_ratio=${warmupRatio(o.warmupSteps, o.decaySteps)}, eta_min=${o.minLearningRate}, last_epoch=-1)
+lr_scheduler = dict(total_steps=${decaySteps}, init_steps=0, warmup_ratio=${warmupRatio(o.warmupSteps, decaySteps)}, eta_min=${o.minLearningRate}, last_epoch=-1)
 beta2_scheduler = dict(init_beta2=adam["adam_beta2"], c=adam["adam_beta2_c"], cur_iter=-1)
 grad_scaler = dict(
     fp16=dict(initial_scale=2**16, min_scale=1, growth_interval=1000),

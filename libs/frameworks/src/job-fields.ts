@@ -35,6 +35,18 @@ export const schedulesLacking =
         }
       : null;
 
+/** A schedule that ends before the job, for a program that does not stay at the least rate: it ends with the job. */
+export const decayWithJob =
+  (behindDecay: string): Unsaid =>
+  ({ optimizer: { decaySteps, minLearningRate, peakLearningRate }, steps }) =>
+    decaySteps < steps && minLearningRate < peakLearningRate
+      ? { field: "optimizer.decaySteps", value: decaySteps, nearest: steps, reason: behindDecay }
+      : null;
+
+/** The steps of decay that such a program is given. */
+export const decayStepsWithJob = ({ optimizer, steps }: ExportedJob): number =>
+  Math.max(optimizer.decaySteps, steps);
+
 /** A model whose head shares the embedding's weights, where the program's has its own. */
 export const headOfItsOwn =
   (isSo: (job: ExportedJob) => boolean, reason: string): Unsaid =>

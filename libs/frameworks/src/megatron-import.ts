@@ -516,7 +516,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
     precision,
     optimizer: { ...optimizer, clipGlobalNorm },
     ...training,
-    ...readData(options, packingOf(options, model), takenAs),
+    ...readData(options, packingOf(options, model), { takenAs, ignored }),
     plan: normalPlan(plan, model),
     takenAs,
     warnings: megatronWarnings(options, { tp, ring: context.size, sequenceLengthTokens }),

@@ -17,6 +17,8 @@ import {
 } from "./framework.ts";
 import { wholeHeadsFault } from "./heads.ts";
 import {
+  decayStepsWithJob,
+  decayWithJob,
   headOfItsOwn,
   isPacked,
   notEvaluated,
@@ -42,6 +44,9 @@ function recomputeInterval(k: number, layers: number): number | null {
 export const TORCHTITAN_NEVER = {
   gateUp: "layers are recomputed whole (selective_ac_option), or keep everything on the GPU",
 } as const;
+
+/** What its learning rate does behind its schedule: it does not stay at the least. */
+export const TORCHTITAN_BEHIND_DECAY = "a line goes on below 0 behind its decay, and a cosine rises again";
 
 const OWN_TOKENIZER = "torchtitan reads text through its own tokenizer";
 
@@ -87,7 +92,7 @@ export const TORCHTITAN_FIELDS: FieldDecisions = {
   "optimizer.peakLearningRate": "said",
   "optimizer.minLearningRate": "said",
   "optimizer.warmupSteps": "said",
-  "optimizer.decaySteps": "said",
+  "optimizer.decaySteps": decayWithJob(TORCHTITAN_BEHIND_DECAY),
   "optimizer.weightDecay": "said",
   "optimizer.beta1": "said",
   "optimizer.beta2": "said",
@@ -258,6 +263,20 @@ function checkpointSection({ checkpointing, initialWeights }: ExportedJob) {
   return { checkpoint: { enable: true, ...saves, ...loads } };
 }
 
+/** How the learning rate changes. */
+function schedulerSection(job: ExportedJob) {
+  const { warmupSteps, schedule, annealingSteps = 0, minLearningRate, peakLearningRate } = job.optimizer;
+  const decaySteps = decayStepsWithJob(job);
+  return {
+    warmup_steps: warmupSteps,
+    total_steps: decaySteps,
+    // A constant one is any from the peak to the peak.
+    decay_type: schedule === "linear" || schedule === "wsd" ? "linear" : "cosine",
+    ...(schedule === "wsd" ? { decay_ratio: annealingSteps / decaySteps } : {}),
+    min_lr_factor: minLearningRate / peakLearningRate,
+  };
+}
+
 /** torchtitan's TOML, and the module with the model's sizes. */
 export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFile[] {
   const { optimizer: o, cluster } = job;
@@ -289,14 +308,7 @@ export function writeTorchtitan(job: ExportedJob, plan: PlanOfJob): FrameworkFil
       eps: o.epsilon,
       weight_decay: o.weightDecay,
     },
-    lr_scheduler: {
-      warmup_steps: o.warmupSteps,
-      total_steps: o.decaySteps,
-      // A constant one is any from the peak to the peak.
-      decay_type: o.schedule === "linear" || o.schedule === "wsd" ? "linear" : "cosine",
-      ...(o.schedule === "wsd" ? { decay_ratio: (o.annealingSteps ?? 0) / o.decaySteps } : {}),
-      min_lr_factor: o.minLearningRate / o.peakLearningRate,
-    },
+    lr_scheduler: schedulerSection(job),
     training: {
       local_batch_size: pp > 1 ? b * n : b,
       global_batch_size: b * n * dp,

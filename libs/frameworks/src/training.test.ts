@@ -190,10 +190,10 @@ describe("what a file leaves to its program", () => {
 describe("a schedule of the learning rate", () => {
   const SCHEDULES: readonly Partial<Optimizer>[] = [
     { schedule: "cosine" },
-    { schedule: "linear", warmupSteps: 7, decaySteps: 90 },
+    { schedule: "linear", warmupSteps: 7, decaySteps: 110 },
     { schedule: "constant", warmupSteps: 3 },
     { schedule: "wsd", annealingSteps: 25, warmupSteps: 10 },
-    { schedule: "wsd", annealingSteps: 9, warmupSteps: 0, decaySteps: 90 },
+    { schedule: "wsd", annealingSteps: 11, warmupSteps: 0, decaySteps: 110 },
     // No step is between warm-up and decay.
     { schedule: "wsd", annealingSteps: 90, warmupSteps: 10 },
   ];
@@ -220,6 +220,54 @@ describe("a schedule of the learning rate", () => {
       }
     },
   );
+
+  it("that ends before the job is written to its end where the program would not stay at the least rate", () => {
+    const asked = { warmupSteps: 7, decaySteps: 50, peakLearningRate: 1e-4, minLearningRate: 1e-5 };
+    const written = (framework: Framework, optimizer: Partial<Optimizer>) => {
+      const job = jobOf({ precision: "bf16-grad16", steps: 100, optimizer: { ...asked, ...optimizer } });
+      const plan = planOfJob(parsePlanLabel("b1 n1 a0 pp1 dp128 tp1 sp1 ps1 gs1 oss128"), job);
+      const { files: of, inexpressible } = exportConfiguration(framework, job, plan);
+      const back = importConfiguration(framework, of as [FrameworkFile, ...FrameworkFile[]]);
+      return {
+        named: inexpressible.filter(({ field }) => field === "optimizer.decaySteps"),
+        back: back.optimizer,
+        takenAs: back.takenAs,
+      };
+    };
+    const torchtitan = "a line goes on below 0 behind its decay, and a cosine rises again";
+    for (const [framework, reason] of [
+      ["torchtitan", torchtitan],
+      ["internevo", "its cosine rises again behind its decay"],
+    ] as const) {
+      const { named, back, takenAs } = written(framework, {});
+      expect(named).toEqual([{ field: "optimizer.decaySteps", value: 50, nearest: 100, reason }]);
+      expect([back.decaySteps, back.warmupSteps, takenAs]).toEqual([100, 7, []]);
+      // A rate that does not fall is the same behind its end.
+      expect(written(framework, { minLearningRate: 1e-4 }).named).toEqual([]);
+    }
+    expect(written("torchtitan", { schedule: "wsd", annealingSteps: 9 }).back).toMatchObject({
+      schedule: "wsd",
+      annealingSteps: 9,
+      decaySteps: 100,
+    });
+    for (const framework of ["megatron", "deepspeed"] as const)
+      expect(written(framework, {})).toMatchObject({ named: [], back: { decaySteps: 50 } });
+  });
+
+  it("that ends before the job is read with what the program does behind it", () => {
+    const titan = (more: string) =>
+      schedule("torchtitan", `[training]\nsteps = 1000\n[lr_scheduler]\ntotal_steps = 500\n${more}`).said;
+    expect(titan("")).toEqual([
+      "lr_scheduler.total_steps 500: 500 steps of decay, then the least rate; " +
+        "in torchtitan a line goes on below 0 behind its decay, and a cosine rises again",
+    ]);
+    expect(titan("min_lr_factor = 1.0")).toEqual([]);
+    const cosine = "adam = dict(lr=1e-4)\nlr_scheduler = dict(total_steps=50, eta_min=1e-5)";
+    expect(schedule("internevo", cosine).said).toEqual([
+      "lr_scheduler.total_steps 50: 50 steps of decay, then the least rate; " +
+        "in internevo its cosine rises again behind its decay",
+    ]);
+  });
 
   const schedule = (framework: Framework, more: string) => {
     const { optimizer, said, ignored } = read(framework, more);
@@ -311,6 +359,40 @@ describe("a schedule of the learning rate", () => {
       schedule: "linear",
       said: ["lr_scheduler.decay_type sqrt: linear: a job has no decay with the root of the steps"],
     });
+  });
+});
+
+describe("data of a script", () => {
+  const own = ["megatron", "deepspeed"] as const;
+  const ofSplit = (framework: Framework, more: string): string[] =>
+    read(framework, more).said.filter((text) => text.startsWith("--split"));
+
+  it.each(own)("is the job's, and without effect no more: %s", (framework) => {
+    const held = "--valid-data-path /v --eval-interval 5 --eval-iters 2 --save x --save-interval 7";
+    const options =
+      /^--(?:data-path|train-data-path|valid-data-path|eval-interval|eval-iters|save-interval|split)$/;
+    const ignored = (more: string): string[] =>
+      read(framework, more).ignored.filter((name) => options.test(name));
+    expect(ignored(`--train-data-path /d ${held}`)).toEqual([]);
+    expect(ignored("--data-path /d --split 1,0,0")).toEqual([]);
+    // What cannot be read stays what it was.
+    expect(ignored("--data-path $D --split 9,1,0 --eval-iters 5")).toEqual([
+      "--data-path",
+      "--split",
+      "--eval-iters",
+    ]);
+  });
+
+  it.each(own)("of which %s keeps a part from training is trained on whole, which is said", (framework) => {
+    const whole = "100,0,0: the job trains on all of the data";
+    expect(ofSplit(framework, "--data-path /d")).toEqual([
+      `--split missing: ${whole}; the program's default, 969, 30, 1, keeps 3.1% of it for evaluation`,
+    ]);
+    expect(ofSplit(framework, "--data-path /d --split 90,8,2")).toEqual([
+      `--split 90,8,2: ${whole}; this keeps 10.0% of it for evaluation`,
+    ]);
+    for (const more of ["", "--train-data-path /d", "--data-path /d --split 100,0,0", "--data-path $D"])
+      expect([more, ofSplit(framework, more)]).toEqual([more, []]);
   });
 });
 

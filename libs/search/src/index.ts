@@ -11,4 +11,4 @@ export {
   threadSeconds,
   tooManyPlans,
 } from "./watch.ts";
-export { fewestSequences, unmetOf, type UnmetPlan } from "./unmet.ts";
+export { fewestSequences, undividedOf, unmetOf, type UnmetPlan } from "./unmet.ts";

@@ -1,6 +1,7 @@
 import {
   allowedBy,
   boundFaults,
+  NONE_DIVIDES_REMEDY,
   planValue,
   REJECTION_WORDS,
   type JobSpec,
@@ -242,6 +243,9 @@ function unmetTogether(job: JobSpec, plan: PlanConstraints, fields: readonly Pla
 /** Reasons that are told where many layouts have different ones. */
 const MOST_REASONS = 3;
 
+const commonestReasons = (job: JobSpec): string =>
+  listed(layoutReasons(job).slice(0, MOST_REASONS), "and") || "nothing goes together";
+
 /**
  * Why no plan divides a job as its `plan` asks, which part of it stands in the way, and what to do; undefined
  * where one does.
@@ -258,10 +262,23 @@ export function unmetOf(job: JobSpec): UnmetPlan | undefined {
   const { plan: _asked, ...free } = job;
   if (!hasAny(free))
     return {
-      message: `no plan divides the job, whatever is fixed: ${listed(layoutReasons(free).slice(0, MOST_REASONS), "and") || "nothing goes together"}`,
-      remedy: "change the cluster, the batch or the sequence length",
+      message: `no plan divides the job, whatever is fixed: ${commonestReasons(free)}`,
+      remedy: NONE_DIVIDES_REMEDY,
     };
   const fields = Object.keys(plan) as PlanField[];
   const alone = fields.filter((field) => !hasAny({ ...job, plan: { [field]: plan[field] } }));
   return alone.length > 0 ? unmetAlone(job, plan, alone) : unmetTogether(job, plan, fields);
+}
+
+/**
+ * Why no plan divides a job, whether it asks for some or for any, and what to do; undefined where one does. Neither
+ * profile nor memory has a say in it.
+ */
+export function undividedOf(job: JobSpec): UnmetPlan | undefined {
+  if (job.plan !== undefined) return unmetOf(job);
+  if (hasAny(job)) return undefined;
+  return {
+    message: `no plan divides the job over its ${clusterRanks(job)} ranks: ${commonestReasons(job)}`,
+    remedy: NONE_DIVIDES_REMEDY,
+  };
 }

@@ -1,6 +1,7 @@
 import { shippedProfile } from "@internevo/cost-model";
 import {
   constraintsOf,
+  NONE_DIVIDES_REMEDY,
   parsePlanLabel,
   resolveJob,
   type JobSpec,
@@ -122,7 +123,7 @@ describe("a job that no plan divides", () => {
     };
     expect(of({ tensorParallel: 4 }, one)).toMatchObject({
       message: expect.stringMatching(/^no plan divides the job, whatever is fixed: /),
-      remedy: "change the cluster, the batch or the sequence length",
+      remedy: NONE_DIVIDES_REMEDY,
     });
   });
 });

@@ -1,6 +1,7 @@
 import {
   formatBytes,
   formatCounted,
+  NONE_DIVIDES_REMEDY,
   planLabel,
   rejectionCounts,
   termWords,
@@ -54,9 +55,7 @@ export function noFeasiblePlan(spec: JobSpec, result: PlanningResult, uncounted?
       message:
         `none of ${formatCounted(result.counts.evaluated, "plan")} divides ` +
         `as the job asks: ${rejectionCounts(result.counts.rejected)}`,
-      remedy:
-        "change globalBatchTokens, sequenceLengthTokens or model.heads so that " +
-        "they divide over the cluster's ranks, or use a different number of ranks",
+      remedy: NONE_DIVIDES_REMEDY,
     };
   }
   if (closest.peakMemoryBytes <= memoryLimitBytes) return noTimeKnown(result);

@@ -6,27 +6,18 @@ import { askedToGiveWay } from "./host-queue.ts";
 import { queuePlace, queuePositions } from "./queue-reads.ts";
 import { lastJobEventId } from "./job-events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
+import { lastStepOf } from "./last-step.ts";
 import { lastPlanChange } from "./plan-changes.ts";
 import { getPlanning } from "./plannings.ts";
 import { listRemovals } from "./retention.ts";
 import { findRun, lastValidation, listAttempts } from "./runs.ts";
-import {
-  hostHolds,
-  hostWaiters,
-  jobEvents,
-  jobs,
-  jobTransitions,
-  runs,
-  stepMetrics,
-  trials,
-} from "./schema/index.ts";
+import { hostHolds, hostWaiters, jobEvents, jobs, jobTransitions, runs, trials } from "./schema/index.ts";
 import { jobLease } from "./leases.ts";
 import { listTrials } from "./trials.ts";
 import { traceIdOf } from "./trace.ts";
 
-/** One look into the index: with a join Postgres reads all steps of the run and sorts them. */
 const lastMetric = (column: "step" | "loss") =>
-  sql`(select ${sql.raw(`m.${column}`)} from ${stepMetrics} m where m.run_id = (select r.id from ${runs} r where r.job_id = ${jobs.id}) order by m.step desc limit 1)`;
+  lastStepOf(sql`(select r.id from ${runs} r where r.job_id = ${jobs.id})`, sql.raw(`m.${column}`));
 const countTrials = (ended: boolean) =>
   sql`(select count(*) from ${trials} t where t.job_id = ${jobs.id} ${sql.raw(ended ? "and t.state in ('succeeded', 'failed')" : "")})`;
 // One level down, as above: at the top of a selection drizzle drops the table from `jobs.id`, which would

@@ -438,6 +438,38 @@ describe("trials and steps", () => {
   });
 });
 
+describe("a run that goes on from a checkpoint", () => {
+  it("is where it makes steps again, and not where it was", async () => {
+    const id = await submit("again");
+    const { database } = test;
+    const run = await database.transaction((tx) => ensureRun(tx, id, exampleCandidate()));
+    const record = (attempt: number, ...steps: readonly [step: number, loss: number][]): Promise<void> =>
+      database.transaction((tx) =>
+        recordSteps(
+          tx,
+          { jobId: id, runId: run.id },
+          steps.map(([step, loss]) => exampleStep(step, attempt, loss)),
+        ),
+      );
+    const reached = async (): Promise<unknown> => {
+      const detail = await getJobDetail(database.db, id);
+      const reached = [detail?.lastStep, detail?.lastLoss];
+      const listed = (await listJobs(database.db, { limit: 100 })).items.find((job) => job.id === id);
+      expect([listed?.lastStep, listed?.lastLoss]).toEqual(reached);
+      return reached;
+    };
+    expect(await reached()).toEqual([0, null]);
+    await database.transaction((tx) => startAttempt(tx, run.id));
+    await record(1, [1, 6], [2, 5], [3, 4], [4, 3]);
+    await database.transaction((tx) => startAttempt(tx, run.id, 1));
+    expect(await reached()).toEqual([4, 3]);
+    await record(2, [2, 5.5]);
+    expect(await reached()).toEqual([2, 5.5]);
+    await record(2, [3, 4.5], [4, 3.5], [5, 2]);
+    expect(await reached()).toEqual([5, 2]);
+  });
+});
+
 describe("read models", () => {
   it("have the shapes of the API", async () => {
     const id = await submit("shapes");

@@ -1,8 +1,9 @@
 import { and, desc, eq, isNotNull, sql, type SQL } from "drizzle-orm";
 import { DEFAULT_PROJECT, type Candidate, type JobSpec, type Workload } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
+import { lastStepOf } from "./last-step.ts";
 import type { RunOfJob } from "./plan-changes.ts";
-import { jobs, runs, stepMetrics } from "./schema/index.ts";
+import { jobs, runs } from "./schema/index.ts";
 
 /** What decides whether two jobs want the same plan: everything that a search looks at. */
 const SAME = [
@@ -51,15 +52,12 @@ export interface RunningWork extends RunOfJob {
   readonly lastStep: number;
 }
 
-const lastStepOf =
-  sql<number>`coalesce((select m.step from ${stepMetrics} m where m.run_id = ${runs.id} order by m.step desc limit 1), 0)`.mapWith(
-    Number,
-  );
+const lastStep = sql<number>`coalesce(${lastStepOf(sql`${runs.id}`, sql`m.step`)}, 0)`.mapWith(Number);
 
 /** The newest run of a workload's work that trains now. */
 export async function runningWork(db: Queryable, workload: Work): Promise<RunningWork | undefined> {
   const [row] = await db
-    .select({ id: runs.id, jobId: jobs.id, candidate: runs.candidate, spec: jobs.spec, lastStep: lastStepOf })
+    .select({ id: runs.id, jobId: jobs.id, candidate: runs.candidate, spec: jobs.spec, lastStep })
     .from(runs)
     .innerJoin(jobs, eq(jobs.id, runs.jobId))
     .where(and(eq(jobs.state, "running"), isSameWork(workload)))

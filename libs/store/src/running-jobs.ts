@@ -1,6 +1,7 @@
 import { sql } from "drizzle-orm";
 import type { JobState, Plan } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
+import { lastStepOf } from "./last-step.ts";
 import { attempts, jobs, runs, stepMetrics, validationLosses } from "./schema/index.ts";
 
 /** A job that trains, in figures. */
@@ -29,6 +30,10 @@ export interface RunningJob {
   readonly validationLoss: number | null;
 }
 
+const LAST = sql`json_build_object('step', m.step, 'attempt', m.attempt, 'loss', m.loss,
+  'stepTimeSeconds', m.step_time_seconds, 'tokensPerSecond', m.tokens_per_second,
+  'atSeconds', extract(epoch from m.at)::float8)`;
+
 /** Jobs that train, the newest first, so many at most. */
 export async function runningJobs(db: Queryable, most: number): Promise<RunningJob[]> {
   const { rows } = await db.execute<{ [K in keyof RunningJob]: RunningJob[K] }>(sql`
@@ -37,14 +42,10 @@ export async function runningJobs(db: Queryable, most: number): Promise<RunningJ
         'stepTimeSeconds', j.chosen #> '{predicted,stepTimeSeconds}', 'plan', j.chosen -> 'plan') end as predicted,
       a.plan, coalesce(a.number, 0) as attempts,
       coalesce(extract(epoch from clock_timestamp() - f.started_at), 0)::float8 as "elapsedSeconds",
-      s.last, v.loss as "validationLoss"
+      ${lastStepOf(sql`r.id`, LAST)} as last, v.loss as "validationLoss"
     from ${jobs} j join ${runs} r on r.job_id = j.id
       left join lateral (select plan, number from ${attempts} where run_id = r.id order by number desc limit 1) a on true
       left join lateral (select started_at from ${attempts} where run_id = r.id order by number limit 1) f on true
-      left join lateral (
-        select json_build_object('step', step, 'attempt', attempt, 'loss', loss, 'stepTimeSeconds', step_time_seconds,
-          'tokensPerSecond', tokens_per_second, 'atSeconds', extract(epoch from at)::float8) as last
-        from ${stepMetrics} where run_id = r.id order by step desc limit 1) s on true
       left join lateral (select loss from ${validationLosses} where run_id = r.id order by step desc limit 1) v on true
     where j.state = 'running' order by j.created_at desc limit ${most}::int`);
   return rows;

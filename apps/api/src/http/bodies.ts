@@ -20,6 +20,8 @@ export function registerBodies(app: FastifyInstance): void {
         ]),
       );
     }
+    // Clients send the type with every request, also where a route takes no body.
+    if (body === "" && request.routeOptions.schema?.body === undefined) return done(null, undefined);
     return parse(request, body, done);
   });
 }

@@ -57,7 +57,7 @@ export async function registerConsole(
       },
     });
   }
-  app.setNotFoundHandler((request: FastifyRequest, reply: FastifyReply) => {
+  const answerNoRoute = (request: FastifyRequest, reply: FastifyReply) => {
     if (wantsPage(request))
       return present
         ? reply.header("cache-control", "no-cache").sendFile("index.html")
@@ -68,5 +68,11 @@ export async function registerConsole(
       reply,
       allowed.length > 0 ? methodProblem(request, reply, allowed) : notFoundProblem(request),
     );
+  };
+  app.setNotFoundHandler(answerNoRoute);
+  // Before a body is read: whatever is wrong with it, the path has no such method.
+  app.addHook("preParsing", (request, reply, _body, done) => {
+    if (request.is404 && !wantsPage(request)) answerNoRoute(request, reply);
+    else done();
   });
 }

@@ -1,3 +1,4 @@
+import { weightsWarnings } from "@internevo/data";
 import { checkCluster, type LaunchCapabilities } from "@internevo/launcher";
 import { ProblemError, type JobSpec, type MeasuredFirst, type ProblemDetail } from "@internevo/domain";
 import { jobDirectory, jobsDirectory, measuredFirst, type Measuring } from "@internevo/stages";
@@ -133,6 +134,7 @@ export class Acceptance {
       warnings: [
         ...batchWarnings(spec, dataTokens),
         ...clusterWarnings(spec, capabilities),
+        ...weightsWarnings(spec),
         ...roomWarnings(await this.#roomOf(spec), spec, capabilities.dataDirectory ?? ""),
       ],
       ...(first ? { measuredFirst: first } : {}),

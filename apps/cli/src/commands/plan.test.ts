@@ -284,6 +284,11 @@ describe("internevo plan", () => {
     const result = await planCommand({ job, top: 10 });
     expect(result).toMatchObject({ candidates: [], closest: null });
     expect(result.counts.rejected["batch-not-divisible"]).toBeGreaterThan(0);
+    const { written, output } = capture(false);
+    expect(showPlanning(result, output, false)).toBe(3);
+    expect(written.stdout).toMatch(
+      /no plan divides the job over the cluster, for the reasons above\n +→ change globalBatchTokens, /,
+    );
   });
 
   it("reads a profile file", async () => {

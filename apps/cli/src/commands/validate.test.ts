@@ -2,13 +2,13 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { ProblemError } from "@internevo/domain";
-import { resolveJob, type JobSpec } from "@internevo/domain";
+import { ProblemError, resolveJob, type JobSpec } from "@internevo/domain";
 import { aJob, WIDE_HEADS_ON_GPUS } from "@internevo/test-kit";
 import { expect, it } from "vitest";
 import { parse } from "yaml";
 import { createOutput } from "../output.ts";
-import { absentHere, showJob, validateCommand } from "./validate.ts";
+import { unknownProfileWarnings } from "../profile-file.ts";
+import { absentHere, assertDivides, showJob, validateCommand } from "./validate.ts";
 
 const example = (name: string): string =>
   fileURLToPath(new URL(`../../../../examples/${name}`, import.meta.url));
@@ -117,4 +117,54 @@ it("warns of data and weights that are not on this machine", async () => {
   } finally {
     await rm(directory, { recursive: true });
   }
+});
+
+it("refuses what no plan divides, whatever is measured", () => {
+  const cluster = { nodes: 16, gpusPerNode: 8, memoryPerGpu: "80GB", device: "cuda" };
+  const sizes = { model: "llama-7b", sequenceLengthTokens: 4096, globalBatchTokens: 4_194_304 };
+  const refused = (over: Record<string, unknown>): unknown => {
+    try {
+      assertDivides(resolveJob(aJob({ ...sizes, cluster, ...over })));
+    } catch (error) {
+      if (!(error instanceof ProblemError)) throw error;
+      return [error.code, ...error.details];
+    }
+    return undefined;
+  };
+  expect(refused({})).toBeUndefined();
+  expect(refused({ plan: "tp2 sp2" })).toBeUndefined();
+  expect(refused({ plan: "tp2 sp4" })).toEqual([
+    "no-feasible-plan",
+    {
+      field: "plan",
+      value: { tensorParallel: 2, sequenceParallel: 4 },
+      message: expect.stringMatching(/no plan of 128 ranks has .* together/) as string,
+      remedy: "give other values, or leave one of them free",
+    },
+  ]);
+  expect(refused({ sequenceLengthTokens: 8191, globalBatchTokens: 8191 })).toEqual([
+    "no-feasible-plan",
+    {
+      field: "cluster.gpusPerNode",
+      value: 8,
+      message: expect.stringMatching(/^no plan divides the job over its 128 ranks: /) as string,
+      remedy: expect.stringMatching(/^change globalBatchTokens, /) as string,
+    },
+  ]);
+});
+
+it("warns of a profile that is neither shipped nor a file", () => {
+  const of = (profile: string | null) => unknownProfileWarnings({ profile });
+  for (const profile of [null, "a800-128", "estimated:h100", "/mine/own.json"])
+    expect(of(profile)).toEqual([]);
+  expect(of("a800")).toEqual([
+    {
+      field: "cluster.profile",
+      value: "a800",
+      message: expect.stringMatching(/^is neither a shipped profile nor a file/) as string,
+      remedy: expect.stringMatching(
+        /^did you mean a800-128\? .*, or one that the stack has stored$/,
+      ) as string,
+    },
+  ]);
 });

@@ -13,12 +13,14 @@ import {
   type JobSpec,
 } from "@internevo/domain";
 import { ApiConnectionError, ApiProblemError, type InternEvoClient } from "@internevo/client";
+import { weightsWarnings } from "@internevo/data";
 import { trainerFault } from "@internevo/plan";
+import { undividedOf } from "@internevo/search";
 import type { Command } from "commander";
 import { stringify } from "yaml";
 import type { Context } from "../context.ts";
 import { readJobFile } from "../job-input.ts";
-import { isProfileFile, readProfileFile } from "../profile-file.ts";
+import { isProfileFile, readProfileFile, unknownProfileWarnings } from "../profile-file.ts";
 import type { Output } from "../output.ts";
 import { noteWarnings } from "../submission.ts";
 
@@ -29,6 +31,20 @@ import { noteWarnings } from "../submission.ts";
  * @throws ProblemError `job-invalid`, with one detail a fault.
  */
 export const validateCommand = async (path: string): Promise<JobSpec> => resolveJob(await readJobFile(path));
+
+/** Refuses a job that no plan divides. @throws ProblemError `no-feasible-plan` */
+export function assertDivides(spec: JobSpec): void {
+  const undivided = undividedOf(spec);
+  if (undivided === undefined) return;
+  const { plan, cluster } = spec;
+  throw plan === undefined
+    ? new ProblemError("no-feasible-plan", "no plan divides the job", [
+        { field: "cluster.gpusPerNode", value: cluster.gpusPerNode, ...undivided },
+      ])
+    : new ProblemError("no-feasible-plan", "no plan is as the job's plan asks", [
+        { field: "plan", value: plan, ...undivided },
+      ]);
+}
 
 const MOST_ABSENT = 10;
 
@@ -140,6 +156,7 @@ export function addValidate(program: Command, context: Context): void {
     .action(async (job: string, { offline = false }: { offline?: boolean }) => {
       const spec = await validateCommand(job);
       const { profile } = spec.cluster;
+      assertDivides(spec);
       if (isProfileFile(profile)) await readProfileFile(profile);
       const output = context.output();
       showJob(spec, output);
@@ -151,7 +168,10 @@ export function addValidate(program: Command, context: Context): void {
           output.note(`the stack refuses this job, which can be planned: ${describeJob(spec)}`);
         throw error;
       }
-      if (!isTaken) for (const warning of absentHere(spec)) output.note(`warning: ${warning}`);
+      if (!isTaken) {
+        for (const warning of absentHere(spec)) output.note(`warning: ${warning}`);
+        noteWarnings([...unknownProfileWarnings(spec.cluster), ...weightsWarnings(spec)], output);
+      }
       if (!output.json) output.note(`valid: ${describeJob(spec)}`);
     });
 }

@@ -1,7 +1,7 @@
 import type { JobDetail, JobStreamEvent } from "@internevo/contracts";
 import type { StepMetric, Trial } from "@internevo/domain";
 import { expect, it } from "vitest";
-import { EMPTY_FEED, extendFeed, feedOf, LOG_LINES, mergeSteps, withTrial } from "./job-feed.ts";
+import { EMPTY_FEED, extendFeed, feedOf, lastMade, LOG_LINES, mergeSteps, withTrial } from "./job-feed.ts";
 
 const step = (number: number, attempt: number, loss: number) =>
   ({ step: number, attempt, loss }) as StepMetric;
@@ -72,4 +72,11 @@ it("moves a trial forward by an event of the past, never back", () => {
   expect(withTrial({ trials: [trial("succeeded")] } as JobDetail, trial("running")).trials[0]?.state).toBe(
     "succeeded",
   );
+});
+
+it("is at the step that the newest attempt made, while steps behind it are of another", () => {
+  const made = (attempt: number, ...steps: number[]) => steps.map((step) => ({ step, attempt }));
+  expect(lastMade([])).toBeUndefined();
+  expect(lastMade(made(1, 1, 2, 3))).toEqual({ step: 3, attempt: 1 });
+  expect(lastMade(mergeSteps(made(1, 1, 2, 3, 4), made(2, 2)))).toEqual({ step: 2, attempt: 2 });
 });

@@ -101,6 +101,12 @@ export function mergeSteps<T extends OfStep>(stored: readonly T[], streamed: rea
   return [...byStep.values()].sort((a, b) => a.step - b.step);
 }
 
+/** The step that was made last: behind a checkpoint, steps of the attempt before are still to be made again. */
+export const lastMade = <T extends OfStep>(steps: readonly T[]): T | undefined => {
+  const newest = steps.reduce((most, { attempt }) => Math.max(most, attempt), 0);
+  return steps.findLast(({ attempt }) => attempt === newest);
+};
+
 function isInOrder(steps: readonly OfStep[], after: number): boolean {
   let last = after;
   for (const { step } of steps) {

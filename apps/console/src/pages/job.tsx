@@ -34,7 +34,7 @@ import { Rejections } from "../components/plan/rejections.tsx";
 import { JobStateBadge } from "../components/state-badge.tsx";
 import { Failed, Loading } from "../components/states.tsx";
 import type { Subject } from "../data/advice.ts";
-import type { JobFeed } from "../data/job-feed.ts";
+import { lastMade, type JobFeed } from "../data/job-feed.ts";
 import { useJobFeed } from "../data/use-job-feed.ts";
 import { planRows, reasonOfChoice, type PlanRow } from "../data/plan-rows.ts";
 import { isActive, useJob } from "../data/queries.ts";
@@ -245,7 +245,7 @@ function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
     () => planRows(job.planning, job.trials, job.chosen),
     [job.planning, job.trials, job.chosen],
   );
-  const lastStep = Math.max(job.lastStep, steps.at(-1)?.step ?? 0);
+  const lastStep = useMemo(() => lastMade(steps)?.step, [steps]) ?? job.lastStep;
   const live = lastStep === job.lastStep ? job : { ...job, lastStep };
   return (
     <>

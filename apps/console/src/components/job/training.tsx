@@ -3,6 +3,7 @@ import type { StepMetric, ValidationLoss } from "@internevo/domain";
 import { Text } from "@mantine/core";
 import { useMemo } from "react";
 import { formatInteger, formatLoss, formatRate, formatSeconds } from "../../text/format.ts";
+import { lastMade } from "../../data/job-feed.ts";
 import { lossCurves } from "../../data/loss-curves.ts";
 import { LiveChart } from "../chart/live-chart.tsx";
 import { Facts } from "../page.tsx";
@@ -48,7 +49,7 @@ export function Training({
     [job.attempts],
   );
   const entropy = job.report?.unigramEntropyNats ?? undefined;
-  const last = steps.at(-1);
+  const last = useMemo(() => lastMade(steps), [steps]);
   const validation = validations.at(-1);
   if (!last)
     return (

@@ -1,4 +1,4 @@
-import { REJECTION_REASONS, type PlanningResult } from "@internevo/domain";
+import { REJECTION_REASONS, undividedWords, type PlanningResult } from "@internevo/domain";
 import { Text } from "@mantine/core";
 import { formatBytes, formatCount, formatInteger, formatPercent, sentence } from "../../text/format.ts";
 import { explainPlan, REJECTION_WORDS } from "../../text/words.ts";
@@ -10,6 +10,7 @@ export function Rejections({ planning }: { planning: PlanningResult }) {
   const reasons = REJECTION_REASONS.map((reason) => ({ reason, count: rejected[reason] ?? 0 }))
     .filter(({ count }) => count > 0)
     .sort((a, b) => b.count - a.count);
+  const undivided = undividedWords(planning);
   const share = (count: number): number => (evaluated > 0 ? count / evaluated : 0);
   return (
     <>
@@ -37,6 +38,12 @@ export function Rejections({ planning }: { planning: PlanningResult }) {
             </li>
           ))}
         </ul>
+      )}
+      {undivided && (
+        <Text size="sm">
+          <strong>Nothing fits:</strong>{" "}
+          {sentence([undivided.message, undivided.remedy].filter((words) => words !== undefined).join("; "))}
+        </Text>
       )}
       {planning.closest && (
         <div className="closest">
