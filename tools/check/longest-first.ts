@@ -17,6 +17,7 @@ export const LONGEST: readonly string[] = [
   "apps/executor-supervisor/test/whole-job.test.ts",
   "tools/slurm/test/nodes-lost.test.ts",
   "apps/executor-supervisor/test/gpu-job.test.ts",
+  "apps/cli/test/backup.test.ts",
   "apps/cli/test/cli.test.ts",
   "apps/executor-supervisor/test/shared-machine.test.ts",
   "apps/executor-supervisor/test/held-job.test.ts",
