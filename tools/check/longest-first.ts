@@ -8,6 +8,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
  */
 export const LONGEST: readonly string[] = [
   "tools/chaos/random.test.ts",
+  "apps/cli/test/backup.test.ts",
   "apps/executor-supervisor/test/killed-services.test.ts",
   "apps/profiler/test/frozen-ranks.test.ts",
   "apps/profiler/test/profiler.test.ts",
@@ -17,7 +18,6 @@ export const LONGEST: readonly string[] = [
   "apps/executor-supervisor/test/whole-job.test.ts",
   "tools/slurm/test/nodes-lost.test.ts",
   "apps/executor-supervisor/test/gpu-job.test.ts",
-  "apps/cli/test/backup.test.ts",
   "apps/cli/test/cli.test.ts",
   "apps/executor-supervisor/test/shared-machine.test.ts",
   "apps/executor-supervisor/test/held-job.test.ts",
@@ -66,6 +66,7 @@ export const LONGEST: readonly string[] = [
   "apps/api/test/routes.test.ts",
   "apps/console/test/submit.test.ts",
   "apps/console/test/compare.test.ts",
+  "apps/cli/test/restore.test.ts",
   "apps/cli/test/clone.test.ts",
   "apps/cli/test/compare.test.ts",
   "tools/slurm/test/not-startable.test.ts",

@@ -1,5 +1,4 @@
-import { createHash, randomUUID } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, rmSync } from "node:fs";
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,11 +16,10 @@ import {
   type Database,
 } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
-import { createTestDatabase, testStack } from "@internevo/test-kit/stack";
 import { QUICK, smallJob } from "@internevo/test-kit/world";
-import { run, start, type Ended } from "./processes.ts";
+import { run, type Ended } from "./processes.ts";
 
-const STEPS = 800;
+const STEPS = 500;
 const EVERY = 20;
 
 const folder = (name: string): string => join(root, name);
@@ -131,7 +129,7 @@ async function assertAgrees(of: Database, dataDirectory: string, id: string): Pr
   if (steps.length < announced) expect(present.some((step) => step <= steps.length)).toBe(true);
   for (const step of present) {
     const path = join(dataDirectory, "jobs", id, "checkpoints", `step-${step}`);
-    expect((await run(["checkpoint", "verify", path])).stdout).toBeTruthy();
+    expect((await run(["checkpoint", "verify", path])).status).toBe(0);
   }
 }
 
@@ -213,178 +211,6 @@ describe("a backup under load", { timeout: 1_200_000 }, () => {
         await there.close();
         await restored.stop();
       }
-    }
-  });
-});
-
-/** Whatever a backup has written beside its target, or at it. */
-const besides = (name: string): string[] => readdirSync(root).filter((each) => each.includes(name));
-
-describe("a backup that is killed", { timeout: 600_000 }, () => {
-  it("leaves nothing that looks like a backup, and the next one removes the rest", async () => {
-    const staging = folder("old/backup.staging");
-    const moments: readonly (readonly [what: string, came: () => boolean])[] = [
-      ["files are held", () => existsSync(join(staging, "jobs"))],
-      [
-        "tables are written",
-        () => besides("killed").some((each) => existsSync(join(root, each, "database"))),
-      ],
-      ["files are copied", () => besides("killed").some((each) => existsSync(join(root, each, "files")))],
-    ];
-    for (const [what, came] of moments) {
-      const killed = start(["backup", folder("killed"), "--data-directory", folder("old")]);
-      await eventually(what, () => came() || killed.child.exitCode !== null, 60);
-      killed.child.kill("SIGKILL");
-      await killed.ended;
-      // It may have been faster.
-      if (killed.child.exitCode === 0) rmSync(folder("killed"), { recursive: true });
-      expect(existsSync(folder("killed"))).toBe(false);
-    }
-    await ok(backUp("after"));
-    expect(besides("killed")).toEqual([]);
-    expect(existsSync(staging)).toBe(false);
-    for (const id of ids) expect(await stateOf(database, id)).toBe("succeeded");
-  });
-
-  it("by Ctrl-C removes what it began", async () => {
-    const interrupted = start(["backup", folder("interrupted"), "--data-directory", folder("old")]);
-    await eventually("its begin", () => existsSync(folder("old/backup.staging")), 60);
-    interrupted.child.kill("SIGINT");
-    const { status } = await interrupted.ended;
-    if (status === 0) return;
-    expect([status, besides("interrupted"), existsSync(folder("old/backup.staging"))]).toEqual([
-      130,
-      [],
-      false,
-    ]);
-  });
-});
-
-describe("a restore", { timeout: 600_000 }, () => {
-  /** Changes a byte in the middle of a file of a backup. @returns what puts it right */
-  function flip(path: string): () => void {
-    const before = readFileSync(path);
-    const after = Buffer.from(before);
-    const middle = after.length >> 1;
-    after[middle] = (after[middle] as number) ^ 1;
-    writeFileSync(path, after);
-    return () => writeFileSync(path, before);
-  }
-
-  it("refuses a backup with one changed byte, wherever it is, and leaves nothing", async () => {
-    const from = folder("after");
-    const checkpoint = `files/jobs/${ids[0]}/checkpoints/step-${STEPS}/shard-00000.safetensors`;
-    for (const path of ["manifest.json", "database/step_metrics.copy.gz", checkpoint, "secrets.json"]) {
-      const mend = flip(join(from, path));
-      const refused = await restore("after", "damaged");
-      mend();
-      expect([path, refused.status, refused.stderr]).toEqual([
-        path,
-        2,
-        expect.stringContaining("is damaged") as string,
-      ]);
-      expect(existsSync(folder("damaged"))).toBe(false);
-    }
-    const shorter = join(from, "database/jobs.copy.gz");
-    const whole = readFileSync(shorter);
-    rmSync(shorter);
-    expect(await restore("after", "damaged")).toMatchObject({
-      status: 2,
-      stderr: expect.stringContaining("jobs.copy.gz is missing") as string,
-    });
-    writeFileSync(shorter, whole);
-  });
-
-  it("refuses a backup of a newer version", async () => {
-    const path = join(folder("after"), "manifest.json");
-    const [before, sum] = [readFileSync(path, "utf8"), readFileSync(`${path}.sha256`, "utf8")];
-    const changed = JSON.stringify({ ...(JSON.parse(before) as object), productVersion: "99.0.0" });
-    writeFileSync(path, changed);
-    writeFileSync(`${path}.sha256`, `${createHash("sha256").update(changed).digest("hex")}  manifest.json\n`);
-    const refused = await restore("after", "newer");
-    writeFileSync(path, before);
-    writeFileSync(`${path}.sha256`, sum);
-    expect([refused.status, refused.stderr]).toEqual([7, expect.stringContaining("99.0.0") as string]);
-    expect(existsSync(folder("newer"))).toBe(false);
-  });
-
-  it("and a backup refuse places that are not empty", async () => {
-    mkdirSync(folder("full"));
-    writeFileSync(folder("full/note"), "mine");
-    for (const refused of [
-      await backUp("full"),
-      await backUp("full/note"),
-      await restore("after", "full"),
-      await restore("after", "old"),
-    ])
-      expect([refused.status, refused.stdout]).toEqual([7, ""]);
-    expect(readdirSync(folder("full"))).toEqual(["note"]);
-    const inside = await backUp("old/backup");
-    expect([inside.status, inside.stderr]).toEqual([
-      2,
-      expect.stringContaining("lies in the data directory") as string,
-    ]);
-    const nowhere = await run(["backup", folder("x"), "--data-directory", folder("none")]);
-    expect([nowhere.status, nowhere.stderr]).toEqual([
-      4,
-      expect.stringContaining("there is no stack in") as string,
-    ]);
-    expect((await restore("full", "x")).status).toBe(4);
-  });
-
-  it("that is killed leaves a directory in which no stack starts", async () => {
-    const killed = start(["restore", folder("after"), "--data-directory", folder("half")]);
-    await eventually("its database", () => existsSync(folder("half/postgres")), 60);
-    killed.child.kill("SIGKILL");
-    await killed.ended;
-    const up = await run(["up", "--data-directory", folder("half")]);
-    expect([up.status, up.stderr]).toEqual([7, expect.stringContaining("is not finished") as string]);
-    rmSync(folder("half"), { recursive: true });
-    await ok(restore("after", "half"));
-  });
-
-  it("keeps the tokens, and is backed up where nothing runs", async () => {
-    const secrets = (name: string) =>
-      JSON.parse(readFileSync(folder(`${name}/secrets.json`), "utf8")) as Record<string, unknown>;
-    expect(secrets("half")["apiToken"]).toBe(secrets("old")["apiToken"]);
-    expect(statSync(folder("after")).mode & 0o777).toBe(0o700);
-    expect(statSync(folder("after/secrets.json")).mode & 0o777).toBe(0o600);
-    const again = await run(["backup", folder("again"), "--json", "--data-directory", folder("half")]);
-    expect(JSON.parse(again.stdout)).toMatchObject({ written: folder("again"), counts: { jobs: 3 } });
-  });
-
-  it("fills a database of one's own, which must be empty, and a backup has it again", async () => {
-    const { databaseUrl } = testStack();
-    const own = await createTestDatabase();
-    const name = `restored_${randomUUID().replaceAll("-", "")}`;
-    const url = new URL(databaseUrl);
-    url.pathname = `/${name}`;
-    const env = { DATABASE_URL: url.href };
-    const maintenance = open(databaseUrl);
-    await maintenance.db.execute(`create database ${name}`);
-    const args = ["restore", folder("after"), "--data-directory", folder("external")];
-    try {
-      const refused = await run(args, { DATABASE_URL: own.url });
-      expect([refused.status, refused.stderr]).toEqual([
-        7,
-        expect.stringContaining("the database has tables already") as string,
-      ]);
-      const nobody = await run(args, { DATABASE_URL: "postgres://me@127.0.0.1:1/none" });
-      expect([nobody.status, nobody.stderr]).toEqual([
-        5,
-        expect.stringContaining("the database does not answer") as string,
-      ]);
-      expect(existsSync(folder("external"))).toBe(false);
-      await ok(run(args, env));
-      expect(readdirSync(folder("external"))).not.toContain("postgres");
-      await ok(run(["backup", folder("external-again"), "--data-directory", folder("external")], env));
-      const there = open(url.href);
-      for (const id of ids) await assertAgrees(there, folder("external"), id);
-      await there.close();
-    } finally {
-      await own.drop();
-      await maintenance.db.execute(`drop database ${name} with (force)`);
-      await maintenance.close();
     }
   });
 });
