@@ -97,7 +97,8 @@ const trains = (id: string, steps: number): Promise<true> =>
   eventually(
     `step ${steps} of job ${id}`,
     async () => {
-      expect(await stateOf(database, id)).not.toBe("failed");
+      const job = await getJob(database.db, id);
+      if (job?.state === "failed") throw new Error(`job ${job.name} failed: ${job.reason ?? ""}`);
       return (await stepsOf(database, id)).length > steps;
     },
     240,

@@ -15,6 +15,7 @@ import { gunzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { checkpointDirectory, checkpointName } from "@internevo/stages";
 import { recordCheckpoint } from "@internevo/store";
+import { eventually } from "@internevo/test-kit";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { storedRun, type StoredRun } from "@internevo/test-kit/stored-run";
 import { backUp, type Manifest } from "../src/index.ts";
@@ -85,6 +86,7 @@ describe("a backup", () => {
       }
     })();
     try {
+      await eventually("the first checkpoint", () => last > 0);
       for (let at = 0; at < 8; at += 1) {
         const to = `backup-${at}`;
         const manifest = await take(to);
