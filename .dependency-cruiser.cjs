@@ -32,6 +32,7 @@ const layers = {
   ],
   client: ["contracts", "domain"],
   "local-stack": ["domain", "contracts", "bus", "store"],
+  backup: ["domain", "store", "stages", "local-stack"],
 };
 const seenByPeople = {
   console: ["client", "domain", "contracts"],
@@ -48,6 +49,7 @@ const seenByPeople = {
     "frameworks",
     "data",
     "local-stack",
+    "backup",
   ],
 };
 /** Sources that no product holds. */

@@ -8,6 +8,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
  */
 export const LONGEST: readonly string[] = [
   "tools/chaos/random.test.ts",
+  "apps/cli/test/backup.test.ts",
   "apps/executor-supervisor/test/killed-services.test.ts",
   "apps/profiler/test/frozen-ranks.test.ts",
   "apps/profiler/test/profiler.test.ts",
@@ -66,6 +67,7 @@ export const LONGEST: readonly string[] = [
   "apps/api/test/routes.test.ts",
   "apps/console/test/submit.test.ts",
   "apps/console/test/compare.test.ts",
+  "apps/cli/test/restore.test.ts",
   "apps/cli/test/clone.test.ts",
   "apps/cli/test/compare.test.ts",
   "tools/slurm/test/not-startable.test.ts",

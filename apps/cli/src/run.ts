@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { printable, ProblemError } from "@internevo/domain";
 import { Command, CommanderError } from "commander";
+import { addBackup, addRestore } from "./commands/backup.ts";
 import { addAdvice } from "./commands/advice.ts";
 import { addArtifacts } from "./commands/artifacts.ts";
 import { addCheckpoint } from "./commands/checkpoint.ts";
@@ -117,6 +118,8 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
     addWebhook,
     addAudit,
     addWhoami,
+    addBackup,
+    addRestore,
   ])
     add(program, context);
   endWithErrors(program);

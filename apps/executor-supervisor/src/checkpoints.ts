@@ -1,7 +1,7 @@
 import { mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { CHECKPOINT_NAME, checkpointName } from "@internevo/stages";
 
-const STEP = /^step-(\d{1,18})$/;
 const DISCARDED = /^discarded-/;
 const COUNTED = "counted-step";
 
@@ -18,7 +18,7 @@ async function namesIn(directory: string): Promise<string[]> {
 /** Steps of the complete checkpoints, ascending; none when the directory is not there. */
 export async function checkpointSteps(directory: string): Promise<number[]> {
   return (await namesIn(directory))
-    .flatMap((name) => STEP.exec(name)?.[1] ?? [])
+    .flatMap((name) => CHECKPOINT_NAME.exec(name)?.[1] ?? [])
     .map(Number)
     .sort((a, b) => a - b);
 }
@@ -38,7 +38,7 @@ export async function discardCheckpointsBeyond(directory: string, lastStoredStep
 async function discard(directory: string, steps: readonly number[]): Promise<void> {
   for (const step of steps)
     await rename(
-      join(directory, `step-${step}`),
+      join(directory, checkpointName(step)),
       join(directory, `discarded-${step}-${process.pid}-${Date.now()}`),
     );
   for (const name of (await namesIn(directory)).filter((each) => DISCARDED.test(each)))

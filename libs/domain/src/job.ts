@@ -382,10 +382,10 @@ export type ResumableJobState = (typeof RESUMABLE_JOB_STATES)[number];
 
 const NEXT: Readonly<Record<JobState, readonly JobState[]>> = {
   profiling: ["planning", "succeeded", "held", "cancelling", "cancelled", "failed"],
-  planning: ["trialling", "cancelling", "cancelled", "failed"],
+  planning: ["trialling", "held", "cancelling", "cancelled", "failed"],
   trialling: ["running", "held", "cancelling", "cancelled", "failed"],
   running: ["succeeded", "held", "cancelling", "cancelled", "failed"],
-  held: ["profiling", "trialling", "running", "cancelled"],
+  held: ["profiling", "planning", "trialling", "running", "cancelled"],
   cancelling: ["cancelled"],
   succeeded: [],
   failed: ["profiling", "planning", "trialling", "running"],

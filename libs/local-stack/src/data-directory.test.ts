@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { makeDataDirectory } from "./data-directory.ts";
+import { assertNotHalfRestored, makeDataDirectory, RESTORE_MARKER } from "./data-directory.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { readStackInfo } from "./stack-info.ts";
 
@@ -42,7 +42,7 @@ describe("makeDataDirectory", () => {
     ];
     // In a process of its own: what does not return here would not be ended by a test's time limit.
     const script = `
-      import { makeDataDirectory } from ${JSON.stringify(join(import.meta.dirname, "data-directory.ts"))};
+      import { assertNotHalfRestored, makeDataDirectory, RESTORE_MARKER } from ${JSON.stringify(join(import.meta.dirname, "data-directory.ts"))};
       const said = ${JSON.stringify(paths)}.map((path) => { try { makeDataDirectory(path); return null; } catch ({ code, details }) { return { code, details }; } });
       console.log(JSON.stringify(said));`;
     const { stdout, stderr, signal } = spawnSync(process.execPath, ["--input-type=module", "-e", script], {
@@ -97,4 +97,13 @@ it("no stack runs by a record that is none", () => {
 it("no stack runs below a file", () => {
   writeFileSync(join(directory, "file"), "");
   expect(readStackInfo(join(directory, "file"))).toBeUndefined();
+});
+
+describe("a directory into which a backup is restored", () => {
+  it("is refused until the restore is finished", () => {
+    writeFileSync(join(directory, RESTORE_MARKER), "");
+    expect(() => assertNotHalfRestored(directory)).toThrow(`a restore into ${directory} is not finished`);
+    rmSync(join(directory, RESTORE_MARKER));
+    expect(() => assertNotHalfRestored(directory)).not.toThrow();
+  });
 });

@@ -1,4 +1,4 @@
-import { accessSync, constants, mkdirSync, statSync } from "node:fs";
+import { accessSync, constants, existsSync, mkdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { ProblemError } from "@internevo/domain";
 
@@ -65,4 +65,23 @@ export function makeDataDirectory(directory: string): void {
   } catch (error) {
     throw refusal(directory, error as NodeJS.ErrnoException);
   }
+}
+
+/** Lies in a data directory while a backup is restored into it. */
+export const RESTORE_MARKER = "restore-unfinished";
+
+/**
+ * Refuses a directory into which a backup was restored in part: a stack would run with what is there.
+ * @throws ProblemError `conflict`
+ */
+export function assertNotHalfRestored(directory: string): void {
+  if (!existsSync(join(directory, RESTORE_MARKER))) return;
+  throw new ProblemError("conflict", `a restore into ${directory} is not finished`, [
+    {
+      field: "dataDirectory",
+      value: directory,
+      message: "holds a part of a backup: `internevo restore` is at work there, or was ended",
+      remedy: "wait for it; if it was ended, remove the directory and restore once more",
+    },
+  ]);
 }

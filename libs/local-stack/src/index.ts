@@ -1,4 +1,4 @@
-export { makeDataDirectory } from "./data-directory.ts";
+export { makeDataDirectory, RESTORE_MARKER } from "./data-directory.ts";
 export { lockDirectory } from "./directory-lock.ts";
 export { freePort } from "./ports.ts";
 export { databaseUrlFor } from "./postgres.ts";
@@ -6,5 +6,12 @@ export { askToEnd, processStart } from "./proc.ts";
 export { boundOwnLog, DEFAULT_LOG_ROTATION } from "./rotating-log.ts";
 export { startLocalStack, type LocalStack, type LocalStackOptions, type ServiceProcess } from "./stack.ts";
 export { productServices, SERVICE_NAMES } from "./services.ts";
-export { readStackInfo, supervisorLives, type StackInfo } from "./stack-info.ts";
+export {
+  readSecrets,
+  readStackInfo,
+  supervisorLives,
+  writeSecrets,
+  type StackInfo,
+  type StackSecrets,
+} from "./stack-info.ts";
 export type { ProcessEnd } from "./supervisor.ts";

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { ProblemError } from "@internevo/domain";
-import { makeDataDirectory } from "./data-directory.ts";
+import { assertNotHalfRestored, makeDataDirectory } from "./data-directory.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { natsProcess, natsUrl as natsUrlOf, waitForNats } from "./nats.ts";
 import { freePort } from "./ports.ts";
@@ -56,6 +56,8 @@ export interface LocalStackOptions {
   readonly startSeconds?: number;
   /** Ends the start; of no consequence once the stack is ready. */
   readonly signal?: AbortSignal;
+  /** Starts in a directory that is being restored, which others must not. */
+  readonly isRestore?: boolean;
   /** For tests of ways that this machine would not choose. */
   readonly postgresIdentity?: PostgresIdentity;
 }
@@ -142,6 +144,7 @@ class StackProcesses implements LocalStack {
   constructor(options: LocalStackOptions) {
     this.#options = options;
     this.#dataDirectory = resolve(options.dataDirectory);
+    if (options.isRestore !== true) assertNotHalfRestored(this.#dataDirectory);
     makeDataDirectory(this.#dataDirectory);
     this.#lock = lockDirectory(this.#dataDirectory);
     this.#secrets = readSecrets(this.#dataDirectory) ?? {

@@ -69,5 +69,11 @@ export const timelinePath = (dataDirectory: string, jobId: string, of: string): 
 export const exportDirectory = (dataDirectory: string, jobId: string): string =>
   join(jobDirectory(dataDirectory, jobId), "exports");
 
+/** Names of complete checkpoints, with their step; ranks write one under another name. */
+export const CHECKPOINT_NAME = /^step-(\d{1,18})$/;
+
+/** The folder of a complete checkpoint among a job's checkpoints. */
+export const checkpointName = (step: number): string => `step-${step}`;
+
 export const checkpointDirectory = (dataDirectory: string, jobId: string): string =>
   join(jobDirectory(dataDirectory, jobId), "checkpoints");

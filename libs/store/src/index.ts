@@ -43,3 +43,13 @@ export * from "./retention.ts";
 export * from "./retention-rows.ts";
 export * from "./reconcile.ts";
 export type { FiringState } from "./schema/index.ts";
+export {
+  SnapshotReader,
+  type CopiedTable,
+  type JobStand,
+  type SequenceValue,
+  type Snapshot,
+} from "./backup/snapshot.ts";
+export { isKnownMigration, newestMigration, type MigrationMark } from "./backup/migrations.ts";
+export { restoreDatabase, type StoredTable } from "./backup/restore.ts";
+export { restoredReason, type Settled } from "./backup/settle.ts";

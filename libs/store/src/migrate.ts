@@ -6,7 +6,8 @@ import { withRetryOnConnectionLoss } from "./connection-loss.ts";
 
 /** Any number that no other program in the database locks. */
 const MIGRATION_LOCK = "7226034559411003";
-const MIGRATIONS = join(import.meta.dirname, "..", "drizzle");
+/** The folder of migrations, with their journal. */
+export const MIGRATIONS = join(import.meta.dirname, "..", "drizzle");
 
 /**
  * Brings the database to this version's schema. Any number of processes may do it at once: one migrates, the

@@ -101,8 +101,8 @@ export interface World {
   close(): Promise<void>;
 }
 
-/** Quick rather than exact: the figures are not what is tested. */
-const QUICK = {
+/** Settings of services. Quick rather than exact: the figures are not what is tested. */
+export const QUICK = {
   INTERNEVO_PROBE_SAMPLES: "1",
   INTERNEVO_PROBE_POINT_SECONDS: "0.002",
   INTERNEVO_PROBE_SPREAD: "1",

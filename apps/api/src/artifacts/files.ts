@@ -1,7 +1,13 @@
 import { lstat, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Artifact, ArtifactKind, JobDetail } from "@internevo/contracts";
-import { checkpointDirectory, exportDirectory, jobDirectory, timelineDirectory } from "@internevo/stages";
+import {
+  CHECKPOINT_NAME,
+  checkpointDirectory,
+  exportDirectory,
+  jobDirectory,
+  timelineDirectory,
+} from "@internevo/stages";
 import { sizeOf, type Segment } from "./segments.ts";
 import { tarSegments } from "./tar.ts";
 
@@ -21,8 +27,7 @@ interface Place {
 
 const placesOf = (dataDirectory: string, jobId: string): readonly Place[] => [
   { kind: "timeline", directory: timelineDirectory(dataDirectory, jobId), entries: /^\w[\w.+-]*\.json$/ },
-  // Complete ones: ranks write a checkpoint under another name.
-  { kind: "checkpoint", directory: checkpointDirectory(dataDirectory, jobId), entries: /^step-\d+$/ },
+  { kind: "checkpoint", directory: checkpointDirectory(dataDirectory, jobId), entries: CHECKPOINT_NAME },
   { kind: "export", directory: exportDirectory(dataDirectory, jobId), entries: /^\w[\w.+-]*$/ },
 ];
 

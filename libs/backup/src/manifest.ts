@@ -1,0 +1,151 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { ProblemError, validate } from "@internevo/domain";
+import { isKnownMigration } from "@internevo/store";
+import { Type, type Static } from "typebox";
+
+export const MANIFEST = "manifest.json";
+/** As `sha256sum --check` reads it. */
+export const MANIFEST_SUM = "manifest.json.sha256";
+export const SECRETS = "secrets.json";
+export const FILES = "files";
+export const tablePath = (table: string): string => join("database", `${table}.copy.gz`);
+
+/** Of this format. A change that older versions cannot read gets the next number. */
+export const SCHEMA_VERSION = 1;
+
+export const productVersion = (
+  JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }
+).version;
+
+const strict = { additionalProperties: false } as const;
+const count = Type.Integer({ minimum: 0 });
+
+const FileSchema = Type.Object(
+  {
+    /** In the backup, with slashes. */
+    path: Type.String({ pattern: "^(?!/)(?!.*(^|/)\\.{1,2}(/|$)).+$" }),
+    bytes: count,
+    sha256: Type.String({ pattern: "^[0-9a-f]{64}$" }),
+  },
+  strict,
+);
+export type BackupFile = Static<typeof FileSchema>;
+
+const ManifestSchema = Type.Object(
+  {
+    schemaVersion: Type.Literal(SCHEMA_VERSION),
+    productVersion: Type.String(),
+    /** The moment that database and files are of, ISO 8601. */
+    takenAt: Type.String({ pattern: "^\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}:\\d{2}\\.\\d{3}Z$" }),
+    finishedAt: Type.String(),
+    postgresVersion: Type.String(),
+    migration: Type.Object({ createdAt: Type.Number(), hash: Type.String() }, strict),
+    /** Where the data directory was, as it was named and as it is without links. */
+    dataDirectory: Type.Array(Type.String(), { minItems: 1 }),
+    counts: Type.Object(
+      {
+        jobs: count,
+        unfinishedJobs: count,
+        workloads: count,
+        checkpoints: count,
+        files: count,
+        bytes: count,
+      },
+      strict,
+    ),
+    tables: Type.Array(
+      Type.Object({ name: Type.String(), columns: Type.Array(Type.String()), rows: count }, strict),
+    ),
+    sequences: Type.Array(
+      Type.Object({ name: Type.String(), value: Type.String({ pattern: "^\\d+$" }) }, strict),
+    ),
+    files: Type.Array(FileSchema),
+    /** In words: what could not be taken along. */
+    warnings: Type.Array(Type.String()),
+  },
+  strict,
+);
+export type Manifest = Static<typeof ManifestSchema>;
+
+/** As hexadecimal digits. */
+export const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");
+
+/** The manifest's file, and that of its sum. */
+export function manifestTexts(manifest: Manifest): { readonly manifest: string; readonly sum: string } {
+  const text = `${JSON.stringify(manifest, null, 1)}\n`;
+  return { manifest: text, sum: `${sha256(text)}  ${MANIFEST}\n` };
+}
+
+const damaged = (path: string, message: string): ProblemError =>
+  new ProblemError("data-invalid", `${path} ${message}`, [
+    { field: "from", value: path, message, remedy: "restore another backup, or another copy of this one" },
+  ]);
+
+const newer = (from: string, field: string, value: string | number, known: string | number): ProblemError =>
+  new ProblemError("conflict", `the backup ${from} is of a newer version of InternEvo`, [
+    {
+      field,
+      value,
+      message: `is newer than this version's ${known}`,
+      remedy: "restore it with the version that took it, or a newer one",
+    },
+  ]);
+
+const numbers = (version: string): readonly number[] => version.split(".").map(Number);
+
+/** Whether a version, such as 0.2.0, is newer than another. */
+export function isNewer(version: string, than: string): boolean {
+  const [a, b] = [numbers(version), numbers(than)];
+  const at = a.findIndex((part, index) => part !== b[index]);
+  return at >= 0 && (a[at] ?? 0) > (b[at] ?? 0);
+}
+
+async function readText(path: string, from: string): Promise<string> {
+  try {
+    return await readFile(path, "utf8");
+  } catch (error) {
+    if (!["ENOENT", "ENOTDIR"].includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
+    throw new ProblemError("not-found", `${from} is no backup: it has no ${MANIFEST}`, [
+      {
+        field: "from",
+        value: from,
+        message: `has no ${MANIFEST}, or no ${MANIFEST_SUM}`,
+        remedy: "name the folder that `internevo backup` made",
+      },
+    ]);
+  }
+}
+
+/**
+ * Reads a backup's manifest. @throws ProblemError `not-found` where there is none, `data-invalid` for a damaged
+ * one, `conflict` for one of a newer version.
+ */
+export async function readManifest(from: string): Promise<Manifest> {
+  const path = join(from, MANIFEST);
+  const text = await readText(path, from);
+  const sum = await readText(join(from, MANIFEST_SUM), from);
+  if (sum !== `${sha256(text)}  ${MANIFEST}\n`) throw damaged(path, "is damaged: its SHA-256 is another");
+  const document = JSON.parse(text) as Partial<Record<keyof Manifest, unknown>>;
+  const { schemaVersion } = document;
+  if (typeof schemaVersion === "number" && schemaVersion > SCHEMA_VERSION)
+    throw newer(from, "schemaVersion", schemaVersion, SCHEMA_VERSION);
+  const manifest = validate(ManifestSchema, document, "data-invalid", path);
+  if (isNewer(manifest.productVersion, productVersion))
+    throw newer(from, "productVersion", manifest.productVersion, productVersion);
+  if (!isKnownMigration(manifest.migration))
+    throw newer(from, "migration", manifest.migration.hash, "migrations, among which it is not");
+  return manifest;
+}
+
+/** What a file must be. @throws ProblemError `data-invalid` */
+export function assertSame(path: string, expected: BackupFile, found: Omit<BackupFile, "path">): void {
+  if (found.bytes !== expected.bytes)
+    throw damaged(path, `is damaged: it has ${found.bytes} bytes, and not ${expected.bytes}`);
+  if (found.sha256 !== expected.sha256) throw damaged(path, "is damaged: its SHA-256 is another");
+}
+
+/** A file of the backup that is not there. */
+export const missingFile = (path: string): ProblemError => damaged(path, "is missing");
