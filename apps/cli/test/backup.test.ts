@@ -19,7 +19,7 @@ import { eventually } from "@internevo/test-kit";
 import { QUICK, smallJob } from "@internevo/test-kit/world";
 import { run, type Ended } from "./processes.ts";
 
-const STEPS = 500;
+const STEPS = 240;
 const EVERY = 20;
 
 const folder = (name: string): string => join(root, name);
@@ -50,7 +50,7 @@ beforeAll(async () => {
   root = await mkdtemp(join(tmpdir(), "internevo-backup-"));
   stack = await startStack(folder("old"), true);
   database = open(stack.info().databaseUrl);
-  for (const name of ["first", "second", "third"]) {
+  for (const name of ["first", "second"]) {
     const job = smallJob({
       name,
       steps: STEPS,
@@ -140,11 +140,12 @@ describe("a backup under load", { timeout: 1_200_000 }, () => {
 
   it("is taken again and again while jobs train", async () => {
     for (const [at, id] of ids.entries()) {
-      await trains(id, 50);
-      for (const again of [1, 2]) {
+      await trains(id, 30);
+      // The second comes at once, of the same training.
+      for (const again of at === 0 ? [1, 2] : [1]) {
         const name = `backup-${at}-${again}`;
         const { stderr } = await ok(backUp(name));
-        expect(stderr).toContain("3 jobs");
+        expect(stderr).toContain("2 jobs");
         expect(stderr).not.toContain("warning");
         taken.push(name);
       }
@@ -189,7 +190,7 @@ describe("a backup under load", { timeout: 1_200_000 }, () => {
 
   it("goes on to the same losses bit by bit, where it is asked to and where somebody resumes it", async () => {
     for (const [from, goesOn] of [
-      [taken[2], true],
+      [taken[1], true],
       [taken[0], false],
     ] as const) {
       const into = `goes-on-${String(goesOn)}`;
