@@ -2,6 +2,7 @@ import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
 import { brokenPromises, type Stored } from "./src/random/judge.ts";
+import { brokenPlanPromises } from "./src/random/plan-changes.ts";
 import { drawKills, TARGETS } from "./src/random/kills.ts";
 
 const COMMAND = new URL("./random.ts", import.meta.url).pathname;
@@ -33,6 +34,7 @@ it("every promise that a job breaks is told", () => {
     trials: [{ state: "succeeded", measured: true }],
     steps: losses.map((loss, index) => ({ step: index + 1, loss })),
     attempts: 2,
+    plans: { changes: [], attempts: ["a", "a"], run: "a" },
   };
   expect(brokenPromises(kept, expected)).toEqual([]);
   const [first, second] = kept.steps as [Stored["steps"][number], Stored["steps"][number]];
@@ -48,6 +50,24 @@ it("every promise that a job breaks is told", () => {
     ],
   ] as const)
     expect(brokenPromises({ ...kept, ...over }, expected)).toContain(words);
+});
+
+it("a plan that is between two is told", () => {
+  const change = { from: "a", to: "b", appliedAtStep: 2 };
+  for (const [state, attempts, run, words] of [
+    ["kept", ["a", "b", "b"], "b", undefined],
+    ["returned", ["a", "b", "a"], "a", undefined],
+    ["dismissed", ["a", "a"], "a", undefined],
+    ["comparing", ["a", "b"], "a", "its change of plan is still comparing"],
+    ["kept", ["a", "b"], "a", "its change of plan is kept, and its plan is a"],
+    ["kept", ["a", "b", "a", "b"], "b", "its attempts changed their plan 3 times: it is kept"],
+    ["dismissed", ["a", "b"], "a", "its attempts changed their plan 1 times: it is dismissed"],
+    ["returned", ["a", "c", "a"], "a", "an attempt had the plan c, which is neither"],
+  ] as const) {
+    const broken = brokenPlanPromises({ changes: [{ ...change, state }], attempts, run });
+    if (words === undefined) expect(broken).toEqual([]);
+    else expect(broken).toContain(words);
+  }
 });
 
 it("ten random deaths cost time, and no job", async () => {

@@ -1,15 +1,27 @@
 // Kills (SIGKILL) processes of the product at random moments: services, broker, database, ranks. Meanwhile
 // several jobs are measured, planned, tried and trained. Then it checks that no job failed, that nothing was
 // counted twice, and that losses are those of runs that nothing disturbed, bit by bit. The same seed kills the
-// same in the same order. usage: npm run chaos -- random [--kills 300] [--jobs 3] [--seed 1] [--mean-seconds 4]
+// same in the same order. With --clusters NATS is a cluster of three, and the links between the services and their
+// servers have faults too. With --plan-changes each job is asked once to go on under another plan.
+// usage: npm run chaos -- random [--kills 300] [--jobs 3] [--seed 1] [--mean-seconds 4] [--clusters] [--plan-changes]
 // prints JSON
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { constraintsOf, isAtRest, planLabel, type Plan } from "@internevo/domain";
-import { productServices } from "@internevo/local-stack";
+import { productServices, type ServerAddresses } from "@internevo/local-stack";
 import { chaosJob, insist, rankPids, until, withStack, type TestedStack } from "./src/harness.ts";
-import { brokenPromises, storedOf } from "./src/random/judge.ts";
-import { drawKills, type Kill, type Target } from "./src/random/kills.ts";
+import { brokenPromises, largestDifference, storedOf } from "./src/random/judge.ts";
+import {
+  CLUSTER_TARGETS,
+  drawKills,
+  isLink,
+  LINK_TARGETS,
+  TARGETS,
+  type Kill,
+  type LinkTarget,
+} from "./src/random/kills.ts";
+import { FAULTS, throughLinks, type Link } from "./src/random/links.ts";
+import { PlanAsker } from "./src/random/plan-changes.ts";
 import { wholeNumber } from "./src/whole-number.ts";
 
 const { values } = parseArgs({
@@ -18,6 +30,8 @@ const { values } = parseArgs({
     jobs: { type: "string", default: "3" },
     seed: { type: "string", default: "1" },
     "mean-seconds": { type: "string", default: "4" },
+    clusters: { type: "boolean", default: false },
+    "plan-changes": { type: "boolean", default: false },
   },
 });
 const kills = wholeNumber("--kills", values.kills, 1);
@@ -58,8 +72,26 @@ const QUICK = {
   INTERNEVO_PROFILE_AGAIN_SECONDS: "0",
 };
 
-/** Kills what there is of the target; false where it does not run now. */
-function kill({ stack, dataDirectory }: TestedStack, target: Target): boolean {
+/** Between the services and their servers; none without --clusters. */
+const links: Record<LinkTarget, Link[]> = { "link to postgres": [], "link to nats": [] };
+const LONGEST_FAULT_SECONDS = 6;
+
+async function linked({ databaseUrl, natsUrl }: ServerAddresses): Promise<ServerAddresses> {
+  const [toDatabase, toNats] = [await throughLinks(databaseUrl), await throughLinks(natsUrl)];
+  links["link to postgres"].push(...toDatabase.links);
+  links["link to nats"].push(...toNats.links);
+  return { databaseUrl: toDatabase.addresses, natsUrl: toNats.addresses };
+}
+
+/** Kills what there is of the target, or has a link fail; false where it does not run now. */
+function kill({ stack, dataDirectory }: TestedStack, { target, afterSeconds }: Kill): boolean {
+  if (isLink(target)) {
+    // Drawn already: the same for the same seed.
+    const share = afterSeconds % 1;
+    const fault = FAULTS[Math.floor(share * 1000) % FAULTS.length] as (typeof FAULTS)[number];
+    for (const link of links[target]) link.fail(fault, share * LONGEST_FAULT_SECONDS);
+    return true;
+  }
   const pid = target === "rank" ? rankPids(dataDirectory).at(-1) : stack.pidOf(target);
   if (pid === undefined) return false;
   try {
@@ -75,12 +107,15 @@ function kill({ stack, dataDirectory }: TestedStack, target: Target): boolean {
 /** Keeps so many jobs at work or waiting until it is told to end; then waits for them all. */
 class Jobs {
   readonly #tested: TestedStack;
+  readonly #plans: PlanAsker | undefined;
   readonly ids: string[] = [];
   /** How often somebody had to let a held job go on. */
   resumed = 0;
 
-  constructor(tested: TestedStack) {
+  /** @param plans asks them for another plan */
+  constructor(tested: TestedStack, plans: PlanAsker | undefined) {
     this.#tested = tested;
+    this.#plans = plans;
   }
 
   async #isOver(id: string): Promise<boolean> {
@@ -99,7 +134,12 @@ class Jobs {
 
   async #atWork(): Promise<number> {
     let count = 0;
-    for (const id of this.ids) if (!(await this.#isOver(id))) count += 1;
+    for (const [number, id] of this.ids.entries()) {
+      if (await this.#isOver(id)) continue;
+      count += 1;
+      // Whatever is in its way now, it is asked again in the next turn.
+      await this.#plans?.ask(id, number).catch(() => {});
+    }
     return count;
   }
 
@@ -133,11 +173,13 @@ async function undisturbedLosses({ client, stack }: TestedStack, plan: Plan): Pr
   return steps.map(({ loss }) => loss);
 }
 
-const drawn = drawKills(kills, seed, meanSeconds);
+const targets = [...TARGETS, ...(values.clusters ? [...CLUSTER_TARGETS, ...LINK_TARGETS] : [])];
+const drawn = drawKills(kills, seed, meanSeconds, targets);
 const report = await withStack(
   async (tested) => {
     const { client, stack, dataDirectory } = tested;
-    const jobs = new Jobs(tested);
+    const plans = values["plan-changes"] ? new PlanAsker(client, seed) : undefined;
+    const jobs = new Jobs(tested, plans);
     const begin = performance.now();
     const seconds = () => (performance.now() - begin) / 1000;
     const killed: Record<string, number> = {};
@@ -149,13 +191,15 @@ const report = await withStack(
         await sleep(200);
       }
     })();
-    const died = async ({ afterSeconds, target }: Kill): Promise<void> => {
+    const died = async (drawnKill: Kill): Promise<void> => {
+      const { afterSeconds, target } = drawnKill;
       await sleep(afterSeconds * 1000);
-      if (kill(tested, target)) killed[target] = (killed[target] ?? 0) + 1;
+      if (kill(tested, drawnKill)) killed[target] = (killed[target] ?? 0) + 1;
       else missed += 1;
     };
     for (const each of drawn) await Promise.race([died(each), feeding]);
     isKilling = false;
+    for (const link of Object.values(links).flat()) link.mend();
     await feeding;
     const secondsOfKills = seconds();
     console.error(`${kills} kills in ${secondsOfKills.toFixed(0)} s, ${jobs.ids.length} jobs so far`);
@@ -174,8 +218,17 @@ const report = await withStack(
       console.error(
         `  ${broken.length === 0 ? "✓" : "✗"} ${name}, ${label}, ${stored.attempts} attempts${broken.map((each) => `; ${each}`).join("")}`,
       );
-      results.push({ job: name, plan: label, state: stored.state, attempts: stored.attempts, broken });
+      results.push({
+        job: name,
+        plan: label,
+        state: stored.state,
+        attempts: stored.attempts,
+        planChange: stored.plans.changes[0]?.state ?? null,
+        largestDifference: largestDifference(stored, losses.get(label) ?? []),
+        broken,
+      });
     }
+    for (const link of Object.values(links).flat()) link.close();
     return {
       killed,
       notThereToBeKilled: missed,
@@ -188,7 +241,10 @@ const report = await withStack(
   },
   productServices(),
   QUICK,
+  values.clusters ? { natsServers: 3, addressesOf: linked } : {},
 );
-console.log(JSON.stringify({ chaos: "random", kills, jobsAtOnce, seed, meanSeconds, ...report }, null, 2));
+const { clusters, "plan-changes": planChanges } = values;
+const asked = { kills, jobsAtOnce, seed, meanSeconds, clusters, planChanges };
+console.log(JSON.stringify({ chaos: "random", ...asked, ...report }, null, 2));
 process.exitCode =
   report.ranksLeft === 0 && report.results.every(({ broken }) => broken.length === 0) ? 0 : 1;

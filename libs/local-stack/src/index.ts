@@ -4,7 +4,13 @@ export { freePort } from "./ports.ts";
 export { databaseUrlFor } from "./postgres.ts";
 export { askToEnd, processStart } from "./proc.ts";
 export { boundOwnLog, DEFAULT_LOG_ROTATION } from "./rotating-log.ts";
-export { startLocalStack, type LocalStack, type LocalStackOptions, type ServiceProcess } from "./stack.ts";
+export {
+  startLocalStack,
+  type LocalStack,
+  type LocalStackOptions,
+  type ServerAddresses,
+  type ServiceProcess,
+} from "./stack.ts";
 export { productServices, SERVICE_NAMES } from "./services.ts";
 export {
   readSecrets,

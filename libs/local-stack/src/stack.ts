@@ -34,6 +34,12 @@ export interface ServiceProcess {
   readonly env?: Readonly<Record<string, string>>;
 }
 
+export interface ServerAddresses {
+  readonly databaseUrl: string;
+  /** Of a cluster all, separated by commas. */
+  readonly natsUrl: string;
+}
+
 export interface LocalStackOptions {
   /** Everything is kept below it; made when it is missing. */
   readonly dataDirectory: string;
@@ -48,6 +54,8 @@ export interface LocalStackOptions {
   readonly natsUrl?: string;
   /** How many NATS servers are started, as a cluster: for tests of one. Default 1. */
   readonly natsServers?: number;
+  /** By which addresses services reach them, of those that they have: for tests of the network between. */
+  readonly addressesOf?: (own: ServerAddresses) => Promise<ServerAddresses>;
   /** Prefix on the broker. Default: INTERNEVO_NAMESPACE, or `internevo`. */
   readonly namespace?: string;
   /** Whether commits survive a loss of power. Default true. */
@@ -353,7 +361,9 @@ class StackProcesses implements LocalStack {
     const bounds = [this.#late(), this.#ended()];
     // The race below hears them, unless it is over: then nobody need.
     for (const one of bounds) one.catch(() => {});
-    for (const service of services) this.#startService(service);
+    const own = { databaseUrl: this.#databaseUrl, natsUrl: this.#brokerUrl };
+    const addresses = (await this.#options.addressesOf?.(own)) ?? own;
+    for (const service of services) this.#startService(service, addresses);
     await Promise.race([Promise.all(ready), ...bounds]);
   }
 
@@ -377,7 +387,7 @@ class StackProcesses implements LocalStack {
     );
   }
 
-  #startService(service: ServiceProcess): void {
+  #startService(service: ServiceProcess, { databaseUrl, natsUrl }: ServerAddresses): void {
     // For young objects V8 takes 128 MiB in a process that answers requests, by the machine's memory, and
     // seldom gives any back.
     const nodeOptions = service.name === "api" ? ["--max-semi-space-size=8"] : [];
@@ -387,8 +397,8 @@ class StackProcesses implements LocalStack {
       args: ["--pdeathsig", "KILL", process.execPath, ...nodeOptions, service.entry],
       env: {
         ...this.#env,
-        DATABASE_URL: this.#databaseUrl,
-        NATS_URL: this.#brokerUrl,
+        DATABASE_URL: databaseUrl,
+        NATS_URL: natsUrl,
         INTERNEVO_NAMESPACE: this.#namespace,
         INTERNEVO_DATA_DIRECTORY: this.#dataDirectory,
         // The health server's port is any free one, for each.

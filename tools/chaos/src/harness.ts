@@ -5,7 +5,12 @@ import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { InternEvoClient } from "@internevo/client";
 import type { JobState } from "@internevo/domain";
-import { productServices, startLocalStack, type LocalStack } from "@internevo/local-stack";
+import {
+  productServices,
+  startLocalStack,
+  type LocalStack,
+  type LocalStackOptions,
+} from "@internevo/local-stack";
 import { parse } from "yaml";
 
 export const STAGES = [
@@ -24,12 +29,13 @@ export interface TestedStack {
 
 /**
  * A real stack of its own, thrown away afterwards, and a client for it. @param chosen its services; all when
- * left out. @param settings more of their environment.
+ * left out. @param settings more of their environment. @param servers how NATS runs, and how services reach it.
  */
 export async function withStack<T>(
   work: (tested: TestedStack) => Promise<T>,
   chosen = productServices(),
   settings: Readonly<Record<string, string>> = {},
+  servers: Pick<LocalStackOptions, "natsServers" | "addressesOf"> = {},
 ): Promise<T> {
   const dataDirectory = await mkdtemp(join(tmpdir(), "internevo-chaos-"));
   // The profile only has to be real, not precise: what is tested is that nothing is lost.
@@ -40,6 +46,7 @@ export async function withStack<T>(
   const stack = await startLocalStack({
     dataDirectory,
     services,
+    ...servers,
     onRestart: (name, end) =>
       console.error(`  ${name} ended (${end.signal ?? end.code}) and is started again`),
   });

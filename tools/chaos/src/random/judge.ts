@@ -1,4 +1,6 @@
+import { planLabel, type Candidate, type Plan, type PlanChangeState } from "@internevo/domain";
 import pg from "pg";
+import { brokenPlanPromises, type StoredPlans } from "./plan-changes.ts";
 
 /** What is stored of a job that has ended. */
 export interface Stored {
@@ -8,6 +10,35 @@ export interface Stored {
   /** In the order of steps. */
   readonly steps: readonly { readonly step: number; readonly loss: number }[];
   readonly attempts: number;
+  readonly plans: StoredPlans;
+}
+
+type Ask = <T>(text: string) => Promise<T[]>;
+
+async function plansOf(ask: Ask): Promise<StoredPlans> {
+  const changes = await ask<{
+    state: PlanChangeState;
+    from_candidate: Candidate;
+    to_candidate: Candidate;
+    applied_at_step: number | null;
+  }>(
+    `select c.state, c.from_candidate, c.to_candidate, c.applied_at_step
+     from plan_changes c join runs r on r.id = c.run_id where r.job_id = $1 order by c.created_at`,
+  );
+  const attempts = await ask<{ plan: Plan }>(
+    "select a.plan from attempts a join runs r on r.id = a.run_id where r.job_id = $1 and a.plan is not null order by a.number",
+  );
+  const [run] = await ask<{ candidate: Candidate }>("select candidate from runs where job_id = $1");
+  return {
+    changes: changes.map((row) => ({
+      state: row.state,
+      from: planLabel(row.from_candidate.plan),
+      to: planLabel(row.to_candidate.plan),
+      appliedAtStep: row.applied_at_step,
+    })),
+    attempts: attempts.map(({ plan }) => planLabel(plan)),
+    run: run === undefined ? null : planLabel(run.candidate.plan),
+  };
 }
 
 /** Reads what is stored of a job, past the API: what is counted twice there would be hidden. */
@@ -15,7 +46,7 @@ export async function storedOf(databaseUrl: string, jobId: string): Promise<Stor
   const db = new pg.Client({ connectionString: databaseUrl });
   await db.connect();
   try {
-    const ask = async <T>(text: string): Promise<T[]> => (await db.query(text, [jobId])).rows as T[];
+    const ask: Ask = async <T>(text: string): Promise<T[]> => (await db.query(text, [jobId])).rows as T[];
     const [job] = await ask<{ state: string; reason: string | null }>(
       "select state, reason from jobs where id = $1",
     );
@@ -30,6 +61,7 @@ export async function storedOf(databaseUrl: string, jobId: string): Promise<Stor
         "select m.step, m.loss from step_metrics m join runs r on r.id = m.run_id where r.job_id = $1 order by m.step",
       ),
       attempts: Number(attempts?.count ?? 0),
+      plans: await plansOf(ask),
     };
   } finally {
     await db.end();
@@ -50,8 +82,23 @@ export function brokenPromises(
   const steps = stored.steps.map(({ step }) => step);
   if (steps.some((step, index) => step !== index + 1) || steps.length !== expected.steps)
     broken.push(`its ${steps.length} steps are not each of 1 to ${expected.steps} once`);
-  const other = stored.steps.find(({ loss }, index) => loss !== expected.losses[index]);
+  const other = stored.steps.find(({ step, loss }) => !isThatOf(stored, step, loss, expected.losses));
   if (other !== undefined)
     broken.push(`the loss of step ${other.step} is not that of a run that nothing disturbed`);
-  return broken;
+  return [...broken, ...brokenPlanPromises(stored.plans)];
 }
+
+/** Under another plan sums are added in another order. */
+const OTHER_PLAN_DIFFERENCE = 1e-5;
+
+/** Bit by bit, until a change of plan was made. */
+function isThatOf({ plans }: Stored, step: number, loss: number, losses: readonly number[]): boolean {
+  const expected = losses[step - 1];
+  if (expected === undefined || loss === expected) return loss === expected;
+  const at = plans.changes[0]?.appliedAtStep ?? Infinity;
+  return step > at && Math.abs(loss / expected - 1) <= OTHER_PLAN_DIFFERENCE;
+}
+
+/** The largest relative difference of a loss from that of a run that nothing disturbed. */
+export const largestDifference = ({ steps }: Stored, losses: readonly number[]): number =>
+  steps.reduce((most, { step, loss }) => Math.max(most, Math.abs(loss / (losses[step - 1] ?? loss) - 1)), 0);

@@ -5,7 +5,15 @@ import { SERVICE_NAMES } from "@internevo/local-stack";
 
 /** What dies. */
 export const TARGETS = [...SERVICE_NAMES, "nats", "postgres", "rank"] as const;
-export type Target = (typeof TARGETS)[number];
+/** Further servers of a cluster. */
+export const CLUSTER_TARGETS = ["nats-2", "nats-3"] as const;
+/** Links between the services and their servers: they have a fault for some seconds. */
+export const LINK_TARGETS = ["link to postgres", "link to nats"] as const;
+export type LinkTarget = (typeof LINK_TARGETS)[number];
+export type Target = (typeof TARGETS)[number] | (typeof CLUSTER_TARGETS)[number] | LinkTarget;
+
+export const isLink = (target: Target): target is LinkTarget =>
+  (LINK_TARGETS as readonly Target[]).includes(target);
 
 /** A death: so long after the one before. */
 export interface Kill {
@@ -21,9 +29,14 @@ const RANK_SHARE = 3;
  * @param meanSeconds between two of them; the times between are distributed exponentially, so that some come
  * faster than anything can begin anew
  */
-export function drawKills(count: number, seed: number, meanSeconds: number): readonly Kill[] {
+export function drawKills(
+  count: number,
+  seed: number,
+  meanSeconds: number,
+  targets: readonly Target[] = TARGETS,
+): readonly Kill[] {
   const random = xoroshiro128plus(seed);
-  const others = TARGETS.filter((target) => target !== "rank");
+  const others = targets.filter((target) => target !== "rank");
   return Array.from({ length: count }, () => ({
     afterSeconds: -meanSeconds * Math.log(1 - uniformFloat64(random)),
     target:
