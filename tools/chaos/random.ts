@@ -166,8 +166,10 @@ class Jobs {
 /** Losses of a run under a plan that nothing disturbs. */
 async function undisturbedLosses({ client, stack }: TestedStack, plan: Plan): Promise<number[]> {
   const job = await smallJob(`undisturbed ${planLabel(plan)}`, 0);
-  const { id } = await client.submitJob({ ...job, plan: constraintsOf(plan) });
-  await until("the undisturbed run", async () => isAtRest((await client.getJob(id)).state), PATIENCE_SECONDS);
+  const options = { idempotencyKey: `chaos-${seed}-${planLabel(plan)}` };
+  const { id } = await insist(() => client.submitJob({ ...job, plan: constraintsOf(plan) }, options));
+  const isOver = async () => isAtRest((await insist(() => client.getJob(id))).state);
+  await until("the undisturbed run", isOver, PATIENCE_SECONDS);
   const { state, steps } = await storedOf(stack.info().databaseUrl, id);
   if (state !== "succeeded") throw new Error(`the undisturbed run ended as ${state}`);
   return steps.map(({ loss }) => loss);

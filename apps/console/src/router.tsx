@@ -9,6 +9,7 @@ import {
   redirect,
 } from "@tanstack/react-router";
 import { Layout } from "./components/layout.tsx";
+import { JOB_PARTS, type JobPart } from "./data/job-parts.ts";
 import { NotFound, PageError } from "./components/page-errors.tsx";
 import { Loading } from "./components/states.tsx";
 
@@ -78,9 +79,12 @@ const submit = createRoute({
   validateSearch: jobOf,
   component: lazyRouteComponent(() => import("./pages/submit.tsx"), "SubmitPage"),
 });
+const isPart = (value: unknown): value is JobPart => isText(value) && Object.hasOwn(JOB_PARTS, value);
+
 const job = createRoute({
   getParentRoute: () => root,
   path: "/jobs/$jobId",
+  validateSearch: ({ part }: Record<string, unknown>): { part?: JobPart } => (isPart(part) ? { part } : {}),
   component: lazyRouteComponent(() => import("./pages/job.tsx"), "JobPage"),
 });
 /** Jobs that an address names. */

@@ -44,7 +44,7 @@ describe("questions about plans", () => {
       if (/Failed to load resource: .*status of 400/.test(message.text())) return;
       if (message.type() === "error" || message.type() === "warning") complaints.push(message.text());
     });
-    await page.goto(`${stack.url}/jobs/${job.id}#token=${stack.tokens.viewer}`);
+    await page.goto(`${stack.url}/jobs/${job.id}?part=plans#token=${stack.tokens.viewer}`);
     await page.getByText("Why plans were rejected").waitFor();
   }, 120_000);
   afterAll(() => stack.close());
@@ -143,7 +143,10 @@ describe("questions about plans", () => {
   });
 
   it("gives the configurations of other frameworks, after what they cannot express", async () => {
-    await page.getByText("Configuration", { exact: true }).click();
+    await page
+      .getByRole("radiogroup", { name: "What to know of it" })
+      .getByText("Configuration", { exact: true })
+      .click();
     for (const framework of ["internevo", "megatron", "deepspeed", "torchtitan"] as const) {
       await page.getByLabel("Framework").selectOption(framework);
       const { files, inexpressible, version } = await client.exportPlan({
@@ -245,8 +248,11 @@ describe("questions about plans", () => {
     }
     // Where it is narrow, the section is folded.
     await page.setViewportSize({ width: 1280, height: 900 });
-    await page.goto(`${stack.url}/jobs/${job.id}`);
-    await page.getByText("Configuration", { exact: true }).click();
+    await page.goto(`${stack.url}/jobs/${job.id}?part=plans`);
+    await page
+      .getByRole("radiogroup", { name: "What to know of it" })
+      .getByText("Configuration", { exact: true })
+      .click();
     await page.getByText("Option names are those of").waitFor();
     findings.push(...(await readability(page, "configuration")));
     expect(findings).toEqual([]);

@@ -84,7 +84,7 @@ it("compares jobs that are chosen one by one, under an address that keeps them",
 
 it("downloads what a job leaves", async () => {
   const checkpoint = join(stack.dataDirectory, "jobs", ids[0], "checkpoints", "step-200");
-  const page = await open(`/jobs/${ids[0]}`);
+  const page = await open(`/jobs/${ids[0]}?part=files`);
   const files = page.getByRole("region", { name: "Files", exact: true });
   await files.getByText("Files of its ranks are not listed").waitFor();
   await mkdir(checkpoint, { recursive: true });

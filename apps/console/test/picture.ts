@@ -17,7 +17,7 @@ try {
   });
   const { origin, hash } = new URL(link);
   await page.goto(`${origin}/jobs/${job}${hash}`);
-  await page.getByText("Why plans were rejected").waitFor();
+  await page.getByRole("heading", { name: "Chosen plan" }).waitFor();
   const clip = { x: 0, y: 0, width: 1440, height: 820 };
   writeFileSync(file, await page.screenshot({ animations: "disabled", clip }));
 } finally {

@@ -136,7 +136,7 @@ it("is kept when its page is left, replaced only when its writer says so, and fo
 
 it("says where its checkpoints are once it trains, and how its weights are taken from there", async () => {
   const { id, runId } = await seeder(stack.database).running("with-checkpoints");
-  const page = await open(`/jobs/${id}`);
+  const page = await open(`/jobs/${id}?part=configuration`);
   await page.getByText("Identity").waitFor();
   expect(await page.getByText("checkpoint export").count()).toBe(0);
   await stack.database.transaction((tx) => startAttempt(tx, runId));

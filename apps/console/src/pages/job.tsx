@@ -35,6 +35,7 @@ import { JobStateBadge } from "../components/state-badge.tsx";
 import { Failed, Loading } from "../components/states.tsx";
 import type { Subject } from "../data/advice.ts";
 import { lastMade, type JobFeed } from "../data/job-feed.ts";
+import { JOB_PARTS, type JobPart } from "../data/job-parts.ts";
 import { useJobFeed } from "../data/use-job-feed.ts";
 import { planRows, reasonOfChoice, type PlanRow } from "../data/plan-rows.ts";
 import { isActive, useJob } from "../data/queries.ts";
@@ -103,12 +104,17 @@ function ChosenPlan({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] })
   );
 }
 
-function Planning({ job, rows }: { job: JobDetail; rows: PlanRow[] }) {
+/** What a part has to show when it comes. */
+const NoPlansYet = () => (
+  <Text size="sm">Plans come when the cluster is measured and they are searched.</Text>
+);
+
+function Plans({ job, rows }: { job: JobDetail; rows: PlanRow[] }) {
   const { planning, id } = job;
   const subject = useMemo((): Subject => ({ jobId: id }), [id]);
   // Other plans, other choices; a trial's news leaves them as they are.
   const rowsKey = rows.map(({ key }) => key).join("\n");
-  if (!planning) return null;
+  if (!planning) return <NoPlansYet />;
   return (
     <>
       {rows.length > 0 && (
@@ -147,16 +153,6 @@ function Planning({ job, rows }: { job: JobDetail; rows: PlanRow[] }) {
               limitBytes={planning.memoryLimitBytes}
             />
           </Section>
-          <Section
-            title="Memory by line"
-            folded
-            about={`Predicted for the fullest rank, against the ${formatBytes(planning.memoryLimitBytes)} that a rank may use.`}
-          >
-            <MemoryChart rows={rows} limitBytes={planning.memoryLimitBytes} />
-          </Section>
-          <Section title="Where the time goes" folded about="Predicted time of one step by cause.">
-            <TimeChart rows={rows} />
-          </Section>
         </>
       )}
       <Section
@@ -164,6 +160,25 @@ function Planning({ job, rows }: { job: JobDetail; rows: PlanRow[] }) {
         folded={`${formatInteger(planning.counts.evaluated - planning.counts.feasible - (planning.counts.pruned ?? 0))} of ${formatInteger(planning.counts.evaluated)}`}
       >
         <Rejections planning={planning} />
+      </Section>
+    </>
+  );
+}
+
+function MemoryAndTime({ job, rows }: { job: JobDetail; rows: PlanRow[] }) {
+  const { planning } = job;
+  if (!planning) return <NoPlansYet />;
+  if (rows.length === 0) return <Text size="sm">No plan fits: see why under Plans.</Text>;
+  return (
+    <>
+      <Section
+        title="Memory by line"
+        about={`Predicted for the fullest rank, against the ${formatBytes(planning.memoryLimitBytes)} that a rank may use.`}
+      >
+        <MemoryChart rows={rows} limitBytes={planning.memoryLimitBytes} />
+      </Section>
+      <Section title="Where the time goes" about="Predicted time of one step by cause.">
+        <TimeChart rows={rows} />
       </Section>
     </>
   );
@@ -191,7 +206,7 @@ function jobFiles({ files, attempts, trials, spec }: JobDetail) {
 
 function JobFacts({ job }: { job: JobDetail }) {
   return (
-    <Section title="Job" folded>
+    <Section title="Job">
       <Facts
         items={[
           {
@@ -239,18 +254,10 @@ function JobFacts({ job }: { job: JobDetail }) {
   );
 }
 
-function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
+function Overview({ job, feed, rows }: { job: JobDetail; feed: JobFeed; rows: PlanRow[] }) {
   const { steps } = feed;
-  const rows = useMemo(
-    () => planRows(job.planning, job.trials, job.chosen),
-    [job.planning, job.trials, job.chosen],
-  );
-  const lastStep = useMemo(() => lastMade(steps)?.step, [steps]) ?? job.lastStep;
-  const live = lastStep === job.lastStep ? job : { ...job, lastStep };
   return (
     <>
-      <Timeline job={live} progress={feed.progress} />
-      <Ending job={job} />
       {job.report && (
         <Section title="Report">
           <FinalReport report={job.report} />
@@ -259,7 +266,7 @@ function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
       <ChosenPlan job={job} rows={rows} />
       {(job.attempts.length > 0 || steps.length > 0) && (
         <Section title="Training">
-          <Training job={live} steps={steps} validations={feed.validations} />
+          <Training job={job} steps={steps} validations={feed.validations} />
         </Section>
       )}
       {job.attempts.length > 0 && (
@@ -276,23 +283,62 @@ function JobBody({ job, feed }: { job: JobDetail; feed: JobFeed }) {
         </Section>
       )}
       <PlanChangeSection job={job} rows={rows} />
-      <Planning job={job} rows={rows} />
-      <Section title="Log" folded={formatCounted(feed.log.length, "line")}>
-        <LogTail lines={feed.log} ended={feed.ended} />
-      </Section>
-      <Section
-        title="Files"
-        folded
-        about="What the job leaves. A folder, such as a checkpoint, is a tar archive."
-      >
-        <Artifacts jobId={job.id} isActive={isActive(job.state)} />
-      </Section>
-      <JobFacts job={job} />
     </>
   );
 }
 
-function JobView({ jobId }: { jobId: string }) {
+function PartLinks({ jobId, shown }: { jobId: string; shown: JobPart }) {
+  return (
+    <nav aria-label="Parts of the job" className="job-parts">
+      {(Object.keys(JOB_PARTS) as JobPart[]).map((part) => (
+        <Link
+          key={part}
+          to="/jobs/$jobId"
+          params={{ jobId }}
+          search={part === "overview" ? {} : { part }}
+          resetScroll={false}
+          className={part === shown ? "nav-link nav-link-active" : "nav-link"}
+          aria-current={part === shown ? "page" : undefined}
+        >
+          {JOB_PARTS[part]}
+        </Link>
+      ))}
+    </nav>
+  );
+}
+
+function JobBody({ job, feed, part }: { job: JobDetail; feed: JobFeed; part: JobPart }) {
+  const { steps } = feed;
+  const rows = useMemo(
+    () => planRows(job.planning, job.trials, job.chosen),
+    [job.planning, job.trials, job.chosen],
+  );
+  const lastStep = useMemo(() => lastMade(steps)?.step, [steps]) ?? job.lastStep;
+  const live = lastStep === job.lastStep ? job : { ...job, lastStep };
+  return (
+    <>
+      <Timeline job={live} progress={feed.progress} />
+      <Ending job={job} />
+      <PartLinks jobId={job.id} shown={part} />
+      {part === "overview" && <Overview job={live} feed={feed} rows={rows} />}
+      {part === "plans" && <Plans job={job} rows={rows} />}
+      {part === "memory" && <MemoryAndTime job={job} rows={rows} />}
+      {part === "log" && (
+        <Section title="Log" aside={formatCounted(feed.log.length, "line")}>
+          <LogTail lines={feed.log} ended={feed.ended} />
+        </Section>
+      )}
+      {part === "files" && (
+        <Section title="Files" about="What the job leaves. A folder, such as a checkpoint, is a tar archive.">
+          <Artifacts jobId={job.id} isActive={isActive(job.state)} />
+        </Section>
+      )}
+      {part === "configuration" && <JobFacts job={job} />}
+    </>
+  );
+}
+
+function JobView({ jobId, part }: { jobId: string; part: JobPart }) {
   const session = useSession();
   const query = useJob(jobId);
   const job = query.data;
@@ -362,12 +408,13 @@ function JobView({ jobId }: { jobId: string }) {
         </div>
       }
     >
-      <JobBody job={job} feed={feed} />
+      <JobBody job={job} feed={feed} part={part} />
     </Page>
   );
 }
 
 export function JobPage() {
   const { jobId } = route.useParams();
-  return <JobView key={jobId} jobId={jobId} />;
+  const { part = "overview" } = route.useSearch();
+  return <JobView key={jobId} jobId={jobId} part={part} />;
 }
