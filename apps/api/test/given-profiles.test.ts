@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import type { GivenProfile, JobDetail, Problem, ProfileRecord } from "@internevo/contracts";
-import { findShippedProfile, shippedProfile } from "@internevo/cost-model";
+import { findShippedProfile, requiredMeasurements, shippedProfile } from "@internevo/cost-model";
 import {
   createProject,
   createToken,
@@ -9,7 +11,7 @@ import {
   storeProfile,
   updateJob,
 } from "@internevo/store";
-import { MOST_GIVEN_PROFILES } from "@internevo/domain";
+import { MOST_GIVEN_PROFILES, resolveJob, writtenJob } from "@internevo/domain";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
 
@@ -103,6 +105,61 @@ describe("profiles", () => {
     expect(again.json<JobDetail>().spec.cluster).toEqual(measured.spec.cluster);
     // One that jobs only named was measured for none.
     expect((await post(`/profiles/${given.id}/measure`, {})).statusCode).toBe(409);
+  });
+
+  it("are measured again by a job that tells nothing else of the project whose they were measured for", async () => {
+    await api.database.transaction((tx) => createProject(tx, { name: "secretive" }));
+    const bearer: Record<string, string> = {};
+    for (const project of ["secretive", "default"]) {
+      const made = { name: `of-${project}`, role: "operator" as const, project, validForSeconds: null };
+      const { token } = await api.database.transaction((tx) => createToken(tx, made));
+      bearer[project] = `Bearer ${token}`;
+    }
+    const validationPath = join(api.directory, "secret-held-out.txt");
+    await writeFile(validationPath, "It was a bright cold day in April. ".repeat(120));
+    const { model } = jobFile(api);
+    const submitted = await ask(
+      "POST",
+      "/jobs",
+      bearer["secretive"] ?? "",
+      jobFile(api, {
+        model: { ...(model as object), name: "secret-model", initStandardDeviation: 0.01234 },
+        labels: { team: "secret-team" },
+        optimizer: { peakLearningRate: 0.001234 },
+        validation: { data: { format: "text", paths: [validationPath] } },
+        seed: 4321,
+        plan: "pp1",
+        priority: "high",
+      }),
+    );
+    expect(submitted.statusCode).toBe(201);
+    const measured = submitted.json<JobDetail>();
+    const id = await storeProfile(api.database.db, {
+      clusterKey: "local:here:1x2",
+      profile: shippedProfile("a800-128"),
+      freshForSeconds: 60,
+    });
+    await api.database.transaction((tx) => updateJob(tx, measured.id, { profileId: id }));
+    const again = (await post(`/profiles/${id}/measure`, {})).json<JobDetail>();
+    expect(requiredMeasurements(again.spec)).toEqual(requiredMeasurements(measured.spec));
+
+    const file = await ask("GET", `/jobs/${again.id}/file`, bearer["default"] ?? "");
+    expect(resolveJob(file.json())).toEqual(
+      resolveJob({
+        name: "measure here",
+        model,
+        sequenceLengthTokens: measured.spec.sequenceLengthTokens,
+        globalBatchTokens: measured.spec.globalBatchTokens,
+        precision: measured.spec.precision,
+        cluster: writtenJob(measured.spec).cluster,
+        measureAgain: true,
+        until: "profiling",
+      }),
+    );
+    const seen = await ask("GET", `/jobs/${again.id}`, bearer["default"] ?? "");
+    for (const text of [file.body, seen.body])
+      for (const secret of ["secret", "1234", "4321", api.textPath, '"labels":{"'])
+        expect(text).not.toContain(secret);
   });
 });
 

@@ -13,6 +13,7 @@ interface JsonSchema {
   readonly patternProperties?: Readonly<Record<string, JsonSchema>>;
   readonly required?: readonly string[];
   readonly additionalProperties?: boolean | JsonSchema;
+  readonly maxProperties?: number;
   readonly items?: JsonSchema;
   readonly minItems?: number;
   readonly maxItems?: number;
@@ -160,11 +161,39 @@ function unknownFieldRemedy(name: string, known: readonly string[], beside: obje
   return `${advice} (Fields: ${known.join(", ")})`;
 }
 
+/** What is too many is told alone: nobody reads what is wrong with each of them. */
+function tooManyItems(
+  { maxItems }: JsonSchema,
+  list: readonly unknown[],
+  path: Path,
+): ProblemDetail | undefined {
+  if (maxItems === undefined || list.length <= maxItems) return undefined;
+  return {
+    field: fieldOf(path),
+    message: `holds more than ${maxItems} item${maxItems === 1 ? "" : "s"}`,
+    remedy: `give at most ${maxItems} item${maxItems === 1 ? "" : "s"}`,
+  };
+}
+
+function tooManyFields({ maxProperties }: JsonSchema, value: object, path: Path): ProblemDetail | undefined {
+  if (maxProperties === undefined || Object.keys(value).length <= maxProperties) return undefined;
+  return {
+    field: fieldOf(path),
+    message: `holds more than ${maxProperties} field${maxProperties === 1 ? "" : "s"}`,
+    remedy: `give at most ${maxProperties} field${maxProperties === 1 ? "" : "s"}`,
+  };
+}
+
 function* objectFaults(
   schema: JsonSchema,
   value: Readonly<Record<string, unknown>>,
   path: Path,
 ): Generator<ProblemDetail> {
+  const tooMany = tooManyFields(schema, value, path);
+  if (tooMany) {
+    yield tooMany;
+    return;
+  }
   const properties = schema.properties ?? {};
   for (const name of schema.required ?? []) {
     if (!Object.hasOwn(value, name) || value[name] === undefined) {
@@ -177,7 +206,8 @@ function* objectFaults(
     }
   }
   const byPattern = Object.entries(schema.patternProperties ?? {});
-  for (const [name, inner] of Object.entries(value)) {
+  for (const name of Object.keys(value)) {
+    const inner = value[name];
     const at = [...path, name];
     if (Object.hasOwn(properties, name)) {
       if (inner !== undefined) yield* faultsOf(properties[name] as JsonSchema, inner, at);
@@ -246,9 +276,19 @@ function* unionOfObjectsFaults(
   yield* fewest(branches, value, path);
 }
 
+/** Its first items; the others are not looked for. */
+export function firstOf<T>(items: Iterable<T>, most: number): T[] {
+  const first: T[] = [];
+  for (const item of items) if (first.push(item) === most) break;
+  return first;
+}
+
+/** Faults of a branch that are counted: one with so many is not what somebody meant. */
+const MOST_COUNTED = 40;
+
 /** The branch that the value comes nearest to. */
 function fewest(branches: readonly JsonSchema[], value: unknown, path: Path): ProblemDetail[] {
-  const lists = branches.map((branch) => [...faultsOf(branch, value, path)]);
+  const lists = branches.map((branch) => firstOf(faultsOf(branch, value, path), MOST_COUNTED));
   return lists.reduce((best, list) => (list.length < best.length ? list : best));
 }
 
@@ -331,7 +371,12 @@ export function* faultsOf(schema: JsonSchema, value: unknown, path: Path = []): 
     if (fault) yield { field, value, ...fault };
   } else if (schema.type === "array") {
     const list = value as readonly unknown[];
-    const { minItems = 0, maxItems = Number.POSITIVE_INFINITY } = schema;
+    const tooMany = tooManyItems(schema, list, path);
+    if (tooMany) {
+      yield tooMany;
+      return;
+    }
+    const { minItems = 0 } = schema;
     if (list.length < minItems)
       yield {
         field,
@@ -339,12 +384,53 @@ export function* faultsOf(schema: JsonSchema, value: unknown, path: Path = []): 
         message: list.length === 0 ? "is empty" : `holds fewer than ${minItems} items`,
         remedy: `give at least ${minItems} item${minItems === 1 ? "" : "s"}`,
       };
-    if (list.length > maxItems)
-      yield { field, message: `holds more than ${maxItems} items`, remedy: `give at most ${maxItems} items` };
     if (schema.items)
       for (const [index, item] of list.entries())
         yield* faultsOf(schema.items, item, [...path, String(index)]);
   } else if (schema.type === "object") {
     yield* objectFaults(schema, value as Readonly<Record<string, unknown>>, path);
   }
+}
+
+const bounded = new WeakMap<JsonSchema, boolean>();
+
+/** Whether a schema bounds the number of items or fields somewhere. */
+function isBounded(schema: JsonSchema): boolean {
+  const known = bounded.get(schema);
+  if (known !== undefined) return known;
+  // One that holds itself is looked at once.
+  bounded.set(schema, false);
+  const { properties = {}, patternProperties = {}, items, anyOf = [] } = schema;
+  const inner = [...Object.values(properties), ...Object.values(patternProperties), ...anyOf];
+  const is =
+    schema.maxItems !== undefined ||
+    schema.maxProperties !== undefined ||
+    [...inner, ...(items ? [items] : [])].some(isBounded);
+  bounded.set(schema, is);
+  return is;
+}
+
+/**
+ * Whether a value holds more items or fields somewhere than its schema allows. It looks at no item of a list that is
+ * too long, as a validator does. What a union means is left to {@link faultsOf}.
+ */
+export function isTooMany(schema: JsonSchema, value: unknown): boolean {
+  if (typeof value !== "object" || value === null || !isBounded(schema)) return false;
+  if (schema.anyOf) {
+    const type = Array.isArray(value) ? "array" : "object";
+    const [meant, ...others] = schema.anyOf.filter((branch) => branch.type === type);
+    return meant !== undefined && others.length === 0 && isTooMany(meant, value);
+  }
+  if (Array.isArray(value))
+    return (
+      schema.type === "array" &&
+      (tooManyItems(schema, value, []) !== undefined ||
+        (schema.items !== undefined && value.some((item) => isTooMany(schema.items as JsonSchema, item))))
+    );
+  if (schema.type !== "object") return false;
+  if (tooManyFields(schema, value, [])) return true;
+  return Object.entries(schema.properties ?? {}).some(
+    ([name, inner]) =>
+      Object.hasOwn(value, name) && isTooMany(inner, (value as Readonly<Record<string, unknown>>)[name]),
+  );
 }

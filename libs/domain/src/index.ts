@@ -35,6 +35,7 @@ export * from "./written-job.ts";
 export * from "./job-to-change.ts";
 export * from "./comparison.ts";
 export * from "./measured-first.ts";
+export * from "./measuring-job.ts";
 export * from "./profile.ts";
 export * from "./planning.ts";
 export * from "./host-use.ts";

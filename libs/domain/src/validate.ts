@@ -1,7 +1,7 @@
 import type { Static, TSchema } from "typebox";
 import { Compile, type Validator } from "typebox/compile";
-import { faultsOf, WHOLE_DOCUMENT } from "./faults.ts";
-import { ProblemError, type ProblemCode, type ProblemDetail } from "./problem.ts";
+import { faultsOf, firstOf, isTooMany, WHOLE_DOCUMENT } from "./faults.ts";
+import { ProblemError, type ProblemCode } from "./problem.ts";
 
 /** Faults that one error tells at most: a list of ten thousand wrong paths is one mistake. */
 export const MOST_DETAILS = 20;
@@ -29,9 +29,9 @@ export function validate<S extends TSchema>(
   what: string,
 ): Static<S> {
   const validator = validatorOf(schema);
-  if (validator.Check(value)) return value as Static<S>;
-  const details: ProblemDetail[] = [];
-  for (const detail of faultsOf(schema, value)) if (details.push(detail) === MOST_DETAILS) break;
+  // A validator looks at every item before it counts them.
+  if (!isTooMany(schema, value) && validator.Check(value)) return value as Static<S>;
+  const details = firstOf(faultsOf(schema, value), MOST_DETAILS);
   // A schema of words that `faultsOf` does not know: the validator's own are better than none.
   if (details.length === 0)
     details.push(

@@ -6,6 +6,7 @@ import { orNoProject } from "./no-project.ts";
 import type { Queryable } from "./database.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { apiTokens, auditLog, idempotencyKeys, users } from "./schema/index.ts";
+import { seenByMembers } from "./statement-parts.ts";
 
 export const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");
 
@@ -294,8 +295,10 @@ export interface AuditEntry {
   readonly details?: Record<string, unknown>;
 }
 
-export async function recordAudit(db: Queryable, entry: AuditEntry): Promise<void> {
-  await db.insert(auditLog).values({ ...entry, at: sql`clock_timestamp()` });
+/** @param secondsAgo how long it is past; default: it was just now */
+export async function recordAudit(db: Queryable, entry: AuditEntry, secondsAgo = 0): Promise<void> {
+  const at = sql`clock_timestamp() - make_interval(secs => ${secondsAgo}::float8)`;
+  await db.insert(auditLog).values({ ...entry, at });
 }
 
 const auditRecordOf = (row: typeof auditLog.$inferSelect): AuditRecord => ({
@@ -313,10 +316,14 @@ const [EARLIEST, LATEST] = ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"].
 export const storableInstant = (text: string): Date =>
   new Date(Math.min(LATEST, Math.max(EARLIEST, instantMilliseconds(text))));
 
-/** The audit log, newest first. @param request.before only rows with a smaller number. */
+/**
+ * The audit log, newest first. @param request.before only rows with a smaller number. @param only as members of
+ * this project may see it; null: all.
+ */
 export async function listAudit(
   db: Queryable,
   request: AuditFilter & { readonly before?: number; readonly limit?: number } = {},
+  only: string | null = null,
 ): Promise<Page<AuditRecord>> {
   const limit = pageLimit(request);
   const { actor, target, action, outcome, project, from, until, before } = request;
@@ -328,6 +335,7 @@ export async function listAudit(
         actor === undefined ? undefined : eq(auditLog.actor, actor),
         target === undefined ? undefined : eq(auditLog.target, target),
         project === undefined ? undefined : eq(auditLog.project, project),
+        only === null ? undefined : seenByMembers(only, auditLog.project, auditLog.at),
         action === undefined ? undefined : sql`strpos(lower(${auditLog.action}), lower(${action})) > 0`,
         outcome === "done" ? lt(auditLog.status, 400) : undefined,
         outcome === "refused" ? gte(auditLog.status, 400) : undefined,

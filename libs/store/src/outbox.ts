@@ -91,7 +91,8 @@ export async function relayOutbox(database: Database, publisher: Publisher, limi
       });
       if (isEventType(type) && project !== null) {
         const event = cloudEventOf({ ...common, type, project, data }, publisher.namespace);
-        deliverable.push({ id, type, project, payload: JSON.stringify(event) });
+        const { occurredAt } = common;
+        deliverable.push({ id, type, project, occurredAt, payload: JSON.stringify(event) });
       }
       await tx
         .update(outbox)

@@ -1,7 +1,7 @@
 import { and, eq, gt, isNull, lt, or, sql, type SQL } from "drizzle-orm";
 import type { Usage, UsageGroup } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
-import { listOf, millisecondsOf } from "./statement-parts.ts";
+import { listOf, millisecondsOf, seenByMembers } from "./statement-parts.ts";
 import { hostClaims, hostHolds, jobs, preemptibleHolds, projectMonths, workloads } from "./schema/index.ts";
 
 /** Work that holds hosts, or asks for them, as quotas see it. */
@@ -169,11 +169,22 @@ export interface UsageRequest {
   readonly project?: string | undefined;
 }
 
-/** GPU-hours between two instants. Work that has not ended counts until now. */
-export async function usageBetween(db: Queryable, request: UsageRequest): Promise<Usage> {
+/**
+ * GPU-hours between two instants. Work that has not ended counts until now. @param only as members of this project
+ * may see it; null: all.
+ */
+export async function usageBetween(
+  db: Queryable,
+  request: UsageRequest,
+  only: string | null = null,
+): Promise<Usage> {
   const { from, to, by, project } = request;
   const [first, last] = [instantOf(from), instantOf(to)];
-  const which = and(overlaps(from, to), project === undefined ? undefined : eq(hostHolds.project, project));
+  const which = and(
+    overlaps(from, to),
+    project === undefined ? undefined : eq(hostHolds.project, project),
+    only === null ? undefined : seenByMembers(only, hostHolds.project, hostHolds.beganAt),
+  );
   const { rows } = await db.execute<Usage["rows"][number]>(
     by === "day"
       ? usageByDay(which, first, last)

@@ -12,7 +12,7 @@ import {
 import { ProblemError } from "@internevo/domain";
 import type { Database, Queryable, Transaction } from "./database.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
-import { webhookDeliveries, webhooks } from "./schema/index.ts";
+import { projects, webhookDeliveries, webhooks } from "./schema/index.ts";
 import { newTraceparent } from "./trace.ts";
 import { disableWebhook, getWebhook } from "./webhooks.ts";
 
@@ -26,12 +26,14 @@ export interface DeliverableEvent {
   readonly id: string;
   readonly type: string;
   readonly project: string;
+  readonly occurredAt: string;
   readonly payload: string;
 }
 
 /**
  * Puts events on their way to the webhooks that ask for them, in the transaction in which they are published:
- * each once. One statement, whatever their number.
+ * each once. One statement, whatever their number. What a deleted project did is not told to the one that has its
+ * name now.
  */
 export async function addDeliveries(tx: Transaction, events: readonly DeliverableEvent[]): Promise<void> {
   if (events.length === 0) return;
@@ -40,7 +42,8 @@ export async function addDeliveries(tx: Transaction, events: readonly Deliverabl
     insert into ${webhookDeliveries} (id, webhook_id, event_id, event_type, payload, next_attempt_at, created_at)
     select gen_random_uuid(), w.id, e.id, e.type, e.payload, clock_timestamp(), clock_timestamp()
     from unnest(${column("id")}::uuid[], ${column("type")}::text[], ${column("project")}::text[],
-      ${column("payload")}::text[]) e(id, type, project, payload)
+      ${column("occurredAt")}::timestamptz[], ${column("payload")}::text[]) e(id, type, project, occurred_at, payload)
+    join ${projects} p on p.name = e.project and p.created_at <= e.occurred_at
     join ${webhooks} w on w.project = e.project and w.enabled and (w.events is null or e.type = any(w.events))
     on conflict do nothing returning id`);
   if (rows.length > 0) await tellDeliverers(tx);

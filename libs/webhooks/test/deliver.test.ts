@@ -86,6 +86,7 @@ const events = (count: number, project = "nlp") =>
         id: randomUUID(),
         type: "job.transitioned",
         project,
+        occurredAt: new Date().toISOString(),
         payload: "{}",
       })),
     ),

@@ -194,11 +194,11 @@ const MOST_COUNTED = 1000;
 export function registerRefusalAudit(app: FastifyInstance, database: Database): void {
   const counted = new Map<
     string,
-    { readonly entry: AuditEntry; refused: number; readonly timer: NodeJS.Timeout }
+    { readonly entry: AuditEntry; refused: number; lastAt: number; readonly timer: NodeJS.Timeout }
   >();
-  async function record(entry: AuditEntry): Promise<void> {
+  async function record(entry: AuditEntry, secondsAgo = 0): Promise<void> {
     try {
-      await recordAudit(database.db, entry);
+      await recordAudit(database.db, entry, secondsAgo);
     } catch (error) {
       if (!isConnectionLoss(error)) throw error;
       app.log.warn(
@@ -214,17 +214,15 @@ export function registerRefusalAudit(app: FastifyInstance, database: Database): 
     clearTimeout(found.timer);
     const { entry } = found;
     const repeated = found.refused - MOST_WRITTEN;
-    // Each had a target of its own, and the last one's trace would say nothing of the others.
-    if (repeated > 0)
-      await record({
-        actor: entry.actor,
-        role: entry.role,
-        action: entry.action,
-        status: entry.status,
-        project: entry.project ?? null,
-        target: null,
-        details: { ...entry.details, repeated },
-      });
+    if (repeated <= 0) return;
+    const { actor, role, action, status, project = null } = entry;
+    const details = { ...entry.details, repeated };
+    // Each had a target of its own, and the last one's trace would say nothing of the others. It is of the time of
+    // the last: a project that has the name by now was not refused anything.
+    await record(
+      { actor, role, action, status, project, target: null, details },
+      (performance.now() - found.lastAt) / 1000,
+    );
   }
   app.addHook("onClose", async () => void (await Promise.all([...counted.keys()].map(end))));
   app.addHook("onResponse", async (request) => {
@@ -238,7 +236,7 @@ export function registerRefusalAudit(app: FastifyInstance, database: Database): 
     const status = statusOf(problem.code);
     const key = JSON.stringify([actor.id, action, status, problem.code]);
     const found = counted.get(key);
-    if (found) found.refused += 1;
+    if (found) Object.assign(found, { refused: found.refused + 1, lastAt: performance.now() });
     if (found && found.refused > MOST_WRITTEN) return;
     const { id } = (request.params ?? {}) as { id?: string };
     // An id that is refused may be any text, and not all text can be stored.
@@ -258,6 +256,7 @@ export function registerRefusalAudit(app: FastifyInstance, database: Database): 
       counted.set(key, {
         entry,
         refused: 1,
+        lastAt: performance.now(),
         timer: setTimeout(
           () =>
             void end(key).catch((error: unknown) =>

@@ -47,11 +47,8 @@ export function registerAuditRoutes(app: ApiInstance, { database }: { readonly d
       // Of another project there is nothing to see.
       if (visible !== null && filter.project !== undefined && filter.project !== visible)
         return { items: [], nextCursor: null };
-      return listAudit(database.db, {
-        ...filter,
-        ...(visible === null ? {} : { project: visible }),
-        ...(cursor === undefined ? {} : { before: numberOfCursor(cursor, Number.MAX_SAFE_INTEGER) }),
-      });
+      const before = cursor === undefined ? {} : { before: numberOfCursor(cursor, Number.MAX_SAFE_INTEGER) };
+      return listAudit(database.db, { ...filter, ...before }, visible);
     },
   );
 }

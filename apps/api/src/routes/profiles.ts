@@ -8,7 +8,7 @@ import {
   type ProfileRecord,
 } from "@internevo/contracts";
 import { ESTIMATED_PROFILES, GIVEN_PROFILES, parseProfile, shippedProfile } from "@internevo/cost-model";
-import { MOST_GIVEN_PROFILES, ProblemError, ProfileSchema } from "@internevo/domain";
+import { measuringJob, MOST_GIVEN_PROFILES, ProblemError, ProfileSchema } from "@internevo/domain";
 import {
   discardProfile,
   getJobDetail,
@@ -147,7 +147,7 @@ function registerMeasureAgain(app: ApiInstance, database: Database): void {
         tags: ["profiles"],
         summary: "Measure again what a profile was measured for",
         description:
-          "Submits a job that measures what the newest job of the profile needs, and ends then. Jobs that name the profile do not count.",
+          "Submits a job that measures what the newest job of the profile needs, and ends then. It belongs to the project `default`, and has only that job's model sizes, lengths, precision and cluster. Jobs that name the profile do not count.",
         headers: headers.idempotent,
         params: IdParams,
         response: answers({ 201: JobDetailSchema }),
@@ -167,13 +167,11 @@ function registerMeasureAgain(app: ApiInstance, database: Database): void {
               remedy: "submit a job with measureAgain: true and until: profiling",
             },
           ]);
-        // It is the installation's, whosever job it was measured for.
-        const { project: _, ...measured } = spec;
-        const job = await submitJob(
-          tx,
-          { ...measured, name: `measure ${spec.cluster.name}`, measureAgain: true, until: "profiling" },
-          { traceparent: request.trace.traceparent, owner: actorOf(request).name },
-        );
+        // The installation asks, and no project pays for it. So everybody in the default project may read it.
+        const job = await submitJob(tx, measuringJob(spec), {
+          traceparent: request.trace.traceparent,
+          owner: actorOf(request).name,
+        });
         const body = await getJobDetail(tx, job);
         return { status: 201, body, target: job, location: `${API_PREFIX}/jobs/${job}` };
       }),

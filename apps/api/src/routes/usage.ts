@@ -47,7 +47,7 @@ export function registerUsageRoutes(
       // A project that the token may not see has used nothing, as one that is not there.
       if (visible !== null && project !== undefined && project !== visible)
         return { from: first.toISOString(), to: last.toISOString(), by, gpuHours: 0, rows: [] };
-      return usageBetween(options.database.db, { from: first, to: last, by, project: visible ?? project });
+      return usageBetween(options.database.db, { from: first, to: last, by, project }, visible);
     },
   );
 }
