@@ -179,10 +179,11 @@ describe("what a file leaves to its program", () => {
     );
   });
 
-  it("is a job", () => {
+  it("is a job on GPUs", () => {
     for (const framework of ["megatron", "deepspeed", "torchtitan", "internevo"] as const) {
       const job = importedJob(importConfiguration(framework, files[framework]("")), "imported", "80GB");
       expect(resolveJob(job).steps).toBe(framework === "torchtitan" ? 10_000 : 100);
+      expect(job.cluster.device, "NCCL's memory counts").toBe("cuda");
     }
   });
 });
