@@ -42,7 +42,7 @@ export * from "./users.ts";
 export * from "./retention.ts";
 export * from "./retention-rows.ts";
 export * from "./reconcile.ts";
-export type { FiringState } from "./schema/index.ts";
+export type { FiringState, LoggedType } from "./schema/index.ts";
 export {
   SnapshotReader,
   type CopiedTable,

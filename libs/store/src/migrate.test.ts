@@ -39,7 +39,8 @@ describe("migrateDatabase", () => {
     );
     await client.end();
     expect(rows[0]).toEqual({ applied: journal.entries.length, different: journal.entries.length });
-    expect(tables.rows[0].tables).toBe(39);
+    // One of them is a view.
+    expect(tables.rows[0].tables).toBe(40);
   });
 
   it("gives the oldest of equal given profiles the digest that later ones are compared by", async () => {
@@ -140,7 +141,7 @@ describe("migrateDatabase", () => {
       await db.execute(`insert into step_metrics (run_id, step, attempt, loss, gradient_norm, learning_rate,
           step_time_seconds, tokens_per_second, exposed_communication_seconds, at)
         values ('${run}', ${step}, ${attempt}, 2.5, 1, 0.1, 1, 1, 0, now())`);
-    await apply(tags[index] ?? "");
+    for (const tag of tags.slice(index)) await apply(tag);
     const events = await listJobEvents(db, job);
     expect(events.map(({ id, type, data }) => [id, type, data["step"]])).toEqual([
       [11, "state", undefined],
@@ -149,8 +150,8 @@ describe("migrateDatabase", () => {
       [14, "log", undefined],
       [15, "step", 2],
     ]);
-    expect(
-      (await db.execute("select count(*)::int as left from job_events where type = 'step'")).rows,
-    ).toEqual([{ left: 0 }]);
+    expect((await db.execute("select type from job_log order by id")).rows).toEqual(
+      ["state", "replaced-step", "log"].map((type) => ({ type })),
+    );
   });
 });
