@@ -50,6 +50,6 @@ export {
   type SequenceValue,
   type Snapshot,
 } from "./backup/snapshot.ts";
-export { isKnownMigration, newestMigration, type MigrationMark } from "./backup/migrations.ts";
+export { isKnownMigration, newestMigration, type MigrationMark } from "./migrations.ts";
 export { restoreDatabase, type StoredTable } from "./backup/restore.ts";
 export { restoredReason, type Settled } from "./backup/settle.ts";
