@@ -170,7 +170,7 @@ export async function rowCounts(database: Database): Promise<Record<string, numb
   const tables = [
     "jobs",
     "job_transitions",
-    "job_events",
+    "job_log",
     "outbox",
     "workloads",
     "workload_firings",

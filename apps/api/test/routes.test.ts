@@ -60,7 +60,7 @@ describe("jobs", () => {
       ...before,
       jobs: (before["jobs"] ?? 0) + 1,
       job_transitions: (before["job_transitions"] ?? 0) + 1,
-      job_events: (before["job_events"] ?? 0) + 1,
+      job_log: (before["job_log"] ?? 0) + 1,
       outbox: (before["outbox"] ?? 0) + 2,
     });
     const read = await send("GET", `${V}/jobs/${job.id}`, { role: "viewer" });

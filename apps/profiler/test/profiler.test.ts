@@ -59,7 +59,7 @@ const profileOf = async (jobId: string) => {
 /** How far a job's profiling said that it was, since it measures: done and total. */
 async function progressOf(of: World, jobId: string): Promise<(readonly [number, number])[]> {
   const { rows } = await of.database.db.execute<{ data: Record<string, unknown> }>(
-    `select data from job_events where job_id = '${jobId}' and type = 'progress' order by id`,
+    `select data from job_log where job_id = '${jobId}' and type = 'progress' order by id`,
   );
   return rows.flatMap(({ data }) =>
     data["stage"] === "profiling" && data["waits"] !== true
@@ -71,7 +71,7 @@ async function progressOf(of: World, jobId: string): Promise<(readonly [number, 
 /** Seconds from the first to the last that a job's profiling said while it measured. */
 async function measuredFor(of: World, jobId: string): Promise<number> {
   const { rows } = await of.database.db.execute<{ seconds: number }>(
-    `select extract(epoch from max(at) - min(at))::float8 as seconds from job_events
+    `select extract(epoch from max(at) - min(at))::float8 as seconds from job_log
      where job_id = '${jobId}' and type = 'progress' and data->>'stage' = 'profiling' and (data->>'done')::int > 0`,
   );
   return rows[0]?.seconds ?? NaN;

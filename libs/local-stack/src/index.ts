@@ -2,7 +2,7 @@ export { makeDataDirectory, RESTORE_MARKER } from "./data-directory.ts";
 export { lockDirectory } from "./directory-lock.ts";
 export { freePort } from "./ports.ts";
 export { databaseUrlFor } from "./postgres.ts";
-export { askToEnd, processStart } from "./proc.ts";
+export { askToEnd, processStart, STACK_MARKER } from "./proc.ts";
 export { boundOwnLog, DEFAULT_LOG_ROTATION } from "./rotating-log.ts";
 export {
   startLocalStack,

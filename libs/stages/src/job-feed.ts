@@ -1,7 +1,7 @@
-import type { JobStreamEvent, StageProgress } from "@internevo/contracts";
-import { pause } from "@internevo/store";
+import type { StageProgress } from "@internevo/contracts";
+import { pause, type LoggedType } from "@internevo/store";
 
-export type FeedEvent = { readonly type: JobStreamEvent["type"]; readonly data: Record<string, unknown> };
+export type FeedEvent = { readonly type: LoggedType; readonly data: Record<string, unknown> };
 
 export interface JobFeedOptions {
   /** Appends to the job's log; rejects when it cannot any more. */

@@ -42,7 +42,7 @@ export * from "./users.ts";
 export * from "./retention.ts";
 export * from "./retention-rows.ts";
 export * from "./reconcile.ts";
-export type { FiringState } from "./schema/index.ts";
+export type { FiringState, LoggedType } from "./schema/index.ts";
 export {
   SnapshotReader,
   type CopiedTable,
@@ -50,6 +50,6 @@ export {
   type SequenceValue,
   type Snapshot,
 } from "./backup/snapshot.ts";
-export { isKnownMigration, newestMigration, type MigrationMark } from "./backup/migrations.ts";
+export { isKnownMigration, newestMigration, type MigrationMark } from "./migrations.ts";
 export { restoreDatabase, type StoredTable } from "./backup/restore.ts";
 export { restoredReason, type Settled } from "./backup/settle.ts";

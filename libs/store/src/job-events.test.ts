@@ -135,7 +135,7 @@ describe("the past of a job", () => {
     const locked = Promise.withResolvers<void>();
     const asked = Promise.withResolvers<void>();
     const locking = test.database.transaction(async (tx) => {
-      await tx.execute("lock table job_events in access exclusive mode");
+      await tx.execute("lock table job_log in access exclusive mode");
       locked.resolve();
       await asked.promise;
     });

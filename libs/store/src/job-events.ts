@@ -21,7 +21,7 @@ const runOf = (jobId: SQL): SQL => sql`(select r.id from ${runs} r where r.job_i
 export const jobLog = (jobId: SQL, afterId: SQL, limit: number): SQL => sql`
   select id, type, at, data from (
     (select e.id, case e.type when ${REPLACED_STEP} then 'step' else e.type end as type, e.at, e.data::json as data from ${jobEvents} e
-      where e.job_id = ${jobId} and e.id > ${afterId} and e.type <> 'step' order by e.id limit ${limit}::int)
+      where e.job_id = ${jobId} and e.id > ${afterId} order by e.id limit ${limit}::int)
     union all
     (select m.event_id, 'step', m.at, ${stepData} from ${stepMetrics} m
       where m.run_id = ${runOf(jobId)} and m.event_id > ${afterId} order by m.event_id limit ${limit}::int)
@@ -45,7 +45,7 @@ export async function keepReplacedSteps(
 
 /** Whether a job's log goes on after one event. */
 export const hasEventsAfter = (jobId: SQL, afterId: SQL): SQL => sql`(
-  exists (select from ${jobEvents} e where e.job_id = ${jobId} and e.id > ${afterId} and e.type <> 'step')
+  exists (select from ${jobEvents} e where e.job_id = ${jobId} and e.id > ${afterId})
   or exists (select from ${stepMetrics} m where m.run_id = ${runOf(jobId)} and m.event_id > ${afterId}))`;
 
 interface LogRow {

@@ -16,7 +16,7 @@ import {
   type Report,
   type ResumableJobState,
 } from "@internevo/domain";
-import type { CommandType, JobStreamEvent, Removal } from "@internevo/contracts";
+import type { CommandType, Removal } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
 import { attemptEnded, jobEvent, trialEnded, type JobSubject } from "./events.ts";
 import { moveInQueue, releaseHosts } from "./host-queue.ts";
@@ -26,7 +26,7 @@ import { endPlanChangeWithJob } from "./plan-changes.ts";
 import { enqueueMessages, type OutboxMessage } from "./outbox.ts";
 import { isUuid } from "./pages.ts";
 import { findRemoval } from "./retention.ts";
-import { attempts, jobEvents, jobs, jobTransitions, runs, trials } from "./schema/index.ts";
+import { attempts, jobEvents, jobs, jobTransitions, runs, trials, type LoggedType } from "./schema/index.ts";
 import { newTraceparent } from "./trace.ts";
 
 /** The command that makes a service work on a job in that state. */
@@ -57,7 +57,7 @@ export function stageOf(command: StageCommand): StageState {
 export async function appendJobEvent(
   tx: Transaction,
   jobId: string,
-  type: JobStreamEvent["type"],
+  type: LoggedType,
   data: Record<string, unknown>,
 ): Promise<void> {
   await appendJobEvents(tx, jobId, [{ type, data }]);
@@ -72,7 +72,7 @@ export async function lockJobLog(tx: Transaction, jobId: string): Promise<void> 
 export async function appendJobEvents(
   tx: Transaction,
   jobId: string,
-  events: readonly { readonly type: JobStreamEvent["type"]; readonly data: Record<string, unknown> }[],
+  events: readonly { readonly type: LoggedType; readonly data: Record<string, unknown> }[],
 ): Promise<void> {
   if (events.length === 0) return;
   await lockJobLog(tx, jobId);

@@ -13,8 +13,7 @@ interface RowKind {
 
 type EventType = (typeof jobEvents.$inferSelect)["type"];
 const LOG_EVENTS: readonly EventType[] = ["log", "progress"];
-/** `step` is an earlier version's: see {@link jobEvents}. */
-const STEP_EVENTS: readonly EventType[] = ["step", REPLACED_STEP, "validation"];
+const STEP_EVENTS: readonly EventType[] = [REPLACED_STEP, "validation"];
 
 type CountRow = { readonly job_id: string; readonly count: string };
 const countsOf = (rows: readonly CountRow[]): Map<string, number> =>

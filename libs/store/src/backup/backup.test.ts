@@ -14,12 +14,12 @@ import { claimHosts } from "../host-queue.ts";
 import { getJobDetail } from "../job-reads.ts";
 import { appendJobEvent, getJob, resumeJob, submitJob, transitionJob } from "../jobs.ts";
 import { acquireLease, jobLease } from "../leases.ts";
-import { migrateDatabase, MIGRATIONS } from "../migrate.ts";
+import { migrateDatabase } from "../migrate.ts";
 import { listAttempts, recordCheckpoint } from "../runs.ts";
 import * as schema from "../schema/index.ts";
 import { newTraceparent } from "../trace.ts";
 import { createWorkload, fireWorkloadNow, getFiring, getWorkload } from "../workloads.ts";
-import { applyMigrations } from "./migrations.ts";
+import { applyMigrations, MIGRATIONS } from "../migrations.ts";
 import { inOrderOfReferences, restoreDatabase, type StoredTable } from "./restore.ts";
 import { restoredReason, withMovedPaths, type Settled } from "./settle.ts";
 import { SnapshotReader, type SequenceValue, type Snapshot } from "./snapshot.ts";
@@ -255,12 +255,12 @@ describe("a restored database", () => {
     ];
     for (const name of Object.keys(before).filter((each) => !settles.includes(each)))
       expect([name, after[name]]).toEqual([name, before[name]]);
-    expect(after["job_events"]?.join()).toContain("🙂");
+    expect(after["job_log"]?.join()).toContain("🙂");
     // What comes next takes no number that was taken.
     const there = openDatabase({ url, applicationName: "test" });
     made.push({ name: "", database: there });
     await there.transaction((tx) => appendJobEvent(tx, run.jobId, "log", { message: "next" }));
-    expect((await allRows(url))["job_events"]).toHaveLength((before["job_events"]?.length ?? 0) + 1);
+    expect((await allRows(url))["job_log"]).toHaveLength((before["job_log"]?.length ?? 0) + 1);
   });
 
   it("forgets who worked, and counts hosts until the backup only", async () => {

@@ -6,7 +6,7 @@ import pg from "pg";
 import type { Transaction } from "../database.ts";
 import * as schema from "../schema/index.ts";
 import { copyIn } from "./copy.ts";
-import { applyMigrations, type MigrationMark } from "./migrations.ts";
+import { applyMigrations, type MigrationMark } from "../migrations.ts";
 import { settleRestored, type Settled, type SettleOptions } from "./settle.ts";
 import { columnList, quoted, type CopiedTable, type SequenceValue } from "./snapshot.ts";
 

@@ -5,7 +5,7 @@ import { PgTable } from "drizzle-orm/pg-core";
 import pg from "pg";
 import * as schema from "../schema/index.ts";
 import { copyOut } from "./copy.ts";
-import { newestMigration, type MigrationMark } from "./migrations.ts";
+import { newestMigration, type MigrationMark } from "../migrations.ts";
 
 /** A table as it is copied: its columns in the order of the copy. */
 export interface CopiedTable {

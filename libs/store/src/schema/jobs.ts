@@ -178,20 +178,27 @@ export const jobTransitions = pgTable(
 /** A step in the log whose figures are no longer the run's. */
 export const REPLACED_STEP = "replaced-step";
 
+/** What is written into the log itself. */
+export type LoggedType = Exclude<JobStreamEvent["type"], "step"> | typeof REPLACED_STEP;
+const LOGGED_TYPES: readonly LoggedType[] = [
+  ...JOB_STREAM_EVENTS.filter((type) => type !== "step"),
+  REPLACED_STEP,
+];
+
 /**
  * The log that people follow, in the order in which it became visible (writers of one job are serialised by
  * its row lock). The steps of it are rows of {@link stepMetrics}, which take their numbers from the same sequence.
- * Here are only those that a later attempt ran again. What services of an earlier version write as `step`, while
- * both run, is in the other table too, and is not read.
+ * Here are only those that a later attempt ran again. Services of an earlier version find both under the name
+ * `job_events`, which is a view: see the migration `0029_log_for_earlier_versions`.
  */
 export const jobEvents = pgTable(
-  "job_events",
+  "job_log",
   {
     id: bigserial("id", { mode: "number" }).primaryKey(),
     jobId: uuid("job_id")
       .notNull()
       .references(() => jobs.id),
-    type: text("type").$type<JobStreamEvent["type"] | typeof REPLACED_STEP>().notNull(),
+    type: text("type").$type<LoggedType>().notNull(),
     at: instant("at").notNull().defaultNow(),
     data: jsonb("data").$type<Record<string, unknown>>().notNull(),
   },
@@ -201,7 +208,7 @@ export const jobEvents = pgTable(
     index("job_events_words")
       .on(table.jobId, table.type, table.id)
       .where(sql`type in ('progress', 'log')`),
-    check("job_events_type_known", oneOf("type", [...JOB_STREAM_EVENTS, REPLACED_STEP])),
+    check("job_log_type_known", oneOf("type", LOGGED_TYPES)),
   ],
 );
 

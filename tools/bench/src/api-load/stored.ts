@@ -50,11 +50,11 @@ export async function storeCopies(
       select c.id, t.version, t.from_state, t.to_state, t.reason, t.at - make_interval(mins => c.n)
       from job_transitions t, copies c where t.job_id = ${original}::uuid`);
     await tx.execute(sql`
-      insert into job_events (job_id, type, at, data)
+      insert into job_log (job_id, type, at, data)
       select c.id, e.type, e.at, e.data from copies c, (
-        (select * from job_events where job_id = ${original}::uuid and type = 'state')
+        (select * from job_log where job_id = ${original}::uuid and type = 'state')
         union all
-        (select * from job_events where job_id = ${original}::uuid and type in ('progress', 'log')
+        (select * from job_log where job_id = ${original}::uuid and type in ('progress', 'log')
           order by id desc limit ${WORDS}::int)) e`);
     await tx.execute(sql`
       insert into runs (id, job_id, candidate) select c.run_id, c.id, r.candidate
@@ -74,7 +74,7 @@ export async function storeCopies(
         where c.n between ${first}::int and ${last}::int`);
     });
   }
-  for (const table of ["jobs", "job_transitions", "job_events", "runs", "step_metrics"])
+  for (const table of ["jobs", "job_transitions", "job_log", "runs", "step_metrics"])
     await database.db.transaction(async (tx) => {
       await tx.execute(sql.raw(`analyze ${table}`));
     });

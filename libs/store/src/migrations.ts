@@ -1,7 +1,10 @@
+import { join } from "node:path";
 import { sql } from "drizzle-orm";
 import { readMigrationFiles, type MigrationMeta } from "drizzle-orm/migrator";
-import type { Transaction } from "../database.ts";
-import { MIGRATIONS } from "../migrate.ts";
+import type { Transaction } from "./database.ts";
+
+/** The folder of migrations, with their journal. */
+export const MIGRATIONS = join(import.meta.dirname, "..", "drizzle");
 
 /** The newest migration that a database has. */
 export interface MigrationMark {
@@ -23,6 +26,10 @@ export function newestMigration(): MigrationMark {
   return { createdAt: last.folderMillis, hash: last.hash };
 }
 
+/** Those after one, which a database has; all where it has none. */
+export const migrationsAfter = (from?: Pick<MigrationMark, "createdAt">): readonly MigrationMeta[] =>
+  journal().filter(({ folderMillis }) => from === undefined || folderMillis > from.createdAt);
+
 /** Makes where drizzle keeps which migrations there were, as its own migrator does. */
 async function prepareJournal(tx: Transaction): Promise<void> {
   await tx.execute(sql`create schema if not exists drizzle`);
@@ -38,11 +45,10 @@ async function prepareJournal(tx: Transaction): Promise<void> {
  */
 export async function applyMigrations(
   tx: Transaction,
-  { from, to }: { readonly from?: MigrationMark; readonly to?: MigrationMark },
+  { from, to }: { readonly from?: Pick<MigrationMark, "createdAt">; readonly to?: MigrationMark },
 ): Promise<void> {
   await prepareJournal(tx);
-  for (const { folderMillis, hash, sql: statements } of journal()) {
-    if (from !== undefined && folderMillis <= from.createdAt) continue;
+  for (const { folderMillis, hash, sql: statements } of migrationsAfter(from)) {
     if (to !== undefined && folderMillis > to.createdAt) continue;
     for (const statement of statements) await tx.execute(sql.raw(statement));
     await tx.execute(
