@@ -37,6 +37,7 @@ const stored: Stored = {
   trials: [],
   steps: [3, 2, 1].map((loss, index) => ({ step: index + 1, loss })),
   attempts: 2,
+  plans: { changes: [], attempts: [], run: null },
 };
 const told = (event: number, step: number, attempt = 1, loss = 4 - step): HeardStep => ({
   event,
