@@ -32,13 +32,7 @@ import {
 } from "@internevo/plan";
 import { overlapsAny, sharesBeside } from "./layer-step.ts";
 import { boundaryBytes, sliceRoofline, type SliceTime } from "./layer-time.ts";
-import {
-  addLines,
-  sumLines,
-  type Batching,
-  type MemoryContext,
-  type MemoryModel,
-} from "./memory.ts";
+import { addLines, sumLines, type Batching, type MemoryContext, type MemoryModel } from "./memory.ts";
 import { executorMemory } from "./memory-executor.ts";
 import { paperMemory } from "./memory-paper.ts";
 import { paperTime } from "./paper-time.ts";
