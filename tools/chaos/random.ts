@@ -137,8 +137,7 @@ class Jobs {
     for (const [number, id] of this.ids.entries()) {
       if (await this.#isOver(id)) continue;
       count += 1;
-      // Whatever is in its way now, it is asked again in the next turn.
-      await this.#plans?.ask(id, number).catch(() => {});
+      await this.#plans?.ask(id, number);
     }
     return count;
   }
@@ -237,6 +236,7 @@ const report = await withStack(
       secondsOfKills,
       secondsInAll,
       resumed: jobs.resumed,
+      ...(plans ? { askedForAnotherPlan: plans.count, notAskedBecause: plans.refusals } : {}),
       ranksLeft: rankPids(dataDirectory).length,
       results,
     };

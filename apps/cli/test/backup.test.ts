@@ -17,7 +17,8 @@ import {
 } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
 import { QUICK, smallJob } from "@internevo/test-kit/world";
-import { run, type Ended } from "./processes.ts";
+import { backupsIn, ok } from "./backups.ts";
+import { run } from "./processes.ts";
 
 const STEPS = 240;
 const EVERY = 20;
@@ -83,14 +84,7 @@ const lossesOf = async (of: Database, id: string) => (await stepsOf(of, id)).map
 const stateOf = async (of: Database, id: string): Promise<JobState | undefined> =>
   (await getJob(of.db, id))?.state;
 
-const backUp = (to: string): Promise<Ended> => run(["backup", folder(to), "--data-directory", folder("old")]);
-const restore = (from: string, into: string, ...more: string[]): Promise<Ended> =>
-  run(["restore", folder(from), "--data-directory", folder(into), ...more]);
-const ok = async (ended: Promise<Ended>): Promise<Ended> => {
-  const said = await ended;
-  expect([said.status, said.stderr]).toEqual([0, expect.any(String)]);
-  return said;
-};
+const { backUp, restore } = backupsIn(folder);
 
 /** Waits until a job has stored more steps than so many. */
 const trains = (id: string, steps: number): Promise<true> =>

@@ -21,7 +21,8 @@ import { getJob, migrateDatabase, openDatabase, recordCheckpoint, type Database 
 import { eventually } from "@internevo/test-kit";
 import { createTestDatabase, testStack } from "@internevo/test-kit/stack";
 import { storedRun } from "@internevo/test-kit/stored-run";
-import { run, type Ended } from "./processes.ts";
+import { backupsIn, ok } from "./backups.ts";
+import { run } from "./processes.ts";
 
 const STEP = 20;
 
@@ -63,14 +64,7 @@ afterAll(async () => {
   rmSync(root, { recursive: true, force: true });
 });
 
-const backUp = (to: string): Promise<Ended> => run(["backup", folder(to), "--data-directory", folder("old")]);
-const restore = (from: string, into: string, ...more: string[]): Promise<Ended> =>
-  run(["restore", folder(from), "--data-directory", folder(into), ...more]);
-const ok = async (ended: Promise<Ended>): Promise<Ended> => {
-  const said = await ended;
-  expect([said.status, said.stderr]).toEqual([0, expect.any(String)]);
-  return said;
-};
+const { backUp, restore } = backupsIn(folder);
 
 const MAIN = fileURLToPath(new URL("../src/main.ts", import.meta.url));
 

@@ -36,8 +36,8 @@ export type ShardContext = Omit<MemoryContext, "job"> & {
 export interface MemoryModel {
   /**
    * Bytes that are the same for all layouts of so many stages, tensor ranks and ranks with one slice of the model: a
-   * search keeps them for all of these. Of the batch only its recomputation matters here: a layer that is recomputed is gathered whole, and one
-   * that makes gate and up again with what its MLP needs.
+   * search keeps them for all of these. Of the batch only its recomputation matters here: a layer that is recomputed
+   * is gathered whole, and one that makes gate and up again with what its MLP needs.
    */
   shardLines(
     context: ShardContext,

@@ -20,8 +20,8 @@ const runOf = (jobId: SQL): SQL => sql`(select r.id from ${runs} r where r.job_i
  */
 export const jobLog = (jobId: SQL, afterId: SQL, limit: number): SQL => sql`
   select id, type, at, data from (
-    (select e.id, case e.type when ${REPLACED_STEP} then 'step' else e.type end as type, e.at, e.data::json as data from ${jobEvents} e
-      where e.job_id = ${jobId} and e.id > ${afterId} order by e.id limit ${limit}::int)
+    (select e.id, case e.type when ${REPLACED_STEP} then 'step' else e.type end as type, e.at, e.data::json as data
+      from ${jobEvents} e where e.job_id = ${jobId} and e.id > ${afterId} order by e.id limit ${limit}::int)
     union all
     (select m.event_id, 'step', m.at, ${stepData} from ${stepMetrics} m
       where m.run_id = ${runOf(jobId)} and m.event_id > ${afterId} order by m.event_id limit ${limit}::int)
@@ -40,7 +40,8 @@ export async function keepReplacedSteps(
   await tx.execute(sql`
     insert into ${jobEvents} (id, job_id, type, at, data)
     select m.event_id, ${run.jobId}::uuid, ${REPLACED_STEP}, m.at, ${stepData} from ${stepMetrics} m
-    where m.run_id = ${run.runId}::uuid and m.step = any(${sql.param([...steps])}::int[]) and m.attempt < ${attempt}::int`);
+    where m.run_id = ${run.runId}::uuid and m.step = any(${sql.param([...steps])}::int[])
+      and m.attempt < ${attempt}::int`);
 }
 
 /** Whether a job's log goes on after one event. */

@@ -37,7 +37,8 @@ async function lastMigration(
  */
 async function lockTables(tx: Transaction, statements: string): Promise<void> {
   const { rows } = await tx.execute<{ name: string }>(
-    sql`select relname::text as name from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r' order by relname`,
+    sql`select relname::text as name from pg_class
+      where relnamespace = 'public'::regnamespace and relkind = 'r' order by relname`,
   );
   const named = rows.map(({ name }) => name).filter((name) => new RegExp(`\\b${name}\\b`).test(statements));
   if (named.length === 0) return;

@@ -26,7 +26,8 @@ async function plansOf(ask: Ask): Promise<StoredPlans> {
      from plan_changes c join runs r on r.id = c.run_id where r.job_id = $1 order by c.created_at`,
   );
   const attempts = await ask<{ plan: Plan }>(
-    "select a.plan from attempts a join runs r on r.id = a.run_id where r.job_id = $1 and a.plan is not null order by a.number",
+    `select a.plan from attempts a join runs r on r.id = a.run_id
+     where r.job_id = $1 and a.plan is not null order by a.number`,
   );
   const [run] = await ask<{ candidate: Candidate }>("select candidate from runs where job_id = $1");
   return {

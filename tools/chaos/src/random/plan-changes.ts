@@ -41,6 +41,8 @@ export class PlanAsker {
   readonly #client: InternEvoClient;
   readonly #seed: number;
   readonly #asked = new Set<string>();
+  /** Why nobody could be asked, by how often: most are the API's death. */
+  readonly refusals: Record<string, number> = {};
 
   constructor(client: InternEvoClient, seed: number) {
     this.#client = client;
@@ -52,8 +54,18 @@ export class PlanAsker {
     return this.#asked.size;
   }
 
+  /** Whatever is in its way now is written down: it is asked again in the next turn. */
   async ask(id: string, number: number): Promise<void> {
     if (this.#asked.has(id)) return;
+    try {
+      await this.#askOnce(id, number);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      this.refusals[why] = (this.refusals[why] ?? 0) + 1;
+    }
+  }
+
+  async #askOnce(id: string, number: number): Promise<void> {
     const { state, chosen, trials } = await this.#client.getJob(id);
     if (state !== "running" || chosen === null) return;
     const label = planLabel(chosen.plan);

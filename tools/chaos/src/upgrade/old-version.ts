@@ -29,8 +29,8 @@ export interface Revision {
 /** What is upgraded from: what is asked for, else the newest tag, else a commit from before releases. */
 async function named(asked: string | undefined, checkout: string): Promise<Omit<Revision, "commit">> {
   if (asked !== undefined) return { name: asked, because: "--from asks for it" };
-  const tag = await git(checkout, "describe", "--tags", "--abbrev=0").catch(() => undefined);
-  if (tag !== undefined) return { name: tag, because: "it is the newest tag" };
+  const [tag = ""] = (await git(checkout, "tag", "--merged", "HEAD", "--sort=-creatordate")).split("\n");
+  if (tag !== "") return { name: tag, because: "it is the newest tag" };
   return { name: BEFORE_RELEASES, because: "there is no tag, and it is before the last migrations" };
 }
 
