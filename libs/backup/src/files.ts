@@ -5,27 +5,13 @@ import { dirname, join, relative } from "node:path";
 import { Transform, type Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
-import { formatBytes, ProblemError } from "@internevo/domain";
+import { formatBytes, ifThere, ProblemError } from "@internevo/domain";
 
 const CHUNK_BYTES = 1 << 20;
 
 export interface Copied {
   readonly bytes: number;
   readonly sha256: string;
-}
-
-/** None of it is there. */
-export const isAbsent = (error: unknown): boolean =>
-  ["ENOENT", "ENOTDIR"].includes((error as NodeJS.ErrnoException).code ?? "");
-
-/** Undefined for what is not there, or is no more. */
-export async function ifThere<T>(look: () => Promise<T>): Promise<T | undefined> {
-  try {
-    return await look();
-  } catch (error) {
-    if (isAbsent(error)) return undefined;
-    throw error;
-  }
 }
 
 /** Whether a path is a folder, or lies below it. */

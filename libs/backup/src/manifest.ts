@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { ProblemError, validate } from "@internevo/domain";
+import { isAbsent, ProblemError, validate } from "@internevo/domain";
 import { isKnownMigration } from "@internevo/store";
 import { Type, type Static } from "typebox";
 
@@ -107,7 +107,7 @@ async function readText(path: string, from: string): Promise<string> {
   try {
     return await readFile(path, "utf8");
   } catch (error) {
-    if (!["ENOENT", "ENOTDIR"].includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
+    if (!isAbsent(error)) throw error;
     throw new ProblemError("not-found", `${from} is no backup: it has no ${MANIFEST}`, [
       {
         field: "from",

@@ -3,6 +3,7 @@ import { readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { pipeline, type Readable } from "node:stream";
 import { createGunzip } from "node:zlib";
+import { ifThere } from "@internevo/domain";
 import {
   makeDataDirectory,
   RESTORE_MARKER,
@@ -17,7 +18,6 @@ import {
   assertRoom,
   cannotWrite,
   copyHashed,
-  ifThere,
   readHashed,
   removeTree,
   syncTree,

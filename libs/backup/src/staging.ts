@@ -1,6 +1,7 @@
 import { constants } from "node:fs";
 import { copyFile, link, mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { ifThere, isAbsent } from "@internevo/domain";
 import {
   CHECKPOINT_NAME,
   checkpointDirectory,
@@ -10,7 +11,7 @@ import {
   timelineDirectory,
 } from "@internevo/stages";
 import type { JobStand } from "@internevo/store";
-import { filesBelow, ifThere, isAbsent, removeTree } from "./files.ts";
+import { filesBelow, removeTree } from "./files.ts";
 
 const FOLDER = "backup.staging";
 /** In the staging folder: where the backup is being written. */

@@ -1,3 +1,4 @@
+export { ifThere, isAbsent } from "./absent.ts";
 export * from "./units.ts";
 export * from "./bounds.ts";
 export * from "./text.ts";

@@ -1,5 +1,6 @@
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { isAbsent } from "@internevo/domain";
 import { processStart } from "./proc.ts";
 
 /** What `<dataDirectory>/stack.json` says (mode 0600: it holds secrets). */
@@ -42,11 +43,7 @@ const readJson = <T>(path: string): T | undefined => {
     return JSON.parse(readFileSync(path, "utf8")) as T;
   } catch (error) {
     // Below a file is no stack either.
-    if (
-      ["ENOENT", "ENOTDIR"].includes((error as NodeJS.ErrnoException).code ?? "") ||
-      error instanceof SyntaxError
-    )
-      return undefined;
+    if (isAbsent(error) || error instanceof SyntaxError) return undefined;
     throw error;
   }
 };

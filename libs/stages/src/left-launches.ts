@@ -1,6 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { isAtRest, LAUNCHERS } from "@internevo/domain";
+import { ifThere, isAtRest, LAUNCHERS } from "@internevo/domain";
 import { launcherOf } from "@internevo/launcher";
 import { runtimeDirectory } from "@internevo/profiling";
 import { getJobState, type Database } from "@internevo/store";
@@ -9,14 +9,8 @@ import { jobsDirectory } from "./directories.ts";
 /** How long a scheduler may take to confirm; it is asked again at the next look. */
 const END_SECONDS = 10;
 
-async function namesIn(directory: string): Promise<string[]> {
-  try {
-    return await readdir(directory);
-  } catch (error) {
-    if (["ENOENT", "ENOTDIR"].includes((error as NodeJS.ErrnoException).code ?? "")) return [];
-    throw error;
-  }
-}
+const namesIn = async (directory: string): Promise<string[]> =>
+  (await ifThere(() => readdir(directory))) ?? [];
 
 /**
  * Ends what jobs that are over, or held, still have with schedulers: a job can be cancelled while no supervisor looks

@@ -1,6 +1,7 @@
 import { lstat, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Artifact, ArtifactKind, JobDetail } from "@internevo/contracts";
+import { ifThere } from "@internevo/domain";
 import {
   CHECKPOINT_NAME,
   checkpointDirectory,
@@ -30,19 +31,6 @@ const placesOf = (dataDirectory: string, jobId: string): readonly Place[] => [
   { kind: "checkpoint", directory: checkpointDirectory(dataDirectory, jobId), entries: CHECKPOINT_NAME },
   { kind: "export", directory: exportDirectory(dataDirectory, jobId), entries: /^\w[\w.+-]*$/ },
 ];
-
-const isAbsent = (error: unknown): boolean =>
-  ["ENOENT", "ENOTDIR"].includes((error as NodeJS.ErrnoException).code ?? "");
-
-/** What is there; undefined for what is not, or is no more: a checkpoint gives way to newer ones. */
-async function ifThere<T>(look: () => Promise<T>): Promise<T | undefined> {
-  try {
-    return await look();
-  } catch (error) {
-    if (isAbsent(error)) return undefined;
-    throw error;
-  }
-}
 
 /** The newest of a folder's files. */
 async function newestIn(segments: readonly Segment[]): Promise<number> {

@@ -1,6 +1,6 @@
 import { lstat, readdir, rename, rmdir, unlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import type { FileKind } from "@internevo/domain";
+import { ifThere, type FileKind } from "@internevo/domain";
 import { checkpointDirectory, exportDirectory, jobDirectory, timelineDirectory } from "../directories.ts";
 
 const DIRECTORIES: Readonly<Record<FileKind, (dataDirectory: string, jobId: string) => string>> = {
@@ -23,15 +23,6 @@ export const folderPath = ({ dataDirectory, jobId, kind }: JobFolder): string =>
 const doomedPath = ({ dataDirectory, jobId, kind }: JobFolder): string =>
   join(jobDirectory(dataDirectory, jobId), `.removed-${kind}`);
 
-async function ifThere<T>(look: Promise<T>): Promise<T | undefined> {
-  try {
-    return await look;
-  } catch (error) {
-    if (["ENOENT", "ENOTDIR"].includes((error as NodeJS.ErrnoException).code ?? "")) return undefined;
-    throw error;
-  }
-}
-
 export interface FolderContents {
   /** Files below it, links included. */
   readonly files: number;
@@ -42,11 +33,11 @@ export interface FolderContents {
 
 async function contentsOf(path: string, signal: AbortSignal): Promise<FolderContents> {
   signal.throwIfAborted();
-  const found = await ifThere(lstat(path));
+  const found = await ifThere(() => lstat(path));
   if (!found) return { files: 0, bytes: 0, newestMs: 0 };
   if (!found.isDirectory()) return { files: 1, bytes: found.size, newestMs: found.mtimeMs };
   let [files, bytes, newestMs] = [0, 0, found.mtimeMs];
-  for (const name of (await ifThere(readdir(path))) ?? []) {
+  for (const name of (await ifThere(() => readdir(path))) ?? []) {
     const inner = await contentsOf(join(path, name), signal);
     files += inner.files;
     bytes += inner.bytes;
@@ -64,7 +55,7 @@ export async function folderContents(
   signal: AbortSignal,
 ): Promise<FolderContents | "absent" | "link"> {
   const path = folderPath(folder);
-  const found = await ifThere(lstat(path));
+  const found = await ifThere(() => lstat(path));
   if (!found) return "absent";
   return found.isDirectory() ? contentsOf(path, signal) : "link";
 }
@@ -72,11 +63,11 @@ export async function folderContents(
 /** Deletes whatever is there; links are not followed. */
 async function deleteAll(path: string, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
-  const found = await ifThere(lstat(path));
+  const found = await ifThere(() => lstat(path));
   if (!found) return;
-  if (!found.isDirectory()) return void (await ifThere(unlink(path)));
-  for (const name of (await ifThere(readdir(path))) ?? []) await deleteAll(join(path, name), signal);
-  await ifThere(rmdir(path));
+  if (!found.isDirectory()) return void (await ifThere(() => unlink(path)));
+  for (const name of (await ifThere(() => readdir(path))) ?? []) await deleteAll(join(path, name), signal);
+  await ifThere(() => rmdir(path));
 }
 
 /**
@@ -88,11 +79,12 @@ async function deleteAll(path: string, signal: AbortSignal): Promise<void> {
 export async function deleteFolder(folder: JobFolder, decidedAt: Date, signal: AbortSignal): Promise<void> {
   const doomed = doomedPath(folder);
   // Gone, or on another machine: it had one when the removal was decided.
-  if (!(await ifThere(lstat(dirname(doomed))))) throw new Error(`${dirname(doomed)} is not on this machine`);
-  if (!(await ifThere(lstat(doomed)))) {
+  if (!(await ifThere(() => lstat(dirname(doomed)))))
+    throw new Error(`${dirname(doomed)} is not on this machine`);
+  if (!(await ifThere(() => lstat(doomed)))) {
     const contents = await folderContents(folder, signal);
     if (typeof contents === "string" || contents.newestMs > decidedAt.getTime()) return;
-    await ifThere(rename(folderPath(folder), doomed));
+    await ifThere(() => rename(folderPath(folder), doomed));
   }
   await deleteAll(doomed, signal);
 }
