@@ -165,7 +165,7 @@ class Jobs {
 /** Losses of a run under a plan that nothing disturbs. */
 async function undisturbedLosses({ client, stack }: TestedStack, plan: Plan): Promise<number[]> {
   const job = await smallJob(`undisturbed ${planLabel(plan)}`, 0);
-  const options = { idempotencyKey: `chaos-${seed}-${planLabel(plan)}` };
+  const options = { idempotencyKey: `chaos-${seed}-${planLabel(plan).replaceAll(" ", "-")}` };
   const { id } = await insist(() => client.submitJob({ ...job, plan: constraintsOf(plan) }, options));
   const isOver = async () => isAtRest((await insist(() => client.getJob(id))).state);
   await until("the undisturbed run", isOver, PATIENCE_SECONDS);

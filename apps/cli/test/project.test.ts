@@ -87,6 +87,8 @@ it("makes tokens of a project, which see its jobs only, and sums what they used"
   expect((await internevo("ps", "--project", "nlp")).stdout).toMatch(/of-nlp .* nlp +grace/);
   const hidden = await as(token, "show", "of-default");
   expect([hidden.status, hidden.stderr]).toEqual([4, expect.stringContaining("there is no job of-default")]);
+  // Members see what their project used since it was made.
+  await database.database.db.execute("update projects set created_at = now() - interval '3 hours'");
   await database.database.db.execute("update host_holds set began_at = now() - interval '2 hours'");
   const usage = await internevo("usage", "--from", "1d", "--csv");
   const [head, ...rows] = usage.stdout.trim().split(/\r?\n/);

@@ -29,7 +29,9 @@ export interface Revision {
 /** What is upgraded from: what is asked for, else the newest tag, else a commit from before releases. */
 async function named(asked: string | undefined, checkout: string): Promise<Omit<Revision, "commit">> {
   if (asked !== undefined) return { name: asked, because: "--from asks for it" };
-  const [tag = ""] = (await git(checkout, "tag", "--merged", "HEAD", "--sort=-creatordate")).split("\n");
+  const [tag = ""] = (
+    await git(checkout, "tag", "--merged", "HEAD", "--sort=-version:refname", "--sort=-creatordate")
+  ).split("\n");
   if (tag !== "") return { name: tag, because: "it is the newest tag" };
   return { name: BEFORE_RELEASES, because: "there is no tag, and it is before the last migrations" };
 }
