@@ -478,6 +478,10 @@ describe("what a job may ask for beyond its model and its cluster", () => {
     expect(details({ timeline: { firstStep: 101 } })).toEqual(["timeline.firstStep"]);
     expect(details({ watchdog: { silenceSeconds: 1 } })).toEqual(["watchdog.silenceSeconds"]);
     expect(details({ watchdog: { beatSeconds: 2 } })).toEqual(["watchdog.silenceSeconds"]);
+    expect(details({ watchdog: { beatSeconds: 0.04 } })).toEqual(["watchdog.beatSeconds"]);
+    expect(resolveJob(job({ watchdog: { beatSeconds: 0.05 } })).watchdog).toMatchObject({
+      beatSeconds: 0.05,
+    });
     expect(details(tokens({ packing: "lines" }))).toContain("data.packing");
     expect(details({ watchdog: { stallSeconds: 0 } })).not.toEqual([]);
     expect(details({ timeline: { steps: 0 } })).not.toEqual([]);
@@ -585,7 +589,7 @@ describe("replanning", () => {
       "replanning",
       "a800-128",
     ],
-    [{ replanning: { driftThreshold: 0 } }, "replanning.driftThreshold", "0"],
+    [{ replanning: { driftThreshold: 0.0009 } }, "replanning.driftThreshold", "0.001"],
     [{ replanning: { compareSteps: 1 } }, "replanning.compareSteps", "1"],
     [{ replanning: { every: 1 } }, "replanning.every", ""],
   ])("is refused where it makes no sense: %j", (over, field, words) => {

@@ -202,31 +202,39 @@ export const TimelineSchema = Type.Object(
 );
 export type Timeline = Static<typeof TimelineSchema>;
 
-const limit = (description: string, value: number) =>
-  Type.Optional(Type.Number({ exclusiveMinimum: 0, maximum: 1e6, default: value, description }));
+const { leastBeatSeconds, ...watchdogLimits } = watchdogDefaults;
+const limit = (description: string, value: number, least?: number) =>
+  Type.Optional(
+    Type.Number({
+      ...(least === undefined ? { exclusiveMinimum: 0 } : { minimum: least }),
+      maximum: 1e6,
+      default: value,
+      description,
+    }),
+  );
 
 /** When a rank counts as lost; what is left out is the default. */
 export const WatchdogSchema = Type.Object(
   {
-    beatSeconds: limit("between two signs of life of a rank", watchdogDefaults.beatSeconds),
+    beatSeconds: limit("between two signs of life of a rank", watchdogLimits.beatSeconds, leastBeatSeconds),
     silenceSeconds: limit(
       "a rank that gives no sign for so long has died or is frozen; at least three beats",
-      watchdogDefaults.silenceSeconds,
+      watchdogLimits.silenceSeconds,
     ),
     stallSeconds: limit(
       "no operation ends on any rank for so long: the rank that is not waiting for others is stuck",
-      watchdogDefaults.stallSeconds,
+      watchdogLimits.stallSeconds,
     ),
     stallFactor: limit(
       "and for so many times the longest operation so far, if that is more",
-      watchdogDefaults.stallFactor,
+      watchdogLimits.stallFactor,
     ),
-    firstStepSeconds: limit("the same until a first step has ended", watchdogDefaults.firstStepSeconds),
+    firstStepSeconds: limit("the same until a first step has ended", watchdogLimits.firstStepSeconds),
   },
   { additionalProperties: false },
 );
 export type Watchdog = Static<typeof WatchdogSchema>;
-export const WATCHDOG_DEFAULTS: Required<Watchdog> = watchdogDefaults;
+export const WATCHDOG_DEFAULTS: Required<Watchdog> = watchdogLimits;
 
 /** Of a job file's `replanning`, where it leaves something out. */
 export const REPLANNING_DEFAULTS = {
@@ -242,7 +250,8 @@ export const REPLANNING_DEFAULTS = {
 export const ReplanningSchema = Type.Object(
   {
     driftThreshold: Type.Number({
-      exclusiveMinimum: 0,
+      // Less is what any two steps differ by.
+      minimum: 0.001,
       maximum: 10,
       default: REPLANNING_DEFAULTS.driftThreshold,
       description:

@@ -207,6 +207,12 @@ function withMoreWords(name: string, known: readonly string[]): string | undefin
   return shortest;
 }
 
+/** The known option that a name is likely to mean. */
+function meantBy(name: string, { read, ignored }: OptionTable): string | undefined {
+  const known = [...Object.keys(read), ...Object.keys(ignored)];
+  return withMoreWords(name, known) ?? nearestWord(name, known);
+}
+
 /**
  * Reads the options with which a script starts a program, or a file of options alone.
  * @param program matches the word that is the program; options of its launcher are before it.
@@ -240,8 +246,7 @@ export function readOptions(text: string, program: RegExp, table: OptionTable, w
       continue;
     }
     if (arity === undefined) {
-      const known = [...Object.keys(table.read), ...Object.keys(table.ignored)];
-      const meant = faults.isFull ? undefined : (withMoreWords(name, known) ?? nearestWord(name, known));
+      const meant = faults.isFull ? undefined : meantBy(name, table);
       faults.add(
         name,
         words[at - 1],

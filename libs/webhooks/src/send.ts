@@ -94,9 +94,14 @@ export async function send(outgoing: Outgoing, options: SendOptions): Promise<An
     call.on("error", (error: NodeJS.ErrnoException) =>
       finish(noAnswer(error.message || (error.code ?? "failed"))),
     );
-    call.on("response", (response) => {
+    const hear = (response: IncomingMessage): void => {
       const status = response.statusCode ?? 0;
       answer = { status, error: errorOf(status), excerpt: "", retryAfterSeconds: retryAfterOf(response) };
+    };
+    // Another protocol, which nobody asked for.
+    call.on("upgrade", (response) => (hear(response), finish(noAnswer(""))));
+    call.on("response", (response) => {
+      hear(response);
       let read = 0;
       response.on("data", (chunk: Buffer) => {
         chunks.push(chunk);

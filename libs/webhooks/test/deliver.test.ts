@@ -194,6 +194,16 @@ describe("a receiver", () => {
     expect(Date.parse(nextAttemptAt ?? "") - Date.now()).toBeGreaterThan(590_000);
   });
 
+  it("that speaks another protocol has answered all the same", async () => {
+    const there = await receiver((response) =>
+      response.socket?.end("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"),
+    );
+    const { webhook } = await hook(there.url);
+    start();
+    const delivery = await ended((await tested(webhook.id)).id);
+    expect(delivery).toMatchObject({ state: "pending", log: [{ status: 101, error: "answered 101" }] });
+  });
+
   it("whose answer never ends is read no further than its first bytes", async () => {
     let sent = 0;
     const there = await receiver((response) => {

@@ -328,7 +328,11 @@ WatchdogLimits readWatchdog(Reader r) {
   const auto seconds = [&](const char* name, double* value) {
     if (r.has(name)) *value = r.number(name, 0, false, 1e6);
   };
-  seconds("beatSeconds", &w.beatSeconds), seconds("silenceSeconds", &w.silenceSeconds);
+  // Each beat is a message to every rank: none would be left for the steps.
+  if (r.has("beatSeconds")) {
+    w.beatSeconds = r.number("beatSeconds", watchdog_defaults::leastBeatSeconds, true, 1e6);
+  }
+  seconds("silenceSeconds", &w.silenceSeconds);
   seconds("stallSeconds", &w.stallSeconds), seconds("stallFactor", &w.stallFactor);
   seconds("firstStepSeconds", &w.firstStepSeconds);
   r.finish();

@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"/timeline", "{\"path\":\"t\",\"firstStep\":0,\"steps\":1}", "timeline.firstStep"},
         BadValue{"/timeline", "{\"path\":\"t\",\"firstStep\":1,\"steps\":1,\"lanes\":3}", "timeline.lanes"},
         BadValue{"/watchdog", "{\"silenceSeconds\":1}", "watchdog.silenceSeconds"},
-        BadValue{"/watchdog", "{\"beatSeconds\":0}", "watchdog.beatSeconds"},
+        BadValue{"/watchdog", "{\"beatSeconds\":0.01}", "watchdog.beatSeconds"},
         BadValue{"/gradientDumpPath", "1", "gradientDumpPath"}));
 
 TEST(Configuration, OverlapTimelineAndWatchdogMayBeLeftOutAndAreReadWhenGiven) {

@@ -7,6 +7,23 @@ import type { FastifyInstance } from "fastify";
  */
 const MAXIMUM_DEPTH = 100;
 
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** JSON that the parser refuses all the same: a field would be taken for what every object has. */
+function reservedName(): ProblemError {
+  const message = 'has a field "__proto__", or "prototype" in a field "constructor"';
+  return new ProblemError("bad-request", `the body ${message}`, [
+    { field: "(body)", message, remedy: "leave the field out; no route has one of such a name" },
+  ]);
+}
+
 /** JSON is the only body that is understood, and only as deep as anything here means. */
 export function registerBodies(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
@@ -22,6 +39,8 @@ export function registerBodies(app: FastifyInstance): void {
     }
     // Clients send the type with every request, also where a route takes no body.
     if (body === "" && request.routeOptions.schema?.body === undefined) return done(null, undefined);
-    return parse(request, body, done);
+    return parse(request, body, (error, value) =>
+      done(error && isJson(body) ? reservedName() : error, value),
+    );
   });
 }
