@@ -145,6 +145,11 @@ const usage = createRoute({
   validateSearch: (search: Record<string, unknown>): UsageQuery => filterOf(search, USAGE_QUERY),
   component: lazyRouteComponent(() => import("./pages/usage.tsx"), "UsagePage"),
 });
+const retention = createRoute({
+  getParentRoute: () => root,
+  path: "/retention",
+  component: lazyRouteComponent(() => import("./pages/retention.tsx"), "RetentionPage"),
+});
 const tokens = createRoute({
   getParentRoute: () => root,
   path: "/tokens",
@@ -187,6 +192,7 @@ const routeTree = root.addChildren([
   workload,
   projects,
   usage,
+  retention,
   tokens,
   webhooks,
   webhook,

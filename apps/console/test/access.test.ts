@@ -236,6 +236,44 @@ it("sums what was used, as the address says, and hands it over as CSV", async ()
   await page.close();
 });
 
+it("previews other days, keeps what is asked for so long, and shows it to those who may not change it", async () => {
+  const id = await stack.database.transaction((tx) =>
+    submitJob(tx, resolveJob(jobFile("long-ended")), { owner: "ada" }),
+  );
+  await stack.database.db.execute(
+    `update jobs set state = 'failed', updated_at = now() - interval '100 days', ended_at = now() - interval '100 days' where id = '${id}'`,
+  );
+  await stack.database.db.execute(
+    `insert into job_log (job_id, type, data, at) values ('${id}', 'log', '{"message": "a word"}', now() - interval '100 days')`,
+  );
+  const page = await open("/retention");
+  const kept = page.getByLabel("Log lines and progress: days");
+  await kept.fill("90");
+  await page.getByRole("button", { name: "Preview" }).click();
+  const would = page.getByRole("table", { name: "Jobs of which something would go" });
+  await would
+    .locator('tr[data-row="long-ended"]')
+    .getByText(/Log lines and progress: \d+ row/)
+    .waitFor();
+  await kept.fill("4000");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("alert").waitFor();
+  await kept.fill("90");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("button", { name: "Remove what is due" }).click();
+  await page.getByRole("button", { name: "Remove it" }).click();
+  await page.getByText(/A run waits for a replanner since .*, for ada/i).waitFor();
+  await page.reload();
+  await kept.waitFor();
+  expect(await kept.inputValue()).toBe("90 days");
+  await page.close();
+  const reader = await stack.browser.newPage();
+  await reader.goto(`${stack.url}/retention#token=${stack.tokens.viewer}`);
+  await reader.getByText("90 days after the job's end").waitFor();
+  expect(await reader.getByRole("button", { name: /Save|Preview|Remove/ }).count()).toBe(0);
+  await reader.close();
+});
+
 it("shows a project's people nothing of others, and no way to change quotas", async () => {
   const token = newToken();
   await storeToken(stack.database.db, "lin", "admin", token, "vision");
@@ -267,6 +305,7 @@ it("can be read at a desk and on a phone, light and dark", async () => {
     "/projects",
     "/usage",
     "/usage?by=day",
+    "/retention",
   ]) {
     const page = await open(path);
     await page.locator("tbody tr").first().waitFor();

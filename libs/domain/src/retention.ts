@@ -1,5 +1,6 @@
 import { Type, type Static } from "typebox";
-import { formatCounted } from "./figures.ts";
+import { formatCounted, formatMoment } from "./figures.ts";
+import { formatBytes } from "./units.ts";
 
 /** What retention removes of ended jobs, each after days of its own. */
 export const RETENTION_KINDS = ["checkpoints", "timelines", "exports", "logs", "steps"] as const;
@@ -70,3 +71,33 @@ export interface RemovalSaid {
 /** "removed by retention on 2026-01-31 after 30 days". The day is in UTC. */
 export const removalWords = ({ at, days }: RemovalSaid): string =>
   `removed by retention on ${at.slice(0, 10)} after ${formatCounted(days, "day")}`;
+
+/** How much of a kind was removed, or would be. */
+export interface RemovedAmounts {
+  readonly files: number;
+  readonly bytes: number;
+  readonly rows: number;
+}
+
+/** "2 files, 1.5 GiB", "12 rows"; nothing of amounts that are 0. */
+export const removedWords = ({ files, bytes, rows }: RemovedAmounts): string =>
+  [
+    ...(files > 0 ? [`${formatCounted(files, "file")}, ${formatBytes(bytes)}`] : []),
+    ...(rows > 0 ? [formatCounted(rows, "row")] : []),
+  ].join(", ") || "nothing";
+
+/** When retention last ran, or that it does not yet; times are RFC 3339. */
+export function retentionRunWords(
+  run: {
+    readonly askedBy: string | null;
+    readonly askedAt: string;
+    readonly beganAt: string | null;
+    readonly endedAt: string | null;
+  } | null,
+): string {
+  if (run === null) return "nothing was removed yet";
+  const asked = run.askedBy === null ? "by the schedule" : `for ${run.askedBy}`;
+  if (run.beganAt === null) return `a run waits for a replanner since ${formatMoment(run.askedAt)}, ${asked}`;
+  const said = run.endedAt === null ? "runs since" : "last ran";
+  return `${said} ${formatMoment(run.endedAt ?? run.beganAt)}, ${asked}`;
+}

@@ -7,14 +7,15 @@ import type {
   RetentionTrial,
 } from "@internevo/contracts";
 import {
-  formatBytes,
   formatCounted,
   formatMoment,
   lowered,
   ProblemError,
+  removedWords,
   RETENTION_DAYS,
   RETENTION_KINDS,
   RETENTION_WORDS,
+  retentionRunWords,
   type RetentionKind,
   type RetentionSettings,
 } from "@internevo/domain";
@@ -63,13 +64,6 @@ const changeOf = (options: KindOptions): RetentionChange =>
 const trialOf = (options: KindOptions): RetentionTrial =>
   Object.fromEntries(given(options).map(([kind, days]) => [kind, String(days)]));
 
-/** "2 files, 1.5 GiB", "12 rows"; nothing of amounts that are 0. */
-const amountWords = ({ files, bytes, rows }: Omit<RetentionAmounts, "jobs">): string =>
-  [
-    ...(files > 0 ? [`${formatCounted(files, "file")}, ${formatBytes(bytes)}`] : []),
-    ...(rows > 0 ? [formatCounted(rows, "row")] : []),
-  ].join(", ") || "nothing";
-
 const kindsTable = (
   settings: RetentionSettings,
   totals: Readonly<Record<RetentionKind, RetentionAmounts>> | undefined,
@@ -93,7 +87,7 @@ const kindsTable = (
               title,
               value: (kind: RetentionKind) => {
                 const { jobs } = totals[kind];
-                return jobs === 0 ? "–" : `${amountWords(totals[kind])} of ${formatCounted(jobs, "job")}`;
+                return jobs === 0 ? "–" : `${removedWords(totals[kind])} of ${formatCounted(jobs, "job")}`;
               },
             },
           ]),
@@ -102,15 +96,7 @@ const kindsTable = (
     colors,
   );
 
-/** "ran 2026-01-31 03:00:00 UTC", and what it has to remark. */
-function runNotes(run: RetentionRun | null): string[] {
-  if (run === null) return ["nothing was removed yet"];
-  const asked = run.askedBy === null ? "by the schedule" : `for ${run.askedBy}`;
-  if (run.beganAt === null)
-    return [`a run waits for a replanner since ${formatMoment(run.askedAt)}, ${asked}`];
-  const said = run.endedAt === null ? "runs since" : "last ran";
-  return [`${said} ${formatMoment(run.endedAt ?? run.beganAt)}, ${asked}`, ...run.remarks];
-}
+const runNotes = (run: RetentionRun | null): string[] => [retentionRunWords(run), ...(run?.remarks ?? [])];
 
 function addShow(group: Command, context: Context): void {
   group
@@ -152,7 +138,7 @@ const jobsOf = ({ items }: RetentionPreview, colors: Colors): string =>
       { title: "ENDED", value: ({ endedAt }) => formatMoment(endedAt) },
       {
         title: "REMOVES",
-        value: ({ removes }) => removes.map((part) => `${part.kind}: ${amountWords(part)}`).join("; "),
+        value: ({ removes }) => removes.map((part) => `${part.kind}: ${removedWords(part)}`).join("; "),
       },
     ],
     items,
@@ -221,7 +207,7 @@ function addRun(group: Command, context: Context): void {
       for (const kind of RETENTION_KINDS)
         if (run.removed[kind].jobs > 0)
           output.data(
-            `removed ${lowered(RETENTION_WORDS[kind])} of ${formatCounted(run.removed[kind].jobs, "job")}: ${amountWords(run.removed[kind])}`,
+            `removed ${lowered(RETENTION_WORDS[kind])} of ${formatCounted(run.removed[kind].jobs, "job")}: ${removedWords(run.removed[kind])}`,
           );
       for (const note of runNotes(run)) output.note(note);
     });

@@ -22,6 +22,7 @@ const PAGES = [
   { to: "/clusters", name: "Clusters" },
   { to: "/projects", name: "Projects" },
   { to: "/usage", name: "Usage" },
+  { to: "/retention", name: "Retention" },
   { to: "/tokens", name: "Tokens", role: "admin" },
   { to: "/webhooks", name: "Webhooks", role: "admin" },
   { to: "/audit", name: "Audit", role: "admin" },

@@ -154,6 +154,15 @@ export function useClusters() {
   });
 }
 
+export function useRetention() {
+  const { client } = useSession();
+  return useQuery({
+    queryKey: ["retention"],
+    queryFn: ({ signal }) => client.retention.show({ signal }),
+    refetchInterval: POLL_MILLISECONDS,
+  });
+}
+
 export function useProjects() {
   const { client } = useSession();
   return useQuery({
