@@ -77,6 +77,8 @@ const purposes = {
     command: () => [`${root}/tools/testbed/main.ts`, ...rest],
   },
   slurm: { packages: ["build", "run", "slurm"], command: () => [`${root}/tools/slurm/main.ts`, ...rest] },
+  // What the images hold; what runs there comes with them.
+  image: { packages: ["build"], command: () => undefined },
   setup: { packages: ["build", "run", "test", "format", "testbed", "slurm"], command: () => undefined },
 };
 const projects = ["native", "@internevo/console"];
