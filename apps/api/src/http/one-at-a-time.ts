@@ -1,12 +1,13 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { FairTurns } from "@internevo/service-kit";
+import { watchArrivals } from "./arrivals.ts";
 
 /** Requests of one connection that may wait for those before them; a connection with more is cut. */
 const MOST_WAITING = 32;
 
 /** Requests that begin in one turn of the event loop; those of others are heard in between. */
-const BEGUN_AT_ONCE = 8;
+const BEGUN_AT_ONCE = 4;
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
@@ -29,6 +30,7 @@ export function answerOneAtATime(server: Server): void {
     mostWaiting: Infinity,
   });
   const never = new AbortController().signal;
+  const quiet = watchArrivals(server);
   server.removeAllListeners("request").on("request", (request, response) => {
     const { socket } = request;
     if (socket.destroyed) return;
@@ -45,7 +47,7 @@ export function answerOneAtATime(server: Server): void {
       // What is shown need not be valid: it only says whose turn it is.
       const name = request.headers.authorization ?? request.headers.cookie ?? socket.remoteAddress ?? "";
       const answer = (end: () => void): void => {
-        setImmediate(end);
+        setImmediate(() => void quiet().then(end));
         if (!socket.destroyed) handle.call(server, request, response);
       };
       const end = turns.takeNow(name);
