@@ -127,7 +127,7 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
   const limits = await registerLimits(app, bounds);
   await app.register(cookies);
   const rules = registerRights(app, database);
-  const turn = registerRequestTurns(app, bounds.requests);
+  const turn = registerRequestTurns(app, bounds.requests, timeouts);
   registerAuth(app, { database, limits, turn, publicUrl: options.signIn?.publicUrl });
   registerRefusalAudit(app, database);
 

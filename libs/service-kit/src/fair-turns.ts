@@ -14,7 +14,7 @@ export interface FairTurnsOptions {
 export interface TurnOptions {
   /** Default: the owner is a group by itself. */
   readonly groupName?: string;
-  /** It has had a turn, and goes on: it is not refused, and stands before all else of its owner. */
+  /** It has had a turn, and goes on: it is not refused, and stands before what its owner has not begun. */
   readonly isBack?: boolean;
 }
 
@@ -27,7 +27,13 @@ interface Group {
 interface Owner {
   readonly group: Group;
   running: number;
-  readonly waiting: (() => void)[];
+  /** In the order of their turns. */
+  readonly waiting: Waiting[];
+}
+
+interface Waiting {
+  readonly begin: () => void;
+  readonly isBack: boolean;
 }
 
 /**
@@ -153,7 +159,7 @@ export class FairTurns {
     return new Promise((resolve, reject) => {
       this.#waiting += 1;
       const leave = (): void => {
-        owner.waiting.splice(owner.waiting.indexOf(begin), 1);
+        owner.waiting.splice(owner.waiting.indexOf(own), 1);
         this.#waiting -= 1;
         reject(signal.reason as Error);
       };
@@ -162,8 +168,10 @@ export class FairTurns {
         this.#waiting -= 1;
         resolve();
       };
-      if (isBack) owner.waiting.unshift(begin);
-      else owner.waiting.push(begin);
+      const own = { begin, isBack };
+      const first = owner.waiting.findIndex((each) => !each.isBack);
+      if (isBack && first >= 0) owner.waiting.splice(first, 0, own);
+      else owner.waiting.push(own);
       signal.addEventListener("abort", leave, { once: true });
     });
   }
@@ -173,9 +181,9 @@ export class FairTurns {
     for (const [name, owner] of [...this.#owners]) {
       if (this.#running >= this.#options.atOnce) return;
       if (owner.waiting.length === 0 || !this.#mayBegin(owner)) continue;
-      const begin = owner.waiting.shift();
+      const next = owner.waiting.shift();
       this.#begin(name, owner);
-      begin?.();
+      next?.begin();
     }
   }
 }

@@ -2,9 +2,7 @@ import { FairTurns, type FairTurnsOptions } from "@internevo/service-kit";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { callerOf, type Caller } from "../work/caller.ts";
 import { goneSignal } from "./gone.ts";
-
-/** A turn that lasts longer is one that waits: for the database, for a client that reads slowly. */
-const LAPSE_MILLISECONDS = 1000;
+import type { Timeouts } from "./timeouts.ts";
 
 /**
  * The turn of one request among those that are at work. It ends when its answer is taken; while the request waits for
@@ -14,10 +12,13 @@ export class RequestTurn {
   readonly #turns: FairTurns;
   readonly #caller: Caller;
   readonly #gone: AbortSignal;
+  readonly #milliseconds: number;
   #end: (() => void) | undefined;
   #lapse: NodeJS.Timeout | undefined;
 
-  constructor(turns: FairTurns, caller: Caller, gone: AbortSignal) {
+  /** @param milliseconds until it goes to the next */
+  constructor(turns: FairTurns, caller: Caller, gone: AbortSignal, milliseconds: number) {
+    this.#milliseconds = milliseconds;
     this.#turns = turns;
     this.#caller = caller;
     this.#gone = gone;
@@ -42,7 +43,7 @@ export class RequestTurn {
   async #take(isBack: boolean): Promise<void> {
     const { token, group } = this.#caller;
     this.#end = await this.#turns.take(token, this.#gone, { groupName: group, isBack });
-    this.#lapse = setTimeout(() => this.giveUp(), LAPSE_MILLISECONDS).unref();
+    this.#lapse = setTimeout(() => this.giveUp(), this.#milliseconds).unref();
   }
 }
 
@@ -58,6 +59,7 @@ const isStream = (payload: unknown): boolean =>
 export function registerRequestTurns(
   app: FastifyInstance,
   options: FairTurnsOptions,
+  { turnMilliseconds }: Pick<Timeouts, "turnMilliseconds">,
 ): (request: FastifyRequest, reply: FastifyReply) => Promise<void> {
   const turns = new FairTurns(options);
   const answered = new WeakSet<FastifyRequest>();
@@ -75,7 +77,12 @@ export function registerRequestTurns(
   });
   return async (request, reply) => {
     if (request.actor === null) throw new Error("a request takes turns by its token, and has none yet");
-    const turn = new RequestTurn(turns, callerOf(request.actor.id, request.actor.project), goneSignal(reply));
+    const turn = new RequestTurn(
+      turns,
+      callerOf(request.actor.id, request.actor.project),
+      goneSignal(reply),
+      turnMilliseconds,
+    );
     await turn.begin();
     request.turn = turn;
     reply.raw.once("finish", () => turn.giveUp());

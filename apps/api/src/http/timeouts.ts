@@ -11,6 +11,8 @@ export interface Timeouts {
   readonly requestMilliseconds: number;
   /** In which nothing of a large body comes while it is read: others wait for its place. */
   readonly stalledMilliseconds: number;
+  /** Until a request's turn goes to the next: it waits, for the database or for a client that reads slowly. */
+  readonly turnMilliseconds: number;
   /**
    * In which nothing of an answer is taken. Event streams are longer silent only while nobody reads them:
    * they have heartbeats.
@@ -24,6 +26,7 @@ export const DEFAULT_TIMEOUTS: Timeouts = {
   headersMilliseconds: 10_000,
   requestMilliseconds: 30_000,
   stalledMilliseconds: 5_000,
+  turnMilliseconds: 1_000,
   takenMilliseconds: 60_000,
   stopMilliseconds: 5_000,
 };
