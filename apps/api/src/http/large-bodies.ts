@@ -29,6 +29,37 @@ function watch({ socket }: FastifyRequest, stalledMilliseconds: number): () => v
   return () => clearInterval(looking);
 }
 
+/** Bodies of refused requests that are read and forgotten at once, and for how long each. */
+const FORGOTTEN_AT_ONCE = 4;
+const FORGET_MILLISECONDS = 100;
+
+/**
+ * Takes what still comes of a body whose request is answered: a client that sends it whole before it listens would not
+ * see the answer. In turns, since a thousand at once would be a gigabyte to read; what is not taken within the second in
+ * which the connection is closed is lost, and with it perhaps the answer.
+ */
+function forgetting(): (request: FastifyRequest) => void {
+  const turns = new FairTurns({
+    atOnce: FORGOTTEN_AT_ONCE,
+    atOnceOfOne: FORGOTTEN_AT_ONCE,
+    mostOfOne: Infinity,
+    mostWaiting: Infinity,
+  });
+  const never = new AbortController().signal;
+  return ({ raw, socket, ip }) => {
+    closeSlowly(socket);
+    // Node takes what nobody has begun to read for forgotten already, and reads all of it as fast as it comes.
+    raw.pause();
+    raw.read();
+    void turns.take(ip, never).then((end) => {
+      if (socket.destroyed) return end();
+      raw.resume();
+      raw.once("close", end);
+      setTimeout(end, FORGET_MILLISECONDS).unref();
+    });
+  };
+}
+
 export interface LargeBodies {
   /** Says that the request's body was read, and is held by the request's own turn from now on. */
   read(request: FastifyRequest): void;
@@ -69,9 +100,12 @@ export function registerLargeBodies(
     if (bytes > SMALL_BODY_BYTES && !isRefused) await wait(request, reply);
     return payload;
   });
-  app.addHook("onSend", (request, _reply, _payload, done) => {
-    // Whoever still sends would never see an answer whose connection is cut.
-    if (!request.raw.complete) closeSlowly(request.socket);
+  const forget = forgetting();
+  app.addHook("onSend", (request, reply, _payload, done) => {
+    if (!request.raw.complete && lengthOf(request) > SMALL_BODY_BYTES) {
+      reply.header("connection", "close");
+      forget(request);
+    }
     done();
   });
   return { read: (request) => ends.get(request)?.() };
