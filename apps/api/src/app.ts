@@ -11,6 +11,8 @@ import { registerBodies } from "./http/bodies.ts";
 import { answerClientError, registerOddRequests } from "./http/client-errors.ts";
 import { registerConsole } from "./http/console.ts";
 import type { ApiInstance } from "./http/instance.ts";
+import { registerLargeBodies, SMALL_BODY_BYTES } from "./http/large-bodies.ts";
+import { registerRequestTurns } from "./http/request-turns.ts";
 import { DEFAULT_LIMITS, registerLimits, registerSecurityHeaders, type Limits } from "./http/limits.ts";
 import { registerMethods } from "./http/methods.ts";
 import { registerRefusalAudit } from "./http/mutations.ts";
@@ -108,7 +110,12 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
 
   answerOneAtATime(app.server);
   const methods = registerMethods(app);
-  registerBodies(app);
+  const largeBodies = registerLargeBodies(app, {
+    turns: bounds.bodies,
+    stalledMilliseconds: timeouts.stalledMilliseconds,
+    largestBytes: MAXIMUM_BODY_BYTES,
+  });
+  registerBodies(app, largeBodies);
   registerTrace(app);
   registerRequestLog(app, anonymous);
   registerOddRequests(app);
@@ -120,7 +127,8 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
   const limits = await registerLimits(app, bounds);
   await app.register(cookies);
   const rules = registerRights(app, database);
-  registerAuth(app, { database, limits, publicUrl: options.signIn?.publicUrl });
+  const turn = registerRequestTurns(app, bounds.requests, timeouts);
+  registerAuth(app, { database, limits, turn, publicUrl: options.signIn?.publicUrl });
   registerRefusalAudit(app, database);
 
   await app.register(
@@ -160,7 +168,8 @@ function createServer(
     // Ids that are too long are for their schema to refuse; the server bounds the whole head.
     routerOptions: { maxParamLength: 16_384, ignoreTrailingSlash: true },
     clientErrorHandler: answerClientError,
-    http: { requireHostHeader: false, ...httpTimeouts(timeouts) },
+    // Of a body that is not read yet the process holds what came with its head, and no more.
+    http: { requireHostHeader: false, highWaterMark: SMALL_BODY_BYTES, ...httpTimeouts(timeouts) },
     ...(options.logger ? { loggerInstance: options.logger } : {}),
   }).withTypeProvider<TypeBoxTypeProvider>();
 }

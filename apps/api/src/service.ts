@@ -17,6 +17,11 @@ import { logThreadError } from "./work/thread-errors.ts";
 import { createWorkers } from "./work/workers.ts";
 
 const AUDIT_PRUNE_SECONDS = 3600;
+/**
+ * Connections that the system keeps until the process takes them. Where thousands come at once, one beyond them would
+ * be tried again by its client's system after a second. Linux keeps 4096 at most unless told otherwise.
+ */
+const CONNECTIONS_TO_COME = 4096;
 const CONSOLE = fileURLToPath(new URL("../../console/dist", import.meta.url));
 const version = (
   JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }
@@ -93,7 +98,8 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
     // Not by the log, which is kept and hides tokens.
     if (made !== undefined)
       process.stderr.write(`The first start made an admin token. It is shown this once:\n\n    ${made}\n\n`);
-    const apiUrl = await app.listen({ host: config.INTERNEVO_API_HOST, port: config.INTERNEVO_API_PORT });
+    const { INTERNEVO_API_HOST: host, INTERNEVO_API_PORT: port } = config;
+    const apiUrl = await app.listen({ host, port, backlog: CONNECTIONS_TO_COME });
     service.announce({ apiUrl });
   },
 };

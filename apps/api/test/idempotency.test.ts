@@ -2,6 +2,8 @@ import { randomUUID } from "node:crypto";
 import { copyFile, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createProject, createToken, getJob } from "@internevo/store";
+import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
 
@@ -87,6 +89,30 @@ describe("Idempotency-Key", () => {
     const theirs = await post(key, body, { token: api.bearer.admin });
     expect([mine.statusCode, theirs.statusCode]).toEqual([201, 201]);
     expect(theirs.json<{ id: string }>().id).not.toBe(mine.json<{ id: string }>().id);
+  });
+
+  it("belongs to the project that a session is in: in another it makes another job", async () => {
+    for (const name of ["nlp", "vision"]) await api.database.transaction((tx) => createProject(tx, { name }));
+    const { token } = await api.database.transaction((tx) =>
+      createToken(tx, { name: "mover", role: "operator", project: null, validForSeconds: null }),
+    );
+    const moveTo = (project: string): Promise<unknown> =>
+      api.database.db.execute(
+        sql`update api_tokens set kind = 'login', project = ${project} where name = 'mover'`,
+      );
+    const body = jobFile(api);
+    const key = randomUUID();
+    const made: unknown[] = [];
+    for (const project of ["nlp", "vision", "nlp"]) {
+      await moveTo(project);
+      const reply = await post(key, body, { token: `Bearer ${token}` });
+      expect(reply.statusCode, reply.body).toBe(201);
+      const { id } = reply.json<{ id: string }>();
+      made.push([id, (await getJob(api.database.db, id))?.spec.project]);
+    }
+    expect(made[2]).toEqual(made[0]);
+    expect(made.map((each) => (each as [string, string])[1])).toEqual(["nlp", "vision", "nlp"]);
+    expect(await jobsNamed(body["name"])).toBe(2);
   });
 
   it("is not needed, and must be a key", async () => {

@@ -11,6 +11,13 @@ export interface FairTurnsOptions {
   readonly mostWaiting: number;
 }
 
+export interface TurnOptions {
+  /** Default: the owner is a group by itself. */
+  readonly groupName?: string;
+  /** It has had a turn, and goes on: it is not refused, and stands before what its owner has not begun. */
+  readonly isBack?: boolean;
+}
+
 interface Group {
   running: number;
   /** Work that runs or waits. */
@@ -20,7 +27,13 @@ interface Group {
 interface Owner {
   readonly group: Group;
   running: number;
-  readonly waiting: (() => void)[];
+  /** In the order of their turns. */
+  readonly waiting: Waiting[];
+}
+
+interface Waiting {
+  readonly begin: () => void;
+  readonly isBack: boolean;
 }
 
 /**
@@ -45,46 +58,88 @@ export class FairTurns {
    * wait; the signal's reason; what the work throws.
    */
   async run<T>(name: string, signal: AbortSignal, work: () => Promise<T>, groupName = name): Promise<T> {
-    const { mostOfOne, mostWaiting } = this.#options;
     signal.throwIfAborted();
+    const end = this.takeNow(name, { groupName }) ?? (await this.take(name, signal, { groupName }));
+    try {
+      return await work();
+    } finally {
+      end();
+    }
+  }
+
+  /**
+   * Resolves when it is the owner's turn. @returns what ends the turn; calling it again does nothing @throws as
+   * {@link run}
+   */
+  async take(name: string, signal: AbortSignal, options: TurnOptions = {}): Promise<() => void> {
+    signal.throwIfAborted();
+    const begun = this.takeNow(name, options);
+    if (begun) return begun;
+    const { groupName = name, isBack = false } = options;
+    const owner = this.#ownerOf(name, groupName);
+    this.#enter(groupName, owner);
+    this.#owners.set(name, owner);
+    try {
+      await this.#turn(owner, signal, isBack);
+    } catch (error) {
+      this.#leave(name, groupName, owner);
+      throw error;
+    }
+    return this.#ending(name, groupName, owner);
+  }
+
+  /** The same where the turn is now; else undefined. @throws as {@link run} */
+  takeNow(name: string, { groupName = name, isBack = false }: TurnOptions = {}): (() => void) | undefined {
+    const owner = this.#ownerOf(name, groupName);
+    const mayBegin = this.#mayBegin(owner);
+    if (!isBack) this.#assertRoom(owner, mayBegin);
+    if (!mayBegin) return undefined;
+    this.#enter(groupName, owner);
+    this.#begin(name, owner);
+    return this.#ending(name, groupName, owner);
+  }
+
+  #ownerOf(name: string, groupName: string): Owner {
     const group = this.#groups.get(groupName) ?? { running: 0, all: 0 };
-    const owner = this.#owners.get(name) ?? { group, running: 0, waiting: [] };
+    return this.#owners.get(name) ?? { group, running: 0, waiting: [] };
+  }
+
+  #enter(groupName: string, { group }: Owner): void {
+    group.all += 1;
+    this.#groups.set(groupName, group);
+  }
+
+  #leave(name: string, groupName: string, owner: Owner): void {
+    owner.group.all -= 1;
+    if (owner.group.all === 0) this.#groups.delete(groupName);
+    if (owner.running + owner.waiting.length === 0 && this.#owners.get(name) === owner)
+      this.#owners.delete(name);
+  }
+
+  #ending(name: string, groupName: string, owner: Owner): () => void {
+    let hasEnded = false;
+    return () => {
+      if (hasEnded) return;
+      hasEnded = true;
+      owner.running -= 1;
+      owner.group.running -= 1;
+      this.#running -= 1;
+      this.#leave(name, groupName, owner);
+      this.#next();
+    };
+  }
+
+  #assertRoom(owner: Owner, mayBegin: boolean): void {
+    const { mostOfOne, mostWaiting } = this.#options;
     const refused = (whose: string, most: number): ProblemError =>
       new ProblemError(
         "rate-limited",
         `${whose} ${most} requests of this kind at work or waiting; try again when one has ended`,
       );
     if (owner.running + owner.waiting.length >= mostOfOne) throw refused("this token has", mostOfOne);
-    if (group.all >= 2 * mostOfOne) throw refused("the tokens of this project have", 2 * mostOfOne);
-    const mayBegin = this.#mayBegin(owner);
+    if (owner.group.all >= 2 * mostOfOne) throw refused("the tokens of this project have", 2 * mostOfOne);
     if (!mayBegin && this.#waiting >= mostWaiting)
       throw new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly");
-    group.all += 1;
-    this.#groups.set(groupName, group);
-    try {
-      if (mayBegin) this.#begin(name, owner);
-      else {
-        this.#owners.set(name, owner);
-        await this.#turn(owner, signal);
-      }
-      return await this.#work(name, owner, work);
-    } finally {
-      group.all -= 1;
-      if (group.all === 0) this.#groups.delete(groupName);
-    }
-  }
-
-  async #work<T>(name: string, owner: Owner, work: () => Promise<T>): Promise<T> {
-    try {
-      return await work();
-    } finally {
-      owner.running -= 1;
-      owner.group.running -= 1;
-      this.#running -= 1;
-      if (owner.running + owner.waiting.length === 0 && this.#owners.get(name) === owner)
-        this.#owners.delete(name);
-      this.#next();
-    }
   }
 
   #mayBegin({ running, group }: Owner): boolean {
@@ -100,11 +155,11 @@ export class FairTurns {
     this.#owners.set(name, owner);
   }
 
-  #turn(owner: Owner, signal: AbortSignal): Promise<void> {
+  #turn(owner: Owner, signal: AbortSignal, isBack: boolean): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#waiting += 1;
       const leave = (): void => {
-        owner.waiting.splice(owner.waiting.indexOf(begin), 1);
+        owner.waiting.splice(owner.waiting.indexOf(own), 1);
         this.#waiting -= 1;
         reject(signal.reason as Error);
       };
@@ -113,17 +168,22 @@ export class FairTurns {
         this.#waiting -= 1;
         resolve();
       };
-      owner.waiting.push(begin);
+      const own = { begin, isBack };
+      const first = owner.waiting.findIndex((each) => !each.isBack);
+      if (isBack && first >= 0) owner.waiting.splice(first, 0, own);
+      else owner.waiting.push(own);
       signal.addEventListener("abort", leave, { once: true });
     });
   }
 
   #next(): void {
+    if (this.#waiting === 0) return;
     for (const [name, owner] of [...this.#owners]) {
+      if (this.#running >= this.#options.atOnce) return;
       if (owner.waiting.length === 0 || !this.#mayBegin(owner)) continue;
-      const begin = owner.waiting.shift();
+      const next = owner.waiting.shift();
       this.#begin(name, owner);
-      begin?.();
+      next?.begin();
     }
   }
 }

@@ -1,7 +1,7 @@
 import { API_PREFIX, type Role } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import type { Database, TokenOwner } from "@internevo/store";
-import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { inNameOf } from "../work/caller.ts";
 import { isForMachines, type RequestLimits } from "./limits.ts";
 import { registerOpenings } from "./openings.ts";
@@ -36,6 +36,8 @@ export function registerAuth(
   options: {
     readonly database: Database;
     readonly limits: RequestLimits;
+    /** Waits for the first turn of a request: {@link registerRequestTurns}. */
+    readonly turn: (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
     /** Where the console is, for those who sign in; undefined: nobody does. */
     readonly publicUrl: URL | undefined;
   },
@@ -88,6 +90,7 @@ export function registerAuth(
     if (cookie !== undefined) assertFromConsole(request, cookie, options.publicUrl);
     // By who it is: whoever only guesses tokens has no turn.
     if (isStream) await opening(owner.id, request, reply);
+    else await options.turn(request, reply);
     await assertRights(request, owner, role, options.database);
     if (isStream) await limits.countStream(request, reply);
   });
@@ -100,9 +103,9 @@ export function registerAuth(
 function registerCaller(app: FastifyInstance): void {
   app.addHook("preHandler", (request, _reply, done) => {
     // Routes that were registered before this one lack even the decoration.
-    const { actor } = request;
+    const { actor, turn } = request;
     if (!actor) done();
-    else inNameOf(actor.id, done, actor.project);
+    else inNameOf(actor.id, done, actor.project, () => turn?.giveUp());
   });
 }
 

@@ -1,5 +1,7 @@
 import { isNestedDeeper, ProblemError } from "@internevo/domain";
-import type { FastifyInstance } from "fastify";
+import { FairTurns } from "@internevo/service-kit";
+import type { FastifyInstance, FastifyRequest } from "fastify";
+import { SMALL_BODY_BYTES, type LargeBodies } from "./large-bodies.ts";
 
 /**
  * Levels of a body; a job file has six. What is deeper would only overflow the stack of whatever walks
@@ -24,11 +26,26 @@ function reservedName(): ProblemError {
   ]);
 }
 
-/** JSON is the only body that is understood, and only as deep as anything here means. */
-export function registerBodies(app: FastifyInstance): void {
+type Done = (error: Error | null, body?: unknown) => void;
+
+/**
+ * JSON is the only body that is understood, and only as deep as anything here means. It is read in the request's turn.
+ * Of large ones each has a turn of the event loop by itself: others are answered between two of them.
+ */
+export function registerBodies(app: FastifyInstance, large: LargeBodies): void {
   app.removeAllContentTypeParsers();
   const parse = app.getDefaultJsonParser("error", "error");
-  app.addContentTypeParser<string>("application/json", { parseAs: "string" }, (request, body, done) => {
+  const checks = new FairTurns({ atOnce: 1, atOnceOfOne: 1, mostOfOne: Infinity, mostWaiting: Infinity });
+  const never = new AbortController().signal;
+  async function inTurn(request: FastifyRequest, body: string, check: () => void): Promise<void> {
+    await request.turn?.resume();
+    large.read(request);
+    if (body.length <= SMALL_BODY_BYTES) return check();
+    const end = await checks.take(request.actor?.id ?? request.ip, never);
+    setImmediate(end);
+    check();
+  }
+  const checked = (request: FastifyRequest, body: string, done: Done): unknown => {
     if (isNestedDeeper(body, MAXIMUM_DEPTH)) {
       const message = `is nested more than ${MAXIMUM_DEPTH} levels deep`;
       return done(
@@ -41,6 +58,11 @@ export function registerBodies(app: FastifyInstance): void {
     if (body === "" && request.routeOptions.schema?.body === undefined) return done(null, undefined);
     return parse(request, body, (error, value) =>
       done(error && isJson(body) ? reservedName() : error, value),
+    );
+  };
+  app.addContentTypeParser<string>("application/json", { parseAs: "string" }, (request, body, done) => {
+    inTurn(request, body, () => void checked(request, body, done)).catch((error: unknown) =>
+      done(error as Error),
     );
   });
 }

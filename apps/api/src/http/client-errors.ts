@@ -36,9 +36,24 @@ function saidOf(code: string | undefined): Said {
 /** Whoever is answered has so long to take the answer, and to close. */
 const LINGER_MILLISECONDS = 1000;
 
+/** Closes this side, and cuts the connection soon after, also where the other side keeps its half open. */
+function endSoon(socket: Duplex, lastBytes?: string): void {
+  const linger = setTimeout(() => socket.destroy(), LINGER_MILLISECONDS).unref();
+  socket.once("close", () => clearTimeout(linger));
+  if (lastBytes === undefined) socket.end();
+  else socket.end(lastBytes);
+}
+
 /**
- * The bytes of an answer to what Node does not take for a request. Its connection is cut soon after, also where
- * the other side keeps its half open.
+ * A connection that would be cut with its last answer is closed as {@link endSoon} does. Cut while its client still
+ * sends, it would be reset, and the client would see no answer. What it sends meanwhile is read, and forgotten.
+ */
+export function closeSlowly(socket: Socket): void {
+  socket.destroySoon = () => endSoon(socket);
+}
+
+/**
+ * The bytes of an answer to what Node does not take for a request.
  */
 function answerOnSocket(
   socket: Duplex,
@@ -48,9 +63,8 @@ function answerOnSocket(
 ): void {
   const problem = new ProblemError(code, `the request ${message}`, [{ field: "(request)", message, remedy }]);
   const body = JSON.stringify({ ...problemDocument(problem, traceOf(undefined).traceId), status });
-  const linger = setTimeout(() => socket.destroy(), LINGER_MILLISECONDS).unref();
-  socket.once("close", () => clearTimeout(linger));
-  socket.end(
+  endSoon(
+    socket,
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n${headers}Content-Type: ${PROBLEM_TYPE}; ` +
       `charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
   );
@@ -63,6 +77,11 @@ export function answerClientError(error: NodeJS.ErrnoException, socket: Socket):
   // Nobody listens, or an answer is on its way already.
   if (error.code === "ECONNRESET" || !socket.writable) return void socket.destroy();
   answerOnSocket(socket, saidOf(error.code), "bad-request");
+}
+
+/** A body of which nothing comes any more is answered as a request that does not come whole in time. */
+export function answerStalled(socket: Socket): void {
+  if (socket.writable) answerOnSocket(socket, saidOf("ERR_HTTP_REQUEST_TIMEOUT"), "bad-request");
 }
 
 /** Methods of some path; what else HTTP knows is refused by the path. */

@@ -2,6 +2,7 @@ import helmet from "@fastify/helmet";
 import rateLimit from "@fastify/rate-limit";
 import underPressure from "@fastify/under-pressure";
 import { ProblemError } from "@internevo/domain";
+import type { FairTurnsOptions } from "@internevo/service-kit";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
 export interface Limits {
@@ -22,7 +23,15 @@ export interface Limits {
   readonly streams: number;
   /** Connections that are open at once; those beyond are closed unread. Each is a file that the process holds. */
   readonly connections: number;
+  /** Requests at work at once, but for event streams; more wait, and beyond the most that wait they are refused. */
+  readonly requests: FairTurnsOptions;
+  /** Large bodies that are read at once; the same. */
+  readonly bodies: FairTurnsOptions;
 }
+
+/** Requests, or bodies, of one token that wait; more are refused. */
+const MOST_WAITING_OF_ONE = 256;
+const MOST_WAITING = 1024;
 
 export const DEFAULT_LIMITS: Limits = {
   requestsPerMinute: 6000,
@@ -32,6 +41,8 @@ export const DEFAULT_LIMITS: Limits = {
   streamsPerMinute: 600,
   streams: 1000,
   connections: 5000,
+  requests: { atOnce: 16, atOnceOfOne: 2, mostOfOne: 2 + MOST_WAITING_OF_ONE, mostWaiting: MOST_WAITING },
+  bodies: { atOnce: 64, atOnceOfOne: 8, mostOfOne: 8 + MOST_WAITING_OF_ONE, mostWaiting: MOST_WAITING },
 };
 
 /**

@@ -9,6 +9,7 @@ import {
   type Database,
   type KeyClaim,
   type KeyedAnswer,
+  type TokenOwner,
   type Transaction,
 } from "@internevo/store";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -40,6 +41,13 @@ function keyOf(request: FastifyRequest): string | undefined {
     },
   ]);
 }
+
+/**
+ * Whose a key is. A session moves between the projects of its person, and what it asks for belongs to the project that
+ * it is in: a key of one project answers nothing in another. A token that an admin made stays where it is.
+ */
+const holderOf = ({ id, kind, project }: TokenOwner): string =>
+  kind === "token" || project === null ? id : `${id} in ${project}`;
 
 /**
  * What makes two requests the same: JSON with its keys sorted, so that another order of fields is no other
@@ -93,7 +101,11 @@ async function mutateAs(
   const run = (): Promise<KeyedAnswer> =>
     database.transaction(async (tx) => {
       if (key !== undefined) {
-        const claim = await claimIdempotencyKey(tx, { actor: actor.id, key, text: requestText(request) });
+        const claim = await claimIdempotencyKey(tx, {
+          actor: holderOf(actor),
+          key,
+          text: requestText(request),
+        });
         const answer = answerOf(claim, key);
         if (answer) return answer;
         if (claim.kind === "in-progress")
@@ -113,7 +125,7 @@ async function mutateAs(
         location: result.location ?? null,
         etag: result.etag ?? null,
       };
-      if (key !== undefined) await answerIdempotencyKey(tx, { actor: actor.id, key }, answer);
+      if (key !== undefined) await answerIdempotencyKey(tx, { actor: holderOf(actor), key }, answer);
       await recordAudit(tx, {
         actor: actor.name,
         role: actor.role,
@@ -168,7 +180,7 @@ export async function mutateChecked<C>(
     key === undefined
       ? undefined
       : await lookUpIdempotencyKey(database.db, {
-          actor: actorOf(request).id,
+          actor: holderOf(actorOf(request)),
           key,
           text: requestText(request),
         });

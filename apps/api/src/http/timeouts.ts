@@ -9,6 +9,10 @@ export interface Timeouts {
   readonly headersMilliseconds: number;
   /** From a request's beginning to the end of its body. */
   readonly requestMilliseconds: number;
+  /** In which nothing of a large body comes while it is read: others wait for its place. */
+  readonly stalledMilliseconds: number;
+  /** Until a request's turn goes to the next: it waits, for the database or for a client that reads slowly. */
+  readonly turnMilliseconds: number;
   /**
    * In which nothing of an answer is taken. Event streams are longer silent only while nobody reads them:
    * they have heartbeats.
@@ -21,12 +25,14 @@ export interface Timeouts {
 export const DEFAULT_TIMEOUTS: Timeouts = {
   headersMilliseconds: 10_000,
   requestMilliseconds: 30_000,
+  stalledMilliseconds: 5_000,
+  turnMilliseconds: 1_000,
   takenMilliseconds: 60_000,
   stopMilliseconds: 5_000,
 };
 
 /** Between two looks at what is late: Node's own 30 s would let everything have as much more. */
-const LOOK_MILLISECONDS = 500;
+export const LOOK_MILLISECONDS = 500;
 
 export const httpTimeouts = ({ headersMilliseconds, requestMilliseconds }: Timeouts): ServerOptions => ({
   headersTimeout: headersMilliseconds,

@@ -27,7 +27,7 @@ import { visibleTo } from "../http/rights.ts";
 import { inTurns } from "../work/turns.ts";
 import { EXAMPLES } from "./advice-examples.ts";
 import { withEstimates } from "./estimates.ts";
-import { goneSignal } from "./gone.ts";
+import { goneSignal } from "../http/gone.ts";
 import { answers, withExample } from "./shapes.ts";
 import { anyPlanOf, headroomOf, planOf, plansOf, subjectOf, type SubjectSource } from "./subject.ts";
 

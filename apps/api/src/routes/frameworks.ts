@@ -13,7 +13,7 @@ import type { ApiInstance } from "../http/instance.ts";
 import { visibleTo } from "../http/rights.ts";
 import { profileOfName } from "../profile-source.ts";
 import { EXAMPLES } from "./advice-examples.ts";
-import { goneSignal } from "./gone.ts";
+import { goneSignal } from "../http/gone.ts";
 import { answers, withExample } from "./shapes.ts";
 import { planOf, subjectOf, type SubjectSource } from "./subject.ts";
 

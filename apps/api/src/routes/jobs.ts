@@ -55,7 +55,7 @@ import { lastEventIdOf, type OpenStreams } from "../http/sse.ts";
 import { jobStream } from "../jobs-stream.ts";
 import { Acceptance, type AcceptanceOptions } from "../submission/acceptance.ts";
 import { assertStillKept, type WeightsOfJob } from "../submission/kept-weights.ts";
-import { goneSignal } from "./gone.ts";
+import { goneSignal } from "../http/gone.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
 
 /** What the store counts steps with. */

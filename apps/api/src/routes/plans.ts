@@ -12,7 +12,7 @@ import { visibleTo } from "../http/rights.ts";
 import type { Workers } from "../work/workers.ts";
 import { EXAMPLES } from "./advice-examples.ts";
 import { withEstimates } from "./estimates.ts";
-import { goneSignal } from "./gone.ts";
+import { goneSignal } from "../http/gone.ts";
 import { innerJob } from "./inner-job.ts";
 import { answers, withExample } from "./shapes.ts";
 import { headroomOf } from "./subject.ts";

@@ -41,7 +41,7 @@ import type { ApiInstance } from "../http/instance.ts";
 import { mutate } from "../http/mutations.ts";
 import { PageQuery } from "../http/pages.ts";
 import { visibleTo } from "../http/rights.ts";
-import { goneSignal } from "./gone.ts";
+import { goneSignal } from "../http/gone.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
 
 const tags = ["retention"];

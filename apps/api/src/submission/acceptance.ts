@@ -7,7 +7,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { actorOf } from "../http/auth.ts";
 import { projectForSubmission, visibleTo, withProjectOf } from "../http/rights.ts";
 import { assertNamedProfile } from "../profile-source.ts";
-import { goneSignal } from "../routes/gone.ts";
+import { goneSignal } from "../http/gone.ts";
 import type { Workers } from "../work/workers.ts";
 import { acceptJob, type AcceptedJob, type NamedWeights } from "./accept-job.ts";
 import { batchWarnings } from "./batch-warnings.ts";

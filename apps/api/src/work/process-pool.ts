@@ -1,4 +1,5 @@
 import { fork, type ChildProcess } from "node:child_process";
+import { getPriority, setPriority } from "node:os";
 import { ProblemError } from "@internevo/domain";
 import { abortedLater } from "./when-aborted.ts";
 
@@ -18,6 +19,19 @@ const READY = "ready";
 export type TaskAnswer = { readonly value: unknown } | { readonly error: Error };
 
 const IDLE_MILLISECONDS = 60_000;
+
+/** Niceness of a process: to look at ten thousand files keeps a core busy, and what is answered at once goes first. */
+const PATIENT = 10;
+
+/** From its start: what it loads first takes a core half a second. */
+function haveGiveWay(pid: number | undefined): void {
+  if (pid === undefined) return;
+  try {
+    setPriority(pid, Math.max(PATIENT, getPriority(pid)));
+  } catch {
+    // It has ended already, and its end is told elsewhere.
+  }
+}
 
 /** @throws when the process ends, or cannot be reached */
 function answerOf(child: ChildProcess, task: object): Promise<TaskAnswer> {
@@ -97,6 +111,7 @@ class ForkedProcesses implements ProcessPool {
       serialization: "advanced",
       execArgv: [],
     });
+    haveGiveWay(made.pid);
     this.#alive.add(made);
     made.once("exit", () => {
       this.#alive.delete(made);

@@ -1,4 +1,4 @@
-import { whenAborted } from "./when-aborted.ts";
+import { unlessAborted } from "./when-aborted.ts";
 
 interface AtWork<T> {
   readonly answer: Promise<T>;
@@ -21,11 +21,15 @@ export class Remembered<T> {
     this.#most = most;
   }
 
-  /** @throws the signal's reason when it aborts, though others may go on waiting; what the work threw. */
+  /**
+   * @param onWait told before it waits. @throws the signal's reason when it aborts, though others may go on waiting;
+   * what the work threw.
+   */
   async get(
     key: string,
     work: (signal: AbortSignal) => Promise<T>,
     signal: AbortSignal | undefined,
+    onWait: () => void = () => undefined,
   ): Promise<T> {
     signal?.throwIfAborted();
     const kept = this.#kept.get(key);
@@ -33,10 +37,11 @@ export class Remembered<T> {
       this.#keep(key, kept);
       return kept;
     }
+    onWait();
     const own = this.#atWork.get(key) ?? this.#begin(key, work);
     own.waiting += 1;
     try {
-      return await (signal === undefined ? own.answer : Promise.race([own.answer, whenAborted(signal)]));
+      return await (signal === undefined ? own.answer : unlessAborted(signal, own.answer));
     } finally {
       own.waiting -= 1;
       if (own.waiting === 0) {

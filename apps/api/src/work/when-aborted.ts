@@ -1,14 +1,18 @@
-/** Never resolves. @throws the signal's reason when it aborts. */
-export const whenAborted = (signal: AbortSignal): Promise<never> =>
-  new Promise((_, fail) => {
-    const left = (): void => fail(signal.reason as Error);
-    if (signal.aborted) left();
-    else signal.addEventListener("abort", left, { once: true });
-  });
-
-/** The work's answer, unless the signal aborts before: then its reason, and the work goes on by itself. */
-export const unlessAborted = <T>(signal: AbortSignal, work: Promise<T>): Promise<T> =>
-  Promise.race([work, whenAborted(signal)]);
+/**
+ * The work's answer, unless the signal aborts before: then its reason, and the work goes on by itself. Nothing of it
+ * stays with the signal, which may live on for minutes.
+ */
+export async function unlessAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  const aborted = Promise.withResolvers<never>();
+  const left = (): void => aborted.reject(signal.reason as Error);
+  if (signal.aborted) left();
+  else signal.addEventListener("abort", left, { once: true });
+  try {
+    return await Promise.race([work, aborted.promise]);
+  } finally {
+    signal.removeEventListener("abort", left);
+  }
+}
 
 /** Seconds in which work that nobody waits for may end by itself, before what does it is ended. */
 const END_SECONDS = 2;

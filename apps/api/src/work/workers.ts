@@ -257,7 +257,7 @@ class WorkerPools implements Workers {
     const key = createHash("sha256")
       .update(JSON.stringify([shared.profile.key, task]))
       .digest("base64");
-    return this.#answers.get(key, search, signal);
+    return this.#answers.get(key, search, signal, callerNow().giveUpTurn);
   }
 
   async #search(task: Omit<LimitedPlanTask, "limit" | "isPatient">, run: Run): Promise<PlanningResult> {
@@ -388,6 +388,8 @@ class WorkerPools implements Workers {
     work: (run: Run) => Promise<T>,
   ): Promise<T> {
     const caller = callerNow();
+    // Searches and checks have turns of their own.
+    caller.giveUpTurn();
     const deadline = AbortSignal.timeout(seconds * 1000);
     const either = signal ? AbortSignal.any([signal, deadline]) : deadline;
     try {
