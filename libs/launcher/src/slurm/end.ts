@@ -1,17 +1,10 @@
 import { TRAINER_EXIT } from "@internevo/contracts";
 import type { Failure } from "@internevo/domain";
 import { goneOf, failureOfEnd, type NativeError } from "../failure.ts";
+import type { Cause, GivenUp } from "../scheduled/followed-ranks.ts";
 import type { SlurmJob, SlurmNode, SlurmRefusalError } from "./control.ts";
 import type { JobEnd } from "./files.ts";
-import type { GivenUp } from "./queue.ts";
 import { describeNode } from "./words.ts";
-
-/** Why a supervisor ends a job. */
-export type Cause =
-  | { readonly kind: "stop" }
-  | { readonly kind: "kill" }
-  | ({ readonly kind: "failure" } & GivenUp)
-  | { readonly kind: "thrown"; readonly error: unknown };
 
 /** Everything that is known of an end. */
 export interface Ended {

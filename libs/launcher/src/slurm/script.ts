@@ -1,4 +1,5 @@
-import { positive } from "./positive.ts";
+import { positive } from "../scheduled/positive.ts";
+import { quote } from "../scheduled/shell.ts";
 import type { SlurmSettings } from "./settings.ts";
 
 export interface ScriptOptions {
@@ -22,8 +23,6 @@ export const JOB_FILES = {
   hosts: "hosts",
   end: "end.json",
 } as const;
-
-export const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** What starts the ranks inside the allocation: rank r sits on line r of `hosts`, as the mesh wants it. */
 function launcher({ settings, nodes, ranksPerNode, threadsPerRank }: ScriptOptions): string {
