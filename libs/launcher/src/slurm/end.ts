@@ -2,6 +2,7 @@ import { TRAINER_EXIT } from "@internevo/contracts";
 import type { Failure } from "@internevo/domain";
 import { goneOf, failureOfEnd, type NativeError } from "../failure.ts";
 import type { Cause, GivenUp } from "../scheduled/followed-ranks.ts";
+import { isOrderly } from "../scheduled/orderly.ts";
 import type { SlurmJob, SlurmNode, SlurmRefusalError } from "./control.ts";
 import type { JobEnd } from "./files.ts";
 import { describeNode } from "./words.ts";
@@ -67,13 +68,6 @@ export function needsSlurmsWord({
     return false;
   return firstError === undefined ? end !== undefined || !done : firstError.code === "communication_error";
 }
-
-/**
- * Whether ranks ended one after the other in order, the last of them perhaps by their launcher: all said that
- * they are done first.
- */
-const isOrderly = ({ end, done, firstError }: Pick<Ended, "end" | "done" | "firstError">): boolean =>
-  done && firstError === undefined && (end?.exitCode === TRAINER_EXIT.terminated || (end?.told ?? "") !== "");
 
 const failed = (failure: Failure): Outcome => ({ status: "failed", failure });
 

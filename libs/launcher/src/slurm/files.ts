@@ -1,6 +1,5 @@
-import { readFileSync } from "node:fs";
 import { Type, type Static } from "typebox";
-import { validate } from "@internevo/domain";
+import { readIfThere, readRecordFile } from "../process/record-file.ts";
 
 const EndSchema = Type.Object(
   { jobId: Type.Integer(), exitCode: Type.Union([Type.Integer(), Type.Null()]), told: Type.String() },
@@ -12,35 +11,15 @@ const EndSchema = Type.Object(
 export type JobEnd = Static<typeof EndSchema>;
 
 /** Undefined while the file is not there. */
-export function readEnd(path: string): JobEnd | undefined {
-  try {
-    return validate(EndSchema, JSON.parse(readFileSync(path, "utf8")), "internal", path);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
-  }
-}
+export const readEnd = (path: string): JobEnd | undefined => readRecordFile(EndSchema, path);
 
 /** The Slurm job that has claimed a submission's directory; undefined while none has. */
 export function readClaim(path: string): number | undefined {
-  try {
-    // Without its newline it has not been written to its end.
-    const [, id] = /^([1-9]\d*)\n/.exec(readFileSync(path, "utf8")) ?? [];
-    return id === undefined ? undefined : Number(id);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
-  }
+  // Without its newline it has not been written to its end.
+  const [, id] = /^([1-9]\d*)\n/.exec(readIfThere(path) ?? "") ?? [];
+  return id === undefined ? undefined : Number(id);
 }
 
 /** The node of every rank, in the order of ranks; empty while none was placed. */
-export function readHosts(path: string): string[] {
-  try {
-    return readFileSync(path, "utf8")
-      .split("\n")
-      .filter((line) => line !== "");
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
-    throw error;
-  }
-}
+export const readHosts = (path: string): string[] =>
+  (readIfThere(path) ?? "").split("\n").filter((line) => line !== "");
