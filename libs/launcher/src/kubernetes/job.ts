@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { KubernetesAwayError, KubernetesRefusalError, type KubernetesApi, type Question } from "./api.ts";
-import { FIELD_MANAGER, JOBSET_API, jobSetName, LAUNCH_LABEL, type JobSetObject } from "./objects.ts";
+import { IS_APPLIED, JOBSET_API, jobSetName, LAUNCH_LABEL, type JobSetObject } from "./objects.ts";
 import { writeKubernetesRecord, type KubernetesRecord } from "./record.ts";
 import { POD_FILES } from "./script.ts";
 import { namespaceOf } from "./settings.ts";
@@ -72,13 +72,7 @@ export class LaunchedJobSet {
   /** Writes it unless that has been done. @throws KubernetesRefusalError, KubernetesAwayError */
   async ensure(wanted: JobSetObject): Promise<void> {
     if (this.#record.uid !== null) return;
-    const { metadata } = await this.#api.ask<JobSetStatus>({
-      method: "PATCH",
-      path: this.#path,
-      query: { fieldManager: FIELD_MANAGER, force: "true" },
-      contentType: "application/apply-patch+yaml",
-      body: wanted,
-    });
+    const { metadata } = await this.#api.ask<JobSetStatus>({ ...IS_APPLIED, path: this.#path, body: wanted });
     this.update({ uid: metadata.uid });
   }
 

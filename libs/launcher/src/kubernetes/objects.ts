@@ -3,8 +3,12 @@ import type { Size } from "../scheduled/begin.ts";
 import { POD_FILES } from "./script.ts";
 import { namespaceOf, saveSecondsOf, type KubernetesSettings } from "./settings.ts";
 
-/** Who writes our fields, by server-side apply. */
-export const FIELD_MANAGER = "internevo";
+/** A question by which we write our fields of an object, whether it is there or not: server-side apply. */
+export const IS_APPLIED = {
+  method: "PATCH",
+  query: { fieldManager: "internevo", force: "true" },
+  contentType: "application/apply-patch+yaml",
+} as const;
 export const JOBSET_API = "jobset.x-k8s.io/v1alpha2";
 export const SHARED_MEMORY_PATH = "/dev/shm";
 /** The label that finds everything of a launch. */
