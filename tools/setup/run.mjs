@@ -77,10 +77,7 @@ const purposes = {
     command: () => [`${root}/tools/testbed/main.ts`, ...rest],
   },
   slurm: { packages: ["build", "run", "slurm"], command: () => [`${root}/tools/slurm/main.ts`, ...rest] },
-  kubernetes: {
-    packages: ["build", "run"],
-    command: () => [`${root}/tools/kubernetes/main.ts`, ...rest],
-  },
+  kubernetes: { packages: ["build", "run"], command: () => [`${root}/tools/kubernetes/main.ts`, ...rest] },
   setup: { packages: ["build", "run", "test", "format", "testbed", "slurm"], command: () => undefined },
 };
 const projects = ["native", "@internevo/console"];
