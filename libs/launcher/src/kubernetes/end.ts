@@ -3,8 +3,8 @@ import type { Failure } from "@internevo/domain";
 import { Type, type Static } from "typebox";
 import { failureOfEnd } from "../failure.ts";
 import { readRecordFile } from "../process/record-file.ts";
-import type { Cause, GivenUp } from "../scheduled/followed-ranks.ts";
-import { isOrderly, type RanksEnd } from "../scheduled/orderly.ts";
+import type { Cause } from "../scheduled/followed-ranks.ts";
+import { decidedBy, failed, isOrderly, type Outcome, type RanksEnd } from "../scheduled/ends.ts";
 import type { KubernetesRefusalError } from "./api.ts";
 import { evictionWords, podEnd, type Seen } from "./reasons.ts";
 
@@ -31,12 +31,6 @@ export interface Ended extends RanksEnd, Seen {
   readonly stderrTail: string;
 }
 
-type Outcome =
-  | { readonly status: "completed" }
-  | { readonly status: "stopped"; readonly graceful: boolean }
-  | ({ readonly status: "failed" } & GivenUp)
-  | { readonly thrown: unknown };
-
 /** What mpirun says of a host whose daemon is gone. */
 const DAEMON_LOST = /ORTE has lost communication with a remote daemon|ORTE daemon has unexpectedly failed/;
 
@@ -52,8 +46,6 @@ export const refused = (error: KubernetesRefusalError): Failure => ({
   message: `Kubernetes refuses the job: ${error.message}`,
   remedy: REFUSALS[error.status] ?? "compare the cluster's kubernetes settings with what the cluster allows",
 });
-
-const failed = (failure: Failure): Outcome => ({ status: "failed", failure });
 
 /** Why Kubernetes took pods away, in words. */
 const takenAway = ({ workload, pods }: Seen): string | undefined =>
@@ -110,12 +102,8 @@ function ranksFailure({ end, firstError, stderrTail, nodesOut, name }: Ended): F
 /** What a launch on Kubernetes came to. */
 export function outcomeOf(ended: Ended): Outcome {
   const { end, cause, done, firstError, name } = ended;
-  if (cause?.kind === "thrown") return { thrown: cause.error };
-  if (cause?.kind === "failure")
-    return {
-      ...failed(cause.failure),
-      ...(cause.nodesLeft === undefined ? {} : { nodesLeft: cause.nodesLeft }),
-    };
+  const decided = decidedBy(cause);
+  if (decided) return decided;
   if (end?.exitCode === 0 && done) return { status: "completed" };
   const orderly = isOrderly(ended);
   if (cause) return { status: "stopped", graceful: cause.kind === "stop" && orderly };
@@ -124,8 +112,8 @@ export function outcomeOf(ended: Ended): Outcome {
       code: "rank-lost",
       message: `${name} has ended in order, with a checkpoint: ${takenAway(ended) ?? "Kubernetes took its pods away"}`,
     });
-  const decided = kubernetesFailure(ended);
-  if (decided) return failed(decided);
+  const failure = kubernetesFailure(ended);
+  if (failure) return failed(failure);
   // Its own last word counts where mpirun around it never ended.
   if (!end && done && firstError === undefined) return { status: "completed" };
   if (!end && !firstError)

@@ -5,7 +5,7 @@ import type { TSchema } from "typebox";
 import { LAST_WORD_SECONDS, type LaunchOptions, type LaunchOutcome } from "../launch-options.ts";
 import { readIfThere } from "../process/record-file.ts";
 import type { NativeProgram } from "../programs.ts";
-import { configTextOf, digestOf, goOnOrEnd, sizeOf, type Size } from "../scheduled/begin.ts";
+import { configTextOf, digestOf, goOnOrEnd, sizeOf, stoppedOutcome, type Size } from "../scheduled/begin.ts";
 import { FollowedRanks } from "../scheduled/followed-ranks.ts";
 import { Wakeable } from "../scheduled/wakeable.ts";
 import { KubernetesApi, KubernetesAwayError, KubernetesRefusalError } from "./api.ts";
@@ -218,17 +218,8 @@ class Follower<P extends Program> {
 
   async run(): Promise<LaunchOutcome> {
     for (let nextLook = 0; ; await this.#pause(FILES_MILLISECONDS)) {
-      if (this.#options.detachSignal?.aborted)
-        return {
-          status: "stopped",
-          graceful: false,
-          detached: true,
-          seconds: this.#seconds(),
-          exitCode: null,
-        };
-      const { runningSince } = this.#job.record;
-      this.#ranks.obeySignals(runningSince !== null);
-      this.#ranks.watchTime(runningSince);
+      if (this.#options.detachSignal?.aborted) return stoppedOutcome(this.#seconds(), { detached: true });
+      this.#ranks.obey(this.#job.record.runningSince);
       const end = readPodsEnd(this.#job.file("end"));
       this.#read();
       if (this.#ranks.mustEnd || end) return this.#over(end);

@@ -1,6 +1,6 @@
 import type { Size } from "../scheduled/begin.ts";
 import { positive } from "../scheduled/positive.ts";
-import { quote } from "../scheduled/shell.ts";
+import { quote, runRanks, TELL } from "../scheduled/shell.ts";
 
 export interface PodScriptOptions extends Size {
   /** As pods see it. */
@@ -97,26 +97,9 @@ if ! (set -o noclobber; echo "$POD_UID" > ${POD_FILES.claim}) 2> /dev/null && [ 
   exit 0
 fi
 
-child=
-signalled=0
-tell() { # Kubernetes sends TERM when it takes the pod away, for whoever asks for an orderly end too
-  told=$1
-  signalled=1
-  [ -n "$child" ] && kill -USR1 "$child" 2> /dev/null
-}
+${TELL}
+# Kubernetes sends TERM when it takes the pod away, for whoever asks for an orderly end too.
 trap 'tell TERM' TERM
 
-${mpirun(options)} > ${POD_FILES.events} 2> ${POD_FILES.errors} < /dev/null &
-child=$!
-[ -n "$told" ] && kill -USR1 "$child"
-while :; do
-  signalled=0
-  wait "$child"
-  code=$?
-  # A signal to this script ends the wait, not the ranks.
-  [ "$signalled" = 0 ] && break
-done
-end "$code"
-exit "$code"
-`;
+${runRanks(mpirun(options), POD_FILES)}`;
 }

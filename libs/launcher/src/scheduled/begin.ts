@@ -35,6 +35,15 @@ export const digestOf = (options: LaunchOptions<Program>, size: Size, configText
     .update(configText)
     .digest("hex");
 
+/** The ranks were not asked to end in order, or go on without a supervisor. */
+export const stoppedOutcome = (seconds: number, more: { readonly detached?: true } = {}): LaunchOutcome => ({
+  status: "stopped",
+  graceful: false,
+  seconds,
+  exitCode: null,
+  ...more,
+});
+
 /** A launch that nobody has concluded, as a scheduler's launcher keeps it. */
 export interface LeftRecord extends LeftLaunch {
   readonly digest: string;
@@ -58,22 +67,15 @@ export async function goOnOrEnd<R extends LeftRecord>(
   options: LaunchOptions<Program>,
   { left: found, digest, seconds, endLeft, away }: Beginning<R>,
 ): Promise<{ readonly left: R | undefined } | LaunchOutcome> {
-  const stopped = (more: { detached?: true } = {}): LaunchOutcome => ({
-    status: "stopped",
-    graceful: false,
-    seconds: seconds(),
-    exitCode: null,
-    ...more,
-  });
   let left = found;
   const isOurs = left?.label === (options.label ?? "") && left.digest === digest && !left.cancelled;
   while (left && (!isOurs || options.killSignal?.aborted === true)) {
-    if (options.detachSignal?.aborted) return stopped({ detached: true });
+    if (options.detachSignal?.aborted) return stoppedOutcome(seconds(), { detached: true });
     if (await endLeft()) left = undefined;
-    else if (options.killSignal?.aborted) return stopped();
+    else if (options.killSignal?.aborted) return stoppedOutcome(seconds());
     else options.onQueue?.(away, false);
   }
-  if (options.signal?.aborted || options.killSignal?.aborted) return stopped();
-  if (options.detachSignal?.aborted) return stopped({ detached: true });
+  if (options.signal?.aborted || options.killSignal?.aborted) return stoppedOutcome(seconds());
+  if (options.detachSignal?.aborted) return stoppedOutcome(seconds(), { detached: true });
   return { left };
 }

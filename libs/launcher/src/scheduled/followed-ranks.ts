@@ -154,8 +154,14 @@ export class FollowedRanks<P extends NativeProgram<TSchema, TSchema>> {
     this.#errors.readOn();
   }
 
+  /** Finds out whether the ranks have to end, by the caller's signals and bounds. @param runningSince null: they have not begun. */
+  obey(runningSince: string | null): void {
+    this.#obeySignals(runningSince !== null);
+    if (runningSince !== null) this.#watchTime(runningSince);
+  }
+
   /** @param isRunning whether ranks have begun, so that they can end in order. */
-  obeySignals(isRunning: boolean): void {
+  #obeySignals(isRunning: boolean): void {
     const { signal, killSignal, graceSeconds = 30 } = this.#launch;
     if (killSignal?.aborted && !this.mustEnd) this.#cause = { kind: "kill" };
     if (signal?.aborted) this.#cause ??= { kind: "stop" };
@@ -164,9 +170,8 @@ export class FollowedRanks<P extends NativeProgram<TSchema, TSchema>> {
     if (!isRunning || performance.now() >= this.#stopBy) this.#cause = { kind: "kill" };
   }
 
-  watchTime(runningSince: string | null): void {
+  #watchTime(runningSince: string): void {
     const { timeoutSeconds, silenceSeconds } = this.#launch;
-    if (runningSince === null) return;
     if (timeoutSeconds !== undefined && Date.now() - Date.parse(runningSince) > timeoutSeconds * 1000)
       this.fail({ code: "timeout", message: `the ranks did not end within ${timeoutSeconds} s` });
     if (silenceSeconds !== undefined && performance.now() - this.#lastEventAt > silenceSeconds * 1000)

@@ -1,8 +1,8 @@
 import { TRAINER_EXIT } from "@internevo/contracts";
 import type { Failure } from "@internevo/domain";
 import { goneOf, failureOfEnd, type NativeError } from "../failure.ts";
-import type { Cause, GivenUp } from "../scheduled/followed-ranks.ts";
-import { isOrderly } from "../scheduled/orderly.ts";
+import type { Cause } from "../scheduled/followed-ranks.ts";
+import { decidedBy, failed, isOrderly, type Outcome } from "../scheduled/ends.ts";
 import type { SlurmJob, SlurmNode, SlurmRefusalError } from "./control.ts";
 import type { JobEnd } from "./files.ts";
 import { describeNode } from "./words.ts";
@@ -31,12 +31,6 @@ export interface Ended {
   readonly firstError: NativeError | undefined;
   readonly stderrTail: string;
 }
-
-type Outcome =
-  | { readonly status: "completed" }
-  | { readonly status: "stopped"; readonly graceful: boolean }
-  | ({ readonly status: "failed" } & GivenUp)
-  | { readonly thrown: unknown };
 
 const MEMORY = /oom[-_ ]kill|Out Of Memory/i;
 
@@ -68,8 +62,6 @@ export function needsSlurmsWord({
     return false;
   return firstError === undefined ? end !== undefined || !done : firstError.code === "communication_error";
 }
-
-const failed = (failure: Failure): Outcome => ({ status: "failed", failure });
 
 /** Ends that the batch script itself decided on. */
 function scriptFailure({ told }: JobEnd, stderrTail: string, name: string): Failure | undefined {
@@ -136,12 +128,8 @@ function slurmFailure({ job, words, stderrTail, begun }: Ended): Failure | undef
 /** What a launch on Slurm came to. */
 export function outcomeOf(ended: Ended): Outcome {
   const { end, cause, done, firstError, stderrTail, jobId, words } = ended;
-  if (cause?.kind === "thrown") return { thrown: cause.error };
-  if (cause?.kind === "failure")
-    return {
-      ...failed(cause.failure),
-      ...(cause.nodesLeft === undefined ? {} : { nodesLeft: cause.nodesLeft }),
-    };
+  const decided = decidedBy(cause);
+  if (decided) return decided;
   const exitCode = end?.exitCode ?? null;
   if (exitCode === 0 && done) return { status: "completed" };
   const name = `Slurm job ${jobId ?? "(not submitted)"}`;

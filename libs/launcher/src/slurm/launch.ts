@@ -5,7 +5,7 @@ import type { TSchema } from "typebox";
 import { rankEnvironment } from "../environment.ts";
 import { LAST_WORD_SECONDS, type LaunchOptions, type LaunchOutcome } from "../launch-options.ts";
 import type { NativeProgram } from "../programs.ts";
-import { configTextOf, digestOf, goOnOrEnd, sizeOf, type Size } from "../scheduled/begin.ts";
+import { configTextOf, digestOf, goOnOrEnd, sizeOf, stoppedOutcome, type Size } from "../scheduled/begin.ts";
 import { FollowedRanks } from "../scheduled/followed-ranks.ts";
 import { Wakeable } from "../scheduled/wakeable.ts";
 import { slurmTools } from "./cli.ts";
@@ -255,17 +255,8 @@ class Follower<P extends Program> {
     let goneSince: number | undefined;
     let seen: SlurmJob | undefined;
     for (;;) {
-      if (this.#options.detachSignal?.aborted)
-        return {
-          status: "stopped",
-          graceful: false,
-          detached: true,
-          seconds: this.#seconds(),
-          exitCode: null,
-        };
-      const { runningSince } = this.#job.record;
-      this.#ranks.obeySignals(runningSince !== null);
-      this.#ranks.watchTime(runningSince);
+      if (this.#options.detachSignal?.aborted) return stoppedOutcome(this.#seconds(), { detached: true });
+      this.#ranks.obey(this.#job.record.runningSince);
       const end = readEnd(this.#job.file("end"));
       this.#read();
       if (this.#ranks.mustEnd) return this.#cancelled(seen);
