@@ -124,13 +124,17 @@ describe("a job on a Kubernetes cluster", () => {
   }, 900_000);
 
   it("is told why Kueue holds it back, and runs when it may", async () => {
-    // As many CPUs as one of its two pods asks for.
-    await stand.apply(queue(QUEUE, 1));
+    // Room for one job of two pods with a CPU each.
+    await stand.apply(queue(QUEUE, NODES + 1));
     try {
+      const first = await submit({ steps: 100_000 });
+      await world.untilEvent(first, stepEvent(3), 120);
       const id = await submit({ steps: 5 });
-      await world.untilEvent(id, progressOf(/ waits: in Kueue's queue ranks: .*quota/i), 60);
-      expect(await pods()).toEqual([]);
-      await stand.apply(queue(QUEUE, NODES * CPUS));
+      const held = / waits: in Kueue's queue ranks: what its queue may use is in use \(.*unused quota/;
+      await world.untilEvent(id, progressOf(held), 60);
+      expect(await pods()).toHaveLength(NODES);
+      await world.database.transaction((tx) => requestCancel(tx, first));
+      await world.untilState(first, "cancelled", 60);
       await world.untilState(id, "succeeded", 200);
     } finally {
       await stand.apply(queue(QUEUE, NODES * CPUS));

@@ -74,6 +74,26 @@ describe("why a job waits", () => {
       true,
     ],
     [
+      "a general reason, and a message that tells more",
+      { workload: reserved("Inadmissible", "LocalQueue q doesn't exist") },
+      "q",
+      "in Kueue's queue q: its queue is not there, or not set up (LocalQueue q doesn't exist)",
+      true,
+    ],
+    [
+      "a general reason of two flavors, one of which may have room later",
+      {
+        workload: reserved(
+          "Pending",
+          "insufficient quota for cpu in flavor a, request (9) > maximum capacity (8), " +
+            "insufficient unused quota for cpu in flavor b, 1 more needed",
+        ),
+      },
+      "q",
+      "in Kueue's queue q: what its queue may use is in use (insufficient quota for cpu in flavor a, " +
+        "request (9) > maximum capacity (8), insufficient unused quota for cpu in flavor b, 1 more needed)",
+    ],
+    [
       "a reason that is not known here",
       { workload: reserved("Moon", "the moon is full") },
       "q",

@@ -45,6 +45,21 @@ const KUEUE: Readonly<Record<string, Reason>> = {
   Waiting: passing("it waits for its turn"),
 };
 
+/** Unless a feature of Kueue is switched on, its reasons are general, and only the message tells more. */
+const GENERAL = ["Pending", "Inadmissible", "Waiting"];
+const MESSAGES: readonly (readonly [RegExp, string])[] = [
+  [/insufficient unused quota/, "WaitingForQuota"],
+  [/insufficient quota .*> maximum capacity/, "ExceedsMaxQuota"],
+  [/Queue \S+ doesn't exist/, "Misconfigured"],
+  [/Queue \S+ is (inactive|stopped)/, "Suspended"],
+  [/topology .*fit/, "TopologyPlacementFailed"],
+  [/untolerated taint|doesn't match node affinity|unavailable in ClusterQueue/, "NoMatchingFlavor"],
+];
+
+/** The reason that a condition of Kueue has, by its message where it is a general one. */
+const kueuesReason = ({ reason = "PendingEvaluation", message = "" }: Partial<Condition>): string =>
+  (GENERAL.includes(reason) ? MESSAGES.find(([words]) => words.test(message))?.[1] : undefined) ?? reason;
+
 /** What a container that does not run yet waits for. */
 const CONTAINER: Readonly<Record<string, Reason>> = {
   ContainerCreating: passing("its container is being made"),
@@ -108,7 +123,7 @@ function heldByKueue(workload: Workload): Reason | undefined {
   if (isTrue(admitted)) return undefined;
   const reserved = conditionOf(workload, "QuotaReserved");
   const held: Condition | undefined = isTrue(reserved) ? admitted : reserved;
-  return inFull(known(KUEUE, held?.reason ?? "PendingEvaluation"), held?.message);
+  return inFull(known(KUEUE, kueuesReason(held ?? {})), held?.message);
 }
 
 /** Why a pod does not run; undefined: it runs, or is over. */
