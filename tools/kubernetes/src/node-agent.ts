@@ -79,7 +79,8 @@ async function tend(pod: V1Pod, everyPod: readonly V1Pod[]): Promise<void> {
     process = new PodProcess(core, pod, {
       node: name,
       hostIP: `127.0.${number}.1`,
-      podIP: `127.0.${number}.${made}`,
+      // One that an agent before this one gave stays.
+      podIP: pod.status?.podIP ?? `127.0.${number}.${made}`,
       directory,
     });
     pods.set(uid, process);
