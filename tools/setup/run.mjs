@@ -79,6 +79,7 @@ const purposes = {
   slurm: { packages: ["build", "run", "slurm"], command: () => [`${root}/tools/slurm/main.ts`, ...rest] },
   // What the images hold; what runs there comes with them.
   image: { packages: ["build"], command: () => undefined },
+  kubernetes: { packages: ["build", "run"], command: () => [`${root}/tools/kubernetes/main.ts`, ...rest] },
   setup: { packages: ["build", "run", "test", "format", "testbed", "slurm"], command: () => undefined },
 };
 const projects = ["native", "@internevo/console"];

@@ -21,6 +21,7 @@ const LAUNCHER_FACTS = {
   /** Hosts that the installation describes under the cluster's name, reached by a remote shell. */
   ssh: { runsHere: false, scheduler: null },
   slurm: { runsHere: false, scheduler: "Slurm" },
+  kubernetes: { runsHere: false, scheduler: "Kubernetes" },
 } as const satisfies Record<string, LauncherFacts>;
 
 export type LauncherKind = keyof typeof LAUNCHER_FACTS;

@@ -5,6 +5,7 @@ import { readClusters, refuseCluster } from "./clusters-file.ts";
 import { ownHost } from "./hosts.ts";
 import type { LaunchOptions, LaunchOutcome } from "./launch-options.ts";
 import type { DescribedCluster, LaunchCapabilities, Launcher } from "./launcher.ts";
+import { kubernetesLauncher } from "./kubernetes/launcher.ts";
 import { localLauncher } from "./local/launcher.ts";
 import { assertProgram, type NativeProgram } from "./programs.ts";
 import { slurmLauncher } from "./slurm/launcher.ts";
@@ -16,6 +17,7 @@ const REGISTRY: Readonly<Record<LauncherKind, Launcher>> = {
   local: localLauncher,
   ssh: sshLauncher,
   slurm: slurmLauncher,
+  kubernetes: kubernetesLauncher,
 };
 const ALL = Object.values(REGISTRY);
 

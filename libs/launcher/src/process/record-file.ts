@@ -1,6 +1,6 @@
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
-import { validate } from "@internevo/domain";
+import { isAbsent, validate } from "@internevo/domain";
 import type { Static, TSchema } from "typebox";
 
 /** Writes a record so that a reader sees all of it or nothing. */
@@ -10,17 +10,21 @@ export function writeRecordFile(path: string, record: unknown): void {
   renameSync(`${path}.tmp`, path);
 }
 
+/** The text of a file; undefined when there is none. */
+export function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    if (isAbsent(error)) return undefined;
+    throw error;
+  }
+}
+
 /**
  * The record of a file; undefined when there is none. @throws ProblemError `internal` when it is not of the
  * schema.
  */
 export function readRecordFile<S extends TSchema>(schema: S, path: string): Static<S> | undefined {
-  let text: string;
-  try {
-    text = readFileSync(path, "utf8");
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
-  }
-  return validate(schema, JSON.parse(text), "internal", path);
+  const text = readIfThere(path);
+  return text === undefined ? undefined : validate(schema, JSON.parse(text), "internal", path);
 }

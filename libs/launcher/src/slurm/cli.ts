@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { positive } from "./positive.ts";
+import { positive } from "../scheduled/positive.ts";
 import {
   accountedJob,
   jobsOf,

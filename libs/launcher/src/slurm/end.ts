@@ -1,17 +1,11 @@
 import { TRAINER_EXIT } from "@internevo/contracts";
 import type { Failure } from "@internevo/domain";
 import { goneOf, failureOfEnd, type NativeError } from "../failure.ts";
+import type { Cause } from "../scheduled/followed-ranks.ts";
+import { decidedBy, failed, isOrderly, type Outcome } from "../scheduled/ends.ts";
 import type { SlurmJob, SlurmNode, SlurmRefusalError } from "./control.ts";
 import type { JobEnd } from "./files.ts";
-import type { GivenUp } from "./queue.ts";
 import { describeNode } from "./words.ts";
-
-/** Why a supervisor ends a job. */
-export type Cause =
-  | { readonly kind: "stop" }
-  | { readonly kind: "kill" }
-  | ({ readonly kind: "failure" } & GivenUp)
-  | { readonly kind: "thrown"; readonly error: unknown };
 
 /** Everything that is known of an end. */
 export interface Ended {
@@ -37,12 +31,6 @@ export interface Ended {
   readonly firstError: NativeError | undefined;
   readonly stderrTail: string;
 }
-
-type Outcome =
-  | { readonly status: "completed" }
-  | { readonly status: "stopped"; readonly graceful: boolean }
-  | ({ readonly status: "failed" } & GivenUp)
-  | { readonly thrown: unknown };
 
 const MEMORY = /oom[-_ ]kill|Out Of Memory/i;
 
@@ -74,15 +62,6 @@ export function needsSlurmsWord({
     return false;
   return firstError === undefined ? end !== undefined || !done : firstError.code === "communication_error";
 }
-
-/**
- * Whether ranks ended one after the other in order, the last of them perhaps by their launcher: all said that
- * they are done first.
- */
-const isOrderly = ({ end, done, firstError }: Pick<Ended, "end" | "done" | "firstError">): boolean =>
-  done && firstError === undefined && (end?.exitCode === TRAINER_EXIT.terminated || (end?.told ?? "") !== "");
-
-const failed = (failure: Failure): Outcome => ({ status: "failed", failure });
 
 /** Ends that the batch script itself decided on. */
 function scriptFailure({ told }: JobEnd, stderrTail: string, name: string): Failure | undefined {
@@ -149,12 +128,8 @@ function slurmFailure({ job, words, stderrTail, begun }: Ended): Failure | undef
 /** What a launch on Slurm came to. */
 export function outcomeOf(ended: Ended): Outcome {
   const { end, cause, done, firstError, stderrTail, jobId, words } = ended;
-  if (cause?.kind === "thrown") return { thrown: cause.error };
-  if (cause?.kind === "failure")
-    return {
-      ...failed(cause.failure),
-      ...(cause.nodesLeft === undefined ? {} : { nodesLeft: cause.nodesLeft }),
-    };
+  const decided = decidedBy(cause);
+  if (decided) return decided;
   const exitCode = end?.exitCode ?? null;
   if (exitCode === 0 && done) return { status: "completed" };
   const name = `Slurm job ${jobId ?? "(not submitted)"}`;

@@ -1,14 +1,13 @@
-import { createHash, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { validate, type Failure } from "@internevo/domain";
 import type { TSchema } from "typebox";
 import { rankEnvironment } from "../environment.ts";
-import { eventOf, isFatal } from "../event.ts";
-import type { NativeError } from "../failure.ts";
 import { LAST_WORD_SECONDS, type LaunchOptions, type LaunchOutcome } from "../launch-options.ts";
-import { LineSplitter, Tail } from "../process/lines.ts";
-import type { EventOf, NativeProgram } from "../programs.ts";
+import type { NativeProgram } from "../programs.ts";
+import { configTextOf, digestOf, goOnOrEnd, sizeOf, stoppedOutcome, type Size } from "../scheduled/begin.ts";
+import { FollowedRanks } from "../scheduled/followed-ranks.ts";
+import { Wakeable } from "../scheduled/wakeable.ts";
 import { slurmTools } from "./cli.ts";
 import {
   isLive,
@@ -20,15 +19,14 @@ import {
   type SlurmNode,
   type SlurmRequest,
 } from "./control.ts";
-import { needsSlurmsWord, outcomeOf, refused, type Cause } from "./end.ts";
-import { FileFollower, readClaim, readEnd, type JobEnd } from "./files.ts";
+import { needsSlurmsWord, outcomeOf, refused } from "./end.ts";
+import { readClaim, readEnd, type JobEnd } from "./files.ts";
 import { SubmittedJob } from "./job.ts";
 import { LASTING_SECONDS, QueueWatch } from "./queue.ts";
 import { readSlurmRecord, removeSlurmRecord, slurmJobName, type SlurmRecord } from "./record.ts";
 import { slurmRest } from "./rest.ts";
 import { batchScript, JOB_FILES } from "./script.ts";
 import type { SlurmSettings } from "./settings.ts";
-import { Wakeable } from "./wakeable.ts";
 import { endWords, queueWords } from "./words.ts";
 
 /** Between two looks at the files that a job writes. */
@@ -47,18 +45,6 @@ export const controlOf = (settings: SlurmSettings): SlurmControl =>
   settings.rest ? slurmRest(settings.rest) : slurmTools();
 
 type Program = NativeProgram<TSchema, TSchema>;
-
-interface Size {
-  readonly nodes: number;
-  readonly ranksPerNode: number;
-}
-
-function sizeOf({ ranks, ranksPerNode = ranks }: LaunchOptions<Program>): Size {
-  const perNode = Math.min(ranks, ranksPerNode);
-  if (ranks < 1 || perNode < 1 || ranks % perNode !== 0)
-    throw new RangeError(`ranks ${ranks} do not fill nodes of ${perNode}: give a multiple`);
-  return { nodes: ranks / perNode, ranksPerNode: perNode };
-}
 
 /** The shorter of the site's limit and of what the caller allows: a shorter job starts earlier. */
 function timeLimitOf(settings: SlurmSettings, timeoutSeconds: number | undefined): number | undefined {
@@ -142,12 +128,6 @@ function requestOf(
   };
 }
 
-const digestOf = (options: LaunchOptions<Program>, size: Size, configText: string): string =>
-  createHash("sha256")
-    .update(JSON.stringify([options.program.path, size, options.threadsPerRank, options.environment ?? {}]))
-    .update(configText)
-    .digest("hex");
-
 /**
  * Cancels the Slurm job that a run directory's last owner left, if there is one. The caller owns the
  * directory.
@@ -186,41 +166,24 @@ export async function launchOnSlurm<P extends Program>(
   options: LaunchOptions<P>,
   settings: SlurmSettings,
 ): Promise<LaunchOutcome> {
-  const { program, runDirectory } = options;
+  const { runDirectory } = options;
   const begin = performance.now();
   const seconds = (): number => (performance.now() - begin) / 1000;
   const size = sizeOf(options);
-  const configText = JSON.stringify(
-    validate(program.configSchema, options.config, "internal", `the configuration of ${program.name}`),
-    null,
-    2,
-  );
+  const configText = configTextOf(options);
   const digest = digestOf(options, size, configText);
   const wake = new Wakeable([options.signal, options.killSignal, options.detachSignal]);
-  const stopped = (more: { detached?: true } = {}): LaunchOutcome => ({
-    status: "stopped",
-    graceful: false,
-    seconds: seconds(),
-    exitCode: null,
-    ...more,
-  });
   try {
-    let left = readSlurmRecord(runDirectory);
-    const isOurs = left?.label === (options.label ?? "") && left.digest === digest && !left.cancelled;
-    while (left && (!isOurs || options.killSignal?.aborted === true)) {
-      if (options.detachSignal?.aborted) return stopped({ detached: true });
-      if (await cancelSlurmLeftover(runDirectory, CANCEL_SECONDS, (milliseconds) => wake.pause(milliseconds)))
-        left = undefined;
-      else if (options.killSignal?.aborted) return stopped();
-      else
-        options.onQueue?.(
-          "Slurm does not answer, or cannot end the job that ran here before: it is asked again",
-          false,
-        );
-    }
-    if (options.signal?.aborted || options.killSignal?.aborted) return stopped();
-    if (options.detachSignal?.aborted) return stopped({ detached: true });
-    const record = left ?? prepare(options, settings, size, configText, digest);
+    const begun = await goOnOrEnd(options, {
+      left: readSlurmRecord(runDirectory),
+      digest,
+      seconds,
+      endLeft: () =>
+        cancelSlurmLeftover(runDirectory, CANCEL_SECONDS, (milliseconds) => wake.pause(milliseconds)),
+      away: "Slurm does not answer, or cannot end the job that ran here before: it is asked again",
+    });
+    if ("status" in begun) return begun;
+    const record = begun.left ?? prepare(options, settings, size, configText, digest);
     const job = new SubmittedJob(controlOf(settings), runDirectory, record);
     // The record comes first: were this process killed during the submission, the next one would find it.
     job.update({});
@@ -239,19 +202,8 @@ class Follower<P extends Program> {
   readonly #control: SlurmControl;
   readonly #wake: Wakeable;
   readonly #seconds: () => number;
-  readonly #stderr = new Tail();
-  readonly #events: FileFollower;
-  readonly #errors: FileFollower;
-  readonly #repeatedBytes: number;
-  #cause: Cause | undefined;
-  #firstError: NativeError | undefined;
-  #done = false;
-  #lastWordAt: number | undefined;
-  #lastEventAt = performance.now();
-  #lines = 0;
+  readonly #ranks: FollowedRanks<P>;
   #asked = false;
-  #stopBy: number | undefined;
-  #said = "";
   #unaccounted: string | undefined;
   #refusedSince: number | undefined;
 
@@ -270,95 +222,23 @@ class Follower<P extends Program> {
     this.#control = controlOf(settings);
     this.#wake = wake;
     this.#seconds = seconds;
-    this.#repeatedBytes = job.record.seenBytes;
-    const out = new LineSplitter({
-      onLine: (line) => this.#onLine(line),
-      onOverlong: (bound) =>
-        this.#fail({
-          code: "internal",
-          message: `${options.program.name} wrote a line of more than ${bound} bytes`,
-        }),
+    this.#ranks = new FollowedRanks(options, {
+      eventsPath: job.file("events"),
+      errorsPath: job.file("errors"),
+      repeatedBytes: job.record.seenBytes,
+      ...size,
+      placementRemedy: "see start and launchOptions of the cluster's slurm settings",
     });
-    const log = new LineSplitter({
-      onLine: (line) => {
-        this.#stderr.push(line);
-        options.onLog?.(line);
-      },
-      onOverlong: (bound) => options.onLog?.(`(a line of more than ${bound} bytes was dropped)`),
-    });
-    this.#events = new FileFollower(job.file("events"), (chunk) => out.push(chunk), this.#repeatedBytes);
-    this.#errors = new FileFollower(job.file("errors"), (chunk) => log.push(chunk));
-  }
-
-  #fail(failure: Failure, nodesLeft?: number): void {
-    if (this.#cause === undefined || this.#cause.kind === "stop")
-      this.#cause = { kind: "failure", failure, ...(nodesLeft === undefined ? {} : { nodesLeft }) };
-  }
-
-  #onLine(line: string): void {
-    this.#lines += 1;
-    if (this.#cause !== undefined && this.#cause.kind !== "stop") return;
-    const event = eventOf(this.#options.program, line, this.#lines);
-    if ("failure" in event) return this.#fail(event.failure);
-    this.#lastEventAt = performance.now();
-    if (isFatal(event)) this.#firstError ??= event;
-    if (event.event === "done") this.#done = true;
-    if (isFatal(event) || event.event === "done") this.#lastWordAt ??= performance.now();
-    const hosts = (event as { hosts?: unknown }).hosts;
-    if (event.event === "started" && Array.isArray(hosts) && new Set(hosts).size !== this.#size.nodes) {
-      return this.#fail({
-        code: "internal",
-        message:
-          `ranks were placed on ${new Set(hosts).size} nodes (${hosts.join(", ")}), ` +
-          `and the mesh wants ${this.#size.nodes} of ${this.#size.ranksPerNode} ranks`,
-        remedy: "see start and launchOptions of the cluster's slurm settings",
-      });
-    }
-    try {
-      this.#options.onEvent(event as EventOf<P>, this.#events.offset <= this.#repeatedBytes);
-    } catch (error) {
-      this.#cause = { kind: "thrown", error };
-    }
-  }
-
-  #say(message: string, waits = false): void {
-    if (message === this.#said) return;
-    this.#said = message;
-    this.#options.onQueue?.(message, waits);
   }
 
   /** What has been written since; a job that has begun to write runs, whatever its controller says. */
   #read(): void {
     if (this.#job.record.runningSince === null && readClaim(this.#job.file("claim")) !== undefined) {
-      this.#lastEventAt = performance.now();
+      this.#ranks.begun();
       this.#job.update({ runningSince: new Date().toISOString() });
     }
-    this.#events.readOn();
-    this.#errors.readOn();
-    if (this.#events.offset > this.#job.record.seenBytes)
-      this.#job.update({ seenBytes: this.#events.offset });
-  }
-
-  #obeySignals(): void {
-    const { signal, killSignal } = this.#options;
-    if (killSignal?.aborted && (this.#cause === undefined || this.#cause.kind === "stop"))
-      this.#cause = { kind: "kill" };
-    if (signal?.aborted) this.#cause ??= { kind: "stop" };
-    if (this.#cause?.kind !== "stop") return;
-    const graceSeconds = this.#options.graceSeconds ?? 30;
-    this.#stopBy ??= performance.now() + graceSeconds * 1000;
-    if (this.#job.record.runningSince === null || performance.now() >= this.#stopBy)
-      this.#cause = { kind: "kill" };
-  }
-
-  #watchTime(): void {
-    const { timeoutSeconds, silenceSeconds } = this.#options;
-    const { runningSince } = this.#job.record;
-    if (runningSince === null) return;
-    if (timeoutSeconds !== undefined && Date.now() - Date.parse(runningSince) > timeoutSeconds * 1000)
-      this.#fail({ code: "timeout", message: `the ranks did not end within ${timeoutSeconds} s` });
-    if (silenceSeconds !== undefined && performance.now() - this.#lastEventAt > silenceSeconds * 1000)
-      this.#fail({ code: "timeout", message: `the ranks said nothing for ${silenceSeconds} s` });
+    this.#ranks.read();
+    if (this.#ranks.offset > this.#job.record.seenBytes) this.#job.update({ seenBytes: this.#ranks.offset });
   }
 
   async run(): Promise<LaunchOutcome> {
@@ -375,21 +255,13 @@ class Follower<P extends Program> {
     let goneSince: number | undefined;
     let seen: SlurmJob | undefined;
     for (;;) {
-      if (this.#options.detachSignal?.aborted)
-        return {
-          status: "stopped",
-          graceful: false,
-          detached: true,
-          seconds: this.#seconds(),
-          exitCode: null,
-        };
-      this.#obeySignals();
-      this.#watchTime();
+      if (this.#options.detachSignal?.aborted) return stoppedOutcome(this.#seconds(), { detached: true });
+      this.#ranks.obey(this.#job.record.runningSince);
       const end = readEnd(this.#job.file("end"));
       this.#read();
-      if (this.#cause !== undefined && this.#cause.kind !== "stop") return this.#cancelled(seen);
+      if (this.#ranks.mustEnd) return this.#cancelled(seen);
       if (end) return this.#ended(end, seen);
-      if (this.#lastWordAt !== undefined && performance.now() - this.#lastWordAt > LAST_WORD_SECONDS * 1000) {
+      if ((this.#ranks.sinceLastWord ?? 0) > LAST_WORD_SECONDS * 1000) {
         await this.#job.cancel(CANCEL_SECONDS, (milliseconds) => this.#wake.pause(milliseconds));
         return this.#ended(undefined, seen);
       }
@@ -397,7 +269,7 @@ class Follower<P extends Program> {
         nextLook = performance.now() + pollMilliseconds;
         try {
           await this.#job.ensure(request);
-          if (this.#cause?.kind === "stop" && !this.#asked) {
+          if (this.#ranks.cause?.kind === "stop" && !this.#asked) {
             if (this.#job.record.jobId !== null) await this.#control.askToEnd(this.#job.record.jobId);
             this.#asked = true;
           }
@@ -408,18 +280,18 @@ class Follower<P extends Program> {
           else goneSince ??= performance.now();
           if (found && isWaiting(found)) {
             const givenUp = await queue.look(found);
-            if (givenUp) this.#fail(givenUp.failure, givenUp.nodesLeft);
-            this.#say(queueWords(found), true);
-          } else if (found && isLive(found)) this.#say(`Slurm job ${found.id} runs on ${found.nodes}`);
+            if (givenUp) this.#ranks.fail(givenUp.failure, givenUp.nodesLeft);
+            this.#ranks.say(queueWords(found), true);
+          } else if (found && isLive(found)) this.#ranks.say(`Slurm job ${found.id} runs on ${found.nodes}`);
         } catch (error) {
           const { jobId } = this.#job.record;
           if (error instanceof SlurmRefusalError && jobId === null) {
             this.#refusedSince ??= performance.now();
             if (performance.now() - this.#refusedSince >= LASTING_SECONDS * 1000) return this.#refused(error);
-            this.#say(`${refused(error).message}; it is asked again`);
+            this.#ranks.say(`${refused(error).message}; it is asked again`);
             nextLook = Math.min(nextLook, performance.now() + 1000);
           } else if (error instanceof SlurmRefusalError || error instanceof SlurmAwayError) {
-            this.#say(
+            this.#ranks.say(
               `Slurm does not answer (${error.message}); ${jobId === null ? "the job is submitted when it does" : `job ${jobId} is followed by its files`}`,
             );
           } else throw error;
@@ -430,7 +302,7 @@ class Follower<P extends Program> {
         return this.#ended(undefined, seen);
       if (goneSince !== undefined) nextLook = Math.min(nextLook, performance.now() + 1000);
       await this.#wake.pause(FILES_MILLISECONDS);
-      if (this.#cause === undefined && this.#options.signal?.aborted) nextLook = performance.now();
+      if (this.#ranks.cause === undefined && this.#options.signal?.aborted) nextLook = performance.now();
     }
   }
 
@@ -440,8 +312,8 @@ class Follower<P extends Program> {
    */
   async #ended(end: JobEnd | undefined, seen: SlurmJob | undefined): Promise<LaunchOutcome> {
     this.#read();
-    if (!needsSlurmsWord({ end, cause: this.#cause, done: this.#done, firstError: this.#firstError }))
-      return this.#over(end, seen);
+    const { cause, done, firstError } = this.#ranks;
+    if (!needsSlurmsWord({ end, cause, done, firstError })) return this.#over(end, seen);
     // Of one that we have cancelled ourselves Slurm says no more than that.
     const job = this.#job.record.cancelled
       ? seen
@@ -497,11 +369,11 @@ class Follower<P extends Program> {
       end,
       job: seen,
       begun: readClaim(this.#job.file("claim")) !== undefined,
-      cause: this.#cause,
+      cause: this.#ranks.cause,
       nodesOut,
-      done: this.#done,
-      firstError: this.#firstError,
-      stderrTail: this.#stderr.text,
+      done: this.#ranks.done,
+      firstError: this.#ranks.firstError,
+      stderrTail: this.#ranks.stderrTail,
       jobId: this.#job.record.jobId,
       words: seen && !isLive(seen) ? endWords(seen) : undefined,
       unaccounted: this.#unaccounted,

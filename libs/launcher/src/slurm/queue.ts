@@ -1,4 +1,5 @@
-import { formatSeconds, type Failure } from "@internevo/domain";
+import { formatSeconds } from "@internevo/domain";
+import type { GivenUp } from "../scheduled/followed-ranks.ts";
 import type { SlurmControl, SlurmJob } from "./control.ts";
 import { describeNode, reasonWords, remedyOf } from "./words.ts";
 import type { SlurmSettings } from "./settings.ts";
@@ -12,13 +13,6 @@ export const LASTING_SECONDS = 10;
 /** What Slurm says when it has too few nodes for a job, which it does not keep apart from busy ones. */
 const MAY_LACK_NODES =
   /^(Resources|NodeDown|PartitionNodeLimit|PartitionConfig|BadConstraints|ReqNodeNotAvail|Nodes[ _]required)/;
-
-/** Why a job is taken back. */
-export interface GivenUp {
-  readonly failure: Failure;
-  /** Nodes that can take jobs, where the reason is that they are fewer than the job needs. */
-  readonly nodesLeft?: number;
-}
 
 /** Watches a job that waits: tells when waiting on is of no use. */
 export class QueueWatch {

@@ -2,20 +2,14 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { Type, type Static } from "typebox";
 import { readRecordFile, writeRecordFile } from "../process/record-file.ts";
+import { LEFT_RECORD } from "../scheduled/record.ts";
 import { SlurmSettingsSchema } from "./settings.ts";
 
 /** One launch that has not been concluded: by it a later supervisor finds the Slurm job again. */
 export const SlurmRecordSchema = Type.Object(
   {
-    marker: Type.String({ minLength: 1, description: "a part of the Slurm job's name" }),
-    label: Type.String({ description: "what is launched, in the caller's words" }),
-    digest: Type.String({ description: "of program, configuration and size: equal digests, equal work" }),
-    directory: Type.String({ description: "of this submission" }),
+    ...LEFT_RECORD,
     jobId: Type.Union([Type.Integer(), Type.Null()], { description: "null: sbatch has not answered" }),
-    submittedAt: Type.String(),
-    runningSince: Type.Union([Type.String(), Type.Null()]),
-    cancelled: Type.Boolean({ description: "somebody of ours has cancelled it" }),
-    seenBytes: Type.Integer({ description: "of the events, told to a consumer" }),
     settings: SlurmSettingsSchema,
   },
   { additionalProperties: false },

@@ -1,4 +1,5 @@
-import { positive } from "./positive.ts";
+import { positive } from "../scheduled/positive.ts";
+import { quote, runRanks, TELL } from "../scheduled/shell.ts";
 import type { SlurmSettings } from "./settings.ts";
 
 export interface ScriptOptions {
@@ -22,8 +23,6 @@ export const JOB_FILES = {
   hosts: "hosts",
   end: "end.json",
 } as const;
-
-export const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** What starts the ranks inside the allocation: rank r sits on line r of `hosts`, as the mesh wants it. */
 function launcher({ settings, nodes, ranksPerNode, threadsPerRank }: ScriptOptions): string {
@@ -95,13 +94,8 @@ if [ "\${SLURM_RESTART_COUNT:-0}" != 0 ]; then
   exit 0
 fi
 
-child=
-signalled=0
-tell() { # Slurm sends USR1 when the time limit is near, and for whoever asks for an orderly end; TERM when it takes the nodes away
-  told=$1
-  signalled=1
-  [ -n "$child" ] && kill -USR1 "$child" 2> /dev/null
-}
+${TELL}
+# Slurm sends USR1 when the time limit is near, and for whoever asks for an orderly end; TERM when it takes the nodes away.
 trap 'tell USR1' USR1
 trap 'tell TERM' TERM
 
@@ -126,19 +120,7 @@ if [ "$(wc -l < ${JOB_FILES.hosts})" != ${nodes * ranksPerNode} ]; then
 fi
 host_list() { uniq -c ${JOB_FILES.hosts} | while read -r count node; do printf '%s%s:%s' "$comma" "$node" "$count"; comma=,; done; }
 
-${launcher(options)} ${[...(settings.container ?? []), options.program, "--config", options.configPath].map(quote).join(" ")} > ${JOB_FILES.events} 2> ${JOB_FILES.errors} < /dev/null &
-child=$!
-[ -n "$told" ] && kill -USR1 "$child"
-while :; do
-  signalled=0
-  wait "$child"
-  code=$?
-  # A signal to this script ends the wait, not the ranks.
-  [ "$signalled" = 0 ] && break
-done
-end "$code"
-exit "$code"
-`;
+${runRanks(`${launcher(options)} ${[...(settings.container ?? []), options.program, "--config", options.configPath].map(quote).join(" ")}`, JOB_FILES)}`;
 }
 
 function modules({ modules: names = [] }: SlurmSettings): string {
