@@ -59,6 +59,7 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
       searchesOfOneToken: config.INTERNEVO_API_SEARCHES_OF_ONE_TOKEN,
       idleThreadSeconds: config.INTERNEVO_API_IDLE_THREAD_SECONDS,
       roots: dataRootsOf(config.INTERNEVO_DATA_ROOTS),
+      own: able.dataDirectory,
       onThreadError: (error) => logThreadError(service.log, error),
     });
     service.onShutdown(() => workers.close());

@@ -52,7 +52,7 @@ export async function startTestApi(
       | "workers"
     >
   > &
-    Pick<WorkersOptions, "roots"> = {},
+    Pick<WorkersOptions, "roots" | "own"> = {},
   made?: TestDatabase,
 ): Promise<TestApi> {
   const directory = await mkdtemp(join(tmpdir(), "internevo-api-"));
@@ -63,6 +63,7 @@ export async function startTestApi(
   const workers: Workers = createWorkers({
     planThreads: 2,
     ...(options.roots ? { roots: options.roots } : {}),
+    own: options.own,
   });
   const app = await buildApi({
     database,

@@ -123,6 +123,49 @@ describe("data and weights of an installation that allows some folders", () => {
     expect((await submit(free, { data: { format: "text", paths: [secret] } })).status).toBe(201);
   });
 
+  it("are refused in the installation's own directory in the same words, whatever is there", async () => {
+    const own = await mkdtemp(join(outside, "own-"));
+    const installed = await startTestApi({ own });
+    await writeFile(join(own, "secrets.json"), "secret ".repeat(1000));
+    await symlink(join(own, "secrets.json"), join(outside, "to-secrets.txt"));
+    const named = [
+      join(own, "secrets.json"),
+      join(own, "none.txt"),
+      join(own, "jobs", crypto.randomUUID(), "checkpoints", "shard-0.safetensors"),
+      join(outside, "to-secrets.txt"),
+    ];
+    const readable = join(outside, "readable.txt");
+    await writeFile(readable, "a".repeat(4096));
+    const over = (path: string): [string, Record<string, unknown>][] => [
+      ["data.paths.0", { data: { format: "text", paths: [path] } }],
+      ["data.path", { data: { format: "tokens", path } }],
+      [
+        "validation.data.paths.0",
+        {
+          data: { format: "text", paths: [readable] },
+          validation: { data: { format: "text", paths: [path] }, everySteps: 5 },
+        },
+      ],
+    ];
+    for (const path of named)
+      for (const [field, asked] of over(path)) {
+        const { status, problem } = await submit(installed, asked);
+        expect([status, problem.code], `${field} ${path}`).toEqual([422, "data-invalid"]);
+        expect(problem.errors[0]).toMatchObject({
+          field,
+          value: path,
+          message: "lies in the data directory of the installation, which no job reads its data from",
+        });
+      }
+    const weights = { initialWeights: join(own, "datasets"), data: { format: "text", paths: [readable] } };
+    expect((await submit(installed, weights)).problem.errors[0]).toMatchObject({
+      field: "initialWeights",
+      message: expect.stringContaining("lies in the data directory") as string,
+    });
+    expect((await submit(installed, { data: { format: "text", paths: [readable] } })).status).toBe(201);
+    await installed.close();
+  });
+
   it("hold for every file of a folder of weights", async () => {
     const config = CONFIG;
     await writeFile(join(outside, "config.json"), config);

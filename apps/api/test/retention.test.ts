@@ -11,7 +11,14 @@ import {
 } from "@internevo/contracts";
 import { KEEP_FOR_EVER, resolveJob } from "@internevo/domain";
 import { checkpointDirectory, jobDirectory, removeDue } from "@internevo/stages";
-import { acquireLease, appendJobEvents, beginRetentionRun, releaseLease } from "@internevo/store";
+import {
+  acquireLease,
+  appendJobEvents,
+  beginRetentionRun,
+  newToken,
+  releaseLease,
+  storeToken,
+} from "@internevo/store";
 import { storedRun } from "@internevo/test-kit/stored-run";
 import { writeWeights } from "@internevo/test-kit/weights";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
@@ -151,6 +158,14 @@ describe("a run", () => {
     await removeNow();
     const { lastRun } = shaped(RetentionSchema, await ask("GET", "/retention", undefined, "viewer"));
     expect(lastRun).toMatchObject({ id: run.id, endedAt: expect.any(String) as string });
+    // It tells of all projects.
+    const token = newToken();
+    await storeToken(api.database.db, "member", "admin", token, "default");
+    const member = await api.app.inject({
+      url: "/api/v1/retention",
+      headers: { authorization: `Bearer ${token}` },
+    });
+    expect(Object.keys(shaped(RetentionSchema, member))).toEqual(["settings"]);
   });
 });
 

@@ -51,6 +51,9 @@ export function exitCodeOfProblem(code: ProblemCode): ExitCode {
       return EXIT.unavailable;
     case "internal":
       return EXIT.failed;
+    default:
+      // Of a newer API, or of what stands between: it did not do what was asked.
+      return EXIT.failed;
   }
 }
 

@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { dataFiles, resolveJob, type Candidate, type JobSpec } from "@internevo/domain";
-import { assertBelowRoots, dataRootsOf } from "@internevo/data";
+import { assertMayBeData, dataRootsOf } from "@internevo/data";
 import { planJob } from "@internevo/search";
 import { createTrials, submitJob, transitionJob, updateJob } from "@internevo/store";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
@@ -64,7 +64,7 @@ it.each([
     const [honest, swapped] = [specOf("honest.txt"), specOf("swapped.txt")];
     // What submission looks at, which is content with both.
     for (const { data } of [honest, swapped])
-      await assertBelowRoots(data ? dataFiles(data) : [], dataRootsOf(allowed));
+      await assertMayBeData(data ? dataFiles(data) : [], { roots: dataRootsOf(allowed), own: undefined });
     const id = await standing(swapped, before);
     // Where it leads there is data that can be trained on: only the roots speak against it.
     renameSync(join(allowed, "swapped.txt"), join(directory, "private.txt"));
@@ -91,3 +91,22 @@ it.each([
     await world.untilState(await standing(swapped, before), after, 120);
   },
 );
+
+it("a stage refuses data that a link leads into the installation's own directory after submission", async () => {
+  const path = join(directory, "swapped.txt");
+  writeFileSync(path, readFileSync("/usr/share/common-licenses/GPL-3"));
+  const id = await standing(
+    resolveJob(smallJob({ steps: 5, data: { format: "text", paths: [path] } })),
+    "running",
+  );
+  writeFileSync(join(world.dataDirectory, "secrets.json"), readFileSync(path));
+  rmSync(path);
+  symlinkSync(join(world.dataDirectory, "secrets.json"), path);
+  await world.startProcess("executor-supervisor");
+  await world.untilState(id, "failed", 60);
+  expect((await world.job(id)).failure).toMatchObject({
+    code: "data-invalid",
+    message: expect.stringContaining("lies in the data directory of the installation") as string,
+  });
+  expect(world.rankPids()).toEqual([]);
+});

@@ -61,11 +61,15 @@ export type RetentionRun = Static<typeof RetentionRunSchema>;
 
 export const RetentionSchema = Type.Object({
   settings: RetentionSettingsSchema,
-  lastRun: orNull(RetentionRunSchema),
+  lastRun: Type.Optional(
+    Type.Union([RetentionRunSchema, Type.Null()], {
+      description: "null: none yet; absent for a project's token: it tells of all projects",
+    }),
+  ),
 });
 export interface Retention {
   readonly settings: RetentionSettings;
-  readonly lastRun: RetentionRun | null;
+  readonly lastRun?: RetentionRun | null;
 }
 
 /** What is left out stays as it is. */

@@ -68,29 +68,69 @@ export async function folderThatHolds(parent: string, path: string): Promise<str
   return relative(real, leads).split(sep)[0] ?? null;
 }
 
+/** Where data may not, and may, lie. */
+export interface DataPlaces {
+  readonly roots: DataRoots;
+  /** The installation's data directory: its secrets, what every project's jobs left, copies of their data. */
+  readonly own: string | undefined;
+}
+
+interface NamedFile {
+  readonly path: string;
+  readonly field: string;
+}
+
+/** @throws ProblemError `data-invalid` that tells what is wrong with each file, if anything is */
+async function assertEach(
+  files: readonly NamedFile[],
+  isRight: (leads: string | undefined) => boolean,
+  words: { readonly message: string; readonly remedy: string },
+): Promise<void> {
+  const details: ProblemDetail[] = [];
+  for (const { path, field } of files) {
+    if (!isRight(await whereItLeads(resolve(path)))) details.push({ field, value: path, ...words });
+    if (details.length === MOST_DETAILS) break;
+  }
+  const [first] = details;
+  if (first) throw new ProblemError("data-invalid", `${String(first.value)} ${first.message}`, details);
+}
+
+/**
+ * Checks that files do not lie in the installation's own directory, links followed: whoever trains on its
+ * secrets, or on another project's checkpoints, has them.
+ * @throws ProblemError `data-invalid`, the same whether the file is there or not.
+ */
+export async function assertNotOwn(files: readonly NamedFile[], own: string | undefined): Promise<void> {
+  if (own === undefined) return;
+  const real = (await whereItLeads(own)) ?? own;
+  await assertEach(files, (leads) => leads !== undefined && !isBelow(leads, real), {
+    message: "lies in the data directory of the installation, which no job reads its data from",
+    remedy: "copy what you train on to a folder outside of it; links are followed first",
+  });
+}
+
+/**
+ * Checks that files are such as an installation lets jobs train on, before anything is asked of the files.
+ * @throws ProblemError `data-invalid`, the same whether the file is there or not.
+ */
+export async function assertMayBeData(
+  files: readonly NamedFile[],
+  { roots, own }: DataPlaces,
+): Promise<void> {
+  await assertNotOwn(files, own);
+  await assertBelowRoots(files, roots);
+}
+
 /**
  * Checks that files lie below the folders that an installation allows, links followed, before anything is
  * asked of the files themselves.
  * @throws ProblemError `data-invalid`, the same whether the file is there or not.
  */
-export async function assertBelowRoots(
-  files: readonly { readonly path: string; readonly field: string }[],
-  roots: DataRoots,
-): Promise<void> {
+export async function assertBelowRoots(files: readonly NamedFile[], roots: DataRoots): Promise<void> {
   if (roots === null) return;
   const real = await Promise.all(roots.map(async (root) => (await whereItLeads(root)) ?? root));
-  const details: ProblemDetail[] = [];
-  for (const { path, field } of files) {
-    const leads = await whereItLeads(resolve(path));
-    if (leads === undefined || !real.some((root) => isBelow(leads, root)))
-      details.push({
-        field,
-        value: path,
-        message: "is not below a folder that this installation reads data and weights from",
-        remedy: `give a path below ${roots.join(" or ")}; links are followed first`,
-      });
-    if (details.length === MOST_DETAILS) break;
-  }
-  const [first] = details;
-  if (first) throw new ProblemError("data-invalid", `${String(first.value)} ${first.message}`, details);
+  await assertEach(files, (leads) => leads !== undefined && real.some((root) => isBelow(leads, root)), {
+    message: "is not below a folder that this installation reads data and weights from",
+    remedy: `give a path below ${roots.join(" or ")}; links are followed first`,
+  });
 }

@@ -1,4 +1,11 @@
-export { assertBelowRoots, dataRootsOf, folderThatHolds, type DataRoots } from "./data-roots.ts";
+export {
+  assertMayBeData,
+  assertNotOwn,
+  dataRootsOf,
+  folderThatHolds,
+  type DataPlaces,
+  type DataRoots,
+} from "./data-roots.ts";
 export { isWrittenAsFolder, weightsWarnings } from "./hugging-face.ts";
 export * from "./initial-weights.ts";
 export { WEIGHTS_FIELD } from "./weights-fault.ts";

@@ -5,9 +5,14 @@ export interface FairTurnsOptions {
   readonly atOnce: number;
   /** Work of one owner that runs at once: what others send then finds room. */
   readonly atOnceOfOne: number;
-  /** Work of one owner that runs or waits; more is refused. Of a group it is twice as much. */
+  /** Work of one group that runs at once. Default: as of one owner. */
+  readonly atOnceOfGroup?: number;
+  /**
+   * Work of one owner that runs or waits; more is refused. Of a group it is twice as much, but whoever has less
+   * than may run at once is not refused for what others of the group have.
+   */
   readonly mostOfOne: number;
-  /** Work of all owners that waits; more is refused. */
+  /** Work of all owners that waits; more is refused. For whoever has little, as above, it is twice as much. */
   readonly mostWaiting: number;
 }
 
@@ -38,8 +43,8 @@ interface Waiting {
 
 /**
  * Lets work begin in turns: the owners that wait take one after the other, each with what it has sent first.
- * So nobody waits for all that somebody else has sent. Owners of one group, such as the tokens of a project, have no
- * more at once together than one of them.
+ * So nobody waits for all that somebody else has sent. Owners of one group, such as the tokens of a project, have
+ * bounds together.
  */
 export class FairTurns {
   readonly #options: FairTurnsOptions;
@@ -130,21 +135,24 @@ export class FairTurns {
   }
 
   #assertRoom(owner: Owner, mayBegin: boolean): void {
-    const { mostOfOne, mostWaiting } = this.#options;
+    const { atOnceOfOne, mostOfOne, mostWaiting } = this.#options;
+    const has = owner.running + owner.waiting.length;
+    const hasLittle = has < atOnceOfOne;
     const refused = (whose: string, most: number): ProblemError =>
       new ProblemError(
         "rate-limited",
         `${whose} ${most} requests of this kind at work or waiting; try again when one has ended`,
       );
-    if (owner.running + owner.waiting.length >= mostOfOne) throw refused("this token has", mostOfOne);
-    if (owner.group.all >= 2 * mostOfOne) throw refused("the tokens of this project have", 2 * mostOfOne);
-    if (!mayBegin && this.#waiting >= mostWaiting)
+    if (has >= mostOfOne) throw refused("this token has", mostOfOne);
+    if (!hasLittle && owner.group.all >= 2 * mostOfOne)
+      throw refused("the tokens of this project have", 2 * mostOfOne);
+    if (!mayBegin && this.#waiting >= (hasLittle ? 2 : 1) * mostWaiting)
       throw new ProblemError("unavailable", "too many requests of this kind are at work; try again shortly");
   }
 
   #mayBegin({ running, group }: Owner): boolean {
-    const { atOnce, atOnceOfOne } = this.#options;
-    return this.#running < atOnce && running < atOnceOfOne && group.running < atOnceOfOne;
+    const { atOnce, atOnceOfOne, atOnceOfGroup = atOnceOfOne } = this.#options;
+    return this.#running < atOnce && running < atOnceOfOne && group.running < atOnceOfGroup;
   }
 
   #begin(name: string, owner: Owner): void {

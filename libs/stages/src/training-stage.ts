@@ -1,13 +1,14 @@
 import { resolve } from "node:path";
 import { asPartOf, dataFiles, heldOutData, ProblemError, type JobSpec } from "@internevo/domain";
 import {
-  assertBelowRoots,
+  assertMayBeData,
   assertHoldsBatches,
   assertInitialWeights,
   assertRoomForDocuments,
   dataRootsOf,
   prepareData,
   prepareDataset,
+  type DataPlaces,
   type DataRoots,
   type Dataset,
   type PreparedData,
@@ -50,6 +51,11 @@ export const trainingSettings = (config: Static<TObject<typeof nativeConfig>>): 
   mostOthersPercent: config.INTERNEVO_MOST_OTHERS_PERCENT,
 });
 
+const placesOf = ({ dataRoots, dataDirectory }: TrainingSettings): DataPlaces => ({
+  roots: dataRoots,
+  own: dataDirectory,
+});
+
 /**
  * What every start of the trainer needs. @throws ProblemError for data that cannot be trained on, or a
  * trainer that is not built.
@@ -60,7 +66,7 @@ export async function prepareTraining(settings: TrainingSettings, spec: JobSpec)
     throw new ProblemError("data-invalid", "the job names no data", [
       { field: "data", message: "is missing", remedy: "add data to the job" },
     ]);
-  await assertBelowRoots(dataFiles(spec.data), settings.dataRoots);
+  await assertMayBeData(dataFiles(spec.data), placesOf(settings));
   if (spec.initialWeights !== undefined)
     await assertInitialWeights(
       spec.initialWeights,
@@ -84,7 +90,7 @@ export async function prepareHeldOut(
   const data = heldOutData(spec);
   if (data === null) return undefined;
   return asPartOf("validation", async () => {
-    await assertBelowRoots(dataFiles(data), settings.dataRoots);
+    await assertMayBeData(dataFiles(data), placesOf(settings));
     const dataset = await prepareDataset(data, settings.dataDirectory, {
       vocabularySize: spec.model.vocabularySize,
       sequenceLengthTokens: spec.sequenceLengthTokens,

@@ -42,7 +42,14 @@ export const DEFAULT_LIMITS: Limits = {
   streams: 1000,
   connections: 5000,
   requests: { atOnce: 16, atOnceOfOne: 2, mostOfOne: 2 + MOST_WAITING_OF_ONE, mostWaiting: MOST_WAITING },
-  bodies: { atOnce: 64, atOnceOfOne: 8, mostOfOne: 8 + MOST_WAITING_OF_ONE, mostWaiting: MOST_WAITING },
+  bodies: {
+    atOnce: 64,
+    // Whoever sends slowly leaves turns to the others of its project.
+    atOnceOfOne: 4,
+    atOnceOfGroup: 8,
+    mostOfOne: 8 + MOST_WAITING_OF_ONE,
+    mostWaiting: MOST_WAITING,
+  },
 };
 
 /**

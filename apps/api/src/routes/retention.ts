@@ -141,9 +141,10 @@ export function registerRetentionRoutes(app: ApiInstance, options: RetentionOpti
         response: answers({ 200: RetentionSchema }),
       },
     },
-    async () => ({
+    async (request) => ({
       settings: await getRetentionSettings(database.db),
-      lastRun: await lastRetentionRun(database.db),
+      // It names jobs, files and people of all projects.
+      ...(visibleTo(actorOf(request)) === null ? { lastRun: await lastRetentionRun(database.db) } : {}),
     }),
   );
   app.patch(

@@ -19,7 +19,7 @@ const checks: JobChecks = {
   profile: () => Promise.resolve(),
   fit: () => Promise.resolve(),
   room: () => Promise.resolve(),
-  data: (task) => checkData({ ...task, roots: null }),
+  data: (task) => checkData({ ...task, roots: null, own: undefined }),
   weights: () => Promise.resolve(undefined),
 };
 const documents = Array.from({ length: 40 }, (_, i) => Array.from({ length: 8 * (i % 3) + 8 }, () => i));

@@ -13,7 +13,7 @@ import {
   type SingleData,
 } from "@internevo/domain";
 import {
-  assertBelowRoots,
+  assertMayBeData,
   assertHoldsBatches,
   assertKnowsDocuments,
   assertRoomForDocuments,
@@ -21,7 +21,7 @@ import {
   FULLY_READ_BYTES,
   openData,
   openSource,
-  type DataRoots,
+  type DataPlaces,
   type DocumentTask,
   type TokenData,
 } from "@internevo/data";
@@ -49,9 +49,7 @@ export interface CheckedData {
 }
 
 /** Where an installation reads data and weights. */
-export interface Allowed {
-  readonly roots: DataRoots;
-}
+export type Allowed = DataPlaces;
 
 async function checkTokens(data: TokenData, vocabularySize: number | undefined): Promise<number> {
   const source = await openSource(data);
@@ -134,7 +132,7 @@ async function checkSources(
  * Checks that a job's data can be trained on, as the machine that serves the API sees it.
  * @throws ProblemError `job-invalid` without data or with a relative path; `data-invalid` missing,
  * unreadable, empty, truncated, a token beyond the vocabulary, fewer tokens than one sequence, more documents in
- * a sequence than there is room for; or not below the roots, whether it is there or not.
+ * a sequence than there is room for; or not where data may lie, whether it is there or not.
  */
 export async function checkData({
   data,
@@ -143,6 +141,7 @@ export async function checkData({
   evaluated,
   counting,
   roots,
+  own,
 }: DataTask & Allowed): Promise<CheckedData> {
   if (data === null) {
     throw new ProblemError("job-invalid", "a job without data cannot be run", [
@@ -170,7 +169,7 @@ export async function checkData({
         })),
     );
   }
-  await assertBelowRoots(dataFiles(data), roots);
+  await assertMayBeData(dataFiles(data), { roots, own });
   const sources = sourcesOf(data);
   const tokens = await checkSources(sources, vocabularySize, sequenceLengthTokens);
   if (evaluated !== undefined && sequenceLengthTokens !== undefined)

@@ -1,6 +1,6 @@
 import { isAbsolute } from "node:path";
 import { ProblemError, type Model } from "@internevo/domain";
-import { assertInitialWeights, folderThatHolds } from "@internevo/data";
+import { assertInitialWeights, assertNotOwn, folderThatHolds } from "@internevo/data";
 import type { Allowed } from "./check-data.ts";
 
 /** Weights, and the model that they have to be of. */
@@ -43,6 +43,7 @@ export async function checkWeights({
   model,
   ofJob,
   roots,
+  own,
 }: WeightsTask & Allowed): Promise<void> {
   if (!isAbsolute(initialWeights)) {
     throw new ProblemError("job-invalid", "initialWeights is a relative path", [
@@ -56,6 +57,7 @@ export async function checkWeights({
       },
     ]);
   }
+  if (ofJob === null) await assertNotOwn([{ path: initialWeights, field: "initialWeights" }], own);
   await assertInitialWeights(
     initialWeights,
     model,

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { ProblemError, type PlanningResult, type Profile } from "@internevo/domain";
-import type { DataRoots } from "@internevo/data";
+import type { DataPlaces, DataRoots } from "@internevo/data";
 import { SEARCH_MEGABYTES, searchTooLarge } from "@internevo/search";
 import { FairTurns } from "@internevo/service-kit";
 import type { Allowed, CheckedData, DataTask } from "../submission/check-data.ts";
@@ -73,6 +73,8 @@ export interface WorkersOptions {
   readonly checkSeconds?: number;
   /** Where jobs may name data and weights. Default: anywhere. */
   readonly roots?: DataRoots;
+  /** The data directory of the installation, where no data may lie. Default: not known here. */
+  readonly own?: string | undefined;
   /**
    * Told of what happens to a thread when nobody waits for it: it ends, or answers work that was aborted just
    * before. The searches go on with other threads.
@@ -315,15 +317,20 @@ class WorkerPools implements Workers {
   }
 
   checkData(task: DataTask, signal?: AbortSignal): Promise<CheckedData> {
-    return this.#check({ ...task, roots: this.#options.roots ?? null }, signal);
+    return this.#check({ ...task, ...this.#places }, signal);
   }
 
   checkWeights(task: WeightsTask, signal?: AbortSignal): Promise<void> {
-    return this.#check({ ...task, roots: this.#options.roots ?? null }, signal);
+    return this.#check({ ...task, ...this.#places }, signal);
   }
 
   ownerOfWeights(task: OwnerTask, signal?: AbortSignal): Promise<string | null> {
-    return this.#check({ ...task, roots: null }, signal);
+    return this.#check({ ...task, roots: null, own: undefined }, signal);
+  }
+
+  get #places(): DataPlaces {
+    const { roots = null, own } = this.#options;
+    return { roots, own };
   }
 
   #check<T>(task: CheckTask, signal: AbortSignal | undefined): Promise<T> {

@@ -96,7 +96,9 @@ const kindsTable = (
     colors,
   );
 
-const runNotes = (run: RetentionRun | null): string[] => [retentionRunWords(run), ...(run?.remarks ?? [])];
+/** Nothing for who may not see what was removed of all projects. */
+const runNotes = (run: RetentionRun | null | undefined): string[] =>
+  run === undefined ? [] : [retentionRunWords(run), ...(run?.remarks ?? [])];
 
 function addShow(group: Command, context: Context): void {
   group
@@ -179,7 +181,7 @@ async function ended(context: Context, id: number): Promise<RetentionRun> {
   for (;;) {
     const { lastRun } = await client.retention.show({ signal: context.signal });
     // A later one is there: this one has ended, and its own figures are told no more.
-    if (lastRun !== null && (lastRun.id > id || lastRun.endedAt !== null)) return lastRun;
+    if (lastRun && (lastRun.id > id || lastRun.endedAt !== null)) return lastRun;
     if (lastRun?.beganAt === null && performance.now() > late)
       throw new ProblemError("unavailable", `no replanner has begun the run in ${PATIENCE_SECONDS} s`, [
         {

@@ -209,10 +209,12 @@ function Settings({ retention: { settings, lastRun }, mayEdit }: { retention: Re
           {error.message}
         </Alert>
       )}
-      <Text size="sm" mt="md">
-        {sentence(`Retention: ${retentionRunWords(lastRun)}`)}{" "}
-        {lastRun?.remarks.map((remark) => sentence(remark)).join(" ")}
-      </Text>
+      {lastRun !== undefined && (
+        <Text size="sm" mt="md">
+          {sentence(`Retention: ${retentionRunWords(lastRun)}`)}{" "}
+          {lastRun?.remarks.map((remark) => sentence(remark)).join(" ")}
+        </Text>
+      )}
       {preview.data && <PreviewTable preview={preview.data} />}
     </form>
   );
