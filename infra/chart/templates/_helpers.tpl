@@ -50,3 +50,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
   to: {{- toYaml . | nindent 4 }}
   {{- end }}
 {{- end -}}
+
+{{/* A cluster that services launch on by their own account lies where the account may. */}}
+{{- define "internevo.check" -}}
+{{- $namespaces := .Values.launcher.namespaces | default (list .Release.Namespace) -}}
+{{- range $key, $cluster := .Values.clusters -}}
+{{- with $cluster.kubernetes -}}
+{{- $namespace := .namespace | default "default" -}}
+{{- if and $.Values.launcher.enabled (not .kubeconfig) (not (has $namespace $namespaces)) -}}
+{{- fail (printf "clusters.%s.kubernetes.namespace is %s, where the services have no rights: name it in launcher.namespaces, which has %s" $key $namespace (join ", " $namespaces)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
