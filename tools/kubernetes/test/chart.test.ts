@@ -15,7 +15,11 @@ interface PodSpec {
   readonly containers: readonly [
     {
       readonly securityContext: object;
-      readonly env: readonly { readonly name: string; readonly value?: string; readonly valueFrom?: object }[];
+      readonly env: readonly {
+        readonly name: string;
+        readonly value?: string;
+        readonly valueFrom?: object;
+      }[];
     } & Record<string, unknown>,
   ];
 }
@@ -74,11 +78,7 @@ describe.each(caseNames())("the chart with the values %s", (name) => {
     for (const spec of podsOf(name).values()) {
       expect(spec).toMatchObject({
         enableServiceLinks: false,
-        securityContext: {
-          runAsNonRoot: true,
-          runAsUser: 10001,
-          seccompProfile: { type: "RuntimeDefault" },
-        },
+        securityContext: { runAsNonRoot: true, runAsUser: 10001, seccompProfile: { type: "RuntimeDefault" } },
       });
       expect(spec.terminationGracePeriodSeconds).toBeGreaterThanOrEqual(30);
       const [container] = spec.containers;
