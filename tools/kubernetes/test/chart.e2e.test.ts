@@ -199,7 +199,7 @@ describe("the chart on a cluster", () => {
   it("has pods that a namespace takes which restricts them as far as Kubernetes can", async () => {
     const labels = { "pod-security.kubernetes.io/enforce": "restricted" };
     await stand.apply([{ ...namespace(RELEASE), metadata: { name: RELEASE, labels } }]);
-    const admin = (stand.config.getCurrentUser()?.token ?? "");
+    const admin = stand.config.getCurrentUser()?.token ?? "";
     const path = core(RELEASE, `pods${DRY}`);
     const deployments = plain().filter(({ kind }) => kind === "Deployment");
     expect(deployments).toHaveLength(6);

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { checkerOf, type Definition } from "../../../libs/launcher/test/definitions.ts";
+import { checkerOf, type Definition } from "@internevo/launcher/test-definitions";
 import { describe, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import { CASES, caseNames, CHART, digestIn, digestOf, goldenOf } from "../src/chart.ts";
