@@ -4,12 +4,14 @@ import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { buildPrograms, whyImpossible } from "./src/build.ts";
+import { compareChart } from "./src/chart.ts";
 import { KubernetesStand } from "./src/stand.ts";
 
 const USAGE = `usage: npm run kubernetes -- COMMAND
   up     a test cluster of two nodes, for as long as this command runs
   test   whole jobs on such a cluster: minutes    [-- vitest's arguments]
-  build  etcd, Kubernetes, JobSet and Kueue from their sources: ten minutes, once`;
+  build  etcd, Kubernetes, JobSet and Kueue from their sources: ten minutes, once
+  chart  whether Helm makes of infra/chart what the golden files have    [--write: writes them]`;
 
 function fail(message: string, status: number): never {
   console.error(message);
@@ -38,8 +40,14 @@ async function up(): Promise<void> {
 }
 
 const [command = "", ...rest] = process.argv.slice(2);
+if (!["up", "test", "build", "chart"].includes(command)) fail(USAGE, 2);
+if (command === "chart") {
+  const different = compareChart(rest.includes("--write"));
+  if (different.length > 0) fail(`The golden files differ for: ${different.join(", ")}`, 1);
+  console.log("The golden files have what Helm makes of the chart.");
+  process.exit(0);
+}
 const impossible = whyImpossible();
-if (!["up", "test", "build"].includes(command)) fail(USAGE, 2);
 if (impossible !== undefined) fail(`No test cluster can be started here: ${impossible}`, 1);
 if (command === "up") await up();
 else {

@@ -1,10 +1,9 @@
 import { spawnSync } from "node:child_process";
-import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { rmSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { buildGo, go, KEPT } from "./go.ts";
 
 const MODULE = join(import.meta.dirname, "..", "control-plane");
-const KEPT = resolve(import.meta.dirname, "../../../.tools/kubernetes");
 /** The parts that one program is, by the name under which it is called. */
 const PARTS = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] as const;
 
@@ -24,17 +23,6 @@ export interface Programs {
   readonly kueue: string;
 }
 
-function go(args: readonly string[], stdio: "inherit" | "pipe"): string {
-  const { status, error, stdout } = spawnSync("go", args, {
-    cwd: MODULE,
-    encoding: "utf8",
-    stdio: ["ignore", stdio === "pipe" ? "pipe" : 2, "inherit"],
-  });
-  if (error) throw new Error(`go cannot be started: ${error.message}. Install Go 1.26 or newer`);
-  if (status !== 0) throw new Error(`go ${args[0] ?? ""} ended with ${status}`);
-  return stdout ?? "";
-}
-
 /** Why the programs cannot be used here, or undefined. */
 export function whyImpossible(): string | undefined {
   if (process.getuid?.() !== 0) return "pods are made of namespaces, which needs root";
@@ -44,38 +32,22 @@ export function whyImpossible(): string | undefined {
   return missing.length === 0 ? undefined : `${missing.join(", ")} cannot be found`;
 }
 
-const digest = (): string =>
-  createHash("sha256")
-    .update(
-      [
-        LINKED,
-        ...["go.mod", "go.sum", "main.go"].map((name) => readFileSync(join(MODULE, name), "utf8")),
-      ].join("\0"),
-    )
-    .digest("hex");
-
 /** Builds etcd, Kubernetes, JobSet and Kueue, unless they are there: ten minutes on two cores. */
 export function buildPrograms(): Programs {
   const directory = join(KEPT, "bin");
-  const stamp = join(directory, "built-from");
-  const wanted = digest();
-  if (!existsSync(stamp) || readFileSync(stamp, "utf8") !== wanted) {
-    mkdirSync(directory, { recursive: true });
-    rmSync(stamp, { force: true });
-    console.error("Building etcd, Kubernetes, JobSet and Kueue: about ten minutes, once");
-    go(
-      [
-        ...["build", "-p", "2", "-trimpath", "-ldflags", LINKED, "-o", `${directory}/`],
-        ...[".", "sigs.k8s.io/jobset", "sigs.k8s.io/kueue/cmd/kueue"],
-      ],
-      "inherit",
-    );
-    for (const part of PARTS) {
-      rmSync(join(directory, part), { force: true });
-      symlinkSync("control-plane", join(directory, part));
-    }
-    writeFileSync(stamp, wanted);
+  const isNew = buildGo({
+    module: MODULE,
+    sources: ["go.mod", "go.sum", "main.go"],
+    packages: [".", "sigs.k8s.io/jobset", "sigs.k8s.io/kueue/cmd/kueue"],
+    linked: LINKED,
+    directory,
+    words: "Building etcd, Kubernetes, JobSet and Kueue: about ten minutes, once",
+  });
+  for (const part of isNew ? PARTS : []) {
+    rmSync(join(directory, part), { force: true });
+    symlinkSync("control-plane", join(directory, part));
   }
-  const sourceOf = (module: string): string => go(["list", "-m", "-f", "{{.Dir}}", module], "pipe").trim();
+  const sourceOf = (module: string): string =>
+    go(MODULE, ["list", "-m", "-f", "{{.Dir}}", module], "pipe").trim();
   return { directory, jobSet: sourceOf("sigs.k8s.io/jobset"), kueue: sourceOf("sigs.k8s.io/kueue") };
 }

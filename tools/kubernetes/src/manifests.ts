@@ -24,6 +24,19 @@ const PLURALS: Readonly<Record<string, string>> = {
   LocalQueue: "localqueues",
   PersistentVolume: "persistentvolumes",
   PersistentVolumeClaim: "persistentvolumeclaims",
+  ClusterRole: "clusterroles",
+  ClusterRoleBinding: "clusterrolebindings",
+  ConfigMap: "configmaps",
+  Deployment: "deployments",
+  HorizontalPodAutoscaler: "horizontalpodautoscalers",
+  Ingress: "ingresses",
+  NetworkPolicy: "networkpolicies",
+  PodDisruptionBudget: "poddisruptionbudgets",
+  Role: "roles",
+  RoleBinding: "rolebindings",
+  Service: "services",
+  ServiceAccount: "serviceaccounts",
+  ServiceMonitor: "servicemonitors",
 };
 
 /** Where the API server keeps an object. */
@@ -94,7 +107,11 @@ function translated(definition: Manifest, port: number, certificates: Certificat
   };
 }
 
-const namespace = (name: string): Manifest => ({ apiVersion: "v1", kind: "Namespace", metadata: { name } });
+export const namespace = (name: string): Manifest => ({
+  apiVersion: "v1",
+  kind: "Namespace",
+  metadata: { name },
+});
 
 /** What must be there before the controllers start. */
 export function definitions(

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { executorSupervisor } from "@internevo/executor-supervisor";
 import type { JobStreamEvent } from "@internevo/contracts";
 import { jobSetName, type JobSetStatus, type Pod } from "@internevo/launcher/kubernetes";
@@ -13,6 +14,8 @@ import { trialRunner } from "@internevo/trial-runner";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { queue } from "../src/manifests.ts";
 import { KubernetesStand, QUEUE } from "../src/stand.ts";
+
+type JobState = Parameters<World["untilState"]>[1];
 
 const NODES = 2;
 const CPUS = 4;
@@ -83,6 +86,11 @@ describe("a job on a Kubernetes cluster", () => {
         ...over,
       }),
     );
+  /** Waits until ranks of a job run in a stage. */
+  const untilRanks = async (id: string, stage: JobState): Promise<void> => {
+    await world.untilState(id, stage, 200);
+    await eventually(`ranks run while ${stage}`, () => world.rankPids().length >= NODES, 60, world.logs);
+  };
   const runOf = async (jobId: string) => {
     const run = await findRun(world.database.db, jobId);
     if (!run) throw new Error("the job has no run");
@@ -123,6 +131,22 @@ describe("a job on a Kubernetes cluster", () => {
     await nothingIsLeft();
   }, 900_000);
 
+  it.each<[stage: JobState, over: Record<string, unknown>, cluster: Record<string, unknown>]>([
+    ["profiling", {}, { profile: undefined }],
+    ["trialling", { trials: { count: 1, warmupSteps: 0, steps: 1000, repeats: 0 } }, {}],
+  ])(
+    "is cancelled in the stage %s: pods and JobSet have gone",
+    async (stage, over, cluster) => {
+      const id = await submit(over, cluster);
+      await untilRanks(id, stage);
+      expect(await world.database.transaction((tx) => requestCancel(tx, id))).toBe("cancelling");
+      await world.untilState(id, "cancelled", 60);
+      await world.untilNoRanks();
+      await nothingIsLeft();
+    },
+    900_000,
+  );
+
   it("is told why Kueue holds it back, and runs when it may", async () => {
     // Room for one job of two pods with a CPU each.
     await stand.apply(queue(QUEUE, NODES + 1));
@@ -155,6 +179,26 @@ describe("a job on a Kubernetes cluster", () => {
     const run = await runOf(id);
     expect(run.steps.map(({ step }) => step)).toEqual(upTo(400));
     expect(run.attempts).toMatchObject([{ number: 1, state: "succeeded" }]);
+    await nothingIsLeft();
+  }, 900_000);
+
+  it("is measured, tried and trained though the API server is started again in each stage", async () => {
+    const id = await submit(
+      { steps: 200, trials: { count: 1, warmupSteps: 0, steps: 200, repeats: 0 } },
+      { memoryPerGpu: "512MiB", profile: undefined },
+    );
+    for (const stage of ["profiling", "trialling", "running"] as const) {
+      await untilRanks(id, stage);
+      await stand.killApi();
+      // Watches and questions meet nobody.
+      await sleep(2000);
+      await stand.startApi();
+    }
+    await world.untilState(id, "succeeded", 300);
+    const { steps, attempts } = await runOf(id);
+    expect(steps.map(({ step }) => step)).toEqual(upTo(200));
+    expect(attempts).toMatchObject([{ number: 1, state: "succeeded" }]);
+    expect(await listTrials(world.database.db, id)).toMatchObject([{ state: "succeeded" }]);
     await nothingIsLeft();
   }, 900_000);
 

@@ -1,32 +1,17 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { Ajv, type ValidateFunction } from "ajv";
+import { checkerOf, type Definition } from "../../test/definitions.ts";
 import { describe, expect, it } from "vitest";
 import { jobSetOf, type JobSetRequest } from "./objects.ts";
 import { agentScript, podScript } from "./script.ts";
 
-type Schema = Record<string, unknown>;
 const read = (path: string): string => readFileSync(join(import.meta.dirname, path), "utf8");
 
-/** An API server drops fields that a schema does not name: here they are errors. */
-function closed(schema: unknown): unknown {
-  if (Array.isArray(schema)) return schema.map(closed);
-  if (typeof schema !== "object" || schema === null) return schema;
-  const members = Object.fromEntries(Object.entries(schema).map(([key, each]) => [key, closed(each)]));
-  const isOpen = "additionalProperties" in members || "x-kubernetes-preserve-unknown-fields" in members;
-  return typeof members["properties"] === "object" && members["type"] === "object" && !isOpen
-    ? { ...members, additionalProperties: false }
-    : members;
-}
-
-const checker = (schema: Schema): ValidateFunction =>
-  new Ajv({ strict: false, validateFormats: false, allErrors: true }).compile(closed(schema) as Schema);
-
-const isJobSet = checker(
-  (JSON.parse(read("definitions/jobset.json")) as { openAPIV3Schema: Schema }).openAPIV3Schema,
+const isJobSet = checkerOf(
+  (JSON.parse(read("definitions/jobset.json")) as { openAPIV3Schema: Definition }).openAPIV3Schema,
 );
-const isJobTemplate = checker({
-  ...(JSON.parse(read("definitions/job-template.json")) as Schema),
+const isJobTemplate = checkerOf({
+  ...(JSON.parse(read("definitions/job-template.json")) as Definition),
   $ref: "#/components/schemas/io.k8s.api.batch.v1.JobTemplateSpec",
 });
 
