@@ -2,6 +2,7 @@ export { assertBelowRoots, dataRootsOf, folderThatHolds, type DataRoots } from "
 export { isWrittenAsFolder, weightsWarnings } from "./hugging-face.ts";
 export * from "./initial-weights.ts";
 export { WEIGHTS_FIELD } from "./weights-fault.ts";
+export { BYTES_PER_TEXT_TOKEN, diskOf, marginBytes, textRoomFault } from "./disk-room.ts";
 export { openData } from "./open-data.ts";
 export {
   countPackedDocuments,
@@ -17,6 +18,7 @@ export {
   assertHoldsBatches,
   prepareData,
   prepareDataset,
+  removeAbandonedDatasets,
   type Dataset,
   type PreparedData,
 } from "./prepare.ts";
