@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { writeFile } from "node:fs/promises";
+import { truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { JobCheckSchema, SubmittedJobSchema, JobDetailSchema, type Problem } from "@internevo/contracts";
 import { measurementCount, requiredMeasurements, shippedProfile } from "@internevo/cost-model";
@@ -95,6 +95,23 @@ it("asks of a job's plans their memory alone, and not whether anything says how 
       remedy: expect.stringMatching(/gateUp/),
     },
   ]);
+});
+
+it("says before a job runs that its text has no room as tokens", async () => {
+  // It takes no room itself.
+  const path = join(api.directory, "huge.txt");
+  await writeFile(path, "");
+  await truncate(path, 10 * 2 ** 40);
+  const text = (paths: readonly string[]) => jobFile(api, { data: { format: "text", paths } });
+  for (const url of ["/jobs/check", "/jobs"]) {
+    const refused = problemOf(await post(url, text([path])), "job-invalid");
+    expect(refused).toMatchObject({
+      errors: [{ field: "data.paths", value: 20 * 2 ** 40, remedy: expect.stringMatching(/^make room/) }],
+    });
+    expect(problemOf(await post(url, text([path, path])), "job-invalid").errors).toMatchObject([
+      { field: "data.paths.1", value: path, remedy: expect.stringMatching(/^name each file once/) },
+    ]);
+  }
 });
 
 it("checks jobs without storing them, by the same rules, and answers job files that are accepted", async () => {

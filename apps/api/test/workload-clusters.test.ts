@@ -1,5 +1,5 @@
 import { ProblemSchema } from "@internevo/contracts";
-import { validate, WorkloadSchema } from "@internevo/domain";
+import { validate, WorkloadSchema, type Workload } from "@internevo/domain";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
 
@@ -43,4 +43,10 @@ it("a workload with a profile starts nothing, and is planned for whatever cluste
   expect(reply.statusCode).toBe(201);
   const { spec } = validate(WorkloadSchema, reply.json(), "internal", "the workload");
   expect(spec.cluster).toMatchObject({ nodes: 16, gpusPerNode: 8 });
+  const headers = { authorization: api.bearer.operator };
+  const list = await api.app.inject({ url: WORKLOADS, headers });
+  const { spec: _spec, ...lean } = reply.json<Workload>();
+  expect(list.json()).toEqual({ items: [lean], nextCursor: null });
+  const one = await api.app.inject({ url: `${WORKLOADS}/${lean.id}`, headers });
+  expect(one.json()).toEqual(reply.json());
 });

@@ -8,7 +8,7 @@ import {
   planLabel,
   PROPOSAL_STATE_WORDS,
   type Proposal,
-  type Workload,
+  type WorkloadSummary,
 } from "@internevo/domain";
 import { table, type Colors } from "./output.ts";
 import { shortIds } from "./resolve.ts";
@@ -17,9 +17,9 @@ import { callingName, MOST_OF_NAME } from "./views.ts";
 const NONE = "–";
 const when = (instant: string | null): string => (instant === null ? NONE : formatMoment(instant));
 
-export function workloadsTable(workloads: readonly Workload[], colors: Colors): string {
+export function workloadsTable(workloads: readonly WorkloadSummary[], colors: Colors): string {
   const short = shortIds(workloads.map(({ id }) => id));
-  return table<Workload>(
+  return table<WorkloadSummary>(
     [
       { title: "ID", value: (workload) => short(workload.id) },
       { title: "NAME", most: MOST_OF_NAME, value: (workload) => workload.name },
@@ -39,11 +39,11 @@ export function workloadsTable(workloads: readonly Workload[], colors: Colors): 
 }
 
 /** A run was asked for and has not ended. */
-export const isBeingPlanned = (workload: Workload): boolean =>
+export const isBeingPlanned = (workload: WorkloadSummary): boolean =>
   workload.lastRunAt !== null && workload.lastOutcome === null;
 
 /** Why a workload has no proposal. */
-export function noProposalsText(workload: Workload): string {
+export function noProposalsText(workload: WorkloadSummary): string {
   if (isBeingPlanned(workload))
     return `no proposals yet: the run of ${when(workload.lastRunAt)} is queued or running`;
   if (workload.lastRunAt === null)

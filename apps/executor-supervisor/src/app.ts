@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { removeAbandonedDatasets } from "@internevo/data";
 import type { ServiceDefinition } from "@internevo/service-kit";
 import {
   DEFAULT_LOST_RANK_LIMIT,
@@ -56,6 +57,10 @@ export const executorSupervisor: ServiceDefinition<typeof ConfigSchema> = {
     service.every(15, "launches of jobs that have ended", async () => {
       const cleared = await endLaunchesOfEndedJobs(database, settings.dataDirectory);
       if (cleared.length > 0) service.log.warn({ cleared }, "launches of jobs that have ended were ended");
+    });
+    service.every(60, "datasets that nobody writes any more", async () => {
+      const removed = await removeAbandonedDatasets(settings.dataDirectory);
+      if (removed.length > 0) service.log.warn({ removed }, "what was left of datasets was removed");
     });
     service.handleCommand({
       type: "job.run",

@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { removeAbandonedDatasets } from "@internevo/data";
 import type { ServiceDefinition } from "@internevo/service-kit";
 import { MOST_AT_A_TIME, nativeConfig, trainingSettings } from "@internevo/stages";
 import { tryPlans } from "./consumers/try-plans.ts";
@@ -30,6 +31,10 @@ export const trialRunner: ServiceDefinition<typeof ConfigSchema> = {
       timeoutSeconds: config.INTERNEVO_TRIAL_RUNNER_TIMEOUT_SECONDS,
       repeatSeconds: config.INTERNEVO_TRIAL_RUNNER_REPEAT_SECONDS,
     };
+    service.every(60, "datasets that nobody writes any more", async () => {
+      const removed = await removeAbandonedDatasets(settings.dataDirectory);
+      if (removed.length > 0) service.log.warn({ removed }, "what was left of datasets was removed");
+    });
     service.handleCommand({
       type: "job.trial",
       concurrency: MOST_AT_A_TIME,

@@ -73,6 +73,7 @@ import type {
   StepMetric,
   ValidationLoss,
   Workload,
+  WorkloadSummary,
 } from "@internevo/domain";
 import type { Static } from "typebox";
 import { RetentionClient } from "./retention.ts";
@@ -555,7 +556,8 @@ export class InternEvoClient {
     return this.#post(`/profiles/${encodeURIComponent(id)}/measure`, undefined, options);
   }
 
-  listWorkloads(options: PageOptions = {}): Promise<Page<Workload>> {
+  /** Without their jobs: {@link getWorkload} has one's. */
+  listWorkloads(options: PageOptions = {}): Promise<Page<WorkloadSummary>> {
     return this.#page("/workloads", options);
   }
 

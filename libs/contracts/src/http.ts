@@ -29,6 +29,7 @@ import {
   TrialSchema,
   type WORKLOAD_DEFAULTS,
   WorkloadSchema,
+  WorkloadSummarySchema,
   type PlanChange,
   type ValidationLoss,
   type JobFile,
@@ -581,7 +582,7 @@ const HistoryPageSchema = <S extends TSchema>(item: S) =>
 export const MetricPageSchema = HistoryPageSchema(StepMetricSchema);
 export const ValidationPageSchema = HistoryPageSchema(ValidationLossSchema);
 export const JobLogPageSchema = HistoryPageSchema(JobLogLineSchema);
-export const WorkloadPageSchema = PageSchema(WorkloadSchema);
+export const WorkloadPageSchema = PageSchema(WorkloadSummarySchema);
 export const ProposalPageSchema = PageSchema(ProposalSchema);
 export const ProfilePageSchema = PageSchema(ProfileSummarySchema);
 

@@ -9,6 +9,7 @@ export {
 export { isWrittenAsFolder, weightsWarnings } from "./hugging-face.ts";
 export * from "./initial-weights.ts";
 export { WEIGHTS_FIELD } from "./weights-fault.ts";
+export { BYTES_PER_TEXT_TOKEN, diskOf, marginBytes, textRoomFault } from "./disk-room.ts";
 export { openData } from "./open-data.ts";
 export {
   countPackedDocuments,
@@ -24,6 +25,7 @@ export {
   assertHoldsBatches,
   prepareData,
   prepareDataset,
+  removeAbandonedDatasets,
   type Dataset,
   type PreparedData,
 } from "./prepare.ts";

@@ -1,6 +1,6 @@
-import { createHash, randomUUID, type Hash } from "node:crypto";
-import { mkdir, open, readFile, rename, rm, stat, type FileHandle } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { createHash, type Hash } from "node:crypto";
+import { chmod, mkdir, open, readFile, stat, type FileHandle } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
 import {
   asSource,
   dataFiles,
@@ -14,7 +14,9 @@ import {
   type SingleData,
 } from "@internevo/domain";
 import { Type, type Static } from "typebox";
+import { assertTextRoom, BYTES_PER_TEXT_TOKEN as BYTES_PER_TOKEN } from "./disk-room.ts";
 import { openData } from "./open-data.ts";
+import { removeAbandoned, writePassing } from "./passing-files.ts";
 import { assertKnowsDocuments, DocumentCounter, openSource, type TokenData } from "./source.ts";
 import { countTokens } from "./token-source.ts";
 import { unigramEntropyNats } from "./token-reader.ts";
@@ -39,25 +41,19 @@ export type Dataset = Static<typeof DatasetSchema>;
 
 /** Text becomes bytes: 256 tokens. */
 export const BYTE_VOCABULARY_SIZE = 256;
-const BYTES_PER_TOKEN = 2;
 const CHUNK_BYTES = 4 << 20;
+/** Others fill the disk too: after so many chunks it is asked again whether the rest has room. */
+const CHUNKS_A_LOOK = 16;
+/** Other users of the machine may not read datasets. */
+const OWN_FOLDER = 0o700;
 
-/** Writes a file so that a reader sees all of it or nothing, even after a power cut. */
-async function replaceFile(path: string, fill: (handle: FileHandle) => Promise<void>): Promise<void> {
-  const temporary = `${path}.${randomUUID()}.tmp`;
-  try {
-    const handle = await open(temporary, "wx");
-    try {
-      await fill(handle);
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
-    await rename(temporary, path);
-  } catch (error) {
-    await rm(temporary, { force: true });
-    throw error;
-  }
+/** Where text is written as tokens. */
+interface Target {
+  readonly handle: FileHandle;
+  readonly hash: Hash;
+  readonly counts: Float64Array;
+  /** Before a chunk is written. */
+  readonly beforeChunk: (writtenBytes: number) => Promise<void>;
 }
 
 async function syncDirectory(path: string): Promise<void> {
@@ -91,6 +87,7 @@ async function sourceKey(
   files: readonly { readonly path: string; readonly field: string }[],
   vocabularySize: number,
   packing: Packing | undefined,
+  signal: AbortSignal | undefined,
 ): Promise<string> {
   const packed = packing
     ? ` ${packing.endOfDocumentToken ?? "documents"} ${packing.sequenceLengthTokens}`
@@ -99,6 +96,7 @@ async function sourceKey(
     `${data.format} ${data.format === "text" ? BYTE_VOCABULARY_SIZE : vocabularySize}${packed}\n`,
   );
   for (const { path, field } of files) {
+    signal?.throwIfAborted();
     const { handle, sizeBytes, modifiedNanoseconds } = await openData(path, field);
     await handle.close();
     hash.update(`${resolve(path)}\0${sizeBytes}\0${modifiedNanoseconds}\n`);
@@ -108,9 +106,7 @@ async function sourceKey(
 
 /** Adds the bytes of one text file as tokens. */
 async function appendText(
-  target: FileHandle,
-  hash: Hash,
-  counts: Float64Array,
+  { handle: target, hash, counts, beforeChunk }: Target,
   path: string,
   field: string,
   onByte: ((byte: number, index: number) => void) | undefined,
@@ -130,6 +126,7 @@ async function appendText(
         onByte?.(byte, count + at);
       }
       const part = tokens.subarray(0, bytesRead * BYTES_PER_TOKEN);
+      await beforeChunk(part.length);
       hash.update(part);
       await target.writeFile(part);
       count += bytesRead;
@@ -146,20 +143,28 @@ const endOf =
     if (token === endOfDocumentToken) documents.begin(index + 1);
   };
 
+/** Ends the writing of text when the signal does, or the disk has no room for the rest. */
+function guarded(sizeTokens: number, directory: string, signal: AbortSignal | undefined) {
+  let [leftBytes, chunks] = [sizeTokens * BYTES_PER_TOKEN, 0];
+  return async (writtenBytes: number): Promise<void> => {
+    signal?.throwIfAborted();
+    if (chunks % CHUNKS_A_LOOK === 0) await assertTextRoom(Math.max(leftBytes, writtenBytes), directory);
+    leftBytes -= writtenBytes;
+    chunks += 1;
+  };
+}
+
 async function tokenize(
   paths: readonly string[],
   directory: string,
   packing: Packing | undefined,
+  signal: AbortSignal | undefined,
 ): Promise<Dataset> {
   const counts = new Float64Array(BYTE_VOCABULARY_SIZE);
   const body = createHash("sha256");
   const sizes = await Promise.all(paths.map(async (path) => (await stat(path)).size));
-  const documents =
-    packing &&
-    new DocumentCounter(
-      packing.sequenceLengthTokens,
-      sizes.reduce((sum, size) => sum + size, 0),
-    );
+  const sizeTokens = sizes.reduce((sum, size) => sum + size, 0);
+  const documents = packing && new DocumentCounter(packing.sequenceLengthTokens, sizeTokens);
   const byToken = packing?.endOfDocumentToken !== undefined;
   const starts: number[] = [];
   let header: TokenFileHeader = {
@@ -167,10 +172,10 @@ async function tokenize(
     tokenCount: 0,
     vocabularySize: BYTE_VOCABULARY_SIZE,
   };
-  // The name is the content's hash, known only at the end: the file is written under a passing name.
-  const passing = join(directory, `text-${randomUUID()}`);
-  await replaceFile(passing, async (target) => {
-    await target.writeFile(Buffer.alloc(TOKEN_FILE.headerBytes));
+  // The name is the content's hash, known only at the end.
+  const written = await writePassing(join(directory, "text"), async (handle) => {
+    const target = { handle, hash: body, counts, beforeChunk: guarded(sizeTokens, directory, signal) };
+    await handle.writeFile(Buffer.alloc(TOKEN_FILE.headerBytes));
     let tokenCount = 0;
     for (const [index, path] of paths.entries()) {
       const first = tokenCount;
@@ -179,8 +184,6 @@ async function tokenize(
       const onByte = documents && byToken ? endOf(documents, packing.endOfDocumentToken) : undefined;
       tokenCount += await appendText(
         target,
-        body,
-        counts,
         path,
         `data.paths.${index}`,
         onByte && ((byte, at) => onByte(byte, first + at)),
@@ -194,28 +197,25 @@ async function tokenize(
       for (const [place, start] of starts.entries())
         index.writeBigUInt64LE(BigInt(start), index.length - 8 * (starts.length - place));
       body.update(index);
-      await target.writeFile(index);
+      await handle.writeFile(index);
     }
     const head = encodeHeader(header);
-    await target.write(head, 0, head.length, 0);
+    await handle.write(head, 0, head.length, 0);
+    const sha256 = createHash("sha256").update(head).update(body.digest()).digest("hex");
+    const { size: sizeBytes } = await handle.stat();
+    return { path: join(directory, `${sha256}.tokens`), sizeBytes, sha256 };
   });
-  const sha256 = createHash("sha256").update(encodeHeader(header)).update(body.digest()).digest("hex");
-  const path = join(directory, `${sha256}.tokens`);
-  await rename(passing, path);
   await syncDirectory(directory);
-  const { size: sizeBytes } = await stat(path);
   return {
-    path,
+    ...written,
     tokenCount: header.tokenCount,
-    sizeBytes,
-    sha256,
     ...(documents ? { mostDocuments: documents.most } : {}),
     unigramEntropyNats: unigramEntropyNats(counts),
   };
 }
 
 /** @returns the hash of the files' bytes, one behind the other. */
-async function hashFiles(files: readonly string[]): Promise<string> {
+async function hashFiles(files: readonly string[], signal: AbortSignal | undefined): Promise<string> {
   const sha256 = createHash("sha256");
   const chunk = Buffer.alloc(CHUNK_BYTES);
   for (const path of files) {
@@ -224,6 +224,7 @@ async function hashFiles(files: readonly string[]): Promise<string> {
       for (;;) {
         const { bytesRead } = await handle.read(chunk, 0, chunk.length, null);
         if (bytesRead === 0) break;
+        signal?.throwIfAborted();
         sha256.update(chunk.subarray(0, bytesRead));
       }
     } finally {
@@ -237,6 +238,7 @@ async function inspect(
   data: TokenData,
   vocabularySize: number,
   packing: Packing | undefined,
+  signal: AbortSignal | undefined,
 ): Promise<Dataset> {
   const source = await openSource(data);
   const { path, files, tokenCount, sizeBytes, starts } = source;
@@ -254,12 +256,13 @@ async function inspect(
     documents && packing.endOfDocumentToken !== undefined
       ? endOf(documents, packing.endOfDocumentToken)
       : undefined,
+    signal,
   );
   return {
     path: resolve(path),
     tokenCount,
     sizeBytes,
-    sha256: await hashFiles(files),
+    sha256: await hashFiles(files, signal),
     ...(documents ? { mostDocuments: documents.most } : {}),
     unigramEntropyNats: unigramEntropyNats(counts),
   };
@@ -283,13 +286,31 @@ async function known(sidecar: string): Promise<Dataset | undefined> {
   }
 }
 
+const datasetsDirectory = (dataDirectory: string): string => resolve(dataDirectory, "datasets");
+
+async function ownFolder(dataDirectory: string): Promise<string> {
+  const directory = datasetsDirectory(dataDirectory);
+  await mkdir(dirname(directory), { recursive: true });
+  await mkdir(directory, { recursive: true, mode: OWN_FOLDER });
+  // One that an earlier version made, unless it is another user's.
+  await chmod(directory, OWN_FOLDER).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPERM") throw error;
+  });
+  return directory;
+}
+
+/** Removes what a service that was killed left of data that it prepared. @returns names of files */
+export const removeAbandonedDatasets = (dataDirectory: string): Promise<string[]> =>
+  removeAbandoned(datasetsDirectory(dataDirectory));
+
 /**
  * Makes what the trainer reads. Text files are read as bytes, one after the other, each byte a token, and
  * kept in `<dataDirectory>/datasets` under the hash of their content; with packing each file is a document.
  * Data that is tokens already is checked, whole, and used where it is. The answer is remembered by path, size
  * and time of change, so that a job's later stages do not read the data again.
  * @param job V of the model, and S: the sequences that documents are counted in.
- * @throws ProblemError `data-invalid`: missing, empty, a directory, truncated (expected and found bytes), an
+ * @param signal ends it, with the signal's reason; what was written by then is removed
+ * @throws ProblemError `data-invalid`: text that has no room as tokens, missing, empty, a directory, truncated (expected and found bytes), an
  * index that is not the data's, a token beyond V (with its place), packing without documents.
  */
 export async function prepareDataset(
@@ -299,6 +320,7 @@ export async function prepareDataset(
     vocabularySize,
     sequenceLengthTokens,
   }: { readonly vocabularySize: number; readonly sequenceLengthTokens: number },
+  signal?: AbortSignal,
 ): Promise<Dataset> {
   if (data.format === "text" && vocabularySize < BYTE_VOCABULARY_SIZE) {
     throw new ProblemError(
@@ -314,20 +336,23 @@ export async function prepareDataset(
       ],
     );
   }
-  const directory = resolve(dataDirectory, "datasets");
-  await mkdir(directory, { recursive: true });
+  const directory = await ownFolder(dataDirectory);
+  await removeAbandoned(directory);
   const packing = packingOf(data, sequenceLengthTokens);
   const sidecar = join(
     directory,
-    `source-${await sourceKey(data, dataFiles(data), vocabularySize, packing)}.json`,
+    `source-${await sourceKey(data, dataFiles(data), vocabularySize, packing, signal)}.json`,
   );
   const remembered = await known(sidecar);
   if (remembered) return remembered;
   const dataset =
     data.format === "text"
-      ? await tokenize(data.paths, directory, packing)
-      : await inspect(data, vocabularySize, packing);
-  await replaceFile(sidecar, async (handle) => handle.writeFile(JSON.stringify(dataset, null, 2)));
+      ? await tokenize(data.paths, directory, packing, signal)
+      : await inspect(data, vocabularySize, packing, signal);
+  await writePassing(sidecar, async (handle) => {
+    await handle.writeFile(JSON.stringify(dataset, null, 2));
+    return { path: sidecar };
+  });
   await syncDirectory(directory);
   return dataset;
 }
@@ -348,12 +373,17 @@ type Cut = Pick<JobSpec, "sequenceLengthTokens"> & { readonly vocabularySize: nu
  * @throws ProblemError `data-invalid` as {@link prepareDataset} and {@link assertFitsSequences}, naming the source's
  * field.
  */
-export async function prepareData(data: Data, dataDirectory: string, cut: Cut): Promise<PreparedData> {
+export async function prepareData(
+  data: Data,
+  dataDirectory: string,
+  cut: Cut,
+  signal?: AbortSignal,
+): Promise<PreparedData> {
   const sources = sourcesOf(data);
   const datasets: Dataset[] = [];
   for (const source of sources) {
     const dataset = await asSource(source.part, async () => {
-      const prepared = await prepareDataset(source.data, dataDirectory, cut);
+      const prepared = await prepareDataset(source.data, dataDirectory, cut, signal);
       assertFitsSequences(prepared, { data: source.data, ...cut });
       return prepared;
     });

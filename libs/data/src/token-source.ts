@@ -19,6 +19,9 @@ export interface TokenSource {
   read(vocabularySize: number, onToken?: OnToken): Promise<void>;
 }
 
+/** After so many tokens it is asked whether reading them is to end. */
+const TOKENS_A_LOOK = 1 << 16;
+
 /**
  * Reads every token, as {@link TokenSource.read} does. @returns how often each one occurs: 8 bytes a token of
  * the vocabulary, which only a job that fits its cluster may ask for.
@@ -27,11 +30,13 @@ export async function countTokens(
   source: Pick<TokenSource, "read">,
   vocabularySize: number,
   onToken?: OnToken,
+  signal?: AbortSignal,
 ): Promise<Float64Array> {
   const counts = new Float64Array(vocabularySize);
   await source.read(vocabularySize, (token, index) => {
     counts[token] = (counts[token] as number) + 1;
     onToken?.(token, index);
+    if (index % TOKENS_A_LOOK === 0) signal?.throwIfAborted();
   });
   return counts;
 }

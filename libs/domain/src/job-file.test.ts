@@ -253,6 +253,32 @@ describe("resolveJob", () => {
   it.each([
     ["a fault inside model", job({ model: { base: "llama-7b", hiddenSize: "big" } }), ["model.hiddenSize"]],
     ["a model that is no model", job({ model: 7 }), ["model"]],
+    [
+      "text that is named twice",
+      job({ data: { format: "text", paths: ["/a", "/b", "/a", "/a"] } }),
+      ["data.paths.2", "data.paths.3"],
+    ],
+    [
+      "text of a mixture that is named twice in one source",
+      job({
+        data: {
+          format: "mixture",
+          sources: [
+            { format: "text", paths: ["/a"], weight: 1 },
+            { format: "text", paths: ["/b", "/b"], weight: 1 },
+          ],
+        },
+      }),
+      ["data.sources.1.paths.1"],
+    ],
+    [
+      "held-out text that is named twice",
+      job({
+        data: { format: "text", paths: ["/a"] },
+        validation: { data: { format: "text", paths: ["/b", "/b"] } },
+      }),
+      ["validation.data.paths.1"],
+    ],
     ["an empty list of paths", job({ data: { format: "text", paths: [] } }), ["data.paths"]],
     ["data of no format", job({ data: { path: "/x" } }), ["data.format"]],
     ["data of an unknown format", job({ data: { format: "parquet", path: "/x" } }), ["data.format"]],

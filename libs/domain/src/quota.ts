@@ -12,6 +12,9 @@ export interface QuotaStanding {
 /** Profiles that a project keeps, of those that its tokens gave and nobody discarded. */
 export const MOST_GIVEN_PROFILES = 100;
 
+/** Workloads that a project keeps, whether they are paused or not. */
+export const MOST_WORKLOADS = 100;
+
 /** GPU-hours in a few digits: `0.25`, `12.5`, `1,200`. */
 export const formatGpuHours = (hours: number): string =>
   hours.toLocaleString("en-US", {

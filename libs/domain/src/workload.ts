@@ -80,6 +80,11 @@ export const WorkloadSchema = Type.Object(
 );
 export type Workload = Static<typeof WorkloadSchema>;
 
+const { spec: _spec, ...summarized } = WorkloadSchema.properties;
+/** A workload as lists say it: without its job, which may be large. */
+export const WorkloadSummarySchema = Type.Object(summarized, { additionalProperties: false });
+export type WorkloadSummary = Static<typeof WorkloadSummarySchema>;
+
 /**
  * The life of a proposal:
  * - `proposed`: it waits for an answer, or for a run that the workload's policy lets try it.

@@ -56,11 +56,21 @@ const placesOf = ({ dataRoots, dataDirectory }: TrainingSettings): DataPlaces =>
   own: dataDirectory,
 });
 
+const cutOf = ({ model, sequenceLengthTokens }: JobSpec) => ({
+  vocabularySize: model.vocabularySize,
+  sequenceLengthTokens,
+});
+
 /**
- * What every start of the trainer needs. @throws ProblemError for data that cannot be trained on, or a
- * trainer that is not built.
+ * What every start of the trainer needs.
+ * @param signal ends what takes long, with its reason
+ * @throws ProblemError for data that cannot be trained on, or a trainer that is not built.
  */
-export async function prepareTraining(settings: TrainingSettings, spec: JobSpec): Promise<PreparedData> {
+export async function prepareTraining(
+  settings: TrainingSettings,
+  spec: JobSpec,
+  signal: AbortSignal,
+): Promise<PreparedData> {
   await assertProgram(settings.trainer);
   if (spec.data === null)
     throw new ProblemError("data-invalid", "the job names no data", [
@@ -73,10 +83,7 @@ export async function prepareTraining(settings: TrainingSettings, spec: JobSpec)
       spec.model,
       weightsRoots(settings.dataRoots, settings.dataDirectory),
     );
-  return prepareData(spec.data, settings.dataDirectory, {
-    vocabularySize: spec.model.vocabularySize,
-    sequenceLengthTokens: spec.sequenceLengthTokens,
-  });
+  return prepareData(spec.data, settings.dataDirectory, cutOf(spec), signal);
 }
 
 /**
@@ -86,15 +93,13 @@ export async function prepareTraining(settings: TrainingSettings, spec: JobSpec)
 export async function prepareHeldOut(
   settings: TrainingSettings,
   spec: JobSpec,
+  signal: AbortSignal,
 ): Promise<Dataset | undefined> {
   const data = heldOutData(spec);
   if (data === null) return undefined;
   return asPartOf("validation", async () => {
     await assertMayBeData(dataFiles(data), placesOf(settings));
-    const dataset = await prepareDataset(data, settings.dataDirectory, {
-      vocabularySize: spec.model.vocabularySize,
-      sequenceLengthTokens: spec.sequenceLengthTokens,
-    });
+    const dataset = await prepareDataset(data, settings.dataDirectory, cutOf(spec), signal);
     assertHoldsBatches(dataset.tokenCount, spec);
     if (dataset.mostDocuments !== undefined)
       assertRoomForDocuments(data, dataset.mostDocuments, dataset.path);

@@ -14,8 +14,8 @@ import type { ProfileRecord, ProfileSummary } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
 import { announceFound, type Asker } from "./events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
-import { noProject } from "./no-project.ts";
-import { jobs, plannings, profiles, projects, workloads } from "./schema/index.ts";
+import { lockProject } from "./no-project.ts";
+import { jobs, plannings, profiles, workloads } from "./schema/index.ts";
 
 const recordOf = (row: typeof profiles.$inferSelect): ProfileRecord => ({
   id: row.id,
@@ -119,15 +119,6 @@ export async function storeGivenProfile(
     .returning({ id: profiles.id });
   if (!row) throw new Error("a profile was neither stored nor found");
   return row.id;
-}
-
-async function lockProject(tx: Queryable, name: string): Promise<void> {
-  const found = await tx
-    .select({ name: projects.name })
-    .from(projects)
-    .where(eq(projects.name, name))
-    .for("no key update");
-  if (found.length === 0) throw noProject(name, "project");
 }
 
 const tooManyGiven = (project: string, name: string): ProblemError =>

@@ -1,26 +1,36 @@
 import { randomUUID } from "node:crypto";
-import { and, asc, desc, eq, lte, sql } from "drizzle-orm";
+import { and, asc, desc, eq, getTableColumns, lte, sql } from "drizzle-orm";
 import {
   DEFAULT_PROJECT,
+  MOST_WORKLOADS,
   ProblemError,
   WORKLOAD_DEFAULTS,
   type JobSpec,
   type Workload,
+  type WorkloadSummary,
 } from "@internevo/domain";
 import { sqlStateOf } from "./connection-loss.ts";
 import type { Queryable, Transaction } from "./database.ts";
-import { orNoProject } from "./no-project.ts";
+import { lockProject, orNoProject } from "./no-project.ts";
 import { enqueueMessage } from "./outbox.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { workloadFirings, workloads, type FiringState } from "./schema/index.ts";
 import { newTraceparent } from "./trace.ts";
 
-/** As answers say it. */
-export const workloadOf = (row: typeof workloads.$inferSelect): Workload => ({
+const { spec: _spec, ...SUMMARY_COLUMNS } = getTableColumns(workloads);
+type SummaryRow = Omit<typeof workloads.$inferSelect, "spec">;
+
+const summaryOf = (row: SummaryRow): WorkloadSummary => ({
   ...row,
   nextRunAt: row.nextRunAt?.toISOString() ?? null,
   lastRunAt: row.lastRunAt?.toISOString() ?? null,
   createdAt: row.createdAt.toISOString(),
+});
+
+/** As answers say it. */
+export const workloadOf = (row: typeof workloads.$inferSelect): Workload => ({
+  ...summaryOf(row),
+  spec: row.spec,
 });
 
 /** What somebody decides of a workload. */
@@ -47,11 +57,30 @@ function nameIsTaken(error: unknown, name: string): ProblemError | undefined {
   ]);
 }
 
+const tooMany = (project: string, name: string): ProblemError =>
+  new ProblemError(
+    "quota-exceeded",
+    `project ${project} keeps ${MOST_WORKLOADS} workloads, as many as a project may`,
+    [
+      {
+        field: "name",
+        value: name,
+        message: `would be one more than the ${MOST_WORKLOADS} workloads that project ${project} may keep`,
+        remedy: "remove one that is not needed (`internevo replan remove`), then add this one again",
+      },
+    ],
+  );
+
 /**
- * @throws ProblemError `conflict` when the name is taken in its project; `not-found` when its project is gone.
+ * @throws ProblemError `conflict` when the name is taken in its project; `not-found` when its project is gone;
+ * `quota-exceeded` where the project keeps as many as it may.
  */
 export async function createWorkload(tx: Queryable, workload: NewWorkload): Promise<Workload> {
   const { project = DEFAULT_PROJECT } = workload.spec;
+  // Who adds to the same project waits, so that none passes the limit beside another.
+  await lockProject(tx, project);
+  if ((await tx.$count(workloads, eq(workloads.project, project))) >= MOST_WORKLOADS)
+    throw tooMany(project, workload.name);
   try {
     const [row] = await tx
       .insert(workloads)
@@ -100,16 +129,16 @@ export async function getWorkload(db: Queryable, id: string): Promise<Workload |
   return row && workloadOf(row);
 }
 
-/** Newest first. @param only of this project; null: all. */
+/** Newest first, without their jobs. @param only of this project; null: all. */
 export async function listWorkloads(
   db: Queryable,
   request: PageRequest = {},
   only: string | null = null,
-): Promise<Page<Workload>> {
+): Promise<Page<WorkloadSummary>> {
   const limit = pageLimit(request);
   const after = decodeCursor(request.cursor);
   const rows = await db
-    .select()
+    .select(SUMMARY_COLUMNS)
     .from(workloads)
     .where(
       and(
@@ -120,7 +149,7 @@ export async function listWorkloads(
     )
     .orderBy(desc(workloads.createdAt), desc(workloads.id))
     .limit(limit + 1);
-  return pageOf(rows, limit, (row) => ({ at: row.createdAt, id: row.id }), workloadOf);
+  return pageOf(rows, limit, (row) => ({ at: row.createdAt, id: row.id }), summaryOf);
 }
 
 /** Deletes a workload with its firings and proposals. @returns whether it was there. */

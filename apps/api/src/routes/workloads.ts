@@ -6,6 +6,7 @@ import {
 } from "@internevo/contracts";
 import {
   DEFAULT_PROJECT,
+  MOST_WORKLOADS,
   ProblemError,
   resolveJob,
   WORKLOAD_DEFAULTS,
@@ -78,6 +79,7 @@ function registerCreation(app: ApiInstance, options: WorkloadRoutesOptions): voi
       schema: {
         tags,
         summary: "Plan a workload again by a schedule",
+        description: `A project keeps ${MOST_WORKLOADS} at most; then the answer is a 403, \`quota-exceeded\`, until one is removed.`,
         headers: headers.idempotent,
         body: WorkloadCreateSchema,
         response: answers({ 201: WorkloadSchema }),
@@ -110,7 +112,7 @@ function registerWorkloadReads(app: ApiInstance, database: Database): void {
       config: { role: "viewer", scope: "visible" },
       schema: {
         tags,
-        summary: "List workloads, newest first",
+        summary: "List workloads, newest first, without their jobs",
         querystring: Type.Object(PageQuery, { additionalProperties: false }),
         response: answers({ 200: WorkloadPageSchema }),
       },

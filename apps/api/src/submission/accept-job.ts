@@ -24,7 +24,7 @@ export interface JobChecks {
   readonly profile: (spec: JobSpec) => Promise<void>;
   /** Whether any plan can fit; asked of jobs that have no other fault. */
   readonly fit: (spec: JobSpec) => Promise<void>;
-  readonly room: (spec: JobSpec) => Promise<void>;
+  readonly room: (spec: JobSpec, textBytes: number) => Promise<void>;
   readonly data: (task: DataTask) => Promise<CheckedData>;
   /** @returns whose they are; undefined where they are no job's */
   readonly weights: (weights: NamedWeights) => Promise<WeightsOfJob | undefined>;
@@ -34,6 +34,8 @@ export interface AcceptedJob {
   readonly spec: JobSpec;
   /** Tokens of its data; undefined where the job reads none. */
   readonly dataTokens: number | undefined;
+  /** Of its text, training and held-out data together. */
+  readonly textBytes: number;
   /** The job whose files it begins with; undefined where there is none. */
   readonly weights: WeightsOfJob | undefined;
 }
@@ -71,6 +73,9 @@ const dataTask = (spec: JobSpec): DataTask => ({
   },
 });
 
+const textBytesOf = (...data: readonly (CheckedData | undefined)[]): number =>
+  data.reduce((sum, one) => sum + (one?.textBytes ?? 0), 0);
+
 /**
  * Resolves a submitted job and checks everything that can be checked now, so that all of its faults are told
  * at once: those of the job file, of what it asks of this installation, and of its data.
@@ -88,6 +93,7 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Ac
     }
   };
   let checked: CheckedData | undefined;
+  let heldOut: CheckedData | undefined;
   let ofJob: WeightsOfJob | undefined;
   const spec = await noting(() => resolveJob(written));
   if (spec) {
@@ -98,10 +104,10 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Ac
     // What only measures reads no data.
     if (spec.until === undefined) checked = await noting(() => checks.data(dataTask(spec)));
     if (spec.until === undefined && spec.validation !== undefined)
-      await noting(() => asPartOf("validation", () => checks.data(heldOutTask(spec))));
+      heldOut = await noting(() => asPartOf("validation", () => checks.data(heldOutTask(spec))));
     const { initialWeights, model } = spec;
     if (initialWeights !== undefined) ofJob = await noting(() => checks.weights({ initialWeights, model }));
-    await noting(() => checks.room(spec));
+    await noting(() => checks.room(spec, textBytesOf(checked, heldOut)));
     if (problems.length === 0) await noting(() => checks.fit(spec));
   } else {
     const data = dataOf(written);
@@ -119,5 +125,10 @@ export async function acceptJob(written: unknown, checks: JobChecks): Promise<Ac
         );
   if (!spec) throw new Error("a job was neither resolved nor refused");
   const documents = checked?.documents;
-  return { spec: documents ? { ...spec, documents } : spec, dataTokens: checked?.tokens, weights: ofJob };
+  return {
+    spec: documents ? { ...spec, documents } : spec,
+    dataTokens: checked?.tokens,
+    textBytes: textBytesOf(checked, heldOut),
+    weights: ofJob,
+  };
 }

@@ -13,7 +13,14 @@ import { acceptJob, type AcceptedJob, type NamedWeights } from "./accept-job.ts"
 import { batchWarnings } from "./batch-warnings.ts";
 import { assertFits, fitTask, runtimeMemory } from "./check-fit.ts";
 import { assertQuota } from "./check-quota.ts";
-import { assertRoom, checkpointRoom, roomWarnings } from "./check-room.ts";
+import {
+  assertRoom,
+  assertTextFits,
+  checkpointRoom,
+  roomWarnings,
+  textRoom,
+  textWarnings,
+} from "./check-room.ts";
 import { notOwnWeights } from "./check-weights.ts";
 import { clusterWarnings } from "./cluster-warnings.ts";
 import { removalOfWeights, removedWeights, type WeightsOfJob } from "./kept-weights.ts";
@@ -51,7 +58,11 @@ export class Acceptance {
       profile: (job) => assertNamedProfile(database.db, job, "cluster.profile", visibleTo(actorOf(request))),
       data: (task) => workers.checkData(task, gone),
       weights: (weights) => this.#weights(weights, visibleTo(actorOf(request)), gone),
-      room: async (job) => assertRoom(await this.#roomOf(job), capabilities.dataDirectory ?? ""),
+      room: async (job, textBytes) => {
+        const { dataDirectory } = capabilities;
+        assertRoom(await this.#roomOf(job), dataDirectory ?? "");
+        assertTextFits(await textRoom(textBytes, dataDirectory), job, dataDirectory ?? "");
+      },
       fit: (spec) => this.#fit(spec, gone),
     });
   }
@@ -127,15 +138,17 @@ export class Acceptance {
   }
 
   /** What an accepted job is told: what speaks against it all the same, and what is measured first. */
-  async remarks({ spec, dataTokens }: AcceptedJob): Promise<Remarks> {
+  async remarks({ spec, dataTokens, textBytes }: AcceptedJob): Promise<Remarks> {
     const { database, measuring, capabilities } = this.#options;
+    const { dataDirectory } = capabilities;
     const first = measuring && (await measuredFirst(database, spec, measuring));
     return {
       warnings: [
         ...batchWarnings(spec, dataTokens),
         ...clusterWarnings(spec, capabilities),
         ...weightsWarnings(spec),
-        ...roomWarnings(await this.#roomOf(spec), spec, capabilities.dataDirectory ?? ""),
+        ...roomWarnings(await this.#roomOf(spec), spec, dataDirectory ?? ""),
+        ...textWarnings(await textRoom(textBytes, dataDirectory), spec, dataDirectory ?? ""),
       ],
       ...(first ? { measuredFirst: first } : {}),
     };

@@ -44,6 +44,8 @@ export interface DataTask {
 /** What is known of data once it is checked. */
 export interface CheckedData {
   readonly tokens: number;
+  /** Of its text, which is written as tokens before it is trained on; absent: none of it is text. */
+  readonly textBytes?: number;
   /** What packed documents leave of attention; null where none are packed, or it was not asked for. */
   readonly documents: PackedDocuments | null;
 }
@@ -106,24 +108,32 @@ async function checkSource(
   return tokens;
 }
 
-/** Checks every source, so that the faults of all are told. @returns their tokens */
+interface Size {
+  readonly tokens: number;
+  readonly textBytes?: number;
+}
+
+/** Checks every source, so that the faults of all are told. */
 async function checkSources(
   sources: readonly DataSource[],
   vocabularySize: number | undefined,
   sequenceLengthTokens: number | undefined,
-): Promise<number> {
-  let tokens = 0;
+): Promise<Size> {
+  let [tokens, textBytes] = [0, 0];
   const problems: ProblemError[] = [];
   for (const { data, part } of sources) {
     try {
-      tokens += await asSource(part, () => checkSource(data, vocabularySize, sequenceLengthTokens));
+      const found = await asSource(part, () => checkSource(data, vocabularySize, sequenceLengthTokens));
+      tokens += found;
+      // Bytes are tokens.
+      if (data.format === "text") textBytes += found;
     } catch (error) {
       if (!(error instanceof ProblemError)) throw error;
       problems.push(error);
     }
   }
   const [first] = problems;
-  if (first === undefined) return tokens;
+  if (first === undefined) return { tokens, ...(textBytes > 0 ? { textBytes } : {}) };
   const details = problems.flatMap((problem) => problem.details).slice(0, MOST_TOLD);
   throw new ProblemError(first.code, first.message, details, { cause: first });
 }
@@ -171,16 +181,16 @@ export async function checkData({
   }
   await assertMayBeData(dataFiles(data), { roots, own });
   const sources = sourcesOf(data);
-  const tokens = await checkSources(sources, vocabularySize, sequenceLengthTokens);
+  const size = await checkSources(sources, vocabularySize, sequenceLengthTokens);
   if (evaluated !== undefined && sequenceLengthTokens !== undefined)
-    assertHoldsBatches(tokens, { ...evaluated, sequenceLengthTokens });
+    assertHoldsBatches(size.tokens, { ...evaluated, sequenceLengthTokens });
   if (counting === undefined || vocabularySize === undefined || sequenceLengthTokens === undefined)
-    return { tokens, documents: null };
+    return { ...size, documents: null };
   const { ranks, ...window } = counting;
   const model = { vocabularySize, ...window };
   const counted = await countPackedDocuments(data, { model, sequenceLengthTokens, ranks });
-  if (counted === undefined) return { tokens, documents: null };
+  if (counted === undefined) return { ...size, documents: null };
   const fullest = sources[counted.mostIn]?.data;
   assertRoomForDocuments(data, counted.mostDocuments, dataFiles(fullest ?? data)[0]?.path ?? "the data");
-  return { tokens, documents: counted.documents ?? null };
+  return { ...size, documents: counted.documents ?? null };
 }

@@ -1,7 +1,14 @@
 import { tmpdir } from "node:os";
 import { resolveJob } from "@internevo/domain";
 import { expect, it } from "vitest";
-import { assertRoom, checkpointRoom, roomWarnings } from "./check-room.ts";
+import {
+  assertRoom,
+  assertTextFits,
+  checkpointRoom,
+  roomWarnings,
+  textRoom,
+  textWarnings,
+} from "./check-room.ts";
 
 const job = resolveJob({
   name: "job",
@@ -56,4 +63,26 @@ it("refuses a job of which not one checkpoint has room, and warns where they hav
   expect(roomWarnings({ checkpointBytes, freeBytes: 399e9 }, three, "/data")[0]?.remedy).toMatch(
     /^keep fewer/,
   );
+});
+
+it("refuses text that the whole disk has no room for, and warns where only what is left has none", async () => {
+  const text = { data: { format: "text" as const, paths: ["/a.txt"] } };
+  const disk = { sizeBytes: 200 * 2 ** 30, freeBytes: 100 * 2 ** 30 };
+  const room = (gibibytes: number) => ({ writtenBytes: gibibytes * 2 ** 30, disk });
+  for (const fits of [undefined, room(99)]) {
+    expect(() => assertTextFits(fits, text, "/data")).not.toThrow();
+    expect(textWarnings(fits, text, "/data")).toEqual([]);
+  }
+  expect(() => assertTextFits(room(199), text, "/data")).not.toThrow();
+  expect(textWarnings(room(199), text, "/data")).toMatchObject([
+    { field: "data.paths", value: 199 * 2 ** 30, remedy: expect.stringMatching(/^make room/) },
+  ]);
+  expect(() => assertTextFits(room(200), text, "/data")).toThrow(
+    expect.objectContaining({
+      code: "job-invalid",
+      details: [expect.objectContaining({ field: "data.paths" })],
+    }),
+  );
+  expect(await textRoom(7, tmpdir())).toMatchObject({ writtenBytes: 14 });
+  for (const elsewhere of ["/nowhere", undefined]) expect(await textRoom(7, elsewhere)).toBeUndefined();
 });

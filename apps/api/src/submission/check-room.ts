@@ -1,4 +1,4 @@
-import { statfs } from "node:fs/promises";
+import { BYTES_PER_TEXT_TOKEN, diskOf, marginBytes, textRoomFault } from "@internevo/data";
 import {
   checkpointsAtOnce,
   formatBytes,
@@ -14,6 +14,16 @@ const CHECKPOINT_BYTES_PER_PARAMETER = 12;
 /** What is said of a directory that is not this machine's. */
 const ELSEWHERE = new Set<string | undefined>(["ENOENT", "ENOTDIR", "EACCES"]);
 
+/**
+ * The disk of the supervisors' directory, which need not be there, or be readable, on the machine of the API; a disk
+ * that fails is another matter.
+ */
+const diskHere = (dataDirectory: string) =>
+  diskOf(dataDirectory).catch((error: NodeJS.ErrnoException) => {
+    if (ELSEWHERE.has(error.code)) return undefined;
+    throw error;
+  });
+
 export interface CheckpointRoom {
   readonly checkpointBytes: number;
   readonly freeBytes: number;
@@ -28,16 +38,11 @@ export async function checkpointRoom(
   dataDirectory: string | undefined,
 ): Promise<CheckpointRoom | undefined> {
   if (checkpointing === null || dataDirectory === undefined) return undefined;
-  const disk = await statfs(dataDirectory).catch((error: NodeJS.ErrnoException) => {
-    // The supervisors' directory need not be there, or be readable, on the machine of the API; a disk that
-    // fails is another matter.
-    if (ELSEWHERE.has(error.code)) return undefined;
-    throw error;
-  });
+  const disk = await diskHere(dataDirectory);
   return (
     disk && {
       checkpointBytes: CHECKPOINT_BYTES_PER_PARAMETER * totalParameters(model),
-      freeBytes: disk.bavail * disk.bsize,
+      freeBytes: disk.freeBytes,
     }
   );
 }
@@ -76,4 +81,36 @@ export function roomWarnings(
       remedy: checkpointing.keepLast > 2 ? "keep fewer, or make room there" : "make room there",
     },
   ];
+}
+
+/** What a job's text takes as tokens, with the data directory's disk; undefined as of {@link checkpointRoom}. */
+export async function textRoom(textBytes: number, dataDirectory: string | undefined) {
+  if (textBytes === 0 || dataDirectory === undefined) return undefined;
+  const disk = await diskHere(dataDirectory);
+  return disk && { writtenBytes: BYTES_PER_TEXT_TOKEN * textBytes, disk };
+}
+type TextRoom = Awaited<ReturnType<typeof textRoom>>;
+
+const textFault = (room: TextRoom, data: JobSpec["data"], directory: string): ProblemDetail | undefined => {
+  const fault = room && textRoomFault(room.writtenBytes, room.disk, directory);
+  return fault && { ...fault, field: data?.format === "text" ? fault.field : "data" };
+};
+
+/** @throws ProblemError `job-invalid` for text that even the empty disk has no room for. */
+export function assertTextFits(room: TextRoom, { data }: Pick<JobSpec, "data">, directory: string): void {
+  const fault = textFault(room, data, directory);
+  if (!room || !fault || room.writtenBytes + marginBytes(room.disk) <= room.disk.sizeBytes) return;
+  throw new ProblemError("job-invalid", `the text files ${fault.message}`, [fault]);
+}
+
+/** Room may be made until the job prepares its text, and text that was prepared before is not written again. */
+export function textWarnings(
+  room: TextRoom,
+  { data }: Pick<JobSpec, "data">,
+  directory: string,
+): ProblemDetail[] {
+  const fault = textFault(room, data, directory);
+  return fault
+    ? [{ ...fault, message: `${fault.message}: unless it was prepared before, the job will fail` }]
+    : [];
 }

@@ -40,7 +40,6 @@ export function addReplan(program: Command, context: Context): void {
     list: (client, query) => client.listWorkloads(query),
     none: "no workloads; add one with: internevo replan add JOB.yaml",
     table: workloadsTable,
-    documentOf: jobDocument,
   });
   addEdit(replan, context);
   addRun(replan, context);

@@ -8,7 +8,7 @@ import {
   type JobState,
   type StepMetric,
   type ValidationLoss,
-  type Workload,
+  type WorkloadSummary,
 } from "@internevo/domain";
 import { useSession } from "../session/session.tsx";
 import { LOG_LINES, type JobHistory, type LogLine } from "./job-feed.ts";
@@ -214,7 +214,7 @@ export function useProfile(id: string) {
 }
 
 /** A run was asked for and has not ended. */
-export const isBeingPlanned = ({ lastRunAt, lastOutcome }: Workload): boolean =>
+export const isBeingPlanned = ({ lastRunAt, lastOutcome }: WorkloadSummary): boolean =>
   lastRunAt !== null && lastOutcome === null;
 
 export function useWorkloads() {

@@ -1,5 +1,5 @@
 import { Code, Text } from "@mantine/core";
-import type { Workload } from "@internevo/domain";
+import type { WorkloadSummary } from "@internevo/domain";
 import { Link } from "@tanstack/react-router";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
 import { Moment } from "../components/moment.tsx";
@@ -12,7 +12,7 @@ import { isBeingPlanned, useWorkloads } from "../data/queries.ts";
 import { mayActAs, useSession } from "../session/session.tsx";
 import { formatPercent } from "../text/format.ts";
 
-function WorkloadRow({ workload, mayRun }: { workload: Workload; mayRun: boolean }) {
+function WorkloadRow({ workload, mayRun }: { workload: WorkloadSummary; mayRun: boolean }) {
   return (
     <Row name={workload.id}>
       <RowTitle>

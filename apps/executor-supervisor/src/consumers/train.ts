@@ -417,8 +417,8 @@ export const train =
       const tellAsked = (): void =>
         feed.log("info", "executor-supervisor", `${(context.giveWay.reason as Error).message}`);
       context.giveWay.addEventListener("abort", tellAsked, { once: true });
-      const dataset = await prepareTraining(settings, job.spec);
-      const heldOut = await prepareHeldOut(settings, job.spec);
+      const dataset = await prepareTraining(settings, job.spec, context.signal);
+      const heldOut = await prepareHeldOut(settings, job.spec, context.signal);
       const reservation: LaunchReservationOptions = {
         ...settings,
         cluster: job.spec.cluster,

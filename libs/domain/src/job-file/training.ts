@@ -2,6 +2,7 @@ import { dataFiles, MIXTURE_CYCLE_SEQUENCES, sharesOf, sourcesOf, type Data } fr
 import { WATCHDOG_DEFAULTS, type Optimizer, type Timeline, type Validation, type Watchdog } from "../job.ts";
 import type { Model } from "../model.ts";
 import type { ProblemDetail } from "../problem.ts";
+import { MOST_DETAILS } from "../validate.ts";
 import { DEFAULT_VALIDATION_BATCHES, type JobFile } from "./schema.ts";
 
 /** A tenth of steps, where a job does not say: how often something happens, or how long it lasts. */
@@ -122,9 +123,31 @@ function checkMixture(data: Data, details: ProblemDetail[]): void {
     }
 }
 
+/** Text that one source names twice: it would be copied as often. @param within that names the data in a job */
+function checkNamedOnce(data: Data, within: string, details: ProblemDetail[]): void {
+  const twice: ProblemDetail[] = [];
+  for (const source of sourcesOf(data)) {
+    if (source.data.format !== "text") continue;
+    const seen = new Map<string, number>();
+    for (const [index, path] of source.data.paths.entries()) {
+      const before = seen.get(path);
+      if (before === undefined) seen.set(path, index);
+      else
+        twice.push({
+          field: `${within}${source.part}.paths.${index}`,
+          value: path,
+          message: `is named already, by paths.${before}`,
+          remedy: "name each file once; to read text more often, give it more weight in a mixture",
+        });
+    }
+  }
+  details.push(...twice.slice(0, MOST_DETAILS));
+}
+
 /** What data has to do with the rest of a job. */
 export function checkData(data: Data, model: Model | undefined, details: ProblemDetail[]): void {
   checkMixture(data, details);
+  checkNamedOnce(data, "", details);
   const { packing, endOfDocumentToken, maxDocumentsPerSequence } = data;
   if (packing !== "documents") {
     for (const [field, value] of Object.entries({ endOfDocumentToken, maxDocumentsPerSequence })) {
@@ -165,6 +188,7 @@ export function resolveValidation(
   details: ProblemDetail[],
 ): Validation | undefined {
   if (written === undefined) return undefined;
+  checkNamedOnce(written.data, "validation.", details);
   const trained = new Set(data ? dataFiles(data).map(({ path }) => path) : []);
   const shared = dataFiles(written.data).find(({ path }) => trained.has(path));
   if (shared !== undefined)
