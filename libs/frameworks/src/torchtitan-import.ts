@@ -14,7 +14,6 @@ import {
   normalPlan,
   stageLayers,
   type FrameworkFile,
-  type FrameworkWarning,
   type ImportedConfiguration,
   type Launch,
   type TakenAs,
@@ -31,10 +30,11 @@ import {
 import { checkWholeHeads, wholeHeadsFault } from "./heads.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
-import { Faults, quotient, repeated } from "./problems.ts";
+import { Faults, quotient } from "./problems.ts";
 import { oneWay, splitsByTensor, type Layout } from "./sequence-layouts.ts";
 import { overlapOf } from "./torchtitan.ts";
 import { readModel } from "./torchtitan-model.ts";
+import { torchtitanWarnings } from "./torchtitan-warnings.ts";
 
 const READ =
   "model training parallelism optimizer lr_scheduler activation_checkpoint debug experimental quantize";
@@ -422,56 +422,6 @@ function parseToml(file: FrameworkFile, faults: Faults): unknown {
       { cause: error },
     );
   }
-}
-
-/** What a section says: the names in it. */
-const quantized = (value: unknown): unknown =>
-  typeof value === "object" && value !== null ? repeated(Object.keys(value).join(", ")) : repeated(value);
-
-/** What torchtitan refuses, though a plan stands for it. */
-function torchtitanWarnings(
-  root: Fields,
-  sequenceLengthTokens: number,
-  { tp, ring }: Degrees,
-): FrameworkWarning[] {
-  const divisor = 2 * tp * ring;
-  // model.converters is refused, so that nothing uses them.
-  const quantize = root
-    .section("quantize")
-    .names()
-    .map((name) => ({
-      field: root.path(`quantize.${name}`),
-      value: quantized(root.section("quantize").value(name)),
-      message: "computes nothing in 8 bits: torchtitan does so only with model.converters",
-      remedy: "leave it out",
-    }));
-  const training = root.section("training");
-  const reduced = training.text("mixed_precision_reduce") ?? "float32";
-  const warnings = [
-    ...quantize,
-    ...(reduced === "float32"
-      ? []
-      : [
-          {
-            field: training.path("mixed_precision_reduce"),
-            value: reduced,
-            message: "is not float32, the one choice that torchtitan has",
-            remedy: "give float32",
-          },
-        ]),
-  ];
-  if (sequenceLengthTokens % divisor === 0) return warnings;
-  return [
-    ...warnings,
-    {
-      field: "training.seq_len",
-      value: sequenceLengthTokens,
-      message:
-        "is no multiple of the tensor degree times twice the " +
-        `context degree, which is ${divisor}: torchtitan refuses it`,
-      remedy: `give a multiple of ${divisor}`,
-    },
-  ];
 }
 
 /** Sequences of a step, and how ranks take them. */
