@@ -206,6 +206,38 @@ describe("data", () => {
     expect(named(framework, other)).toContainEqual(["data", "mixture", expect.any(String)]);
   });
 
+  it.each([
+    ["/data/x/en/a.bin", '"/data/x"'],
+    ["/data//x/./en/../fr/a.bin", '"/data/x"'],
+    ["/x/en/a.bin", '"/x"'],
+  ])("InternEvo takes the folders below train_folder as kinds of data: %s", (path, folder) => {
+    const job = fullJob("internevo", { data: { format: "internevo", path } });
+    expect(text("internevo", job)).toContain(` train_folder=${folder},`);
+    const said = exported("internevo", job).inexpressible.find(({ field }) => field === "data.path");
+    expect(said).toMatchObject({ value: path, nearest: path });
+    expect(said?.reason).toMatch(/every \.bin below train_folder/);
+  });
+
+  it("InternEvo is said to train on held-out data that lies below train_folder, too", () => {
+    const reason = (path: string): string | undefined =>
+      exported("internevo", fullJob("internevo", { data: { format: "internevo", path } })).inexpressible.find(
+        ({ field }) => field === "data.path",
+      )?.reason;
+    expect(reason("/data/x/a.bin")).toMatch(/also the held-out data/);
+    expect(reason("/data/x/en/a.bin")).not.toMatch(/held-out/);
+  });
+
+  it.each(["/en.bin", "/x/en.bin", "en.bin"])(
+    "InternEvo reads no file without two folders above it, which is said: %s",
+    (path) => {
+      const job = fullJob("internevo", { data: { format: "internevo", path } });
+      expect(text("internevo", job)).toContain(" train_folder=None,");
+      const said = exported("internevo", job).inexpressible.find(({ field }) => field === "data.path");
+      expect(said).toMatchObject({ value: path, nearest: expect.stringMatching(/^random data/) });
+      expect(said?.reason).toMatch(/\/data\/en\/en\.bin/);
+    },
+  );
+
   it("keeps attention, positions and loss inside a document where a framework can", () => {
     const job = fullJob("megatron");
     expect(text("megatron", job)).toContain(
