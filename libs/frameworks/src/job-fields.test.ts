@@ -343,6 +343,20 @@ describe("import", () => {
     },
   );
 
+  it("InternEvo: lists folders of data as left out, and not as without effect", () => {
+    const { takenAs, ignored, data } = read("internevo", exported("internevo", fullJob("internevo")).files);
+    expect(data).toBeUndefined();
+    for (const [option, value] of [
+      ["data.train_folder", "/data"],
+      ["data.valid_folder", "/data/v"],
+    ]) {
+      expect(takenAs).toContainEqual({ option, value, as: expect.stringMatching(/it is left out$/) });
+      expect(ignored).not.toContain(option);
+    }
+    const none = read("internevo", exported("internevo", jobOf()).files);
+    expect(none.takenAs.filter(({ option }) => option.endsWith("_folder"))).toEqual([]);
+  });
+
   it("torchtitan: reads back checkpoints and weights", () => {
     const job = fullJob("megatron");
     const again = importedJob(read("torchtitan", exported("torchtitan", job).files), "again", "80GB");
