@@ -208,6 +208,16 @@ describe("memory", () => {
     );
   });
 
+  it("has shares of a whole GPU in why-not, whatever headroom is kept of it", async () => {
+    const example = new URL("../../../examples/llama-7b-32k.yaml", import.meta.url).pathname;
+    const plan = "b1 n8 a0 pp2 dp16 tp4 sp4 ps1 gs1 oss16 v2";
+    const shares = async (...more: string[]): Promise<string[]> =>
+      (await cli("why-not", example, plan, ...more)).stdout.match(/[\d.]+%$/gm) ?? [];
+    const whole = await shares();
+    expect(whole.length).toBeGreaterThan(5);
+    expect(await shares("--headroom", "20%")).toEqual(whole);
+  });
+
   it("says that nothing fits a job without plans: status 3, and what binds", async () => {
     const { status, stderr } = await cli("memory", JOB, "--profile", "a800-128");
     expect(stderr).toMatch(
