@@ -235,6 +235,8 @@ def torchtitan() -> Reader:
         steps, rest = divmod(t.global_batch_size, t.local_batch_size * dp)
         if rest > 0:
             raise ValueError(f"global_batch_size {t.global_batch_size} is no multiple of local_batch_size {t.local_batch_size} times {dp} data-parallel ranks")
+        if dims.pp_enabled and spec.pipelining_fn is None:
+            raise ValueError(f"{config.model.name} has no pipelining_fn, without which torchtitan starts no pipeline_parallel_degree {dims.pp}")
         if dims.pp_enabled:
             schedule, parts, _, _ = spec.pipelining_fn(model, dims, config, torch.device("cpu"), arguments, spec.parallelize_fn, spec.build_loss_fn(config, parallel_dims=dims))
             micro, within = p.pipeline_parallel_microbatch_size, schedule._n_microbatches

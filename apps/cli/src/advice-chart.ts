@@ -77,7 +77,7 @@ export function sweepChart(job: JobSpec, axis: SweepAxis, rows: readonly SweepRo
         format: gibibytes,
         ...(axis === "memory"
           ? {}
-          : { limit: { value: plannedMemoryBytes(job) / GIB, label: "what a GPU has" } }),
+          : { limit: { value: plannedMemoryBytes(job) / GIB, label: "what plans may use" } }),
       },
     ],
   });

@@ -50,7 +50,8 @@ export const rankText = (rank: number, of: number): string =>
     ? `behind the best plans of all ${formatCounted(of, "family", "families")}`
     : `rank ${formatInteger(rank)} of ${formatCounted(of, "family", "families")} of plans`;
 
-export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): string {
+/** @param gpuBytes what a GPU has, with what a headroom keeps free of it */
+export function whyNotText(answer: WhyNot, gpuBytes: number, colors: Colors): string {
   const {
     plan,
     bestOf,
@@ -82,7 +83,7 @@ export function whyNotText(answer: WhyNot, limitBytes: number, colors: Colors): 
     const columns: Column<(typeof memory)[number]>[] = [
       { title: "MEMORY OF THE FULLEST RANK", value: ({ line }) => memoryLineName(line) },
       { title: "BYTES", align: "right", value: ({ bytes }) => formatBytes(bytes) },
-      { title: "OF A GPU", align: "right", value: ({ bytes }) => formatPercent(bytes / limitBytes) },
+      { title: "OF A GPU", align: "right", value: ({ bytes }) => formatPercent(bytes / gpuBytes) },
     ];
     sections.push(table(columns, memory, colors));
   }

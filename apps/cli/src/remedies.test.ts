@@ -17,6 +17,9 @@ it("names commands where the API names routes", () => {
   expect(remedyInCommands(`did you mean log.txt? Otherwise see GET /api/v1/jobs/${id}/artifacts`)).toBe(
     `did you mean log.txt? Otherwise see \`internevo artifacts list ${id}\``,
   );
+  expect(
+    remedyInCommands('set days first, for example PATCH /api/v1/retention with {"checkpoints": 90}'),
+  ).toBe("set days first, for example `internevo retention set --checkpoints 90d`");
   const unknown = `see GET /api/v1/jobs/${id}/nothing`;
   expect(remedyInCommands(unknown)).toBe(unknown);
   expect(remedyInCommands("give another name")).toBe("give another name");

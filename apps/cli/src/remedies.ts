@@ -16,6 +16,9 @@ const COMMANDS: Readonly<Record<string, string>> = {
 const ROUTE = /\b(?:GET|POST|PUT|PATCH|DELETE) \/api\/v1\/([A-Za-z0-9/:-]*[A-Za-z0-9])/;
 const OR_ROUTE = new RegExp(`, or ${ROUTE.source}`, "g");
 
+/** A change of one kind's days. */
+const DAYS = /\bPATCH \/api\/v1\/retention with \{"([a-z]+)": (\d+)\}/gi;
+
 /** An id in a path, or what stands for one: `:id`. */
 const ID = /\/(:[a-z]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/gi;
 
@@ -32,10 +35,13 @@ const idsOf = (path: string): string =>
  * out; a route without a command stays.
  */
 export const remedyInCommands = (remedy: string): string =>
-  remedy.replaceAll(OR_ROUTE, "").replaceAll(new RegExp(ROUTE, "g"), (route, path: string) => {
-    const command = COMMANDS[path.replaceAll(ID, "")];
-    return command === undefined ? route : `\`${command}${idsOf(path)}\``;
-  });
+  remedy
+    .replaceAll(OR_ROUTE, "")
+    .replaceAll(DAYS, "`internevo retention set --$1 $2d`")
+    .replaceAll(new RegExp(ROUTE, "g"), (route, path: string) => {
+      const command = COMMANDS[path.replaceAll(ID, "")];
+      return command === undefined ? route : `\`${command}${idsOf(path)}\``;
+    });
 
 export const inCommands = (detail: ProblemDetail): ProblemDetail => ({
   ...detail,

@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { MemoryMap } from "@internevo/contracts";
-import { planLabel, type Plan } from "@internevo/domain";
+import { formatBytes, planLabel, type Plan } from "@internevo/domain";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { linesOf } from "../src/memory/regions.ts";
 import { StepClock } from "@internevo/simulator";
@@ -191,6 +191,32 @@ describe("memory", () => {
       expect.stringMatching(/more than the 70\.8 GiB that its headroom leaves of a GPU/),
     ]);
   }, 60_000);
+
+  it("says what the planner counts of the fullest rank where another one is shown", async () => {
+    const example = new URL("../../../examples/llama-7b-32k.yaml", import.meta.url).pathname;
+    const plan = "b1 n8 a0 pp2 dp16 tp4 sp4 ps1 gs1 oss16 v2";
+    const planned = JSON.parse((await cli("--json", "why-not", example, plan)).stdout) as {
+      predicted: { peakMemoryBytes: number };
+    };
+    const fullest = formatBytes(planned.predicted.peakMemoryBytes);
+    const first = await cli("memory", example, "--plan", plan, "--rank", "0");
+    expect(first.stdout).toContain("`internevo plan` counts the same\n");
+    const last = await cli("memory", example, "--plan", plan, "--rank", "127");
+    expect(last.stdout).not.toContain("counts the same");
+    expect(last.stdout).toContain(
+      `\`internevo plan\` counts the fullest rank, which is of stage 0: ${fullest}\n`,
+    );
+  });
+
+  it("has shares of a whole GPU in why-not, whatever headroom is kept of it", async () => {
+    const example = new URL("../../../examples/llama-7b-32k.yaml", import.meta.url).pathname;
+    const plan = "b1 n8 a0 pp2 dp16 tp4 sp4 ps1 gs1 oss16 v2";
+    const shares = async (...more: string[]): Promise<string[]> =>
+      (await cli("why-not", example, plan, ...more)).stdout.match(/[\d.]+%$/gm) ?? [];
+    const whole = await shares();
+    expect(whole.length).toBeGreaterThan(5);
+    expect(await shares("--headroom", "20%")).toEqual(whole);
+  });
 
   it("says that nothing fits a job without plans: status 3, and what binds", async () => {
     const { status, stderr } = await cli("memory", JOB, "--profile", "a800-128");

@@ -62,6 +62,7 @@ it("asks for a run, which waits for a replanner", async () => {
     7,
     expect.stringContaining("everything is kept for ever"),
   ]);
+  expect(nothing.stderr).toContain("for example `internevo retention set --checkpoints 90d`\n");
   await internevo("set", "--logs", "30");
   const asked = await internevo("run", "--no-wait");
   expect([asked.status, asked.stderr]).toEqual([

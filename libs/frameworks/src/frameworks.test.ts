@@ -344,6 +344,51 @@ const deepspeed = (script: string, json: unknown): FrameworkFile[] => [
   { name: "ds.json", text: JSON.stringify({ bf16: { enabled: true }, ...(json as object) }) },
 ];
 
+describe("torchtitan's layers of a part of a stage", () => {
+  const stages = (schedule: string, lines: string): FrameworkFile => ({
+    name: "train.toml",
+    text: `# torchrun --nnodes 1 --nproc-per-node 8 train.py
+[model]
+name = "llama3"
+flavor = "8B"
+[training]
+local_batch_size = 4
+seq_len = 8192
+[parallelism]
+pipeline_parallel_degree = 2
+pipeline_parallel_schedule = "${schedule}"
+${lines}
+`,
+  });
+  const each = (count: number): string => `pipeline_parallel_layers_per_stage = ${count}`;
+  const FIELD = "parallelism.pipeline_parallel_layers_per_stage";
+
+  it("are named as they are where no stage has whole parts, with what works instead", () => {
+    expect(faultsOf("torchtitan", stages("Interleaved1F1B", each(8)))).toEqual([
+      `${FIELD}: makes 5 parts of 34 layers, which 2 stages cannot share evenly: pipeline_parallel_first_stage_less_layers 1 and ` +
+        "pipeline_parallel_last_stage_less_layers 1 count as layers → give 6, 9, 10 or 11, or give 0 for both of them, " +
+        "where 8 makes 4 parts",
+    ]);
+    for (const count of [6, 9, 10, 11])
+      expect(faultsOf("torchtitan", stages("Interleaved1F1B", each(count)))).toEqual([]);
+    const none =
+      "pipeline_parallel_first_stage_less_layers = 0\npipeline_parallel_last_stage_less_layers = 0\n";
+    expect(faultsOf("torchtitan", stages("Interleaved1F1B", none + each(8)))).toEqual([]);
+    expect(faultsOf("torchtitan", stages("Interleaved1F1B", none + each(12)))).toEqual([
+      `${FIELD}: makes 3 parts of 32 layers, which 2 stages cannot share evenly → give 6, 8, 9 or 10`,
+    ]);
+  });
+
+  it("are named where the schedule has another number of parts", () => {
+    expect(faultsOf("torchtitan", stages("1F1B", each(9)))).toEqual([
+      `${FIELD}: makes 2 parts of a stage, which 1F1B does not have → give 17, 18, 19 or 20, or use Interleaved1F1B`,
+    ]);
+    expect(faultsOf("torchtitan", stages("Interleaved1F1B", each(17)))).toEqual([
+      `${FIELD}: makes 1 part of a stage, which Interleaved1F1B does not have → give 6, 9, 10 or 11, or use 1F1B`,
+    ]);
+  });
+});
+
 describe("DeepSpeed", () => {
   it("reads ZeRO with Ulysses, and shards of ZeRO++ and MiCS", () => {
     const plan = (zero: object) =>

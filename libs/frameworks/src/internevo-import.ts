@@ -42,6 +42,7 @@ const MODEL_JUDGES: Judges = {
   ),
 };
 const DATA_JUDGES: Judges = {
+  ...judgesOf("train_folder valid_folder", taken("nothing: a job names one file, so that it is left out")),
   rampup_batch_size: refused("changes the batch as training goes on", 'set it to ""', "", false),
 };
 const SEQUENCE_JUDGES: Judges = {

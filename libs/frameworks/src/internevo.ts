@@ -63,6 +63,49 @@ const otherData: Unsaid = (job, plan) =>
         "data must be tokenized by InternEvo's tools/tokenizer.py",
       )(job, plan);
 
+/** Names of a path, without detours. */
+function namesOf(path: string): string[] {
+  const names: string[] = [];
+  for (const name of path.split("/"))
+    if (name === "..") names.pop();
+    else if (name !== "" && name !== ".") names.push(name);
+  return names;
+}
+
+/**
+ * The folder above a file's own: InternEvo takes the entries of train_folder as kinds of data, and looks for
+ * the name of one among the folders of each file. Null where there is none, or where it is the root.
+ */
+function trainFolder(path: string): string | null {
+  const above = namesOf(path).slice(0, -2);
+  return above.length === 0 ? null : `${path.startsWith("/") ? "/" : ""}${above.join("/")}`;
+}
+
+/** What else is read than the file, or why nothing is. */
+const folderOfKinds: Unsaid = ({ data, validation }) => {
+  if (data?.format !== "internevo") return null;
+  const said = { field: "data.path", value: data.path };
+  const folder = trainFolder(data.path);
+  const name = namesOf(data.path).at(-1) ?? "";
+  if (folder === null)
+    return {
+      ...said,
+      nearest: RANDOM_DATA,
+      reason:
+        "it takes the folders in train_folder as kinds of data, so that a file needs two folders above it: " +
+        `lay it as /data/${name.replace(/\.bin$/, "")}/${name}`,
+    };
+  const held = validation?.data.format === "internevo" ? namesOf(validation.data.path).join("/") : "";
+  const also = held.startsWith(`${namesOf(folder).join("/")}/`) ? ", also the held-out data" : "";
+  return {
+    ...said,
+    nearest: data.path,
+    reason:
+      `it reads every .bin below train_folder ${folder}${also}; ` +
+      "the folders in it are kinds of data, and each file lies in one of them",
+  };
+};
+
 /** Documents that share attention: each ends the loss all the same. */
 const lossEnds: Unsaid = (job) =>
   isPacked(job) || job.data?.format !== "internevo"
@@ -117,7 +160,7 @@ export const INTERNEVO_FIELDS: FieldDecisions = {
   "optimizer.epsilon": "said",
   "optimizer.clipGlobalNorm": "said",
   "data.format": otherData,
-  "data.path": "with data.format",
+  "data.path": folderOfKinds,
   "data.paths": "with data.format",
   "data.sources": "with data.format",
   "data.packing": lossEnds,
@@ -229,6 +272,12 @@ export function writeInternEvo(job: ExportedJob, plan: PlanOfJob): FrameworkFile
 /** The folder of a file, which the program reads whole. */
 const folderOf = (path: string): string => JSON.stringify(path.replace(/\/[^/]*$/, ""));
 
+/** The folder that training reads: each of its entries is a kind of data; null where it is not given. */
+const trainFolderText = ({ data }: ExportedJob): string | null => {
+  const folder = data?.format === "internevo" ? trainFolder(data.path) : null;
+  return folder === null ? null : JSON.stringify(folder);
+};
+
 /** Where training begins and what it keeps. It goes on from its newest checkpoint, unless weights are given. */
 function checkpointText({ checkpointing, initialWeights }: ExportedJob): string {
   const save =
@@ -244,8 +293,7 @@ function checkpointText({ checkpointing, initialWeights }: ExportedJob): string 
 }
 
 function dataText(job: ExportedJob, plan: PlanOfJob): string {
-  const { data, validation } = job;
-  const folder = data?.format === "internevo" ? folderOf(data.path) : "None";
+  const { validation } = job;
   const held = validation?.data.format === "internevo" ? folderOf(validation.data.path) : null;
   return `# torchrun --nnodes ${job.cluster.nodes} --nproc-per-node ${job.cluster.gpusPerNode} train.py --config <this file> --launcher torch
 JOB_NAME = ${JSON.stringify(job.name)}
@@ -262,7 +310,7 @@ data = dict(
     pack_sample_into_one=${flag(!isPacked(job))},
     skip_batches="",
     rampup_batch_size="",
-    train_folder=${folder},
+    train_folder=${trainFolderText(job) ?? "None"},
     valid_folder=${held ?? "None"},
     valid_every=${held === null ? 0 : validation?.everySteps},
 )

@@ -206,6 +206,38 @@ describe("data", () => {
     expect(named(framework, other)).toContainEqual(["data", "mixture", expect.any(String)]);
   });
 
+  it.each([
+    ["/data/x/en/a.bin", '"/data/x"'],
+    ["/data//x/./en/../fr/a.bin", '"/data/x"'],
+    ["/x/en/a.bin", '"/x"'],
+  ])("InternEvo takes the folders below train_folder as kinds of data: %s", (path, folder) => {
+    const job = fullJob("internevo", { data: { format: "internevo", path } });
+    expect(text("internevo", job)).toContain(` train_folder=${folder},`);
+    const said = exported("internevo", job).inexpressible.find(({ field }) => field === "data.path");
+    expect(said).toMatchObject({ value: path, nearest: path });
+    expect(said?.reason).toMatch(/every \.bin below train_folder/);
+  });
+
+  it("InternEvo is said to train on held-out data that lies below train_folder, too", () => {
+    const reason = (path: string): string | undefined =>
+      exported("internevo", fullJob("internevo", { data: { format: "internevo", path } })).inexpressible.find(
+        ({ field }) => field === "data.path",
+      )?.reason;
+    expect(reason("/data/x/a.bin")).toMatch(/also the held-out data/);
+    expect(reason("/data/x/en/a.bin")).not.toMatch(/held-out/);
+  });
+
+  it.each(["/en.bin", "/x/en.bin", "en.bin"])(
+    "InternEvo reads no file without two folders above it, which is said: %s",
+    (path) => {
+      const job = fullJob("internevo", { data: { format: "internevo", path } });
+      expect(text("internevo", job)).toContain(" train_folder=None,");
+      const said = exported("internevo", job).inexpressible.find(({ field }) => field === "data.path");
+      expect(said).toMatchObject({ value: path, nearest: expect.stringMatching(/^random data/) });
+      expect(said?.reason).toMatch(/\/data\/en\/en\.bin/);
+    },
+  );
+
   it("keeps attention, positions and loss inside a document where a framework can", () => {
     const job = fullJob("megatron");
     expect(text("megatron", job)).toContain(
@@ -310,6 +342,20 @@ describe("import", () => {
       expect([second.data, second.validation]).toEqual([{ format: "megatron", path: "/data/x" }, undefined]);
     },
   );
+
+  it("InternEvo: lists folders of data as left out, and not as without effect", () => {
+    const { takenAs, ignored, data } = read("internevo", exported("internevo", fullJob("internevo")).files);
+    expect(data).toBeUndefined();
+    for (const [option, value] of [
+      ["data.train_folder", "/data"],
+      ["data.valid_folder", "/data/v"],
+    ]) {
+      expect(takenAs).toContainEqual({ option, value, as: expect.stringMatching(/it is left out$/) });
+      expect(ignored).not.toContain(option);
+    }
+    const none = read("internevo", exported("internevo", jobOf()).files);
+    expect(none.takenAs.filter(({ option }) => option.endsWith("_folder"))).toEqual([]);
+  });
 
   it("torchtitan: reads back checkpoints and weights", () => {
     const job = fullJob("megatron");

@@ -138,6 +138,45 @@ describe("what a model has beyond LLaMA", () => {
     expect(files[0]?.text).toMatch(/name = "qwen3"/);
     expect(files[1]?.text).toMatch(/Qwen3ModelArgs\([^]*head_dim=128[^]*qk_norm=True/);
   });
+
+  it("has no pipeline in torchtitan's qwen3, which the export says with the best that it can", () => {
+    const profile = shippedProfile("a800-128");
+    const stages = plan({
+      microBatches: 4,
+      dataParallel: 32,
+      pipelineParallel: 4,
+      optimizerStateSharding: 32,
+    });
+    for (const fields of [{ headSize: 64 }, { queryKeyNorm: true }]) {
+      const job = jobOf({ model: { ...PLAIN, ...fields } });
+      const { details } = problem(() => exportPredicted("torchtitan", job, planOfJob(stages, job), profile));
+      expect(details).toMatchObject([
+        { field: "plan.pipelineParallel", value: 4, message: expect.stringMatching(/qwen3.* no pipeline/) },
+      ]);
+      expect(details[0]?.remedy).toMatch(/the best plan that it can say is b\d.* pp1 /);
+      const best = exportBest("torchtitan", { ...job, plan: { pipelineParallel: [1, 4] } }, profile);
+      expect(best.plan.pipelineParallel).toBe(1);
+      const fixed = problem(() =>
+        exportBest("torchtitan", { ...job, plan: { pipelineParallel: 4 } }, profile),
+      );
+      expect(fixed.details).toMatchObject([{ field: "plan.pipelineParallel", value: 4 }]);
+      expect(fixed.message).toMatch(/qwen3.* no pipeline/);
+    }
+    const { files } = written("torchtitan", {}, stages);
+    expect(files[0]?.text).toMatch(/pipeline_parallel_degree = 4/);
+  });
+
+  it("is warned of where a torchtitan file has a pipeline of its qwen3", () => {
+    const { files } = written("torchtitan", { queryKeyNorm: true });
+    const [toml, flavor] = files as [FrameworkFile, FrameworkFile];
+    expect(read("torchtitan", [toml, flavor]).warnings).toEqual([]);
+    const text = toml.text
+      .replace("pipeline_parallel_degree = 1", "pipeline_parallel_degree = 4")
+      .replace("data_parallel_shard_degree = 128", "data_parallel_shard_degree = 32");
+    expect(read("torchtitan", [{ ...toml, text }, flavor]).warnings).toMatchObject([
+      { field: "parallelism.pipeline_parallel_degree", value: 4, remedy: expect.stringContaining("1") },
+    ]);
+  });
 });
 
 describe("heads of keys and values", () => {

@@ -1,4 +1,5 @@
 import {
+  formatCounted,
   MAXIMUM_STEPS,
   ProblemError,
   type Model,
@@ -14,7 +15,6 @@ import {
   normalPlan,
   stageLayers,
   type FrameworkFile,
-  type FrameworkWarning,
   type ImportedConfiguration,
   type Launch,
   type TakenAs,
@@ -31,10 +31,11 @@ import {
 import { checkWholeHeads, wholeHeadsFault } from "./heads.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
-import { Faults, quotient, repeated } from "./problems.ts";
+import { Faults, quotient } from "./problems.ts";
 import { oneWay, splitsByTensor, type Layout } from "./sequence-layouts.ts";
 import { overlapOf } from "./torchtitan.ts";
 import { readModel } from "./torchtitan-model.ts";
+import { torchtitanWarnings } from "./torchtitan-warnings.ts";
 
 const READ =
   "model training parallelism optimizer lr_scheduler activation_checkpoint debug experimental quantize";
@@ -175,9 +176,7 @@ function pipelineChunks(parallelism: Fields, layers: number, pp: number, takenAs
       "is a schedule that is not planned for",
       "use 1F1B or Interleaved1F1B",
     );
-  const less = ["first", "last"].map(
-    (end) => parallelism.integer(`pipeline_parallel_${end}_stage_less_layers`, 0) ?? 1,
-  );
+  const less = LESS_LAYERS.map((name) => parallelism.integer(name, 0) ?? 1);
   if (less.some((layersLess) => layersLess > 0))
     takenAs.push({
       option: "parallelism.pipeline_parallel_first_stage_less_layers",
@@ -186,22 +185,59 @@ function pipelineChunks(parallelism: Fields, layers: number, pp: number, takenAs
     });
   const each = parallelism.integer("pipeline_parallel_layers_per_stage");
   if (each === undefined) return single ? 1 : 2;
-  const stages = Math.ceil((layers + less.reduce((sum, one) => sum + one, 0)) / each);
-  const chunks = quotient(
-    faults,
-    "parallelism.pipeline_parallel_layers_per_stage",
-    stages,
-    pp,
-    "the virtual stages that it makes are no multiple of pipeline_parallel_degree: the degree",
+  const parts = Math.ceil((layers + less.reduce((sum, one) => sum + one, 0)) / each);
+  checkParts(faults, { each, layers, less, pp, schedule, single });
+  return parts / pp;
+}
+const LESS_LAYERS = ["first", "last"].map((end) => `pipeline_parallel_${end}_stage_less_layers`);
+/** Values that are named instead of one that does not work. */
+const MOST_NAMED = 4;
+/** Layers of a part that are tried; a file may say any number of layers. */
+const MOST_TRIED = 10_000;
+
+interface Dealt {
+  /** Layers of a part of a stage. */
+  readonly each: number;
+  readonly layers: number;
+  /** What is counted as layers of the first and of the last stage beside its own. */
+  readonly less: readonly number[];
+  readonly pp: number;
+  readonly schedule: string;
+  readonly single: boolean;
+}
+
+/** Refuses layers of a part that make no whole parts of each stage, or not as many as the schedule has. */
+function checkParts(faults: Faults, { each, layers, less, pp, schedule, single }: Dealt): void {
+  const total = layers + less.reduce((sum, one) => sum + one, 0);
+  const isShared = (of: number, by: number): boolean =>
+    Math.ceil(of / by) % pp === 0 && Math.ceil(of / by) <= layers;
+  const works = (of: number, by: number): boolean =>
+    isShared(of, by) && (Math.ceil(of / by) === pp) === single;
+  if (works(total, each)) return;
+  const near = Array.from({ length: Math.min(total, MOST_TRIED) }, (_, index) => index + 1)
+    .filter((by) => works(total, by))
+    .sort((a, b) => Math.abs(a - each) - Math.abs(b - each))
+    .slice(0, MOST_NAMED)
+    .sort((a, b) => a - b)
+    .map(String);
+  const given = near.length > 1 ? `${near.slice(0, -1).join(", ")} or ${near.at(-1)}` : near.join("");
+  const values = given === "" ? "give fewer stages" : `give ${given}`;
+  const parts = Math.ceil(total / each);
+  const field = "parallelism.pipeline_parallel_layers_per_stage";
+  if (isShared(total, each)) {
+    const other = single ? "Interleaved1F1B" : "1F1B";
+    const words = `makes ${formatCounted(parts / pp, "part")} of a stage, which ${schedule} does not have`;
+    faults.fail(field, each, words, `${values}, or use ${other}`);
+  }
+  const counted = LESS_LAYERS.map((name, end) => `${name} ${less[end]}`).join(" and ");
+  const why = total === layers ? "" : `: ${counted} count as layers`;
+  const without = total > layers && works(layers, each);
+  faults.fail(
+    field,
+    each,
+    `makes ${formatCounted(parts, "part")} of ${total} layers, which ${pp} stages cannot share evenly${why}`,
+    `${values}${without ? `, or give 0 for both of them, where ${each} makes ${Math.ceil(layers / each)} parts` : ""}`,
   );
-  if (single !== (chunks === 1))
-    faults.add(
-      "parallelism.pipeline_parallel_layers_per_stage",
-      each,
-      `makes ${chunks} parts of a stage, which ${schedule} does not have`,
-      "use 1F1B with one part, Interleaved1F1B with more",
-    );
-  return chunks;
 }
 
 function sharding(
@@ -422,56 +458,6 @@ function parseToml(file: FrameworkFile, faults: Faults): unknown {
       { cause: error },
     );
   }
-}
-
-/** What a section says: the names in it. */
-const quantized = (value: unknown): unknown =>
-  typeof value === "object" && value !== null ? repeated(Object.keys(value).join(", ")) : repeated(value);
-
-/** What torchtitan refuses, though a plan stands for it. */
-function torchtitanWarnings(
-  root: Fields,
-  sequenceLengthTokens: number,
-  { tp, ring }: Degrees,
-): FrameworkWarning[] {
-  const divisor = 2 * tp * ring;
-  // model.converters is refused, so that nothing uses them.
-  const quantize = root
-    .section("quantize")
-    .names()
-    .map((name) => ({
-      field: root.path(`quantize.${name}`),
-      value: quantized(root.section("quantize").value(name)),
-      message: "computes nothing in 8 bits: torchtitan does so only with model.converters",
-      remedy: "leave it out",
-    }));
-  const training = root.section("training");
-  const reduced = training.text("mixed_precision_reduce") ?? "float32";
-  const warnings = [
-    ...quantize,
-    ...(reduced === "float32"
-      ? []
-      : [
-          {
-            field: training.path("mixed_precision_reduce"),
-            value: reduced,
-            message: "is not float32, the one choice that torchtitan has",
-            remedy: "give float32",
-          },
-        ]),
-  ];
-  if (sequenceLengthTokens % divisor === 0) return warnings;
-  return [
-    ...warnings,
-    {
-      field: "training.seq_len",
-      value: sequenceLengthTokens,
-      message:
-        "is no multiple of the tensor degree times twice the " +
-        `context degree, which is ${divisor}: torchtitan refuses it`,
-      remedy: `give a multiple of ${divisor}`,
-    },
-  ];
 }
 
 /** Sequences of a step, and how ranks take them. */

@@ -16,6 +16,10 @@ type ModelName = "llama3" | "qwen3";
 export const modelName = ({ headSize, queryKeyNorm }: Model): ModelName =>
   headSize === undefined && queryKeyNorm !== true ? "llama3" : "qwen3";
 
+/** Why a model has no pipeline stages: its specification has no function that makes them; null where it has. */
+export const pipelineFault = (name: string): string | null =>
+  name === "qwen3" ? "torchtitan's qwen3 has no pipeline stages, and ends at its start with them" : null;
+
 /** What torchtitan has no words for. */
 export const TORCHTITAN_UNSAID: Unsaid = {
   kvHeads: undefined,

@@ -30,7 +30,7 @@ import {
   type Unsaid,
 } from "./job-fields.ts";
 import { assertSaid } from "./model-fields.ts";
-import { flavorModule, modelName, TORCHTITAN_UNSAID } from "./torchtitan-model.ts";
+import { flavorModule, modelName, pipelineFault, TORCHTITAN_UNSAID } from "./torchtitan-model.ts";
 
 /**
  * Every so many layers that `k` of the layers of a stage are recomputed; null when no interval gives as many.
@@ -180,35 +180,49 @@ export function assertTorchtitan({ model, sequenceLengthTokens }: ExportedJob): 
   ]);
 }
 
+/** @throws ProblemError `plan-invalid` for stages, a sequence or heads of which nothing near can be said. */
+function assertPlan(
+  { tensorParallel: tp, sequenceParallel: sp, pipelineParallel: pp }: PlanOfJob,
+  { model, sequenceLengthTokens }: ExportedJob,
+): void {
+  const refuse = (field: keyof Plan, value: number, message: string, remedy: string): never => {
+    throw new ProblemError("plan-invalid", "torchtitan cannot express the plan", [
+      { field: `plan.${field}`, value, message, remedy },
+    ]);
+  };
+  const stages = pp > 1 ? pipelineFault(modelName(model)) : null;
+  if (stages !== null)
+    refuse(
+      "pipelineParallel",
+      pp,
+      `${stages} (a model with headSize or queryKeyNorm is written as qwen3)`,
+      "export to megatron, or choose a plan without a pipeline",
+    );
+  // Whatever shares a sequence, torchtitan asks for two chunks a rank of it.
+  if (sequenceLengthTokens % (2 * sp) !== 0)
+    refuse(
+      "sequenceParallel",
+      sp,
+      `torchtitan cuts a sequence into 2 x ${sp} chunks, which do ` +
+        `not divide sequenceLengthTokens ${sequenceLengthTokens}`,
+      "export to another framework, choose a plan with other " +
+        "sequence ranks, or make the sequence a multiple of the chunks",
+    );
+  const shared = wholeHeadsFault(model, tp);
+  if (shared !== null)
+    refuse(
+      "tensorParallel",
+      tp,
+      `in torchtitan, ${shared}`,
+      "export to megatron, or choose a plan whose tensor ranks divide the heads of keys and values",
+    );
+}
+
 /** What the plan becomes in torchtitan. @throws ProblemError `plan-invalid` when nothing near can be said. */
 export function expressTorchtitan(plan: PlanOfJob, job: ExportedJob): Expression {
   const reasons: Partial<Record<keyof Plan, string>> = { ...TORCHTITAN_NEVER };
   const { tensorParallel: tp, sequenceParallel: sp, pipelineParallel: pp } = plan;
-  // Whatever shares a sequence, torchtitan asks for two chunks a rank of it.
-  if (job.sequenceLengthTokens % (2 * sp) !== 0) {
-    throw new ProblemError("plan-invalid", "torchtitan cannot express the plan", [
-      {
-        field: "plan.sequenceParallel",
-        value: sp,
-        message:
-          `torchtitan cuts a sequence into 2 x ${sp} chunks, which do ` +
-          `not divide sequenceLengthTokens ${job.sequenceLengthTokens}`,
-        remedy:
-          "export to another framework, choose a plan with other " +
-          "sequence ranks, or make the sequence a multiple of the chunks",
-      },
-    ]);
-  }
-  const shared = wholeHeadsFault(job.model, tp);
-  if (shared !== null)
-    throw new ProblemError("plan-invalid", "torchtitan cannot express the plan", [
-      {
-        field: "plan.tensorParallel",
-        value: tp,
-        message: `in torchtitan, ${shared}`,
-        remedy: "export to megatron, or choose a plan whose tensor ranks divide the heads of keys and values",
-      },
-    ]);
+  assertPlan(plan, job);
   reasons.contextParallel =
     "torchtitan shares a sequence as a ring (context_parallel_degree), or by tensor parallelism";
   const ring = tp === 1 ? sp : 1;

@@ -76,13 +76,21 @@ async function loadJob(
   profileName: string | undefined,
   asked: PlanningOptions,
   context: ProfileContext,
-): Promise<{ job: JobSpec; profile: Profile; trials: readonly Tried[]; estimates: EstimatesFor }> {
+): Promise<{
+  job: JobSpec;
+  profile: Profile;
+  trials: readonly Tried[];
+  estimates: EstimatesFor;
+  /** What a GPU has, with what a headroom keeps free of it. */
+  gpuBytes: number;
+}> {
   const named = await namedJob(text, profileName, context);
   const { submitted } = named;
   const job = searchedJob(named.spec, asked);
   const profile = await jobProfile(job, named.profile, context);
   const estimates = estimatesFor(text, named, profileName, profile);
-  return { job, profile, trials: submitted?.trials ?? [], estimates };
+  const gpuBytes = named.spec.cluster.memoryPerGpuBytes;
+  return { job, profile, trials: submitted?.trials ?? [], estimates, gpuBytes };
 }
 
 /** Searches of one answer: beyond that nobody waits. */
@@ -531,10 +539,10 @@ function addWhyNot(program: Command, context: Context): void {
     .argument("<plan>", `${PLAN_HELP}; or a part of one, e.g. tp8,pp2: the best of those with it`)
     .addOption(profileOption());
   addPlanningOptions(command).action(async (path: string, text: string, options: AdviceOptions) => {
-    const { job, profile, trials } = await loadJob(path, options.profile, options, context);
+    const { job, profile, trials, gpuBytes } = await loadJob(path, options.profile, options, context);
     const plan = await chooseAnyPlan(text, "plan", job, profile, context);
     const answer = context.computing(() => whyNot(job, profile, plan, trials));
-    showAdvice(answer, (colors) => whyNotText(answer, plannedMemoryBytes(job), colors), job, context);
+    showAdvice(answer, (colors) => whyNotText(answer, gpuBytes, colors), job, context);
   });
 }
 

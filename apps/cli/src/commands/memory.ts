@@ -238,18 +238,39 @@ async function accountFor(
   return { ...accountOf(without, profile), lacksStaging };
 }
 
-function totalsText(
-  { programBytes, checkpointStagingBytes: staging, totalBytes, totalAsPlannedBytes }: Totals,
-  profile: Profile | null,
+/** What the planner counts: of the fullest rank, which may be another one than is shown. */
+function plannedText(
+  { checkpointStagingBytes: staging, totalAsPlannedBytes }: Totals,
   lacksStaging: boolean,
+  fuller: Accounted | null,
 ): string {
-  const planned =
-    staging > 0
-      ? `\`internevo plan\` counts ${formatBytes(totalAsPlannedBytes)}, without the ${formatBytes(staging)} of checkpoint staging`
-      : `\`internevo plan\` counts the same${lacksStaging ? "; without room for their staging, checkpoints are written in the step loop" : ""}`;
+  if (fuller !== null)
+    return (
+      "`internevo plan` counts the fullest rank, which is of " +
+      `stage ${fuller.planned.memoryMap.stage}: ${formatBytes(fuller.totals.totalAsPlannedBytes)}`
+    );
+  return staging > 0
+    ? `\`internevo plan\` counts ${formatBytes(totalAsPlannedBytes)}, without the ${formatBytes(staging)} of checkpoint staging`
+    : `\`internevo plan\` counts the same${lacksStaging ? "; without room for their staging, checkpoints are written in the step loop" : ""}`;
+}
+
+/** @param planned what the planner counts, as {@link plannedText} says it. */
+function totalsText({ programBytes, totalBytes }: Totals, profile: Profile | null, planned: string): string {
   if (profile === null || programBytes === null)
     return `a rank needs more than these ${formatBytes(totalBytes)}: the program itself is not counted, because no profile says what it takes (--profile)`;
   return `with ${formatBytes(programBytes)} of the program itself, as the profile ${profile.name} has it, ${formatBytes(totalBytes)}; ${planned}`;
+}
+
+/** The account of the fullest rank, where a profile is known and it needs more than the one that is shown. */
+async function fullerThan(
+  shown: Accounted,
+  asked: Parameters<typeof accountFor>[0],
+  profile: Profile | null,
+  limitBytes: number,
+): Promise<Accounted | null> {
+  if (asked.stage === null || profile === null) return null;
+  const fullest = await accountFor({ ...asked, stage: null }, profile, limitBytes);
+  return fullest.totals.totalAsPlannedBytes > shown.totals.totalAsPlannedBytes ? fullest : null;
 }
 
 async function showMemory(text: string, options: MemoryOptions, context: Context): Promise<void> {
@@ -257,17 +278,15 @@ async function showMemory(text: string, options: MemoryOptions, context: Context
   const { spec, plan, profile } = await findPlan(text, options, context);
   const limitBytes = plannedMemoryBytes(searchedJob(spec, options));
   const known = await profileOf(spec, profile, context);
-  const { planned, stageLayers, memory, totals, lacksStaging } = await accountFor(
-    {
-      spec,
-      plan,
-      stage: stageOf(plan, options.rank),
-      program: trainerProgram(context.env),
-      signal: context.signal,
-    },
-    known,
-    limitBytes,
-  );
+  const asked = {
+    spec,
+    plan,
+    stage: stageOf(plan, options.rank),
+    program: trainerProgram(context.env),
+    signal: context.signal,
+  };
+  const account = await accountFor(asked, known, limitBytes);
+  const { planned, stageLayers, memory, totals, lacksStaging } = account;
   const { memoryMap: map } = planned;
   const output = context.output();
   const clock = new StepClock(map);
@@ -295,8 +314,9 @@ async function showMemory(text: string, options: MemoryOptions, context: Context
       memoryMap: map,
     });
   else {
+    const counted = plannedText(totals, lacksStaging, await fullerThan(account, asked, known, limitBytes));
     output.data(
-      `${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${summary}\n${totalsText(totals, known, lacksStaging)}\n\n${memoryTable(lines, { all: options.all === true, colors: output.colors })}`,
+      `${output.colors.bold(spec.name)}: ${planLabel(plan)}\n${summary}\n${totalsText(totals, known, counted)}\n\n${memoryTable(lines, { all: options.all === true, colors: output.colors })}`,
     );
   }
   if (options.svg !== undefined) output.note(`the picture is in ${resolve(options.svg)}`);
