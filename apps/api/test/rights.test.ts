@@ -50,18 +50,20 @@ const specOf = (project: string) => ({ ...exampleSpec(`of-${project}`), project 
 /** Makes what a route's `:id` names, anew for each request, as some requests use it up. */
 const MADE: Readonly<Record<string, (project: string) => Promise<string>>> = {
   job: (project) => api.database.transaction((tx) => submitJob(tx, specOf(project))),
-  workload: async (project) =>
-    (
-      await createWorkload(api.database.db, {
-        name: randomUUID(),
-        spec: specOf(project),
-        cron: "0 3 * * *",
-        timeZone: "UTC",
-        catchUpWindowSeconds: 60,
-        gainThreshold: 0.1,
-        nextRunAt: null,
-      })
-    ).id,
+  workload: async (project) => {
+    // A project may have few of them.
+    await api.database.db.execute(`delete from workloads where project = '${project}'`);
+    const { id } = await createWorkload(api.database.db, {
+      name: randomUUID(),
+      spec: specOf(project),
+      cron: "0 3 * * *",
+      timeZone: "UTC",
+      catchUpWindowSeconds: 60,
+      gainThreshold: 0.1,
+      nextRunAt: null,
+    });
+    return id;
+  },
   token: (project) =>
     api.database.transaction(
       async (tx) =>
