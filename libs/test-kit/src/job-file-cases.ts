@@ -38,7 +38,7 @@ const model = fc.oneof(
 const data = fc.oneof(
   fields({
     format: fc.constant("text"),
-    paths: fc.array(fc.constantFrom("/a.txt", "/b c.txt"), { minLength: 1, maxLength: 3 }),
+    paths: fc.uniqueArray(fc.constantFrom("/a.txt", "/b c.txt"), { minLength: 1, maxLength: 2 }),
   }),
   fields({
     format: fc.constantFrom("tokens", "megatron", "internevo"),
