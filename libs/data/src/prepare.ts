@@ -304,14 +304,15 @@ export const removeAbandonedDatasets = (dataDirectory: string): Promise<string[]
   removeAbandoned(datasetsDirectory(dataDirectory));
 
 /**
- * Makes what the trainer reads. Text files are read as bytes, one after the other, each byte a token, and
- * kept in `<dataDirectory>/datasets` under the hash of their content; with packing each file is a document.
- * Data that is tokens already is checked, whole, and used where it is. The answer is remembered by path, size
- * and time of change, so that a job's later stages do not read the data again.
+ * Makes what the trainer reads. Text files are read as bytes, one after the other, each byte a token, and kept
+ * in `<dataDirectory>/datasets` under the hash of their content; with packing each file is a document. Data that
+ * is tokens already is checked, whole, and used where it is. The answer is remembered by path, size and time of
+ * change, so that a job's later stages do not read the data again.
  * @param job V of the model, and S: the sequences that documents are counted in.
  * @param signal ends it, with the signal's reason; what was written by then is removed
- * @throws ProblemError `data-invalid`: text that has no room as tokens, missing, empty, a directory, truncated (expected and found bytes), an
- * index that is not the data's, a token beyond V (with its place), packing without documents.
+ * @throws ProblemError `data-invalid`: text that has no room as tokens, missing, empty, a directory, truncated
+ * (expected and found bytes), an index that is not the data's, a token beyond V (with its place), packing
+ * without documents.
  */
 export async function prepareDataset(
   data: SingleData,

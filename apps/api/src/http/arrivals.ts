@@ -11,8 +11,8 @@ const HELD_MILLISECONDS = 300;
 const BETWEEN_MILLISECONDS = 1500;
 
 /**
- * Node takes one connection in each turn of the event loop. While a thousand wait to be taken, whoever comes behind them
- * waits for as many turns: requests wait meanwhile, so that the turns are short.
+ * Node takes one connection in each turn of the event loop. While a thousand wait to be taken, whoever comes
+ * behind them waits for as many turns: requests wait meanwhile, so that the turns are short.
  * @returns what resolves when no burst of connections comes, or it has lasted long
  */
 export function watchArrivals(server: Server): () => Promise<void> {

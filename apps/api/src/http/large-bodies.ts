@@ -34,9 +34,9 @@ const FORGOTTEN_AT_ONCE = 4;
 const FORGET_MILLISECONDS = 100;
 
 /**
- * Takes what still comes of a body whose request is answered: a client that sends it whole before it listens would not
- * see the answer. In turns, since a thousand at once would be a gigabyte to read; what is not taken within the second in
- * which the connection is closed is lost, and with it perhaps the answer.
+ * Takes what still comes of a body whose request is answered: a client that sends it whole before it listens
+ * would not see the answer. In turns, since a thousand at once would be a gigabyte to read; what is not taken
+ * within the second in which the connection is closed is lost, and with it perhaps the answer.
  */
 function forgetting(): (request: FastifyRequest) => void {
   const turns = new FairTurns({
@@ -66,9 +66,9 @@ export interface LargeBodies {
 }
 
 /**
- * Few large bodies are read at once: the others stay where they are, on their way, until it is their turn. So bodies that
- * are sent in part hold little memory, however many they are. By then their token is known: who shows a
- * wrong one is refused before.
+ * Few large bodies are read at once: the others stay where they are, on their way, until it is their turn. So
+ * bodies that are sent in part hold little memory, however many they are. By then their token is known: who
+ * shows a wrong one is refused before.
  */
 export function registerLargeBodies(
   app: FastifyInstance,

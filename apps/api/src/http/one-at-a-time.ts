@@ -14,9 +14,9 @@ type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 /**
  * Answers the requests of a connection one after another, however many come at once: HTTP/1.1 sends the answers
  * in that order anyway. So a connection that asks much takes turns with the others, and holds the memory of one
- * answer. What still waits when it closes is forgotten. Of a thousand requests that come at once few begin in one turn of
- * the event loop, and whoever shows another token or comes from elsewhere does not wait for all of them. It stands before
- * all else that the server does with a request.
+ * answer. What still waits when it closes is forgotten. Of a thousand requests that come at once few begin in
+ * one turn of the event loop, and whoever shows another token or comes from elsewhere does not wait for all of
+ * them. It stands before all else that the server does with a request.
  */
 export function answerOneAtATime(server: Server): void {
   const [handle] = server.listeners("request") as Handler[];

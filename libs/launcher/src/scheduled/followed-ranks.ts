@@ -154,7 +154,10 @@ export class FollowedRanks<P extends NativeProgram<TSchema, TSchema>> {
     this.#errors.readOn();
   }
 
-  /** Finds out whether the ranks have to end, by the caller's signals and bounds. @param runningSince null: they have not begun. */
+  /**
+   * Finds out whether the ranks have to end, by the caller's signals and bounds. @param runningSince null: they
+   * have not begun.
+   */
   obey(runningSince: string | null): void {
     this.#obeySignals(runningSince !== null);
     if (runningSince !== null) this.#watchTime(runningSince);

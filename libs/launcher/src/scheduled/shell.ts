@@ -1,7 +1,10 @@
 /** One word of a shell, whatever is in it. */
 export const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
-/** Keeps in `told` by which signal the script was told to end, and passes the wish for an orderly end on to the ranks. */
+/**
+ * Keeps in `told` by which signal the script was told to end, and passes the wish for an orderly end on to the
+ * ranks.
+ */
 export const TELL = `child=
 signalled=0
 tell() {
