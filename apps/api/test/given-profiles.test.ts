@@ -303,7 +303,7 @@ describe("profiles of projects", () => {
     expect(reply.json<Problem>()).toMatchObject({
       status: 403,
       code: "quota-exceeded",
-      detail: "project full keeps 100 given profiles, as many as a project may",
+      detail: "project full has 100 given profiles, as many as a project may",
       errors: [{ field: "name", value: "one more", remedy: expect.stringMatching(/^discard one/) }],
     });
   });

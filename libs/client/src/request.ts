@@ -36,12 +36,32 @@ async function refusal(url: string, response: Response): Promise<Error> {
   const type = response.headers.get("content-type") ?? "no content type";
   if (!type.startsWith("application/problem+json"))
     return new UnexpectedAnswerError(url, response.status, type);
+  const problem = await problemIn(response);
+  if (problem === undefined)
+    return new UnexpectedAnswerError(url, response.status, `${type} that says no problem`);
   const retryAfter = Number(response.headers.get("retry-after") ?? Number.NaN);
-  return new ApiProblemError(
-    (await response.json()) as Problem,
-    Number.isFinite(retryAfter) ? retryAfter : undefined,
-  );
+  return new ApiProblemError(problem, Number.isFinite(retryAfter) ? retryAfter : undefined);
 }
+
+/** The problem that a refused answer says; undefined where its body is none. */
+async function problemIn(response: Response): Promise<Problem | undefined> {
+  const body: unknown = await response.json().catch((error: unknown) => {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  });
+  return isProblem(body) ? body : undefined;
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Has what is read of every problem. A code or a detail that this version does not know is one all the same. */
+const isProblem = (body: unknown): body is Problem =>
+  isRecord(body) &&
+  typeof body["title"] === "string" &&
+  typeof body["status"] === "number" &&
+  typeof body["code"] === "string" &&
+  (body["errors"] === undefined || (Array.isArray(body["errors"]) && body["errors"].every(isRecord)));
 
 /**
  * Sends one request.
@@ -88,12 +108,13 @@ export async function request<T>(
   const type = response.headers.get("content-type") ?? "no content type";
   const url = urlOf(connection, path, options.query);
   if (!type.startsWith("application/json")) throw new UnexpectedAnswerError(url, response.status, type);
-  try {
-    return (await response.json()) as T;
-  } catch (error) {
+  const answer: unknown = await response.json().catch((error: unknown) => {
     if (isAbort(error, options.signal)) throw error;
     throw new ApiConnectionError(url, error);
-  }
+  });
+  // Every answer of the API is an object.
+  if (!isRecord(answer)) throw new UnexpectedAnswerError(url, response.status, "JSON that is no object");
+  return answer as T;
 }
 
 /** 128 random bits. Not `randomUUID`, which browsers refuse to pages that came over plain HTTP. */

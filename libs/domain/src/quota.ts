@@ -15,6 +15,12 @@ export const MOST_GIVEN_PROFILES = 100;
 /** Workloads that a project keeps, whether they are paused or not. */
 export const MOST_WORKLOADS = 100;
 
+/** Jobs of a project that have not ended. All that wait are put in order whenever one comes or goes. */
+export const MOST_UNENDED_JOBS = 1000;
+
+/** Tokens of a project that were neither revoked nor have run out. */
+export const MOST_TOKENS = 1000;
+
 /** GPU-hours in a few digits: `0.25`, `12.5`, `1,200`. */
 export const formatGpuHours = (hours: number): string =>
   hours.toLocaleString("en-US", {

@@ -12,7 +12,7 @@ import {
 import { BLOCKWISE, judgesOf, KERNELS, refused, taken, type Judges } from "./judgements.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
-import { Faults, quotient } from "./problems.ts";
+import { Faults, quotient, sharedEvenly } from "./problems.ts";
 import { NeedsRun, pythonModule } from "./python.ts";
 
 const MODEL_READ =
@@ -349,12 +349,12 @@ function pipelineOf(
 /** Ranks that share the optimizer's states of a parameter shard. */
 function optimizerShards(weight: Fields, zero: Fields, replicas: number, ps: number): number {
   const { faults } = weight;
-  const shards = quotient(
+  const shards = sharedEvenly(
     faults,
     weight.path("size"),
-    replicas,
     ps,
-    `the ${replicas} ranks of one slice of the model are no multiple of it: parallel.weight.size`,
+    replicas,
+    "the ranks that hold the same slice of the model",
   );
   const wanted = zero.number("size") ?? -1;
   const oss = wanted <= 0 ? shards : wanted;

@@ -23,7 +23,7 @@ import {
 } from "./framework.ts";
 import { BLOCKWISE, BUCKETS, judgesOf, KERNELS, taken } from "./judgements.ts";
 import { headSplitFault } from "./heads.ts";
-import { quotient } from "./problems.ts";
+import { quotient, sharedEvenly } from "./problems.ts";
 import { RANKS_FIELD, ranksOf } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
 import { MEGATRON_DIALECT, sharesHeads } from "./megatron.ts";
@@ -205,12 +205,12 @@ type Shards = Pick<Plan, "parameterSharding" | "gradientSharding" | "optimizerSt
 function shardsOfOptions(options: Options, replicas: number): Shards {
   const { faults } = options;
   const instances = options.integer("--num-distributed-optimizer-instances") ?? 1;
-  const size = quotient(
+  const size = sharedEvenly(
     faults,
     "--num-distributed-optimizer-instances",
-    replicas,
     instances,
-    "the data-parallel ranks are no multiple of it: the option",
+    replicas,
+    "the data-parallel ranks",
   );
   const outer = options.choice("--outer-dp-sharding-strategy", ["no_shard", "optim"] as const) ?? "no_shard";
   if (!options.has("--use-megatron-fsdp")) {

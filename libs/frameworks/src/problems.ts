@@ -67,3 +67,9 @@ export function quotient(faults: Faults, field: string, value: number, by: numbe
   if (by > 0 && value % by === 0 && value >= by) return value / by;
   return faults.fail(field, value, `is no multiple of ${what}, which is ${by}`, `give a multiple of ${by}`);
 }
+
+/** `total` counts what the field's value must share out evenly; `what` names what is counted. */
+export function sharedEvenly(faults: Faults, field: string, by: number, total: number, what: string): number {
+  if (by > 0 && total % by === 0) return total / by;
+  return faults.fail(field, by, `does not divide ${what}, which are ${total}`, `give a divisor of ${total}`);
+}

@@ -125,6 +125,10 @@ describe("scripts as people write them", () => {
     expect(faultsOf("megatron", megatron("--pipeline-model-parallel-size 3"))[0]).toMatch(
       /^nodes × gpusPerNode: is no multiple of .* which is 6/,
     );
+    const instances = "--use-distributed-optimizer --num-distributed-optimizer-instances 3";
+    expect(faultsOf("megatron", megatron(instances))[0]).toMatch(
+      /^--num-distributed-optimizer-instances: does not divide the data-parallel ranks, which are \d+ → give a divisor of/,
+    );
     expect(
       faultsOf(
         "megatron",

@@ -31,7 +31,7 @@ import {
 import { checkWholeHeads, wholeHeadsFault } from "./heads.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
-import { Faults, quotient } from "./problems.ts";
+import { Faults, quotient, sharedEvenly } from "./problems.ts";
 import { oneWay, splitsByTensor, type Layout } from "./sequence-layouts.ts";
 import { overlapOf } from "./torchtitan.ts";
 import { readModel } from "./torchtitan-model.ts";
@@ -139,12 +139,12 @@ function degrees(
   const shard =
     given > 0
       ? given
-      : quotient(
+      : sharedEvenly(
           faults,
           "parallelism.data_parallel_replicate_degree",
-          dp,
           replicate,
-          "the data-parallel ranks are no multiple of it: the degree",
+          dp,
+          "the data-parallel ranks",
         );
   if (replicate * shard !== dp)
     faults.add(

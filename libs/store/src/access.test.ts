@@ -1,6 +1,9 @@
+import { sql } from "drizzle-orm";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
+import { MOST_TOKENS } from "@internevo/domain";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { createToken, listTokens, recordTokenUse } from "./access.ts";
+import { createToken, listTokens, recordTokenUse, revokeToken } from "./access.ts";
+import { createProject } from "./projects.ts";
 
 let test: TestDatabase;
 beforeAll(async () => void (test = await createTestDatabase()));
@@ -29,4 +32,27 @@ it("says that a token's project is gone where it was deleted meanwhile", async (
     code: "not-found",
     details: [{ field: "project", value: "gone", message: "names no project" }],
   });
+});
+
+it("a project has so many tokens at most, also where many are made at once", async () => {
+  await test.database.transaction((tx) => createProject(tx, { name: "full" }));
+  const make = (name: string, project: string | null = "full", validForSeconds: number | null = null) =>
+    test.database.transaction((tx) => createToken(tx, { name, role: "viewer", project, validForSeconds }));
+  const first = await make("full-0");
+  await test.database.db.execute(sql`
+    insert into api_tokens (id, name, role, project, token_sha256, created_at)
+    select gen_random_uuid(), 'full-' || at, 'viewer', 'full', 'digest ' || at, clock_timestamp()
+    from generate_series(1, ${MOST_TOKENS - 4}) at`);
+  const made = await Promise.allSettled(Array.from({ length: 5 }, (_, at) => make(`more-${at}`)));
+  const refused = made.filter((one) => one.status === "rejected");
+  expect(refused).toHaveLength(2);
+  for (const { reason } of refused)
+    expect(reason).toMatchObject({
+      code: "quota-exceeded",
+      details: [{ field: "name", remedy: expect.stringMatching(/^revoke/) }],
+    });
+  await make("of the installation", null);
+  await test.database.transaction((tx) => revokeToken(tx, first.record.id));
+  await make("in its place");
+  await expect(make("one too many")).rejects.toMatchObject({ code: "quota-exceeded" });
 });

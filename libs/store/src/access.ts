@@ -1,11 +1,12 @@
 import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { and, desc, eq, gt, gte, inArray, isNotNull, isNull, lt, lte, or, sql } from "drizzle-orm";
 import type { AuditFilter, AuditRecord, Role, TokenKind, TokenRecord } from "@internevo/contracts";
-import { instantMilliseconds, ProblemError } from "@internevo/domain";
+import { instantMilliseconds, MOST_TOKENS, ProblemError } from "@internevo/domain";
 import { orNoProject } from "./no-project.ts";
 import type { Queryable } from "./database.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { apiTokens, auditLog, idempotencyKeys, users } from "./schema/index.ts";
+import { assertRoomFor } from "./project-bounds.ts";
 import { seenByMembers } from "./statement-parts.ts";
 
 export const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");
@@ -122,6 +123,7 @@ export async function createToken(
         lte(apiTokens.expiresAt, sql`clock_timestamp()`),
       ),
     );
+  if (project !== null) await assertTokensFit(tx, project, name);
   const token = newToken();
   const expiresAt =
     validForSeconds === null ? null : sql`clock_timestamp() + make_interval(secs => ${validForSeconds})`;
@@ -144,6 +146,16 @@ export async function createToken(
   if (!row) throw nameTaken(name, "a token");
   return { token, record: recordOfToken(row) };
 }
+
+const assertTokensFit = (tx: Queryable, project: string, name: string): Promise<void> =>
+  assertRoomFor(tx, apiTokens, and(eq(apiTokens.project, project), isNull(apiTokens.userId), isValidToken), {
+    project,
+    things: "tokens",
+    most: MOST_TOKENS,
+    field: "name",
+    value: name,
+    remedy: "revoke one that is not needed (`internevo token revoke`), or let one run out",
+  });
 
 /** Tokens that were not revoked, and sessions that have not ended, newest first. @param only of this project; null: all. */
 export async function listTokens(

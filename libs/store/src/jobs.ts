@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { and, desc, eq, inArray, notInArray, sql } from "drizzle-orm";
+import { and, desc, eq, inArray, isNull, notInArray, sql } from "drizzle-orm";
 import {
   canTransition,
   DEFAULT_PROJECT,
@@ -15,16 +15,18 @@ import {
   type Priority,
   type Report,
   type ResumableJobState,
+  MOST_UNENDED_JOBS,
 } from "@internevo/domain";
 import type { CommandType, Removal } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
 import { attemptEnded, jobEvent, trialEnded, type JobSubject } from "./events.ts";
 import { moveInQueue, releaseHosts } from "./host-queue.ts";
 import { isLeaseLive, jobLease } from "./leases.ts";
-import { orNoProject } from "./no-project.ts";
+import { lockProject } from "./no-project.ts";
 import { endPlanChangeWithJob } from "./plan-changes.ts";
 import { enqueueMessages, type OutboxMessage } from "./outbox.ts";
 import { isUuid } from "./pages.ts";
+import { assertRoomFor } from "./project-bounds.ts";
 import { findRemoval } from "./retention.ts";
 import { attempts, jobEvents, jobs, jobTransitions, runs, trials, type LoggedType } from "./schema/index.ts";
 import { newTraceparent } from "./trace.ts";
@@ -129,22 +131,27 @@ export async function submitJob(
   const id = options.id ?? randomUUID();
   const traceparent = options.traceparent ?? newTraceparent();
   const { name, project = DEFAULT_PROJECT } = spec;
-  try {
-    await tx
-      .insert(jobs)
-      .values({
-        id,
-        name,
-        project,
-        spec,
-        stated: options.stated ?? [],
-        state: "profiling",
-        owner: options.owner ?? null,
-        traceparent,
-      });
-  } catch (error) {
-    throw orNoProject(error, project);
-  }
+  await lockProject(tx, project);
+  await assertRoomFor(tx, jobs, and(eq(jobs.project, project), isNull(jobs.endedAt)), {
+    project,
+    things: "jobs that have not ended",
+    most: MOST_UNENDED_JOBS,
+    field: "project",
+    value: project,
+    remedy: "wait until some have ended, or cancel those that are not needed (`internevo cancel`)",
+  });
+  await tx
+    .insert(jobs)
+    .values({
+      id,
+      name,
+      project,
+      spec,
+      stated: options.stated ?? [],
+      state: "profiling",
+      owner: options.owner ?? null,
+      traceparent,
+    });
   const subject = { jobId: id, jobName: name, project, traceparent };
   await recordTransition(tx, subject, { version: 1, from: null, to: "profiling", reason: null });
   return id;

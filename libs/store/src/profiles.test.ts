@@ -169,7 +169,7 @@ it("keeps so many given profiles of a project and no more, however many come at 
   ]);
   await expect(give(1004)).rejects.toMatchObject({
     code: "quota-exceeded",
-    message: "project full keeps 100 given profiles, as many as a project may",
+    message: "project full has 100 given profiles, as many as a project may",
     details: [{ field: "name", value: "profile 1004", remedy: expect.stringMatching(/^discard one/) }],
   });
   expect(await give(0), "what it has already").toBe(first);

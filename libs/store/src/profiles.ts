@@ -15,6 +15,7 @@ import type { Queryable } from "./database.ts";
 import { announceFound, type Asker } from "./events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { lockProject } from "./no-project.ts";
+import { assertRoomFor } from "./project-bounds.ts";
 import { jobs, plannings, profiles, workloads } from "./schema/index.ts";
 
 const recordOf = (row: typeof profiles.$inferSelect): ProfileRecord => ({
@@ -102,8 +103,15 @@ export async function storeGivenProfile(
     .from(profiles)
     .where(and(eq(profiles.givenSha256, digest), kept));
   if (same) return same.id;
-  if (project !== null && (await tx.$count(profiles, kept)) >= MOST_GIVEN_PROFILES)
-    throw tooManyGiven(project, profile.name);
+  if (project !== null)
+    await assertRoomFor(tx, profiles, kept, {
+      project,
+      things: "given profiles",
+      most: MOST_GIVEN_PROFILES,
+      field: "name",
+      value: profile.name,
+      remedy: "discard one that is not needed (`internevo profile discard`), then give this one again",
+    });
   const [row] = await tx
     .insert(profiles)
     .values({
@@ -120,20 +128,6 @@ export async function storeGivenProfile(
   if (!row) throw new Error("a profile was neither stored nor found");
   return row.id;
 }
-
-const tooManyGiven = (project: string, name: string): ProblemError =>
-  new ProblemError(
-    "quota-exceeded",
-    `project ${project} keeps ${MOST_GIVEN_PROFILES} given profiles, as many as a project may`,
-    [
-      {
-        field: "name",
-        value: name,
-        message: `would be one more than the ${MOST_GIVEN_PROFILES} given profiles that project ${project} may keep`,
-        remedy: "discard one that is not needed (`internevo profile discard`), then give this one again",
-      },
-    ],
-  );
 
 /** Profiles that were measured after the last one of their cluster that somebody discarded. */
 const afterDiscarded = (clusterKey: string) =>

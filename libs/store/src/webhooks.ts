@@ -3,9 +3,10 @@ import { and, desc, eq, sql } from "drizzle-orm";
 import { WEBHOOK_BOUNDS, type Webhook, type WebhookChange, type WebhookCreate } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
-import { noProject } from "./no-project.ts";
+import { lockProject } from "./no-project.ts";
+import { assertRoomFor } from "./project-bounds.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
-import { projects, webhookDeliveries, webhooks } from "./schema/index.ts";
+import { webhookDeliveries, webhooks } from "./schema/index.ts";
 
 /** What a secret begins with, as Standard Webhooks asks. */
 export const SECRET_PREFIX = "whsec_";
@@ -57,19 +58,16 @@ export async function createWebhook(
 ): Promise<{ readonly webhook: Webhook; readonly secret: string }> {
   const { name, url, events = null, project } = made;
   // Who makes one in the same project waits, so that none passes the limit beside another.
-  const [found] = await tx
-    .select({ name: projects.name })
-    .from(projects)
-    .where(eq(projects.name, project))
-    .for("no key update");
-  if (!found) throw noProject(project, "project");
+  await lockProject(tx, project);
   const ofProject = eq(webhooks.project, project);
-  if ((await tx.$count(webhooks, ofProject)) >= WEBHOOK_BOUNDS.webhooksOfAProject)
-    throw new ProblemError(
-      "quota-exceeded",
-      `project ${project} has ${WEBHOOK_BOUNDS.webhooksOfAProject} webhooks, as many as a project may`,
-      [{ field: "name", value: name, message: "would be one more", remedy: "remove one that is not needed" }],
-    );
+  await assertRoomFor(tx, webhooks, ofProject, {
+    project,
+    things: "webhooks",
+    most: WEBHOOK_BOUNDS.webhooksOfAProject,
+    field: "name",
+    value: name,
+    remedy: "remove one that is not needed (`internevo webhook remove`)",
+  });
   if ((await tx.$count(webhooks, and(ofProject, eq(webhooks.name, name)))) > 0)
     throw new ProblemError("conflict", `project ${project} has a webhook ${name} already`, [
       { field: "name", value: name, message: "is taken", remedy: "use another name, or change that webhook" },

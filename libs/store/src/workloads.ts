@@ -12,6 +12,7 @@ import {
 import { sqlStateOf } from "./connection-loss.ts";
 import type { Queryable, Transaction } from "./database.ts";
 import { lockProject, orNoProject } from "./no-project.ts";
+import { assertRoomFor } from "./project-bounds.ts";
 import { enqueueMessage } from "./outbox.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { workloadFirings, workloads, type FiringState } from "./schema/index.ts";
@@ -57,20 +58,6 @@ function nameIsTaken(error: unknown, name: string): ProblemError | undefined {
   ]);
 }
 
-const tooMany = (project: string, name: string): ProblemError =>
-  new ProblemError(
-    "quota-exceeded",
-    `project ${project} keeps ${MOST_WORKLOADS} workloads, as many as a project may`,
-    [
-      {
-        field: "name",
-        value: name,
-        message: `would be one more than the ${MOST_WORKLOADS} workloads that project ${project} may keep`,
-        remedy: "remove one that is not needed (`internevo replan remove`), then add this one again",
-      },
-    ],
-  );
-
 /**
  * @throws ProblemError `conflict` when the name is taken in its project; `not-found` when its project is gone;
  * `quota-exceeded` where the project keeps as many as it may.
@@ -79,8 +66,14 @@ export async function createWorkload(tx: Queryable, workload: NewWorkload): Prom
   const { project = DEFAULT_PROJECT } = workload.spec;
   // Who adds to the same project waits, so that none passes the limit beside another.
   await lockProject(tx, project);
-  if ((await tx.$count(workloads, eq(workloads.project, project))) >= MOST_WORKLOADS)
-    throw tooMany(project, workload.name);
+  await assertRoomFor(tx, workloads, eq(workloads.project, project), {
+    project,
+    things: "workloads",
+    most: MOST_WORKLOADS,
+    field: "name",
+    value: workload.name,
+    remedy: "remove one that is not needed (`internevo replan remove`), then add this one again",
+  });
   try {
     const [row] = await tx
       .insert(workloads)

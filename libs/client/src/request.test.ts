@@ -1,0 +1,51 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { InternEvoClient } from "./client.ts";
+import { ApiConnectionError, ApiProblemError, UnexpectedAnswerError } from "./errors.ts";
+
+let answer: { readonly status: number; readonly type: string; readonly body: string };
+const server = createServer((_, response) => {
+  response.writeHead(answer.status, { "content-type": answer.type }).end(answer.body);
+});
+beforeAll(() => new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve)));
+afterAll(() => server.close());
+
+const failureOf = async (status: number, type: string, body: string): Promise<unknown> => {
+  answer = { status, type, body };
+  const { port } = server.address() as AddressInfo;
+  const client = new InternEvoClient({ baseUrl: `http://127.0.0.1:${port}/api/v1` });
+  return client.getJob("a-job").then(
+    (value) => expect.fail(`was taken: ${JSON.stringify(value)}`),
+    (error: unknown) => error,
+  );
+};
+
+const PROBLEM = "application/problem+json; charset=utf-8";
+const JSON_TYPE = "application/json";
+
+it("a refusal that says no problem is an answer of something else, not an error of this program", async () => {
+  for (const body of [
+    "",
+    "{",
+    "null",
+    "[]",
+    '"no"',
+    "{}",
+    '{"title":"x","status":"400","code":"bad-request"}',
+  ])
+    expect(await failureOf(400, PROBLEM, body), body).toBeInstanceOf(UnexpectedAnswerError);
+  const halfSaid = '{"title":"x","status":400,"code":"bad-request","errors":[null]}';
+  expect(await failureOf(400, PROBLEM, halfSaid)).toBeInstanceOf(UnexpectedAnswerError);
+  // A later version may know more codes.
+  const unknown = await failureOf(418, PROBLEM, '{"title":"x","status":418,"code":"teapot"}');
+  expect(unknown).toBeInstanceOf(ApiProblemError);
+  expect(unknown).toMatchObject({ message: "x", status: 418, code: "teapot" });
+});
+
+it("an answer that is no object is an answer of something else", async () => {
+  for (const body of ["null", "[]", "7", '"yes"'])
+    expect(await failureOf(200, JSON_TYPE, body), body).toBeInstanceOf(UnexpectedAnswerError);
+  expect(await failureOf(200, JSON_TYPE, '{"id":')).toBeInstanceOf(ApiConnectionError);
+  expect(await failureOf(200, "text/html", "<p>hello</p>")).toBeInstanceOf(UnexpectedAnswerError);
+});

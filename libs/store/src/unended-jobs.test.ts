@@ -1,0 +1,34 @@
+import { MOST_UNENDED_JOBS } from "@internevo/domain";
+import { exampleSpec } from "@internevo/test-kit/fixtures";
+import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
+import { sql } from "drizzle-orm";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { requestCancel, submitJob } from "./jobs.ts";
+import { createProject } from "./projects.ts";
+
+let test: TestDatabase;
+beforeAll(async () => void (test = await createTestDatabase()));
+afterAll(() => test.drop());
+
+it("a project has so many jobs that have not ended, also where many are submitted at once", async () => {
+  await test.database.transaction((tx) => createProject(tx, { name: "full" }));
+  const submitOne = (project: string) =>
+    test.database.transaction((tx) => submitJob(tx, { ...exampleSpec(), project }));
+  const first = await submitOne("full");
+  await test.database.db.execute(sql`
+    insert into jobs (id, name, project, spec, stated, state, traceparent)
+    select gen_random_uuid(), name, project, spec, stated, state, traceparent
+    from jobs, generate_series(1, ${MOST_UNENDED_JOBS - 4}) where id = ${first}`);
+  const submitted = await Promise.allSettled(Array.from({ length: 5 }, () => submitOne("full")));
+  const refused = submitted.filter((one) => one.status === "rejected");
+  expect(refused).toHaveLength(2);
+  for (const { reason } of refused)
+    expect(reason).toMatchObject({
+      code: "quota-exceeded",
+      details: [{ field: "project", value: "full", remedy: expect.stringMatching(/^wait until/) }],
+    });
+  await submitOne("default");
+  await test.database.transaction((tx) => requestCancel(tx, first));
+  await submitOne("full");
+  await expect(submitOne("full")).rejects.toMatchObject({ code: "quota-exceeded" });
+});
