@@ -5,7 +5,6 @@ import {
   givenKey,
   isGivenKey,
   MOST_GIVEN_PROFILES,
-  ProblemError,
   type JobSpec,
   type LauncherKind,
   type Profile,
