@@ -1,19 +1,43 @@
 import { defineConfig } from "vitest/config";
 import { LongestFirst } from "./tools/check/longest-first.ts";
+import { UNIT_OPTIONS, UNIT_TESTS } from "./vitest.unit.config.ts";
+
+const TIMEOUTS_MS = { testTimeout: 180_000, hookTimeout: 240_000 };
+
+/** Tests with real parts: they share one Postgres and one NATS. */
+export const withRealParts = {
+  ...TIMEOUTS_MS,
+  root: import.meta.dirname,
+  globalSetup: [`${import.meta.dirname}/libs/test-kit/src/vitest-global-setup.ts`],
+  setupFiles: [`${import.meta.dirname}/libs/test-kit/src/vitest-file-setup.ts`],
+  pool: "forks" as const,
+};
 
 export default defineConfig({
   test: {
-    root: import.meta.dirname,
-    include: ["libs/*/{src,test}/**/*.test.ts", "apps/*/{src,test}/**/*.test.ts", "tools/**/*.test.ts"],
-    exclude: ["**/node_modules/**", "**/*.e2e.test.ts"],
     passWithNoTests: false,
-    globalSetup: [`${import.meta.dirname}/libs/test-kit/src/vitest-global-setup.ts`],
-    setupFiles: [`${import.meta.dirname}/libs/test-kit/src/vitest-file-setup.ts`],
-    testTimeout: 180_000,
-    hookTimeout: 240_000,
-    pool: "forks",
     // Many tests wait for programs that they start: a third file keeps two cores busy.
     maxWorkers: 3,
     sequence: { sequencer: LongestFirst },
+    projects: [
+      {
+        test: {
+          ...withRealParts,
+          name: "whole",
+          include: ["libs/*/{src,test}/**/*.test.ts", "apps/*/{src,test}/**/*.test.ts", "tools/**/*.test.ts"],
+          exclude: ["**/node_modules/**", "**/*.e2e.test.ts", ...UNIT_TESTS],
+        },
+      },
+      {
+        test: {
+          ...UNIT_OPTIONS,
+          ...TIMEOUTS_MS,
+          root: import.meta.dirname,
+          name: "unit",
+          include: UNIT_TESTS,
+          exclude: ["**/node_modules/**"],
+        },
+      },
+    ],
   },
 });

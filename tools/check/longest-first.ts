@@ -58,7 +58,7 @@ export const LONGEST: readonly string[] = [
   "libs/search/test/search.test.ts",
   "apps/cli/test/login.test.ts",
   "libs/launcher/src/machine-lock.test.ts",
-  "apps/cli/src/main.test.ts",
+  "apps/cli/test/main.test.ts",
   "tools/slurm/test/rest.test.ts",
   "tools/chaos/routes.test.ts",
   "apps/cli/src/commands/advice.test.ts",

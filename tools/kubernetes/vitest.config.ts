@@ -1,8 +1,7 @@
-import { defineConfig, mergeConfig } from "vitest/config";
-import config from "../../vitest.config.ts";
+import { defineConfig } from "vitest/config";
+import { withRealParts } from "../../vitest.config.ts";
 
-/** As all tests, and those on a test cluster: `npm run kubernetes -- test` names them. */
-export default mergeConfig(
-  { ...config, test: { ...config.test, include: [], exclude: [] } },
-  defineConfig({ test: { include: ["tools/kubernetes/**/*.e2e.test.ts"], exclude: ["**/node_modules/**"] } }),
-);
+/** Tests with real parts on a test cluster: `npm run kubernetes -- test` names them. */
+export default defineConfig({
+  test: { ...withRealParts, include: ["tools/kubernetes/**/*.e2e.test.ts"], passWithNoTests: false },
+});

@@ -1,8 +1,7 @@
-import { defineConfig, mergeConfig } from "vitest/config";
-import config from "../../vitest.config.ts";
+import { defineConfig } from "vitest/config";
+import { withRealParts } from "../../vitest.config.ts";
 
-/** As all tests, and those that need MLflow and TensorBoard: `npm run trackers` names them. */
-export default mergeConfig(
-  { ...config, test: { ...config.test, include: [], exclude: [] } },
-  defineConfig({ test: { include: ["tools/trackers/**/*.e2e.test.ts"], exclude: ["**/node_modules/**"] } }),
-);
+/** Tests with real parts with MLflow and TensorBoard: `npm run trackers` names them. */
+export default defineConfig({
+  test: { ...withRealParts, include: ["tools/trackers/**/*.e2e.test.ts"], passWithNoTests: false },
+});

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 
-const MAIN = new URL("./main.ts", import.meta.url).pathname;
+const MAIN = new URL("../src/main.ts", import.meta.url).pathname;
 const JOB = new URL("../../../examples/paper/7b-32k.yaml", import.meta.url).pathname;
 const directory = mkdtempSync(join(tmpdir(), "internevo-main-"));
 afterAll(() => rmSync(directory, { recursive: true }));

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { eventually } from "@internevo/test-kit";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { readText } from "./files.ts";
+import { readText } from "../src/files.ts";
 
 const reader = vi.hoisted(() => ({ waits: () => {} }));
 vi.mock("node:timers/promises", async (original) => {
