@@ -14,9 +14,9 @@ const layers = {
   data: ["domain"],
   launcher: ["domain", "contracts"],
   profiling: ["domain", "contracts", "cost-model", "profiles", "data", "launcher"],
-  webhooks: ["contracts", "domain", "store"],
   trackers: ["contracts", "domain", "store"],
   "service-kit": ["bus", "store", "contracts", "domain"],
+  webhooks: ["contracts", "domain", "service-kit", "store"],
   stages: [
     "domain",
     "contracts",

@@ -40,7 +40,9 @@ async function comparedOf(db: Queryable, job: JobDetail): Promise<Compared> {
   };
 }
 
-const planOf = ({ report, chosen }: JobDetail) => report?.plan ?? chosen?.plan ?? null;
+/** What a job trains with, or trained with last: it may have gone on under another plan than the chosen one. */
+const planOf = ({ report, attempts, chosen }: JobDetail) =>
+  report?.plan ?? attempts.findLast(({ plan }) => plan !== undefined)?.plan ?? chosen?.plan ?? null;
 
 /** The loss of steps, of which some stand for many. */
 function meanLoss(steps: readonly MeanOfSteps[]): number | null {

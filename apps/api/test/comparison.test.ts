@@ -1,6 +1,7 @@
 import { ComparisonSchema } from "@internevo/contracts";
-import { resolveJob, type StepMetric } from "@internevo/domain";
+import { planLabel, resolveJob, type StepMetric } from "@internevo/domain";
 import {
+  changeRunPlan,
   ensureRun,
   recordSteps,
   recordValidations,
@@ -77,6 +78,22 @@ describe("a comparison", () => {
     ]);
     expect(comparison.cluster).toEqual([{ field: "memoryPerGpu", values: ["1GiB", "1GiB", "2GiB"] }]);
     expect([comparison.plan, comparison.profile, comparison.figures]).toEqual([[], [], []]);
+  });
+
+  it("has the plan that a job trains with now, where it was changed", async () => {
+    const [kept, changed] = [await submit(), await submit()];
+    const chosen = exampleCandidate();
+    const other = { ...chosen, plan: { ...chosen.plan, recomputeLayers: 1 } };
+    await train(kept, 10, () => 1);
+    await train(changed, 10, () => 1);
+    await api.database.transaction(async (tx) => {
+      const run = await ensureRun(tx, changed, chosen);
+      await changeRunPlan(tx, run.id, other);
+      await startAttempt(tx, run.id);
+    });
+    const { jobs, plan } = await compare(kept, changed);
+    expect(jobs.map((each) => each.plan)).toEqual([planLabel(chosen.plan), planLabel(other.plan)]);
+    expect(plan).toEqual([{ field: "recomputeLayers", values: expect.any(Array) }]);
   });
 
   it("has figures and losses, thinned where there are many steps", async () => {

@@ -16,6 +16,8 @@ import {
   type PlanningResult,
   type ProblemCode,
   type Profile,
+  takenByHeadroom,
+  tooLittleMemory,
 } from "@internevo/domain";
 import { planOfJob, type PlanOfJob } from "@internevo/plan";
 import { existsSync } from "node:fs";
@@ -152,16 +154,19 @@ function noPlan(job: JobSpec, { closest, counts, unmet }: PlanningResult): Probl
     ]);
   }
   const [line, bytes] = Object.entries(closest.memory).reduce((most, one) => (one[1] > most[1] ? one : most));
-  return new ProblemError("no-feasible-plan", `no plan fits ${limit} a GPU`, [
+  const field = tooLittleMemory(job, closest.peakMemoryBytes);
+  return new ProblemError("no-feasible-plan", `no plan fits ${limit} a GPU${takenByHeadroom(job)}`, [
     {
-      field: "cluster.memoryPerGpu",
-      value: limit,
+      field,
+      value: field === "headroom" ? job.headroom : limit,
       message:
         `the least that any plan needs is ${formatBytes(closest.peakMemoryBytes)}, of ` +
         `which ${termWords(line)} ${formatBytes(bytes)} (${planLabel(closest.plan)})`,
       remedy:
-        "give the job more or larger GPUs, or a shorter sequence; " +
-        "or another profile, where the runtime is what is too large",
+        field === "headroom"
+          ? "give less headroom, or the job more or larger GPUs"
+          : "give the job more or larger GPUs, or a shorter sequence; " +
+            "or another profile, where the runtime is what is too large",
     },
   ]);
 }

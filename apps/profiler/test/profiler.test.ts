@@ -9,9 +9,9 @@ import {
   missingMeasurements,
   requiredMeasurements,
 } from "@internevo/cost-model";
-import { clusterKey } from "@internevo/domain";
-import { ownHost, probeIn } from "@internevo/launcher";
-import { measuredFirst, MOST_AT_A_TIME } from "@internevo/stages";
+import { clusterKey, type Profile } from "@internevo/domain";
+import { ownHost, probeIn, trainerIn } from "@internevo/launcher";
+import { measuredFirst, MOST_AT_A_TIME, obtainProfile, type ObtainProfileOptions } from "@internevo/stages";
 import {
   claimHosts,
   discardProfile,
@@ -23,17 +23,14 @@ import {
   queuePlace,
   releaseHosts,
   requestCancel,
+  storeProfile,
 } from "@internevo/store";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 import { profiler } from "../src/index.ts";
 
-const measuring = {
-  probe: probeIn(
-    process.env["INTERNEVO_NATIVE_DIRECTORY"] ??
-      join(import.meta.dirname, "..", "..", "..", "native", "dist"),
-  ),
-  threadsPerRank: 1,
-};
+const nativeDirectory =
+  process.env["INTERNEVO_NATIVE_DIRECTORY"] ?? join(import.meta.dirname, "..", "..", "..", "native", "dist");
+const measuring = { probe: probeIn(nativeDirectory), threadsPerRank: 1 };
 
 let world: World;
 beforeAll(async () => {
@@ -186,6 +183,27 @@ describe("profiler", () => {
     expect(countMissing(completed.profile, requiredMeasurements((await world.job(longer)).spec))).toBe(0);
     expect(countMissing(completed.profile, requiredMeasurements(spec))).toBe(0);
     expect(Math.abs(Date.parse(completed.freshUntil) - Date.parse(record.freshUntil))).toBeLessThan(2000);
+
+    // Whoever plans while a run holds the cluster takes a noisy one: it could not be measured now.
+    const noisyProfile: Profile = {
+      ...record.profile,
+      modules: record.profile.modules.map((module) => ({ ...module, noisy: true })),
+      ...(record.profile.quality ? { quality: { ...record.profile.quality, verdict: "noisy" } } : {}),
+    };
+    const noisy = await storeProfile(
+      world.database.db,
+      { clusterKey: record.clusterKey, profile: noisyProfile, freshForSeconds: 0 },
+      { jobId: first },
+    );
+    const obtained = await obtainProfile({
+      settings: { ...measuring, trainer: trainerIn(nativeDirectory) },
+      database: world.database,
+      spec,
+      acceptsOld: true,
+    } as ObtainProfileOptions);
+    expect(obtained).toMatchObject({ status: "obtained", how: "fresh" });
+    if (obtained.status === "obtained")
+      expect(await world.database.transaction(obtained.persist)).toBe(noisy);
   }, 900_000);
 
   it("measures though a fresh profile is there when the job asks for it, and ends then where it asks for no more", async () => {

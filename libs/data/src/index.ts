@@ -6,6 +6,7 @@ export {
   type DataPlaces,
   type DataRoots,
 } from "./data-roots.ts";
+export { assertHeldOut } from "./held-out.ts";
 export { isWrittenAsFolder, weightsWarnings } from "./hugging-face.ts";
 export * from "./initial-weights.ts";
 export { WEIGHTS_FIELD } from "./weights-fault.ts";

@@ -1,8 +1,20 @@
 import fc from "fast-check";
 import { refusalOf as problemOf, wholeJobFile as job } from "@internevo/test-kit/refused-job";
 import { describe, expect, it } from "vitest";
-import { sharesOf } from "./data.ts";
+import { posix } from "node:path";
+import { plainPath, sharesOf } from "./data.ts";
 import { resolveJob } from "./job-file.ts";
+
+it("two ways to write a path are the same text", () => {
+  const part = fc.constantFrom("a", "b.txt", ".", "..", "", "...");
+  fc.assert(
+    fc.property(fc.boolean(), fc.array(part, { minLength: 1 }), (isAbsolute, parts) => {
+      const path = `${isAbsolute ? "/" : ""}${parts.join("/")}`;
+      const normal = posix.normalize(path).replace(/(?<=.)\/$/, "");
+      expect(plainPath(path)).toBe(normal === "." ? "" : normal);
+    }),
+  );
+});
 
 describe("a mixture of data", () => {
   const tokens = (path: string, weight: number) => ({ format: "tokens", path, weight });

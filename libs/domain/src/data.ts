@@ -170,6 +170,19 @@ export function heldOutData({
 /** NAME of Megatron-LM's NAME.bin, NAME.idx or NAME. */
 export const megatronStem = (path: string): string => path.replace(/\.(bin|idx)$/, "");
 
+/** A path without what leads nowhere, so that two ways to write it are the same text. Links are not followed. */
+export function plainPath(path: string): string {
+  const parts: string[] = [];
+  for (const part of path.split("/")) {
+    if (part === "" || part === ".") continue;
+    const before = parts.at(-1);
+    if (part !== ".." || before === "..") parts.push(part);
+    else if (before !== undefined) parts.pop();
+    else if (!path.startsWith("/")) parts.push(part);
+  }
+  return `${path.startsWith("/") ? "/" : ""}${parts.join("/")}`;
+}
+
 interface NamedFile {
   readonly path: string;
   /** That names it in a job. */

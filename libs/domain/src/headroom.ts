@@ -47,6 +47,19 @@ export function plannedMemoryBytes({ cluster, headroom }: Pick<JobSpec, "cluster
   return cluster.memoryPerGpuBytes - (kept?.bytesOf(cluster.memoryPerGpuBytes) ?? 0);
 }
 
+/** What a job's headroom took of its memory, behind a size; empty where there is none. */
+export const takenByHeadroom = ({ cluster, headroom }: Pick<JobSpec, "cluster" | "headroom">): string =>
+  headroom === undefined
+    ? ""
+    : `, which headroom ${headroom} leaves of ${formatBytes(cluster.memoryPerGpuBytes)}`;
+
+/** Why a job needs more than it has: its headroom, where so many bytes would fit without it, or its GPUs' memory. */
+export const tooLittleMemory = (
+  { cluster, headroom }: Pick<JobSpec, "cluster" | "headroom">,
+  neededBytes: number,
+): "headroom" | "cluster.memoryPerGpu" =>
+  headroom !== undefined && neededBytes <= cluster.memoryPerGpuBytes ? "headroom" : "cluster.memoryPerGpu";
+
 /** The job on GPUs that have what its plans may use, so that nothing is left to keep free. */
 export function withoutHeadroom(job: JobSpec): JobSpec {
   if (job.headroom === undefined) return job;

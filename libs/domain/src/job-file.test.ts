@@ -314,6 +314,19 @@ describe("resolveJob", () => {
       ["validation.data.paths.1"],
     ],
     [
+      "held-out text that is trained on by a longer path",
+      job({
+        data: { format: "text", paths: ["/data/b.txt"] },
+        validation: { data: { format: "text", paths: ["/data/x/.././b.txt"] } },
+      }),
+      ["validation.data.paths.0"],
+    ],
+    [
+      "text that is named twice",
+      job({ data: { format: "text", paths: ["/data/b.txt", "/data//b.txt"] } }),
+      ["data.paths.1"],
+    ],
+    [
       "held-out tokens that are trained on",
       job({
         data: { format: "tokens", path: "/a.tokens" },

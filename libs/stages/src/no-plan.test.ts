@@ -27,3 +27,12 @@ it("says of plans that fit why none is chosen, and not that they do not fit", ()
   );
   expect(said({ memoryPerGpu: "80B" })).toMatch(/^no plan fits in 80 B a rank; the one that needs the least/);
 });
+
+it("names the headroom where it takes what a plan would need", () => {
+  const spec = resolveJob(
+    aJob({ headroom: "99.9%", cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "4GiB" } }),
+  );
+  const { message, remedy } = noFeasiblePlan(spec, planJob(spec, withRates));
+  expect(message).toMatch(/^no plan fits in 4\.10 MiB a rank, which headroom 99\.9% leaves of 4\.00 GiB; /);
+  expect(remedy).toMatch(/^give a headroom that leaves [\d.]+ .iB or more$/);
+});

@@ -4,7 +4,9 @@ import {
   NONE_DIVIDES_REMEDY,
   planLabel,
   rejectionCounts,
+  takenByHeadroom,
   termWords,
+  tooLittleMemory,
   withoutTrainer,
   type Failure,
   type JobSpec,
@@ -64,17 +66,26 @@ export function noFeasiblePlan(spec: JobSpec, result: PlanningResult, uncounted?
     closest.peakMemoryBytes,
   ];
   const least = formatBytes(closest.peakMemoryBytes);
-  const enough =
-    uncounted === undefined
-      ? `${least} or more (cluster.memoryPerGpu: ${closest.peakMemoryBytes})`
-      : `clearly more than ${least} (cluster.memoryPerGpu), because ${uncounted}`;
+  const atLeast = uncounted === undefined ? least : `at least ${least}`;
   return {
     code: "no-feasible-plan",
     message:
-      `no plan fits in ${formatBytes(memoryLimitBytes)} a rank; the one that needs the least memory needs ${uncounted === undefined ? "" : "at least "}${least}, ` +
+      `no plan fits in ${formatBytes(memoryLimitBytes)} a rank${takenByHeadroom(spec)}; the one that needs the least memory needs ${atLeast}, ` +
       `of which ${termWords(line)} ${formatBytes(bytes)} (${planLabel(closest.plan)}). Why ${formatCounted(result.counts.evaluated, "plan")} were rejected: ${rejectionCounts(result.counts.rejected)}`,
-    remedy: `give ranks ${enough}; more of them than ${spec.cluster.nodes * spec.cluster.gpusPerNode}, or a smaller model or sequence`,
+    remedy: moreMemory(spec, closest.peakMemoryBytes, uncounted),
   };
+}
+
+function moreMemory(spec: JobSpec, neededBytes: number, uncounted: string | undefined): string {
+  const least = formatBytes(neededBytes);
+  if (tooLittleMemory(spec, neededBytes) === "headroom")
+    return `give a headroom that leaves ${uncounted === undefined ? `${least} or more` : `clearly more than ${least}, because ${uncounted}`}`;
+  const enough =
+    uncounted === undefined
+      ? `${least} or more (cluster.memoryPerGpu: ${neededBytes})`
+      : `clearly more than ${least} (cluster.memoryPerGpu), because ${uncounted}`;
+  const ranks = spec.cluster.nodes * spec.cluster.gpusPerNode;
+  return `give ranks ${enough}; more of them than ${ranks}, or a smaller model or sequence`;
 }
 
 /** What to say when plans fit, and the trainer can run none of them. */

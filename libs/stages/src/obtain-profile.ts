@@ -65,7 +65,7 @@ export interface ObtainProfileOptions {
   /** @param waits somebody else is at work; default: no. */
   readonly onProgress: (message: string, done: number, total: number, waits?: boolean) => void;
   readonly onLog?: (line: string) => void;
-  /** A stored profile will do that is not fresh any more: who holds the cluster keeps it from being measured. */
+  /** A stored profile will do that is not fresh any more, or noisy: who holds the cluster keeps it from being measured. */
   readonly acceptsOld?: boolean;
   /** Keeps what is measured apart from other measurements for the same job: see {@link measuredSoFarPath}. */
   readonly look?: string;
@@ -115,7 +115,8 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
     freshProfile(database, spec, settings, options.acceptsOld);
   const first = (stored: ProfileRecord | undefined): Measurements => {
     const { missing, noisy } = firstMeasurements(stored?.profile, needed);
-    return bothMeasurements(missing, noisy);
+    // Noisy ones are better than none until the cluster is free.
+    return options.acceptsOld ? missing : bothMeasurements(missing, noisy);
   };
   const reuse = (stored: ProfileRecord | undefined): ObtainProfileOutcome | undefined =>
     stored && measurementCount(first(stored)) === 0

@@ -53,6 +53,8 @@ export async function addDeliveries(tx: Transaction, events: readonly Deliverabl
 export interface ClaimedDelivery {
   readonly id: string;
   readonly webhookId: string;
+  /** Whose webhook it is. */
+  readonly project: string;
   readonly eventId: string;
   readonly payload: string;
   readonly url: string;
@@ -77,7 +79,7 @@ export function claimDeliveries(
     await tx.execute(sql`select pg_advisory_xact_lock(hashtext('internevo webhooks'))`);
     const { rows } = await tx.execute<{ [K in keyof ClaimedDelivery]: ClaimedDelivery[K] }>(sql`
       with due as (
-        select d.id, w.url, w.secret from ${webhooks} w cross join lateral (
+        select d.id, w.url, w.secret, w.project from ${webhooks} w cross join lateral (
           select id from ${webhookDeliveries}
           where webhook_id = w.id and state = 'pending' and next_attempt_at <= clock_timestamp()
           order by next_attempt_at
@@ -90,6 +92,7 @@ export function claimDeliveries(
         next_attempt_at = clock_timestamp() + make_interval(secs => ${claimSeconds}::float8)
       from due where d.id = due.id
       returning d.id, d.webhook_id as "webhookId", d.event_id as "eventId", d.payload, due.url, due.secret,
+        due.project,
         d.attempts as attempt, d.attempts - d.attempts_before as tries`);
     return rows;
   });

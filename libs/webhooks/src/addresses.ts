@@ -1,4 +1,4 @@
-import { lookup as resolveName, type LookupAddress } from "node:dns";
+import type { LookupAddress } from "node:dns";
 import { isIP, type LookupFunction } from "node:net";
 import { ProblemError } from "@internevo/domain";
 import ipaddr from "ipaddr.js";
@@ -46,20 +46,25 @@ export function assertHost(url: URL, { privateAddresses }: AddressRule): void {
 }
 
 /**
- * Resolves a name as a connection needs it, to the addresses that may be used. The connection goes to one of
+ * Looks a name up as a connection needs it, for the addresses that may be used. The connection goes to one of
  * them: nobody can answer another one between the look and the connection.
  */
 export const allowedLookup =
-  ({ privateAddresses }: AddressRule): LookupFunction =>
+  (
+    { privateAddresses }: AddressRule,
+    resolve: (host: string) => Promise<readonly LookupAddress[]>,
+  ): LookupFunction =>
   (host, options, callback) => {
-    resolveName(host, { ...options, all: true }, (error, found: LookupAddress[]) => {
-      if (error) return callback(error, []);
-      const allowed = privateAddresses ? found : found.filter(({ address }) => isPublicAddress(address));
-      const [first] = allowed;
-      if (!first) return callback(new RefusedAddressError(host), []);
-      if (options.all === true) return callback(null, allowed);
-      callback(null, first.address, first.family);
-    });
+    resolve(host).then(
+      (found) => {
+        const allowed = found.filter(({ address }) => privateAddresses || isPublicAddress(address));
+        const [first] = allowed;
+        if (!first) callback(new RefusedAddressError(host), []);
+        else if (options.all === true) callback(null, allowed);
+        else callback(null, first.address, first.family);
+      },
+      (error: unknown) => callback(error as NodeJS.ErrnoException, []),
+    );
   };
 
 const invalidUrl = (value: string, message: string, remedy: string): ProblemError =>

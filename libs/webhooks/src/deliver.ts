@@ -7,11 +7,12 @@ import {
   type ClaimedDelivery,
   type Database,
 } from "@internevo/store";
+import { Names } from "./names.ts";
 import { send, type Answer, type SendOptions } from "./send.ts";
 import { signatureHeaders } from "./sign.ts";
 import { longestOf, secondsBeforeNextTry } from "./tries.ts";
 
-export interface DeliverOptions extends Omit<SendOptions, "signal"> {
+export interface DeliverOptions extends Omit<SendOptions, "signal" | "names"> {
   readonly database: Database;
   /** Ends the delivering: what is being sent is given back. */
   readonly signal: AbortSignal;
@@ -26,9 +27,9 @@ const CLAIM_MARGIN_SECONDS = 15;
 const GONE = 410;
 
 /** Sends one delivery, and writes down what came of it. */
-async function deliver(claimed: ClaimedDelivery, options: DeliverOptions): Promise<void> {
+async function deliver(claimed: ClaimedDelivery, options: DeliverOptions, names: Names): Promise<void> {
   const { database, signal, onAttempt } = options;
-  const { eventId, url, payload, secret, tries } = claimed;
+  const { eventId, project, url, payload, secret, tries } = claimed;
   const at = new Date();
   const began = performance.now();
   let answer: Answer;
@@ -38,7 +39,7 @@ async function deliver(claimed: ClaimedDelivery, options: DeliverOptions): Promi
       atSeconds: Math.floor(at.getTime() / 1000),
       payload,
     });
-    answer = await send({ url, headers, payload }, options);
+    answer = await send({ project, url, headers, payload }, { ...options, names });
   } catch (error) {
     if (!signal.aborted) throw error;
     return releaseDelivery(database.db, claimed);
@@ -61,17 +62,19 @@ async function deliver(claimed: ClaimedDelivery, options: DeliverOptions): Promi
 
 /**
  * Delivers what is due until the signal ends it. Any number of processes may: each delivery is claimed by one of
- * them. A receiver holds nobody up but itself: each webhook has its own bound of open requests.
+ * them. A receiver holds nobody up but itself: each webhook has its own bound of open requests, and each project one
+ * of names that are looked up.
  */
 export async function deliverWebhooks(options: DeliverOptions): Promise<void> {
   const { database, signal, timeoutSeconds, onError } = options;
+  const names = new Names();
   const sending = new Set<Promise<void>>();
   let news = new AbortController();
   const wake = (): void => news.abort();
   const unlisten = database.notifications.listen(WEBHOOK_CHANNEL, wake);
   signal.addEventListener("abort", wake, { once: true });
   const begin = (claimed: ClaimedDelivery): void => {
-    const work = deliver(claimed, options)
+    const work = deliver(claimed, options, names)
       .catch((error: unknown) => onError(error, "a delivery could not be written down, and will be repeated"))
       .finally(() => {
         sending.delete(work);

@@ -2,8 +2,10 @@ import { request as httpRequest, type IncomingMessage } from "node:http";
 import { request as httpsRequest } from "node:https";
 import { CLOUD_EVENTS_MEDIA_TYPE, WEBHOOK_BOUNDS } from "@internevo/contracts";
 import { allowedLookup, assertHost, type AddressRule } from "./addresses.ts";
+import type { Names } from "./names.ts";
 
 export interface SendOptions extends AddressRule {
+  readonly names: Names;
   /** For everything: name, connection, request and answer. */
   readonly timeoutSeconds: number;
   readonly signal: AbortSignal;
@@ -22,6 +24,8 @@ export interface Answer {
 }
 
 export interface Outgoing {
+  /** Whose webhook it is. */
+  readonly project: string;
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly payload: string;
@@ -51,7 +55,7 @@ const storable = (bytes: Buffer): string => bytes.toString("utf8").replaceAll("\
  * @throws the signal's reason; nothing else: whatever the receiver does is an answer
  */
 export async function send(outgoing: Outgoing, options: SendOptions): Promise<Answer> {
-  const { timeoutSeconds, signal } = options;
+  const { timeoutSeconds, signal, names } = options;
   signal.throwIfAborted();
   const url = new URL(outgoing.url);
   try {
@@ -62,12 +66,13 @@ export async function send(outgoing: Outgoing, options: SendOptions): Promise<An
   const body = Buffer.from(outgoing.payload);
   return new Promise<Answer>((resolve, reject) => {
     let answer: Answer | undefined;
+    const over = new AbortController();
     const chunks: Buffer[] = [];
     const call = (url.protocol === "https:" ? httpsRequest : httpRequest)(url, {
       method: "POST",
       // A connection for each: none is kept from one receiver to the next.
       agent: false,
-      lookup: allowedLookup(options),
+      lookup: allowedLookup(options, (host) => names.resolve(host, outgoing.project, over.signal)),
       headers: {
         "content-type": CLOUD_EVENTS_MEDIA_TYPE,
         "content-length": String(body.length),
@@ -78,6 +83,7 @@ export async function send(outgoing: Outgoing, options: SendOptions): Promise<An
     const finish = (without: Answer): void => {
       clearTimeout(timer);
       signal.removeEventListener("abort", onAbort);
+      over.abort(new Error("the request is over"));
       call.destroy();
       const bytes = Buffer.concat(chunks).subarray(0, WEBHOOK_BOUNDS.excerptBytes);
       resolve(answer ? { ...answer, excerpt: storable(bytes) } : without);

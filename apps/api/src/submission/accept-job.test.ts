@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { link, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { aJob } from "@internevo/test-kit";
@@ -47,4 +47,32 @@ it("refuses packed documents of data that is damaged, and counts nothing", async
       checks,
     ),
   ).rejects.toThrow("does not exist");
+});
+
+it("refuses held-out data that is trained on by another name", async () => {
+  const text = join(directory, "text.txt");
+  await writeFile(text, "It was a dark and stormy night. ".repeat(100_000));
+  await symlink(text, join(directory, "link.txt"));
+  await link(text, join(directory, "hard.txt"));
+  const submitted = (name: string) =>
+    acceptJob(
+      aJob({
+        data: { format: "text", paths: [text] },
+        validation: { data: { format: "text", paths: [`${directory}/${name}`] } },
+      }),
+      checks,
+    );
+  for (const name of ["link.txt", "hard.txt"])
+    await expect(submitted(name)).rejects.toMatchObject({
+      code: "data-invalid",
+      details: [
+        {
+          field: "validation.data.paths.0",
+          message: `is trained on: it is the same file as ${text} in data`,
+        },
+      ],
+    });
+  await expect(submitted("./text.txt")).rejects.toMatchObject({ code: "job-invalid" });
+  await writeFile(join(directory, "other.txt"), "It was a bright cold day in April. ".repeat(100_000));
+  await submitted("other.txt");
 });

@@ -59,6 +59,7 @@ const heldOutTask = (spec: JobSpec): DataTask => ({
   ...dataTask(spec),
   data: heldOutData(spec),
   evaluated: spec,
+  trained: spec.data,
 });
 
 const dataTask = (spec: JobSpec): DataTask => ({

@@ -13,6 +13,7 @@ import {
   type SingleData,
 } from "@internevo/domain";
 import {
+  assertHeldOut,
   assertMayBeData,
   assertHoldsBatches,
   assertKnowsDocuments,
@@ -37,6 +38,8 @@ export interface DataTask {
   readonly sequenceLengthTokens?: number;
   /** Of held-out data: the batches that it must hold. */
   readonly evaluated?: Pick<JobSpec, "validation" | "globalBatchTokens">;
+  /** Of held-out data: what is trained on. */
+  readonly trained?: Data | null;
   /** What else decides how packed documents are counted; where it is left out, they are not. */
   readonly counting?: Pick<DocumentTask, "ranks"> & Pick<DocumentTask["model"], "slidingWindowTokens">;
 }
@@ -149,6 +152,7 @@ export async function checkData({
   vocabularySize,
   sequenceLengthTokens,
   evaluated,
+  trained,
   counting,
   roots,
   own,
@@ -180,6 +184,7 @@ export async function checkData({
     );
   }
   await assertMayBeData(dataFiles(data), { roots, own });
+  if (trained) await assertHeldOut(data, trained);
   const sources = sourcesOf(data);
   const size = await checkSources(sources, vocabularySize, sequenceLengthTokens);
   if (evaluated !== undefined && sequenceLengthTokens !== undefined)

@@ -11,6 +11,7 @@ import {
   type JobSpec,
   type PlanningResult,
   type Profile,
+  tooLittleMemory,
 } from "@internevo/domain";
 import { pinnedFault, pinnedPlan } from "@internevo/plan";
 import { exceedsHosts, freshProfile, namedProfile, noFeasiblePlan, type Measuring } from "@internevo/stages";
@@ -99,6 +100,14 @@ export function fitTask(spec: JobSpec, runtime: RuntimeMemory, threadsPerRank: n
   };
 }
 
+/** The field of a job that lets no plan fit, with its value. */
+function tooSmall(spec: JobSpec, { closest }: PlanningResult) {
+  const { cluster, headroom } = spec;
+  if (closest === null) return { field: "cluster.gpusPerNode", value: cluster.gpusPerNode };
+  const field = tooLittleMemory(spec, closest.peakMemoryBytes);
+  return { field, value: field === "headroom" ? headroom : writeBytes(cluster.memoryPerGpuBytes) };
+}
+
 /**
  * Refuses a job that no plan fits, which needs no measurement to be known.
  * @param result of {@link fitTask}; null where it would have taken long.
@@ -123,12 +132,5 @@ export function assertFits(spec: JobSpec, result: PlanningResult | null, runtime
     throw new ProblemError("no-feasible-plan", message, [
       { field: "cluster.hostMemory", value: writeBytes(hostMemoryBytes), message, remedy },
     ]);
-  throw new ProblemError("no-feasible-plan", message, [
-    {
-      field: result.closest ? "cluster.memoryPerGpu" : "cluster.gpusPerNode",
-      value: result.closest ? writeBytes(spec.cluster.memoryPerGpuBytes) : spec.cluster.gpusPerNode,
-      message,
-      remedy,
-    },
-  ]);
+  throw new ProblemError("no-feasible-plan", message, [{ ...tooSmall(spec, result), message, remedy }]);
 }

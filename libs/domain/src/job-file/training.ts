@@ -1,4 +1,4 @@
-import { dataFiles, MIXTURE_CYCLE_SEQUENCES, sharesOf, sourcesOf, type Data } from "../data.ts";
+import { dataFiles, MIXTURE_CYCLE_SEQUENCES, plainPath, sharesOf, sourcesOf, type Data } from "../data.ts";
 import { WATCHDOG_DEFAULTS, type Optimizer, type Timeline, type Validation, type Watchdog } from "../job.ts";
 import type { Model } from "../model.ts";
 import type { ProblemDetail } from "../problem.ts";
@@ -110,7 +110,7 @@ function checkMixture(data: Data, details: ProblemDetail[]): void {
       });
   const seen = new Map<string, string>();
   for (const { data: source, part } of sourcesOf(data))
-    for (const path of new Set(dataFiles(source).map((file) => file.path))) {
+    for (const path of new Set(dataFiles(source).map((file) => plainPath(file.path)))) {
       const before = seen.get(path);
       seen.set(path, part);
       if (before !== undefined)
@@ -130,8 +130,9 @@ function checkNamedOnce(data: Data, within: string, details: ProblemDetail[]): v
     if (source.data.format !== "text") continue;
     const seen = new Map<string, number>();
     for (const [index, path] of source.data.paths.entries()) {
-      const before = seen.get(path);
-      if (before === undefined) seen.set(path, index);
+      const plain = plainPath(path);
+      const before = seen.get(plain);
+      if (before === undefined) seen.set(plain, index);
       else
         twice.push({
           field: `${within}${source.part}.paths.${index}`,
@@ -189,8 +190,8 @@ export function resolveValidation(
 ): Validation | undefined {
   if (written === undefined) return undefined;
   checkNamedOnce(written.data, "validation.", details);
-  const trained = new Set(data ? dataFiles(data).map(({ path }) => path) : []);
-  const shared = dataFiles(written.data).find(({ path }) => trained.has(path));
+  const trained = new Set(data ? dataFiles(data).map(({ path }) => plainPath(path)) : []);
+  const shared = dataFiles(written.data).find(({ path }) => trained.has(plainPath(path)));
   if (shared !== undefined)
     details.push({
       field: `validation.${shared.field}`,
