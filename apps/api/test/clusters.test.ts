@@ -160,7 +160,7 @@ describe("clusters", () => {
     const problem = validate(ProblemSchema, reply.json(), "internal", "the problem");
     expect([reply.statusCode, problem.errors?.[0]?.remedy]).toEqual([
       404,
-      `use one of: ${[hostname(), "pair", "away", "fleet", "late", "torn"].join(", ")}`,
+      `use one of: ${[hostname(), "pair", "away", "fleet", "late", "torn"].join(", ")}; jobs may give the cluster ${hostname()} another name`,
     ]);
   });
 

@@ -1,5 +1,6 @@
 import { ClusterPageSchema, ClusterRecordSchema } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
+import { launcherOf } from "@internevo/launcher";
 import type { Database } from "@internevo/store";
 import { Type } from "typebox";
 import { clusterRecord, clusterRecords } from "../clusters/cluster-records.ts";
@@ -8,13 +9,14 @@ import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { answers } from "./shapes.ts";
 
-const noCluster = (name: string, known: readonly string[]): ProblemError =>
+/** @param known names; `machine` is the one of them that jobs may call as they like */
+const noCluster = (name: string, known: readonly string[], machine: string | undefined): ProblemError =>
   new ProblemError("not-found", `there is no cluster ${name}`, [
     {
       field: "name",
       value: name,
       message: "names no cluster of this installation",
-      remedy: `use one of: ${known.join(", ")}`,
+      remedy: `use one of: ${known.join(", ")}${machine === undefined ? "" : `; jobs may give the cluster ${machine} another name`}`,
     },
   ]);
 
@@ -58,7 +60,10 @@ export function registerClusterRoutes(
       const all = await clusters.clusters();
       // A cluster of the file that is called as this machine is the one that somebody means.
       const found = all.findLast((cluster) => cluster.name === name);
-      if (!found) throw noCluster(name, [...new Set(all.map((cluster) => cluster.name))]);
+      if (!found) {
+        const machine = all.find((cluster) => launcherOf(cluster).description === null);
+        throw noCluster(name, [...new Set(all.map((cluster) => cluster.name))], machine?.name);
+      }
       return clusterRecord(database.db, found, actorOf(request).project);
     },
   );
