@@ -125,7 +125,7 @@ export class Fields {
     if (judge === undefined) return true;
     const judgement = judge(value);
     if (judgement !== null && "as" in judgement)
-      takenAs.push({ option: this.path(name), value: repeated(value.expression), as: judgement.as });
+      takenAs.push({ option: this.path(name), value: repeated(value.expression), ...judgement });
     else this.value(name);
     return false;
   }

@@ -20,6 +20,7 @@ import {
   type TakenAs,
 } from "./framework.ts";
 import {
+  erring,
   ifEnabled,
   judgesOf,
   KERNELS,
@@ -283,7 +284,10 @@ function recomputation(
     takenAs.push({
       option: "activation_checkpoint.selective_ac_option",
       value: option,
-      as: "none: matrix products and attention are kept, what is recomputed is cheap",
+      ...erring(
+        "none, though torchtitan makes every second matrix product again, and all that is no matrix product, attention or sum over ranks",
+        { time: "too short", memory: "too large" },
+      ),
     });
     return { recompute: false };
   }
