@@ -39,9 +39,9 @@ import {
 } from "./judgements.ts";
 import { RANKS_FIELD, ranksOf } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
-import { recomputeOfOptions } from "./megatron-import.ts";
 import { EQUAL_PARTS, sharesKeyValueHeads } from "./model-fields.ts";
 import { quotient } from "./problems.ts";
+import { recomputeOfOptions } from "./recompute-options.ts";
 import { oneWay, splitsByTensor, type Layout } from "./sequence-layouts.ts";
 
 const TABLE: OptionTable = {
@@ -415,7 +415,10 @@ function clipOf(json: Fields, options: Options, leftOut: LeftOut, takenAs: Taken
 }
 
 /** Recomputation by the program's own option, or as Megatron-LM has it. */
-function recomputeOf(options: Options, takenAs: TakenAs[]): Pick<Plan, "recompute" | "recomputeLayers"> {
+function recomputeOf(
+  options: Options,
+  { takenAs, ignored }: { readonly takenAs: TakenAs[]; readonly ignored: string[] },
+): Pick<Plan, "recompute" | "recomputeLayers" | "gateUp"> {
   if (options.has("--checkpoint-activations") && (options.integer("--checkpoint-num-layers") ?? 1) > 1)
     takenAs.push({
       option: "--checkpoint-num-layers",
@@ -424,7 +427,7 @@ function recomputeOf(options: Options, takenAs: TakenAs[]): Pick<Plan, "recomput
     });
   return options.has("--checkpoint-activations")
     ? { recompute: true }
-    : recomputeOfOptions(options, 1, takenAs);
+    : recomputeOfOptions(options, 1, { takenAs, ignored });
 }
 
 /**
@@ -487,7 +490,7 @@ export function importDeepSpeed(
   const precision = precisionOf(json, options, takenAs);
   const overlap = zero.boolean("overlap_comm") ?? stage === 3;
   const sharded = sharding.parameterSharding > 1 || sharding.optimizerStateSharding > 1;
-  const recompute = recomputeOf(options, takenAs);
+  const recompute = recomputeOf(options, { takenAs, ignored });
   const warnings = [
     ...decoderWarnings(options, "Megatron-DeepSpeed", { tp, sequenceLengthTokens }),
     ...readAttention(options, tp === 1 ? sp : 1, takenAs),

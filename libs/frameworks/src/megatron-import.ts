@@ -29,6 +29,7 @@ import { LeftOut } from "./left-out.ts";
 import { MEGATRON_DIALECT, sharesHeads } from "./megatron.ts";
 import { MORE_JUDGES, MORE_OPTIONS, MORE_REFUSED, OWN_PIPELINE } from "./megatron-options.ts";
 import { FIELD_OPTIONS } from "./model-fields.ts";
+import { moduleWarnings, recomputeOfOptions } from "./recompute-options.ts";
 import { oneWay, splitsByTensor, type Layout } from "./sequence-layouts.ts";
 
 const TABLE: OptionTable = {
@@ -263,7 +264,7 @@ function megatronWarnings(
   sizes: { readonly tp: number; readonly ring: number; readonly sequenceLengthTokens: number },
 ): FrameworkWarning[] {
   const { ring, sequenceLengthTokens } = sizes;
-  const warnings = decoderWarnings(options, "Megatron-LM", sizes);
+  const warnings = [...decoderWarnings(options, "Megatron-LM", sizes), ...moduleWarnings(options)];
   if (ring > 1 && sequenceLengthTokens % (2 * ring) !== 0)
     warnings.push({
       field: "--seq-length",
@@ -280,56 +281,6 @@ function megatronWarnings(
       remedy: "use --cp-comm-type a2a",
     });
   return warnings;
-}
-
-/** Recomputation as both programs that know --recompute-granularity have it. */
-export function recomputeOfOptions(
-  options: Options,
-  chunks: number,
-  takenAs: TakenAs[],
-): Pick<Plan, "recompute" | "recomputeLayers"> {
-  const granularity =
-    options.choice("--recompute-granularity", ["full", "selective"] as const) ??
-    (options.has("--recompute-activations") ? "selective" : undefined);
-  if (granularity === undefined) {
-    if (options.has("--recompute-method"))
-      options.faults.add(
-        "--recompute-method",
-        options.text("--recompute-method"),
-        "has no effect without --recompute-granularity full",
-        "add it, or leave the method out",
-      );
-    return { recompute: false };
-  }
-  if (granularity === "selective") {
-    takenAs.push({
-      option: "--recompute-granularity",
-      value: granularity,
-      as: "none: blockwise attention keeps no scores that could be recomputed",
-    });
-    return { recompute: false };
-  }
-  const method = options.choice("--recompute-method", ["uniform", "block"] as const);
-  const layers = options.integer("--recompute-num-layers");
-  if (method === undefined && !options.has("--recompute-method"))
-    options.faults.add(
-      "--recompute-method",
-      null,
-      "is missing, with --recompute-granularity full",
-      "add --recompute-method uniform",
-    );
-  if (method === "block")
-    return {
-      recompute: false,
-      recomputeLayers: (layers ?? options.needed("--recompute-num-layers")) * chunks,
-    };
-  if (layers !== undefined && layers > 1)
-    takenAs.push({
-      option: "--recompute-num-layers",
-      value: layers,
-      as: "1: what a layer begins with is kept for each",
-    });
-  return { recompute: true };
 }
 
 /** How so many ranks can share a sequence. A ring takes no window; ranks that share heads do. */
@@ -479,7 +430,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
   );
   const { gather, reduce } = overlapOfOptions(options);
   const precision = precisionOfOptions(options, takenAs);
-  const recompute = recomputeOfOptions(options, chunks, takenAs);
+  const recompute = recomputeOfOptions(options, chunks, { takenAs, ignored });
   const leftOut = new LeftOut("the program", takenAs);
   const { optimizer, ...training } = readTraining(
     options,
