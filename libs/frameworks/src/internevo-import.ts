@@ -9,7 +9,7 @@ import {
   type Launch,
   type TakenAs,
 } from "./framework.ts";
-import { BLOCKWISE, judgesOf, KERNELS, refused, taken, type Judges } from "./judgements.ts";
+import { BLOCKWISE, erring, judgesOf, KERNELS, refused, taken, type Judges } from "./judgements.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
 import { Faults, quotient, sharedEvenly } from "./problems.ts";
@@ -228,6 +228,15 @@ function precisionOf(model: Fields, takenAs: TakenAs[]): Precision {
       "torch.float32",
       "torch.tf32",
     ] as const) ?? "torch.float16";
+  if (type === "torch.tf32")
+    takenAs.push({
+      option: model.path("dtype"),
+      value: type,
+      ...erring(
+        "fp32 without TF32, with which InternEvo multiplies matrices many times faster on GPUs that have it",
+        { time: "too long" },
+      ),
+    });
   if (type === "torch.float32" || type === "torch.tf32") return "fp32";
   if (type !== "torch.bfloat16")
     takenAs.push({ option: model.path("dtype"), value: type, as: "bf16 of as many bytes" });
