@@ -261,10 +261,49 @@ function shardsOfOptions(options: Options, replicas: number): Shards {
 /** What Megatron-LM refuses, or does not do, though a plan stands for it. */
 function megatronWarnings(
   options: Options,
-  sizes: { readonly tp: number; readonly ring: number; readonly sequenceLengthTokens: number },
+  sizes: Readonly<Record<"tp" | "pp" | "ring" | "sequenceLengthTokens" | "layers" | "chunks", number>>,
+/** Chunks of a pipeline's stages that Megatron-LM refuses. */
+function chunkWarnings(
+  options: Options,
+  { layers, pp, chunks }: Readonly<Record<"layers" | "pp" | "chunks", number>>,
+): FrameworkWarning[] {
+  const field = "--num-virtual-stages-per-pipeline-rank";
+  const [each, value] = [layers / pp, options.text(field) ?? null];
+  if (chunks === 1) return [];
+  const warnings: FrameworkWarning[] = [];
+  if (pp === 1 || (pp === 2 && options.has("--no-overlap-p2p-communication")))
+    warnings.push({
+      field: "--pipeline-model-parallel-size",
+      value: pp,
+      message: `is too few for ${chunks} chunks of a stage${pp === 1 ? "" : " with --no-overlap-p2p-communication"}: Megatron-LM refuses it`,
+      remedy: "give more, or one chunk",
+    });
+  if (value !== null && each % chunks !== 0) {
+    const divisors = Array.from({ length: Math.min(each, MOST_TRIED) }, (_, index) => index + 1)
+      .filter((by) => each % by === 0)
+      .sort((a, b) => Math.abs(a - chunks) - Math.abs(b - chunks))
+      .slice(0, MOST_NAMED)
+      .sort((a, b) => a - b);
+    warnings.push({
+      field,
+      value: chunks,
+      message: `does not divide the ${each} layers of a pipeline rank: Megatron-LM refuses it`,
+      remedy: `give ${divisors.join(" or ")}, or --pipeline-model-parallel-layout`,
+    });
+  }
+  return warnings;
+}
+/** Chunks that are tried, and values that are named instead of one that does not work. */
+const MOST_TRIED = 10_000;
+const MOST_NAMED = 4;
+
 ): FrameworkWarning[] {
   const { ring, sequenceLengthTokens } = sizes;
-  const warnings = [...decoderWarnings(options, "Megatron-LM", sizes), ...moduleWarnings(options)];
+  const warnings = [
+    ...decoderWarnings(options, "Megatron-LM", sizes),
+    ...moduleWarnings(options),
+    ...chunkWarnings(options, sizes),
+  ];
   if (ring > 1 && sequenceLengthTokens % (2 * ring) !== 0)
     warnings.push({
       field: "--seq-length",
@@ -470,7 +509,11 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
     ...readData(options, packingOf(options, model), { takenAs, ignored }),
     plan: normalPlan(plan, model),
     takenAs,
-    warnings: megatronWarnings(options, { tp, ring: context.size, sequenceLengthTokens }),
+    warnings: megatronWarnings(options, {
+      ...{ tp, pp, chunks, sequenceLengthTokens },
+      ring: context.size,
+      layers: model.layers,
+    }),
     ignored,
   };
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { read } from "../test/reading.ts";
-import { MLP, python } from "../test/small-files.ts";
+import { MLP, python, script, SIZES } from "../test/small-files.ts";
 import type { Framework, FrameworkFile } from "./index.ts";
 
 /*
@@ -27,5 +27,34 @@ describe("TF32", () => {
     ]);
     const plain = file.text.replace("torch.bfloat16", "torch.float32");
     expect(taken("internevo", "model.dtype", { ...file, text: plain })).toEqual([]);
+  });
+});
+
+describe("Megatron-LM's virtual stages", () => {
+  const warned = (layers: number, stages: number, virtual: number) =>
+    read("megatron", [
+      script(
+        `--pipeline-model-parallel-size ${stages} --num-virtual-stages-per-pipeline-rank ${virtual}`,
+        {},
+        SIZES.replace("--num-layers 4", `--num-layers ${layers}`),
+      )[0],
+    ]).warnings;
+
+  it("that do not divide the layers of a rank are warned of", () => {
+    expect(warned(32, 2, 3)).toEqual([
+      {
+        field: "--num-virtual-stages-per-pipeline-rank",
+        value: 3,
+        message: "does not divide the 16 layers of a pipeline rank: Megatron-LM refuses it",
+        remedy: "give 1 or 2 or 4 or 8, or --pipeline-model-parallel-layout",
+      },
+    ]);
+    expect(warned(32, 2, 4)).toEqual([]);
+    expect(warned(32, 1, 4)).toMatchObject([
+      {
+        field: "--pipeline-model-parallel-size",
+        message: "is too few for 4 chunks of a stage: Megatron-LM refuses it",
+      },
+    ]);
   });
 });
