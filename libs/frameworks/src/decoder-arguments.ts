@@ -180,7 +180,8 @@ function headSizeOf(options: Options, hiddenSize: number, heads: number): number
 }
 
 /** Rows that the programs give the embedding, where they are more than tensor ranks share out anyway. */
-function paddedVocabulary(options: Options, vocabulary: number, takenAs: TakenAs[]): number {
+function paddedVocabulary(options: Options, written: number, added: number, takenAs: TakenAs[]): number {
+  const vocabulary = written + added;
   if (options.has("--no-pad-vocab-size") || options.has("--disable-pad-vocab-size")) return vocabulary;
   const tp = options.integer("--tensor-model-parallel-size") ?? 1;
   const multiple = tp * (options.integer("--make-vocab-size-divisible-by") ?? OWN_VOCABULARY_MULTIPLE);
@@ -188,8 +189,8 @@ function paddedVocabulary(options: Options, vocabulary: number, takenAs: TakenAs
   if (!options.has("--vocab-size") || padded === Math.ceil(vocabulary / tp) * tp) return vocabulary;
   takenAs.push({
     option: "--vocab-size",
-    value: vocabulary,
-    as: `${padded}: a multiple of ${multiple}, --make-vocab-size-divisible-by times the tensor ranks`,
+    value: written,
+    as: `${padded}: ${added > 0 ? "with the token that NullTokenizer adds, " : ""}a multiple of ${multiple}, --make-vocab-size-divisible-by times the tensor ranks`,
   });
   return padded;
 }
@@ -265,7 +266,7 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
     heads,
     kvHeads,
     ffnHiddenSize: width ?? defaultWidth(hiddenSize),
-    vocabularySize: rows ?? paddedVocabulary(options, (vocabulary ?? 2) + added, takenAs),
+    vocabularySize: rows ?? paddedVocabulary(options, vocabulary ?? 2, added, takenAs),
     tiedEmbeddings: !options.has("--untie-embeddings-and-output-weights"),
     ropeTheta: options.number(dialect.rotaryBase, 1) ?? MODEL_DEFAULTS.ropeTheta,
     normEpsilon: options.number(dialect.normEpsilon) ?? MODEL_DEFAULTS.normEpsilon,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { read } from "../test/reading.ts";
-import { MLP, python, script, SIZES } from "../test/small-files.ts";
+import { DEEPSPEED, MLP, python, script, SIZES } from "../test/small-files.ts";
 import type { Framework, FrameworkFile } from "./index.ts";
 
 /*
@@ -55,6 +55,31 @@ describe("Megatron-LM's virtual stages", () => {
         field: "--pipeline-model-parallel-size",
         message: "is too few for 4 chunks of a stage: Megatron-LM refuses it",
       },
+    ]);
+  });
+});
+
+describe("the vocabulary of Megatron-DeepSpeed's tokenizer without files", () => {
+  it("is named as it is written, with the token that is added", () => {
+    const files = script(
+      `${DEEPSPEED} --tokenizer-type NullTokenizer`,
+      {},
+      SIZES.replace("1024 --seq", "32000 --seq"),
+    );
+    expect(read("deepspeed", files).model.vocabularySize).toBe(32_128);
+    expect(taken("deepspeed", "--vocab-size", ...files)).toEqual([
+      {
+        option: "--vocab-size",
+        value: 32_000,
+        as:
+          "32128: with the token that NullTokenizer adds, a multiple of 128, --make-vocab-size-divisible-by times the " +
+          "tensor ranks",
+      },
+    ]);
+    const padded = (more: string) =>
+      taken("megatron", "--vocab-size", script(more, {}, SIZES.replace("1024 --seq", "1000 --seq"))[0]);
+    expect(padded("--tokenizer-type NullTokenizer")).toMatchObject([
+      { value: 1000, as: "1024: a multiple of 128, --make-vocab-size-divisible-by times the tensor ranks" },
     ]);
   });
 });
