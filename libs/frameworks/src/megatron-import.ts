@@ -32,6 +32,8 @@ import { FIELD_OPTIONS } from "./model-fields.ts";
 import { moduleWarnings, recomputeOfOptions } from "./recompute-options.ts";
 import { oneWay, splitsByTensor, type Layout } from "./sequence-layouts.ts";
 
+const ONE_RATE = "embedding and output layer learn at the rate of the rest";
+
 const TABLE: OptionTable = {
   read: {
     ...optionNames(DECODER_OPTIONS),
@@ -75,6 +77,8 @@ const TABLE: OptionTable = {
         --suggested-communication-unit-size`,
       taken(BUCKETS),
     ),
+    "--decoupled-lr": taken(`--lr: ${ONE_RATE}`),
+    "--decoupled-min-lr": taken(`--min-lr: ${ONE_RATE}`),
     "--transformer-impl": taken(KERNELS, "transformer_engine"),
     "--attention-backend": taken(BLOCKWISE, "auto", "flash", "fused"),
     "--empty-unused-memory-level": taken("0: memory that is free is kept", 0),
@@ -258,10 +262,6 @@ function shardsOfOptions(options: Options, replicas: number): Shards {
   }
 }
 
-/** What Megatron-LM refuses, or does not do, though a plan stands for it. */
-function megatronWarnings(
-  options: Options,
-  sizes: Readonly<Record<"tp" | "pp" | "ring" | "sequenceLengthTokens" | "layers" | "chunks", number>>,
 /** Chunks of a pipeline's stages that Megatron-LM refuses. */
 function chunkWarnings(
   options: Options,
@@ -297,6 +297,10 @@ function chunkWarnings(
 const MOST_TRIED = 10_000;
 const MOST_NAMED = 4;
 
+/** What Megatron-LM refuses, or does not do, though a plan stands for it. */
+function megatronWarnings(
+  options: Options,
+  sizes: Readonly<Record<"tp" | "pp" | "ring" | "sequenceLengthTokens" | "layers" | "chunks", number>>,
 ): FrameworkWarning[] {
   const { ring, sequenceLengthTokens } = sizes;
   const warnings = [

@@ -1,4 +1,4 @@
-import { NO_BORDERS } from "./decoder-arguments.ts";
+import { NO_BORDERS, UNTIL_THE_END } from "./decoder-arguments.ts";
 import { BLOCKWISE, BUCKETS, judgesOf, KERNELS, refused, taken, type Judges } from "./judgements.ts";
 
 /*
@@ -228,6 +228,8 @@ export const MORE_JUDGES: Judges = {
   "--softmax-type": taken("vanilla: a softmax over the keys alone", "vanilla"),
   "--fp32-residual-connection": taken("residuals in the precision of the model"),
   ...judgesOf(`--glu-linear-offset --lr-warmup-init`, taken("0", 0)),
+  "--phase-transition-iterations": taken(UNTIL_THE_END),
+  "--fim-data": taken("data as it is: nothing is filled in the middle"),
   "--rotary-interleaved": taken("halves of a head turn together"),
   "--qk-l2-norm": taken("queries and keys without this norm"),
   "--qk-clip": taken("weights are not clipped"),

@@ -59,6 +59,32 @@ describe("Megatron-LM's virtual stages", () => {
   });
 });
 
+describe("options that change what is trained, not its time or memory", () => {
+  const of = (option: string, more: string) => taken("megatron", option, script(more)[0])[0]?.as;
+
+  it.each([
+    ["--decoupled-lr 1e-3", "--lr: embedding and output layer learn at the rate of the rest"],
+    ["--decoupled-min-lr 1e-5", "--min-lr: embedding and output layer learn at the rate of the rest"],
+    ["--train-iters 100 --exit-interval 30", "never: training ends with its last step, not after step 30"],
+    ["--exit-duration-in-mins 60", "never: training ends with its last step"],
+    ["--exit-interval 30", "never: training ends with its last step, not after step 30"],
+    ["--phase-transition-iterations 10,20", "never: training ends with its last step"],
+    ["--dataloader-type cyclic", "single: each sample once before one comes again"],
+    ["--fim-data", "data as it is: nothing is filled in the middle"],
+    ["--eod-mask-loss", "not given: the last token of a document counts in the loss"],
+  ])("are said of Megatron-LM: %s", (text, as) => {
+    const option = text.split(" ").findLast((word) => word.startsWith("--")) ?? "";
+    expect(of(option, text)).toBe(as);
+  });
+
+  it("are without effect with the values that change nothing", () => {
+    const { ignored } = read("megatron", [
+      script("--train-iters 100 --exit-interval 100 --dataloader-type single")[0],
+    ]);
+    expect(ignored).toEqual(expect.arrayContaining(["--exit-interval", "--dataloader-type"]));
+  });
+});
+
 describe("the vocabulary of Megatron-DeepSpeed's tokenizer without files", () => {
   it("is named as it is written, with the token that is added", () => {
     const files = script(
