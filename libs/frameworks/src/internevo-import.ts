@@ -5,6 +5,7 @@ import {
   normalPlan,
   stageLayers,
   type FrameworkFile,
+  type FrameworkWarning,
   type ImportedConfiguration,
   type Launch,
   type TakenAs,
@@ -13,7 +14,7 @@ import { erring, taken } from "./judgements.ts";
 import { HARMLESS_OPTIONS, OPTIONS, SEQUENCE_JUDGES, withoutEffect } from "./internevo-options.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
-import { Faults, quotient, sharedEvenly } from "./problems.ts";
+import { Faults, quotient, repeated, sharedEvenly } from "./problems.ts";
 import { NeedsRun, pythonOptions } from "./python.ts";
 
 /** A size that may stand alone or in a record, as InternEvo takes it. */
@@ -366,6 +367,20 @@ function readTraining(root: Fields, data: Fields, takenAs: TakenAs[]) {
   };
 }
 
+/** Without a pipeline InternEvo refuses another number than micro_num; with one it does not read it. */
+function batchWarnings(data: Fields, n: number, pp: number): FrameworkWarning[] {
+  const given = data.isKnown("gradient_accumulation") ? data.value("gradient_accumulation") : undefined;
+  if (pp > 1 || given === undefined || given === n) return [];
+  return [
+    {
+      field: data.path("gradient_accumulation"),
+      value: repeated(given),
+      message: `is not micro_num ${n}, which counts: InternEvo refuses it without a pipeline`,
+      remedy: `give ${n}, or leave it out`,
+    },
+  ];
+}
+
 /** Reads an InternEvo configuration. @throws ProblemError `bad-request`. */
 export function importInternEvo(
   files: readonly FrameworkFile[],
@@ -437,7 +452,7 @@ export function importInternEvo(
     ...training,
     plan: normalPlan(plan, read),
     takenAs,
-    warnings: [],
+    warnings: batchWarnings(data, n, pp),
     ignored,
   };
 }

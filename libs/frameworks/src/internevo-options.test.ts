@@ -312,4 +312,19 @@ describe("what an InternEvo configuration trains or computes otherwise", () => {
     expect(taken(option, zero("True"), MLP, overlapped)).toBeUndefined();
     expect(said(zero("False")).ignored).toContain(option);
   });
+
+  it("is warned of where InternEvo refuses it: another number of micro-batches in gradient_accumulation", () => {
+    const warned = (data: string, parallel = "") =>
+      read("internevo", [python(MLP, { data, parallel })]).warnings;
+    expect(warned("gradient_accumulation=8")).toEqual([
+      {
+        field: "data.gradient_accumulation",
+        value: 8,
+        message: "is not micro_num 4, which counts: InternEvo refuses it without a pipeline",
+        remedy: "give 4, or leave it out",
+      },
+    ]);
+    expect(warned("gradient_accumulation=4")).toEqual([]);
+    expect(warned("gradient_accumulation=8", "pipeline=dict(size=2)")).toEqual([]);
+  });
 });
