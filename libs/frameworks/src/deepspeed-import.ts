@@ -15,6 +15,7 @@ import { PRETRAIN_PROGRAM } from "./companion.ts";
 import { readData } from "./decoder-data.ts";
 import { DEEPSPEED_DIALECT, type ZeroSharding } from "./deepspeed.ts";
 import { FLASH_OPTIONS, hasFlash, readAttention } from "./deepspeed-attention.ts";
+import { DEEPSPEED_JUDGES, DEEPSPEED_OPTIONS, DEEPSPEED_REFUSED } from "./deepspeed-options.ts";
 import { MOST_DEPTH, TOO_DEEP } from "./depth.ts";
 import { Fields } from "./fields.ts";
 import {
@@ -49,38 +50,16 @@ const TABLE: OptionTable = {
     ...optionNames(DECODER_OPTIONS),
     ...optionNames({
       flag:
-        "--deepspeed --no-pipeline-parallel --checkpoint-activations " +
+        "--deepspeed --no-pipeline-parallel --checkpoint-activations --recompute-activations " +
         `--deepspeed-activation-checkpointing --use-rotary-position-embeddings ${FLASH_OPTIONS}`,
       one:
         "--deepspeed_config --zero-stage --ds-sequence-parallel-size --num-key-value-heads " +
         "--train-tokens --lr-decay-tokens --lr-warmup-tokens --layernorm-epsilon --rotary-position-embeddings-theta --checkpoint-num-layers",
     }),
   },
-  ignored: {
-    ...optionNames(DECODER_IGNORED),
-    ...optionNames({
-      flag: `--no-query-key-layer-scaling --force-ds-sequence-parallel --accumulate-allreduce-grads-in-fp32
-        --universal-checkpoint --partition-activations --contigious-checkpointing --synchronize-each-layer`,
-      one: "--data-impl --local_rank",
-    }),
-  },
-  judges: {
-    ...DECODER_JUDGES,
-    ...judgesOf(
-      "--partition-activations --contigious-checkpointing --synchronize-each-layer",
-      taken("not given: what is kept is not moved"),
-    ),
-  },
-  refused: {
-    ...DECODER_REFUSED,
-    "--num-layers-per-virtual-pipeline-stage": "is not carried out by DeepSpeed's pipeline",
-    "--ds-sequence-parallel-fpdt":
-      "computes a sequence in chunks from the host's memory, which is not planned for",
-    "--enable-zbh1-pipeline": "is a schedule that is not planned for",
-    "--use-distributed-optimizer": "is another sharding than ZeRO",
-    "--cpu-optimizer": "moves optimizer states to the host, which is not planned for",
-    "--checkpoint-in-cpu": "moves activations to the host, which is not planned for",
-  },
+  ignored: { ...optionNames(DECODER_IGNORED), ...optionNames(DEEPSPEED_OPTIONS) },
+  judges: { ...DECODER_JUDGES, ...DEEPSPEED_JUDGES },
+  refused: { ...DECODER_REFUSED, ...DEEPSPEED_REFUSED },
 };
 
 const JSON_READ =

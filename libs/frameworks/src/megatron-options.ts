@@ -1,3 +1,4 @@
+import { refusalsOf } from "./command-line.ts";
 import { NO_BORDERS, UNTIL_THE_END } from "./decoder-arguments.ts";
 import { BLOCKWISE, BUCKETS, judgesOf, KERNELS, refused, taken, type Judges } from "./judgements.ts";
 
@@ -278,7 +279,8 @@ export const MORE_JUDGES: Judges = {
   ),
 };
 
-const refusals: readonly (readonly [why: string, names: string])[] = [
+/** Those that make of a step what is not planned for. */
+export const MORE_REFUSED: Readonly<Record<string, string>> = refusalsOf([
   [
     "deals layers unevenly over stages; they are planned evenly",
     "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split",
@@ -336,14 +338,4 @@ const refusals: readonly (readonly [why: string, names: string])[] = [
   ],
   ["is no longer taken by this program: it has --recompute-granularity", "--checkpoint-activations"],
   ["is no longer taken by this program: it has --lr-warmup-iters", "--warmup"],
-];
-
-/** Those that make of a step what is not planned for. */
-export const MORE_REFUSED: Readonly<Record<string, string>> = Object.fromEntries(
-  refusals.flatMap(([why, names]) =>
-    names
-      .trim()
-      .split(/\s+/)
-      .map((name) => [name, why] as const),
-  ),
-);
+]);
