@@ -23,7 +23,7 @@ import {
 } from "./framework.ts";
 import { BLOCKWISE, BUCKETS, judgesOf, KERNELS, taken } from "./judgements.ts";
 import { headSplitFault } from "./heads.ts";
-import { quotient, sharedEvenly } from "./problems.ts";
+import { listed, quotient, sharedEvenly } from "./problems.ts";
 import { RANKS_FIELD, ranksOf } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
 import { MEGATRON_DIALECT, sharesHeads } from "./megatron.ts";
@@ -283,12 +283,13 @@ function chunkWarnings(
       .filter((by) => each % by === 0)
       .sort((a, b) => Math.abs(a - chunks) - Math.abs(b - chunks))
       .slice(0, MOST_NAMED)
-      .sort((a, b) => a - b);
+      .sort((a, b) => a - b)
+      .map(String);
     warnings.push({
       field,
       value: chunks,
       message: `does not divide the ${each} layers of a pipeline rank: Megatron-LM refuses it`,
-      remedy: `give ${divisors.join(" or ")}, or --pipeline-model-parallel-layout`,
+      remedy: `give ${listed(divisors, "or")}, or --pipeline-model-parallel-layout`,
     });
   }
   return warnings;

@@ -2,6 +2,7 @@ import type { Plan } from "@internevo/domain";
 import type { Options } from "./command-line.ts";
 import type { FrameworkWarning, TakenAs } from "./framework.ts";
 import { erring } from "./judgements.ts";
+import { listed } from "./problems.ts";
 
 /*
  * Recomputation, as both programs have it that know --recompute-granularity; modules only Megatron-LM's.
@@ -24,9 +25,6 @@ const MODULES = [
   ...OF_DECODERS,
   ..."moe moe_act shared_experts mla_up_proj gdn_norm_out gdp_in_proj gdp_qkv mhc".split(" "),
 ];
-
-const listed = (names: readonly string[], word: string): string =>
-  names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} ${word} ${names.at(-1)}`;
 
 const modulesOf = (options: Options): readonly string[] => [
   ...new Set(options.all("--recompute-modules") ?? [ATTENTION]),

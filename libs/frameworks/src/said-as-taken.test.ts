@@ -46,7 +46,7 @@ describe("Megatron-LM's virtual stages", () => {
         field: "--num-virtual-stages-per-pipeline-rank",
         value: 3,
         message: "does not divide the 16 layers of a pipeline rank: Megatron-LM refuses it",
-        remedy: "give 1 or 2 or 4 or 8, or --pipeline-model-parallel-layout",
+        remedy: "give 1, 2, 4 or 8, or --pipeline-model-parallel-layout",
       },
     ]);
     expect(warned(32, 2, 4)).toEqual([]);
