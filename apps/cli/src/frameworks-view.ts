@@ -16,6 +16,7 @@ import {
   printable,
   printableJson,
   UTILISATION_WORDS,
+  verdictDoubt,
   withoutDefaults,
   withoutTrainer,
   type JobSpec,
@@ -128,6 +129,8 @@ export function importText(
     sections.push(
       `${colors.red("cannot run")}: ${located?.reason ?? "its plan is not one of the job's"}${predicted === null ? "" : `\n${figures(predicted)}`}`,
     );
+  const doubt = predicted === null ? null : verdictDoubt(imported.takenAs, located?.feasible === true);
+  if (doubt !== null) sections.push(doubt);
   const { reason } = isRunnable(imported.plan, job);
   if (located?.feasible === true && reason !== null)
     sections.push(`Fits in memory. ${withoutTrainer(reason)}.`);

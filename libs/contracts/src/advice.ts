@@ -468,7 +468,20 @@ export const ImportAnswerSchema = Type.Object({
     model: ModelSchema,
     plan: PlanSchema,
     takenAs: Type.Array(
-      Type.Object({ option: Type.String(), value: Type.Optional(Type.Unknown()), as: Type.String() }),
+      Type.Object({
+        option: Type.String(),
+        value: Type.Optional(Type.Unknown()),
+        as: Type.String(),
+        errs: Type.Optional(
+          Type.Object(
+            {
+              time: Type.Optional(Type.Enum(["too short", "too long"])),
+              memory: Type.Optional(Type.Enum(["too small", "too large"])),
+            },
+            { description: "how the predicted figures err for it" },
+          ),
+        ),
+      }),
       { description: "options without an exact counterpart, or left open, and what they were taken as" },
     ),
     warnings: Type.Array(

@@ -18,6 +18,7 @@ import {
   rejectionCounts,
   tieWords,
   TRIAL_STATE_WORDS,
+  verdictDoubt,
 } from "./words.ts";
 
 it("says what a rank counts: families of plans", () => {
@@ -119,4 +120,20 @@ it("says of ties how many there are", () => {
     "All 5 plans may be the fastest: their ranges overlap, and only trials tell them apart.",
     "3 of these 10 plans may be the fastest: their ranges overlap, and only trials tell them apart.",
   ]);
+});
+
+it("says what a verdict about a configuration does not know", () => {
+  const exact = { option: "a" };
+  const memory = (is: "too small" | "too large") => ({ option: "b", errs: { memory: is } });
+  const time = { option: "c", errs: { time: "too short" as const } };
+  expect(verdictDoubt([exact], true)).toBeNull();
+  expect(verdictDoubt([exact, memory("too small"), time], true)).toBe(
+    "not exact: the predicted memory is too small, for b; the predicted time is too short, for c; it may not fit",
+  );
+  expect(verdictDoubt([memory("too large")], false)).toBe(
+    "not exact: the predicted memory is too large, for b; it may fit all the same",
+  );
+  expect(verdictDoubt([memory("too large")], true)).toBe(
+    "not exact: the predicted memory is too large, for b",
+  );
 });

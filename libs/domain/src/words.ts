@@ -352,6 +352,37 @@ interface LaunchWords {
   readonly gpusPerNode: number;
 }
 
+/** How predicted figures err, where a configuration was taken as something near it. */
+export interface FigureErrors {
+  readonly time?: "too short" | "too long";
+  readonly memory?: "too small" | "too large";
+}
+
+/** "the predicted time is too short, and the memory too large". */
+export const errorWords = ({ time, memory }: FigureErrors): string =>
+  [
+    ...(time === undefined ? [] : [`the predicted time is ${time}`]),
+    ...(memory === undefined
+      ? []
+      : [`the ${time === undefined ? "predicted memory is" : "memory"} ${memory}`]),
+  ].join(", and ");
+
+/**
+ * What a verdict about a configuration does not know, where options of it were taken as something near; null where
+ * its figures err for none.
+ */
+export function verdictDoubt(
+  takenAs: readonly { readonly option: string; readonly errs?: FigureErrors }[],
+  isFeasible: boolean,
+): string | null {
+  const erring = takenAs.flatMap(({ option, errs }) => (errs === undefined ? [] : [{ option, errs }]));
+  if (erring.length === 0) return null;
+  const wrong = erring.map(({ option, errs }) => `${errorWords(errs)}, for ${option}`);
+  const isOther = erring.some(({ errs }) => errs.memory === (isFeasible ? "too small" : "too large"));
+  const other = isFeasible ? "it may not fit" : "it may fit all the same";
+  return `not exact: ${[...wrong, ...(isOther ? [other] : [])].join("; ")}`;
+}
+
 /** On which GPUs a configuration was read, and who said so: "with 64 GPUs (8 × 8) as you gave". */
 export function launchWords(
   launch: LaunchWords,

@@ -34,6 +34,19 @@ export function optionNames(names: {
   return Object.fromEntries(entries);
 }
 
+/** Why options are refused, by their names: each reason with a text of names. */
+export const refusalsOf = (
+  refusals: readonly (readonly [why: string, names: string])[],
+): Record<string, string> =>
+  Object.fromEntries(
+    refusals.flatMap(([why, names]) =>
+      names
+        .trim()
+        .split(/\s+/)
+        .map((name) => [name, why] as const),
+    ),
+  );
+
 export interface ReadOptions {
   /** Ranks as the launcher's options say; null where they do not. */
   readonly nodes: number | null;

@@ -1,6 +1,6 @@
 import { MODEL_DEFAULTS, plainModel, type Model, type Optimizer } from "@internevo/domain";
 import type { Argument, Options } from "./command-line.ts";
-import { isEvaluated } from "./decoder-data.ts";
+import { isEvaluated, plainNumber } from "./decoder-data.ts";
 import type { ExportedJob, FrameworkWarning, TakenAs } from "./framework.ts";
 import { keepsAll, notEvaluated, otherBatches, type FieldDecisions, type Unsaid } from "./job-fields.ts";
 import type { LeftOut } from "./left-out.ts";
@@ -180,7 +180,8 @@ function headSizeOf(options: Options, hiddenSize: number, heads: number): number
 }
 
 /** Rows that the programs give the embedding, where they are more than tensor ranks share out anyway. */
-function paddedVocabulary(options: Options, vocabulary: number, takenAs: TakenAs[]): number {
+function paddedVocabulary(options: Options, written: number, added: number, takenAs: TakenAs[]): number {
+  const vocabulary = written + added;
   if (options.has("--no-pad-vocab-size") || options.has("--disable-pad-vocab-size")) return vocabulary;
   const tp = options.integer("--tensor-model-parallel-size") ?? 1;
   const multiple = tp * (options.integer("--make-vocab-size-divisible-by") ?? OWN_VOCABULARY_MULTIPLE);
@@ -188,8 +189,8 @@ function paddedVocabulary(options: Options, vocabulary: number, takenAs: TakenAs
   if (!options.has("--vocab-size") || padded === Math.ceil(vocabulary / tp) * tp) return vocabulary;
   takenAs.push({
     option: "--vocab-size",
-    value: vocabulary,
-    as: `${padded}: a multiple of ${multiple}, --make-vocab-size-divisible-by times the tensor ranks`,
+    value: written,
+    as: `${padded}: ${added > 0 ? "with the token that NullTokenizer adds, " : ""}a multiple of ${multiple}, --make-vocab-size-divisible-by times the tensor ranks`,
   });
   return padded;
 }
@@ -265,7 +266,7 @@ export function readDecoder(options: Options, dialect: DecoderDialect, takenAs: 
     heads,
     kvHeads,
     ffnHiddenSize: width ?? defaultWidth(hiddenSize),
-    vocabularySize: rows ?? paddedVocabulary(options, (vocabulary ?? 2) + added, takenAs),
+    vocabularySize: rows ?? paddedVocabulary(options, vocabulary ?? 2, added, takenAs),
     tiedEmbeddings: !options.has("--untie-embeddings-and-output-weights"),
     ropeTheta: options.number(dialect.rotaryBase, 1) ?? MODEL_DEFAULTS.ropeTheta,
     normEpsilon: options.number(dialect.normEpsilon) ?? MODEL_DEFAULTS.normEpsilon,
@@ -465,6 +466,19 @@ const OF_DECAY =
   );
 const OF_WSD = OF_DECAY.filter((name) => name.includes("wsd"));
 
+/** A job ends with its last step; the programs may end before it, at the first multiple of a number of steps. */
+function readExit(options: Options, steps: number | undefined, { takenAs, ignored }: Reading): void {
+  const name = "--exit-interval";
+  if (!options.has(name)) return;
+  const interval = plainNumber(options, name, Number.MAX_SAFE_INTEGER, 0);
+  if (interval === 0 || (interval !== undefined && steps !== undefined && interval >= steps))
+    return void ignored.push(name);
+  const when = interval === undefined ? "" : `, not after step ${interval}`;
+  takenAs.push({ option: name, value: options.text(name), as: `${UNTIL_THE_END}${when}` });
+}
+/** How options that end a run early are taken. */
+export const UNTIL_THE_END = "never: training ends with its last step";
+
 /** What is trained with and how long; the norm that gradients are clipped to apart. */
 export function readTraining(
   options: Options,
@@ -475,6 +489,7 @@ export function readTraining(
   const { leftOut, ignored } = reading;
   const peakLearningRate = leftOut.none(options.number("--lr", 0), "--lr");
   const { steps, decaySteps, warmupSteps, annealingSteps } = readSteps(options, size, reading);
+  readExit(options, steps, reading);
   const schedule = readSchedule(options, knowsWsd, annealingSteps, reading);
   const isConstant = schedule.schedule === "constant";
   const own = OWN_OPTIMIZER.filter(([field]) => !isConstant || field !== "minLearningRate").map(
@@ -540,7 +555,7 @@ export const DECODER_OPTIONS = {
     --init-method-std --tokenizer-type --vocab-size --train-iters --lr --min-lr --lr-decay-style --lr-decay-iters --lr-warmup-iters --weight-decay
     --weight-decay-incr-style --start-weight-decay --end-weight-decay --adam-beta1
     --adam-beta2 --adam-eps --clip-grad --seed --micro-batch-size --global-batch-size --tensor-model-parallel-size
-    --pipeline-model-parallel-size --recompute-granularity --recompute-method --recompute-num-layers`,
+    --exit-interval --pipeline-model-parallel-size --recompute-granularity --recompute-method --recompute-num-layers`,
 } as const;
 
 /** Names that both programs know, and that change neither time nor memory as they are predicted. */
@@ -555,7 +570,7 @@ export const DECODER_IGNORED = {
   one: `--attention-dropout --hidden-dropout --optimizer --save --load
     --save-interval --log-interval --eval-interval --eval-iters --tensorboard-dir --tensorboard-log-interval --tensorboard-queue-size
     --tokenizer-model --vocab-file --merge-file --data-cache-path --split --num-workers --dataloader-type --distributed-backend
-    --distributed-timeout-minutes --exit-interval --exit-duration-in-mins --wandb-project --wandb-exp-name --wandb-save-dir
+    --distributed-timeout-minutes --exit-duration-in-mins --wandb-project --wandb-exp-name --wandb-save-dir
     --adlr-autoresume-interval --timing-log-level
     --profile-step-start --profile-step-end --rotary-percent`,
   some: "--data-path --train-data-path --valid-data-path --test-data-path --profile-ranks",
@@ -574,6 +589,9 @@ export const DECODER_JUDGES: Judges = {
   ...judgesOf("--reset-position-ids --reset-attention-mask", taken(NO_BORDERS)),
   ...judgesOf("--log-params-norm --log-num-zeros-in-grad", taken("not computed")),
   ...judgesOf("--attention-dropout --hidden-dropout", taken("0", 0)),
+  "--exit-duration-in-mins": taken(UNTIL_THE_END),
+  "--dataloader-type": taken("single: each sample once before one comes again", "single"),
+  "--eod-mask-loss": taken("not given: the last token of a document counts in the loss"),
   "--timing-log-level": taken("0: without barriers around what is timed", 0),
   "--distributed-backend": taken("nccl", "nccl"),
   "--optimizer": refused(PLANNED_OPTIMIZER, "use --optimizer adam", "adam"),

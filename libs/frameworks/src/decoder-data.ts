@@ -128,7 +128,12 @@ interface Packing {
 }
 
 /** Options that are taken as nothing, unless the data whose documents they part is known. */
-const PACKING = ["--reset-position-ids", "--reset-attention-mask", "--dataloader-inter-document-masking"];
+const PACKING = [
+  "--reset-position-ids",
+  "--reset-attention-mask",
+  "--dataloader-inter-document-masking",
+  "--eod-mask-loss",
+];
 
 function readPacking(
   options: Options,

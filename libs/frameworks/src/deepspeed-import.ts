@@ -15,6 +15,7 @@ import { PRETRAIN_PROGRAM } from "./companion.ts";
 import { readData } from "./decoder-data.ts";
 import { DEEPSPEED_DIALECT, type ZeroSharding } from "./deepspeed.ts";
 import { FLASH_OPTIONS, hasFlash, readAttention } from "./deepspeed-attention.ts";
+import { DEEPSPEED_JUDGES, DEEPSPEED_OPTIONS, DEEPSPEED_REFUSED } from "./deepspeed-options.ts";
 import { MOST_DEPTH, TOO_DEEP } from "./depth.ts";
 import { Fields } from "./fields.ts";
 import {
@@ -39,9 +40,9 @@ import {
 } from "./judgements.ts";
 import { RANKS_FIELD, ranksOf } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
-import { recomputeOfOptions } from "./megatron-import.ts";
 import { EQUAL_PARTS, sharesKeyValueHeads } from "./model-fields.ts";
 import { quotient } from "./problems.ts";
+import { recomputeOfOptions } from "./recompute-options.ts";
 import { oneWay, splitsByTensor, type Layout } from "./sequence-layouts.ts";
 
 const TABLE: OptionTable = {
@@ -49,38 +50,16 @@ const TABLE: OptionTable = {
     ...optionNames(DECODER_OPTIONS),
     ...optionNames({
       flag:
-        "--deepspeed --no-pipeline-parallel --checkpoint-activations " +
+        "--deepspeed --no-pipeline-parallel --checkpoint-activations --recompute-activations " +
         `--deepspeed-activation-checkpointing --use-rotary-position-embeddings ${FLASH_OPTIONS}`,
       one:
         "--deepspeed_config --zero-stage --ds-sequence-parallel-size --num-key-value-heads " +
         "--train-tokens --lr-decay-tokens --lr-warmup-tokens --layernorm-epsilon --rotary-position-embeddings-theta --checkpoint-num-layers",
     }),
   },
-  ignored: {
-    ...optionNames(DECODER_IGNORED),
-    ...optionNames({
-      flag: `--no-query-key-layer-scaling --force-ds-sequence-parallel --accumulate-allreduce-grads-in-fp32
-        --universal-checkpoint --partition-activations --contigious-checkpointing --synchronize-each-layer`,
-      one: "--data-impl --local_rank",
-    }),
-  },
-  judges: {
-    ...DECODER_JUDGES,
-    ...judgesOf(
-      "--partition-activations --contigious-checkpointing --synchronize-each-layer",
-      taken("not given: what is kept is not moved"),
-    ),
-  },
-  refused: {
-    ...DECODER_REFUSED,
-    "--num-layers-per-virtual-pipeline-stage": "is not carried out by DeepSpeed's pipeline",
-    "--ds-sequence-parallel-fpdt":
-      "computes a sequence in chunks from the host's memory, which is not planned for",
-    "--enable-zbh1-pipeline": "is a schedule that is not planned for",
-    "--use-distributed-optimizer": "is another sharding than ZeRO",
-    "--cpu-optimizer": "moves optimizer states to the host, which is not planned for",
-    "--checkpoint-in-cpu": "moves activations to the host, which is not planned for",
-  },
+  ignored: { ...optionNames(DECODER_IGNORED), ...optionNames(DEEPSPEED_OPTIONS) },
+  judges: { ...DECODER_JUDGES, ...DEEPSPEED_JUDGES },
+  refused: { ...DECODER_REFUSED, ...DEEPSPEED_REFUSED },
 };
 
 const JSON_READ =
@@ -415,7 +394,10 @@ function clipOf(json: Fields, options: Options, leftOut: LeftOut, takenAs: Taken
 }
 
 /** Recomputation by the program's own option, or as Megatron-LM has it. */
-function recomputeOf(options: Options, takenAs: TakenAs[]): Pick<Plan, "recompute" | "recomputeLayers"> {
+function recomputeOf(
+  options: Options,
+  { takenAs, ignored }: { readonly takenAs: TakenAs[]; readonly ignored: string[] },
+): Pick<Plan, "recompute" | "recomputeLayers" | "gateUp"> {
   if (options.has("--checkpoint-activations") && (options.integer("--checkpoint-num-layers") ?? 1) > 1)
     takenAs.push({
       option: "--checkpoint-num-layers",
@@ -424,7 +406,7 @@ function recomputeOf(options: Options, takenAs: TakenAs[]): Pick<Plan, "recomput
     });
   return options.has("--checkpoint-activations")
     ? { recompute: true }
-    : recomputeOfOptions(options, 1, takenAs);
+    : recomputeOfOptions(options, 1, { takenAs, ignored });
 }
 
 /**
@@ -487,7 +469,7 @@ export function importDeepSpeed(
   const precision = precisionOf(json, options, takenAs);
   const overlap = zero.boolean("overlap_comm") ?? stage === 3;
   const sharded = sharding.parameterSharding > 1 || sharding.optimizerStateSharding > 1;
-  const recompute = recomputeOf(options, takenAs);
+  const recompute = recomputeOf(options, { takenAs, ignored });
   const warnings = [
     ...decoderWarnings(options, "Megatron-DeepSpeed", { tp, sequenceLengthTokens }),
     ...readAttention(options, tp === 1 ? sp : 1, takenAs),

@@ -56,6 +56,11 @@ export class Fields {
     return undefined;
   }
 
+  /** Whether it is known without running the configuration; what is not there is. */
+  isKnown(name: string): boolean {
+    return !(this.#record[name] instanceof NeedsRun);
+  }
+
   section(name: string): Fields {
     return new Fields(this.#record[name], this.faults, this.path(name));
   }
@@ -125,7 +130,7 @@ export class Fields {
     if (judge === undefined) return true;
     const judgement = judge(value);
     if (judgement !== null && "as" in judgement)
-      takenAs.push({ option: this.path(name), value: repeated(value.expression), as: judgement.as });
+      takenAs.push({ option: this.path(name), value: repeated(value.expression), ...judgement });
     else this.value(name);
     return false;
   }
@@ -148,8 +153,8 @@ export class Fields {
       const value = this.#record[name];
       const reason = Object.hasOwn(refused, name) ? refused[name] : undefined;
       if (reason !== undefined) {
-        if (!isOff(value))
-          this.faults.add(this.path(name), value, reason, "leave it out to ask for the rest");
+        if (isOff(value)) found.push(this.path(name));
+        else this.faults.add(this.path(name), value, reason, "leave it out to ask for the rest");
       } else if (other.includes(name)) {
         if (this.#isWithoutEffect(name, Object.hasOwn(judges, name) ? judges[name] : undefined, takenAs))
           found.push(this.path(name));

@@ -2,6 +2,7 @@ import {
   planValue,
   withoutDefaults,
   type Data,
+  type FigureErrors,
   type Model,
   type Optimizer,
   type Plan,
@@ -59,6 +60,8 @@ export interface TakenAs {
   readonly option: string;
   readonly value: unknown;
   readonly as: string;
+  /** How the predicted figures err for it. */
+  readonly errs?: FigureErrors;
 }
 
 /** Ranks that a configuration is launched on. */

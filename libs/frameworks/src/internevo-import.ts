@@ -5,69 +5,17 @@ import {
   normalPlan,
   stageLayers,
   type FrameworkFile,
+  type FrameworkWarning,
   type ImportedConfiguration,
   type Launch,
   type TakenAs,
 } from "./framework.ts";
-import { BLOCKWISE, judgesOf, KERNELS, refused, taken, type Judges } from "./judgements.ts";
+import { erring, taken } from "./judgements.ts";
+import { HARMLESS_OPTIONS, OPTIONS, SEQUENCE_JUDGES, withoutEffect } from "./internevo-options.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
-import { Faults, quotient, sharedEvenly } from "./problems.ts";
-import { NeedsRun, pythonModule } from "./python.ts";
-
-const MODEL_READ =
-  "checkpoint num_chunks num_attention_heads num_kv_attention_heads hidden_size num_layers " +
-  "vocab_size mlp_ratio multiple_of no_bias norm_type layer_norm_epsilon rope_base dtype";
-const MODEL_IGNORED = `embed_split_hidden embed_grad_scale parallel_output apply_post_layer_norm use_flash_attn qk_interleaved residual_in_fp32 use_swiglu mlp_layer_fusion
-  dropout_selective_checkpoint use_scaled_init init_type embedding_init_std attn_wqkv_init_std attn_other_init_std ffn_uplayer_init_std ffn_other_init_std out_head_init_std
-  attn_drop_rate drop_rate max_position_embeddings rotary_emb_fraction tp_mode sequence_parallel enable_qkv_fusion use_dynamic_ntk_rope`;
-const MODEL_JUDGES: Judges = {
-  ...judgesOf("attn_drop_rate drop_rate", taken("0", 0)),
-  ...judgesOf("mlp_layer_fusion enable_qkv_fusion", taken(KERNELS, false)),
-  use_flash_attn: taken(BLOCKWISE, true),
-  parallel_output: taken("True: logits stay split over tensor ranks", true),
-  residual_in_fp32: taken("False: residuals in the precision of the model", false),
-  dropout_selective_checkpoint: taken("True: norms are computed again", true),
-  use_dynamic_ntk_rope: taken("False: positions are not scaled", false),
-  use_swiglu: refused("makes an MLP without gate, which is not planned for", "set it to True", true),
-  apply_post_layer_norm: refused(
-    "puts norms behind the layers' parts, which is not planned for",
-    "set it to False",
-    false,
-  ),
-  rotary_emb_fraction: refused(
-    "leaves a part of each head without positions, which is not planned for",
-    "give 1",
-    1,
-  ),
-};
-const DATA_JUDGES: Judges = {
-  ...judgesOf("train_folder valid_folder", taken("nothing: a job names one file, so that it is left out")),
-  rampup_batch_size: refused("changes the batch as training goes on", 'set it to ""', "", false),
-};
-const SEQUENCE_JUDGES: Judges = {
-  window_size: taken("1: one ring", 1),
-  device_placement_strategy: (value) =>
-    typeof value === "object" && value !== null && (value as Record<string, unknown>)["head_first"] === false
-      ? { as: "head_first=True: ranks that share heads are neighbours" }
-      : null,
-};
-const WEIGHT_JUDGES: Judges = {
-  memory_pool: taken("the executor's own memory", false),
-  launch_allgather_before: taken("the executor's own prefetching", "wo"),
-};
-const MODEL_REFUSED = {
-  num_experts: "makes a mixture of experts; dense decoders are planned for",
-  moe_type: "makes a mixture of experts; dense decoders are planned for",
-};
-const DATA_READ = "seq_len micro_bsz micro_num total_steps";
-const DATA_IGNORED = `valid_micro_num valid_every pack_sample_into_one skip_batches min_length train_folder valid_folder empty_cache_and_diag_interval diag_outlier_ratio
-  use_packed_dataset type fixed_random_dataset_seqlen num_worker packed_length gradient_accumulation batch_size tokenizer_path dataset_type_ids_map rampup_batch_size`;
-const PARALLEL_REFUSED = {
-  expert: "shares out experts; dense decoders are planned for",
-  expert_weight: "shares out experts; dense decoders are planned for",
-};
-const PARALLEL_READ = "zero1 tensor pipeline weight sequence_2D sequence_parallel";
+import { Faults, quotient, repeated, sharedEvenly } from "./problems.ts";
+import { NeedsRun, pythonOptions } from "./python.ts";
 
 /** A size that may stand alone or in a record, as InternEvo takes it. */
 function sized(parallel: Fields, name: string): Fields {
@@ -180,6 +128,29 @@ function recomputation(
   return count >= layers ? { recompute: true } : { recompute: false, recomputeLayers: count };
 }
 
+/** How its β2 rises where the schedule of it does not say. */
+const OWN_RISE = 0.8;
+
+/** A job's β2 is one number; InternEvo goes on with that of its schedule after the first step, and may let it rise. */
+function readBeta2(root: Fields, given: number | undefined, takenAs: TakenAs[]): number | undefined {
+  if (!root.has("beta2_scheduler")) return given;
+  const schedule = root.section("beta2_scheduler");
+  const first = schedule.number("init_beta2", 0) ?? given;
+  if (given !== undefined && first !== given)
+    takenAs.push({
+      option: "adam.adam_beta2",
+      value: given,
+      as: `${first}, beta2_scheduler.init_beta2, with which InternEvo goes on after the first step`,
+    });
+  if ((schedule.number("c") ?? OWN_RISE) > 0)
+    takenAs.push({
+      option: schedule.path("c"),
+      value: schedule.value("c") ?? "missing",
+      as: `0: β2 stays ${first ?? "the job's own"}, where InternEvo lets it rise with the steps`,
+    });
+  return first;
+}
+
 /** Its Adam has no defaults, its schedule has, and clips nothing where nothing is said. */
 function readOptimizer(root: Fields, leftOut: LeftOut, takenAs: TakenAs[]): Partial<Optimizer> {
   const adam = root.section("adam");
@@ -209,7 +180,7 @@ function readOptimizer(root: Fields, leftOut: LeftOut, takenAs: TakenAs[]): Part
     decaySteps: isConstant ? undefined : decaySteps,
     weightDecay: needed("weight_decay"),
     beta1: needed("adam_beta1"),
-    beta2: needed("adam_beta2"),
+    beta2: readBeta2(root, needed("adam_beta2"), takenAs),
     epsilon: needed("adam_eps"),
     clipGlobalNorm: own(zero, "clip_grad_norm"),
   };
@@ -228,6 +199,15 @@ function precisionOf(model: Fields, takenAs: TakenAs[]): Precision {
       "torch.float32",
       "torch.tf32",
     ] as const) ?? "torch.float16";
+  if (type === "torch.tf32")
+    takenAs.push({
+      option: model.path("dtype"),
+      value: type,
+      ...erring(
+        "fp32 without TF32, with which InternEvo multiplies matrices many times faster on GPUs that have it",
+        { time: "too long" },
+      ),
+    });
   if (type === "torch.float32" || type === "torch.tf32") return "fp32";
   if (type !== "torch.bfloat16")
     takenAs.push({ option: model.path("dtype"), value: type, as: "bf16 of as many bytes" });
@@ -280,16 +260,7 @@ function sequence(
 
 /** What the file sets; what is needed of it must be values that are known without running it. */
 function rootOf(file: FrameworkFile, faults: Faults): Fields {
-  const values = pythonModule(file.text, [
-    "data",
-    "model",
-    "parallel",
-    "model_type",
-    "adam",
-    "lr_scheduler",
-    "hybrid_zero_optimizer",
-    "seed",
-  ]);
+  const values = pythonOptions(file.text, OPTIONS, HARMLESS_OPTIONS);
   for (const name of ["data", "model", "parallel"]) {
     const value = values[name];
     if (value === undefined)
@@ -396,22 +367,19 @@ function readTraining(root: Fields, data: Fields, takenAs: TakenAs[]) {
   };
 }
 
-/** What changes neither time nor memory. */
-const withoutEffect = (
-  { model, data, parallel, weight }: Readonly<Record<"model" | "data" | "parallel" | "weight", Fields>>,
-  takenAs: TakenAs[],
-): string[] => [
-  ...model.rest(MODEL_READ, MODEL_IGNORED, MODEL_REFUSED, MODEL_JUDGES, takenAs),
-  ...data.rest(DATA_READ, DATA_IGNORED, {}, DATA_JUDGES, takenAs),
-  ...parallel.rest(PARALLEL_READ, "", PARALLEL_REFUSED),
-  ...weight.rest(
-    "size overlap forward_overlap_per",
-    "memory_pool launch_allgather_before",
-    {},
-    WEIGHT_JUDGES,
-    takenAs,
-  ),
-];
+/** Without a pipeline InternEvo refuses another number than micro_num; with one it does not read it. */
+function batchWarnings(data: Fields, n: number, pp: number): FrameworkWarning[] {
+  const given = data.isKnown("gradient_accumulation") ? data.value("gradient_accumulation") : undefined;
+  if (pp > 1 || given === undefined || given === n) return [];
+  return [
+    {
+      field: data.path("gradient_accumulation"),
+      value: repeated(given),
+      message: `is not micro_num ${n}, which counts: InternEvo refuses it without a pipeline`,
+      remedy: `give ${n}, or leave it out`,
+    },
+  ];
+}
 
 /** Reads an InternEvo configuration. @throws ProblemError `bad-request`. */
 export function importInternEvo(
@@ -426,7 +394,7 @@ export function importInternEvo(
   const data = root.section("data");
   const parallel = root.section("parallel");
   const weight = sized(parallel, "weight");
-  const ignored = withoutEffect({ model, data, parallel, weight }, takenAs);
+  const ignored = withoutEffect({ root, model, data, parallel, weight }, takenAs);
   const { launch, launchOrigin } = ranksInText(file.text, asked, faults);
   const read = readModel(model, root.text("model_type") ?? "INTERNLM", takenAs);
   const { tp, sp, ring, isp } = sequence(parallel, takenAs, ignored);
@@ -436,7 +404,7 @@ export function importInternEvo(
     faults.add(weight.path("size"), ps, "needs parallel.tensor.mode isp", "use mode isp, or size 1");
   const overlaps = overlapOf(weight);
   const zero = sized(parallel, "zero1");
-  zero.rest("size", "", { fsdp: "is another sharding; use mode isp with parallel.weight" });
+  ignored.push(...zero.rest("size", "", { fsdp: "is another sharding; use mode isp with parallel.weight" }));
   faults.end();
   const dp = quotient(
     faults,
@@ -484,7 +452,7 @@ export function importInternEvo(
     ...training,
     plan: normalPlan(plan, read),
     takenAs,
-    warnings: [],
+    warnings: batchWarnings(data, n, pp),
     ignored,
   };
 }

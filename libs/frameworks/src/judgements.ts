@@ -1,3 +1,4 @@
+import { errorWords, type FigureErrors } from "@internevo/domain";
 import type { TakenAs } from "./framework.ts";
 import { repeated, type Faults } from "./problems.ts";
 
@@ -5,7 +6,7 @@ import { repeated, type Faults } from "./problems.ts";
  * What a value of an option, for which no plan has a word, is taken as, or why it is refused; null: it
  * changes nothing.
  */
-type Judgement = { readonly as: string } | { readonly message: string; readonly remedy: string } | null;
+type Judgement = Pick<TakenAs, "as" | "errs"> | { readonly message: string; readonly remedy: string } | null;
 export type Judge = (value: unknown) => Judgement;
 export type Judges = Readonly<Record<string, Judge>>;
 
@@ -27,6 +28,18 @@ export const taken =
   (as: string, ...harmless: readonly unknown[]): Judge =>
   (value) =>
     isHarmless(value, harmless) ? null : { as };
+
+/** What an option is taken as, and how the predicted figures err for it. */
+export const erring = (as: string, errs: FigureErrors): Pick<TakenAs, "as" | "errs"> => ({
+  as: `${as}; ${errorWords(errs)}`,
+  errs,
+});
+
+/** As {@link taken}, where the predicted figures err for it. */
+export const takenErring =
+  (as: string, errs: FigureErrors, ...harmless: readonly unknown[]): Judge =>
+  (value) =>
+    isHarmless(value, harmless) ? null : erring(as, errs);
 
 /** Anything but what is harmless is refused. */
 export const refused =
@@ -60,7 +73,7 @@ export function isWithoutEffect(
 ): boolean {
   const judgement = judge?.(value) ?? null;
   if (judgement === null) return true;
-  if ("as" in judgement) takenAs.push({ option, value: repeated(value), as: judgement.as });
+  if ("as" in judgement) takenAs.push({ option, value: repeated(value), ...judgement });
   else faults.add(option, value, judgement.message, judgement.remedy);
   return false;
 }

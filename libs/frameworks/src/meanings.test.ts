@@ -4,6 +4,7 @@ import { parsePlanLabel, ProblemError } from "@internevo/domain";
 import { planOfJob } from "@internevo/plan";
 import { jobOf } from "../test/random-plans.ts";
 import { read } from "../test/reading.ts";
+import { DEEPSPEED, MLP, python, script, SIZES, toml } from "../test/small-files.ts";
 import { exportConfiguration, FRAMEWORKS, type Framework, type FrameworkFile } from "./index.ts";
 import { warmupRatio } from "./internevo.ts";
 
@@ -31,11 +32,6 @@ function faultsOf(framework: Framework, ...files: FrameworkFile[]): string[] {
   return [];
 }
 
-const toml = (text: string): FrameworkFile => ({
-  name: "t.toml",
-  text: `# torchrun --nnodes 2 --nproc-per-node 8\n[model]\nname = "llama3"\nflavor = "8B"\n${text}`,
-});
-
 describe("no clipping of gradients", () => {
   it.each(FRAMEWORKS)(
     "is written for %s as what leaves gradients as they are, and read back",
@@ -61,23 +57,6 @@ describe("no clipping of gradients", () => {
     ]);
   });
 });
-
-/** A script of either program, and DeepSpeed's JSON beside it. */
-const script = (more: string, json: object = {}, base = SIZES): [FrameworkFile, FrameworkFile] => [
-  {
-    name: "run.sh",
-    text: `torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py ${base} ${/--deepspeed /.test(more) ? more : `${ROTARY} ${more}`}\n`,
-  },
-  { name: "ds.json", text: JSON.stringify({ bf16: { enabled: true }, ...json }) },
-];
-const SIZES =
-  "--num-layers 4 --hidden-size 1024 --ffn-hidden-size 2816 --num-attention-heads 8 --swiglu " +
-  "--disable-bias-linear --bf16 " +
-  "--vocab-size 1024 --seq-length 4096 --micro-batch-size 1 --global-batch-size 16 " +
-  "--attention-dropout 0 --hidden-dropout 0";
-const ROTARY = "--normalization RMSNorm --position-embedding-type rope";
-const DEEPSPEED =
-  "--normalization rmsnorm --use-rotary-position-embeddings --deepspeed --deepspeed_config ds.json";
 
 describe("a schedule of the learning rate", () => {
   const written = (framework: Framework, optimizer: Record<string, unknown>) => {
@@ -176,20 +155,6 @@ describe("a warm-up as long as the decay", () => {
 });
 
 /** An InternEvo configuration of one model. */
-const python = (
-  model: string,
-  { type = "LLAMA2", parallel = "", data = "", more = "" } = {},
-): FrameworkFile => ({
-  name: "c.py",
-  text: `# torchrun --nnodes 2 --nproc-per-node 8
-model_type = "${type}"
-model = dict(num_layers=4, hidden_size=1024, num_attention_heads=8, vocab_size=1024, dtype="torch.bfloat16", ${model})
-data = dict(seq_len=4096, micro_bsz=1, micro_num=4, ${data})
-parallel = dict(zero1=dict(size=-1), ${parallel})
-${more}
-`,
-});
-const MLP = "mlp_ratio=8 / 3, multiple_of=256, no_bias=True";
 
 describe("InternEvo's warm-up, a share of the schedule", () => {
   it("is written so that its rounding down gives the steps", () => {

@@ -23,13 +23,16 @@ import {
 } from "./framework.ts";
 import { BLOCKWISE, BUCKETS, judgesOf, KERNELS, taken } from "./judgements.ts";
 import { headSplitFault } from "./heads.ts";
-import { quotient, sharedEvenly } from "./problems.ts";
+import { listed, quotient, sharedEvenly } from "./problems.ts";
 import { RANKS_FIELD, ranksOf } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
 import { MEGATRON_DIALECT, sharesHeads } from "./megatron.ts";
 import { MORE_JUDGES, MORE_OPTIONS, MORE_REFUSED, OWN_PIPELINE } from "./megatron-options.ts";
 import { FIELD_OPTIONS } from "./model-fields.ts";
+import { moduleWarnings, recomputeOfOptions } from "./recompute-options.ts";
 import { oneWay, splitsByTensor, type Layout } from "./sequence-layouts.ts";
+
+const ONE_RATE = "embedding and output layer learn at the rate of the rest";
 
 const TABLE: OptionTable = {
   read: {
@@ -74,6 +77,8 @@ const TABLE: OptionTable = {
         --suggested-communication-unit-size`,
       taken(BUCKETS),
     ),
+    "--decoupled-lr": taken(`--lr: ${ONE_RATE}`),
+    "--decoupled-min-lr": taken(`--min-lr: ${ONE_RATE}`),
     "--transformer-impl": taken(KERNELS, "transformer_engine"),
     "--attention-backend": taken(BLOCKWISE, "auto", "flash", "fused"),
     "--empty-unused-memory-level": taken("0: memory that is free is kept", 0),
@@ -257,13 +262,53 @@ function shardsOfOptions(options: Options, replicas: number): Shards {
   }
 }
 
+/** Chunks of a pipeline's stages that Megatron-LM refuses. */
+function chunkWarnings(
+  options: Options,
+  { layers, pp, chunks }: Readonly<Record<"layers" | "pp" | "chunks", number>>,
+): FrameworkWarning[] {
+  const field = "--num-virtual-stages-per-pipeline-rank";
+  const [each, value] = [layers / pp, options.text(field) ?? null];
+  if (chunks === 1) return [];
+  const warnings: FrameworkWarning[] = [];
+  if (pp === 1 || (pp === 2 && options.has("--no-overlap-p2p-communication")))
+    warnings.push({
+      field: "--pipeline-model-parallel-size",
+      value: pp,
+      message: `is too few for ${chunks} chunks of a stage${pp === 1 ? "" : " with --no-overlap-p2p-communication"}: Megatron-LM refuses it`,
+      remedy: "give more, or one chunk",
+    });
+  if (value !== null && each % chunks !== 0) {
+    const divisors = Array.from({ length: Math.min(each, MOST_TRIED) }, (_, index) => index + 1)
+      .filter((by) => each % by === 0)
+      .sort((a, b) => Math.abs(a - chunks) - Math.abs(b - chunks))
+      .slice(0, MOST_NAMED)
+      .sort((a, b) => a - b)
+      .map(String);
+    warnings.push({
+      field,
+      value: chunks,
+      message: `does not divide the ${each} layers of a pipeline rank: Megatron-LM refuses it`,
+      remedy: `give ${listed(divisors, "or")}, or --pipeline-model-parallel-layout`,
+    });
+  }
+  return warnings;
+}
+/** Chunks that are tried, and values that are named instead of one that does not work. */
+const MOST_TRIED = 10_000;
+const MOST_NAMED = 4;
+
 /** What Megatron-LM refuses, or does not do, though a plan stands for it. */
 function megatronWarnings(
   options: Options,
-  sizes: { readonly tp: number; readonly ring: number; readonly sequenceLengthTokens: number },
+  sizes: Readonly<Record<"tp" | "pp" | "ring" | "sequenceLengthTokens" | "layers" | "chunks", number>>,
 ): FrameworkWarning[] {
   const { ring, sequenceLengthTokens } = sizes;
-  const warnings = decoderWarnings(options, "Megatron-LM", sizes);
+  const warnings = [
+    ...decoderWarnings(options, "Megatron-LM", sizes),
+    ...moduleWarnings(options),
+    ...chunkWarnings(options, sizes),
+  ];
   if (ring > 1 && sequenceLengthTokens % (2 * ring) !== 0)
     warnings.push({
       field: "--seq-length",
@@ -280,56 +325,6 @@ function megatronWarnings(
       remedy: "use --cp-comm-type a2a",
     });
   return warnings;
-}
-
-/** Recomputation as both programs that know --recompute-granularity have it. */
-export function recomputeOfOptions(
-  options: Options,
-  chunks: number,
-  takenAs: TakenAs[],
-): Pick<Plan, "recompute" | "recomputeLayers"> {
-  const granularity =
-    options.choice("--recompute-granularity", ["full", "selective"] as const) ??
-    (options.has("--recompute-activations") ? "selective" : undefined);
-  if (granularity === undefined) {
-    if (options.has("--recompute-method"))
-      options.faults.add(
-        "--recompute-method",
-        options.text("--recompute-method"),
-        "has no effect without --recompute-granularity full",
-        "add it, or leave the method out",
-      );
-    return { recompute: false };
-  }
-  if (granularity === "selective") {
-    takenAs.push({
-      option: "--recompute-granularity",
-      value: granularity,
-      as: "none: blockwise attention keeps no scores that could be recomputed",
-    });
-    return { recompute: false };
-  }
-  const method = options.choice("--recompute-method", ["uniform", "block"] as const);
-  const layers = options.integer("--recompute-num-layers");
-  if (method === undefined && !options.has("--recompute-method"))
-    options.faults.add(
-      "--recompute-method",
-      null,
-      "is missing, with --recompute-granularity full",
-      "add --recompute-method uniform",
-    );
-  if (method === "block")
-    return {
-      recompute: false,
-      recomputeLayers: (layers ?? options.needed("--recompute-num-layers")) * chunks,
-    };
-  if (layers !== undefined && layers > 1)
-    takenAs.push({
-      option: "--recompute-num-layers",
-      value: layers,
-      as: "1: what a layer begins with is kept for each",
-    });
-  return { recompute: true };
 }
 
 /** How so many ranks can share a sequence. A ring takes no window; ranks that share heads do. */
@@ -479,7 +474,7 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
   );
   const { gather, reduce } = overlapOfOptions(options);
   const precision = precisionOfOptions(options, takenAs);
-  const recompute = recomputeOfOptions(options, chunks, takenAs);
+  const recompute = recomputeOfOptions(options, chunks, { takenAs, ignored });
   const leftOut = new LeftOut("the program", takenAs);
   const { optimizer, ...training } = readTraining(
     options,
@@ -519,7 +514,11 @@ export function importMegatron(files: readonly FrameworkFile[], asked: Launch | 
     ...readData(options, packingOf(options, model), { takenAs, ignored }),
     plan: normalPlan(plan, model),
     takenAs,
-    warnings: megatronWarnings(options, { tp, ring: context.size, sequenceLengthTokens }),
+    warnings: megatronWarnings(options, {
+      ...{ tp, pp, chunks, sequenceLengthTokens },
+      ring: context.size,
+      layers: model.layers,
+    }),
     ignored,
   };
 }

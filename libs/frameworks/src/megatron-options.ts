@@ -1,4 +1,5 @@
-import { NO_BORDERS } from "./decoder-arguments.ts";
+import { refusalsOf } from "./command-line.ts";
+import { NO_BORDERS, UNTIL_THE_END } from "./decoder-arguments.ts";
 import { BLOCKWISE, BUCKETS, judgesOf, KERNELS, refused, taken, type Judges } from "./judgements.ts";
 
 /*
@@ -228,6 +229,8 @@ export const MORE_JUDGES: Judges = {
   "--softmax-type": taken("vanilla: a softmax over the keys alone", "vanilla"),
   "--fp32-residual-connection": taken("residuals in the precision of the model"),
   ...judgesOf(`--glu-linear-offset --lr-warmup-init`, taken("0", 0)),
+  "--phase-transition-iterations": taken(UNTIL_THE_END),
+  "--fim-data": taken("data as it is: nothing is filled in the middle"),
   "--rotary-interleaved": taken("halves of a head turn together"),
   "--qk-l2-norm": taken("queries and keys without this norm"),
   "--qk-clip": taken("weights are not clipped"),
@@ -276,7 +279,8 @@ export const MORE_JUDGES: Judges = {
   ),
 };
 
-const refusals: readonly (readonly [why: string, names: string])[] = [
+/** Those that make of a step what is not planned for. */
+export const MORE_REFUSED: Readonly<Record<string, string>> = refusalsOf([
   [
     "deals layers unevenly over stages; they are planned evenly",
     "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split",
@@ -334,14 +338,4 @@ const refusals: readonly (readonly [why: string, names: string])[] = [
   ],
   ["is no longer taken by this program: it has --recompute-granularity", "--checkpoint-activations"],
   ["is no longer taken by this program: it has --lr-warmup-iters", "--warmup"],
-];
-
-/** Those that make of a step what is not planned for. */
-export const MORE_REFUSED: Readonly<Record<string, string>> = Object.fromEntries(
-  refusals.flatMap(([why, names]) =>
-    names
-      .trim()
-      .split(/\s+/)
-      .map((name) => [name, why] as const),
-  ),
-);
+]);

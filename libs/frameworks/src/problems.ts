@@ -16,6 +16,10 @@ export function repeated(value: unknown): unknown {
   return text.length > MOST_CHARACTERS ? shortened(text) : value;
 }
 
+/** "a, b or c". */
+export const listed = (names: readonly string[], word: "and" | "or"): string =>
+  names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} ${word} ${names.at(-1)}`;
+
 /** Collects what is wrong with a configuration, so that all of it is said at once. */
 export class Faults {
   readonly #details: ProblemDetail[] = [];

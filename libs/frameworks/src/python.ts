@@ -16,6 +16,9 @@ export { NeedsRun, type PythonRecord, type PythonValue } from "./python-values.t
 
 const STRICT = parser.configure({ strict: true });
 
+/** How deep within one another the targets of an assignment are looked for. */
+const MOST_TARGETS = 10;
+
 /** Follows the statements of a module that it knows to follow as Python does. */
 class Evaluator extends Expressions {
   /** Ends at the first place that is not Python: to go on behind it takes long for each such place. */
@@ -36,12 +39,53 @@ class Evaluator extends Expressions {
   /** @throws ProblemError `bad-request` where the text is not Python. */
   run(): void {
     const tree = this.parsed();
-    const broken = tree.cursor();
+    const each = tree.cursor();
     do {
       // The parser gives up on what is nested some thousand levels deep, and its tree then lacks types.
-      if ((broken.type as NodeType | undefined)?.isError ?? true) throw this.isNotPython(broken.from);
-    } while (broken.next());
+      if ((each.type as NodeType | undefined)?.isError ?? true) throw this.isNotPython(each.from);
+      if (each.name === "VariableName") this.note(each.node);
+    } while (each.next());
     this.block(tree.topNode);
+  }
+
+  /** Names that statements assign, and names that the module reads. */
+  readonly #assigned = new Set<string>();
+  readonly #used = new Set<string>();
+  /** Where the targets of an assignment end, by where it begins. */
+  readonly #targetsEnd = new Map<number, number>();
+
+  private note(node: SyntaxNode): void {
+    let [inner, parent] = [node, node.parent];
+    // A keyword of a call, a parameter and what is imported or defined are neither.
+    if (parent?.name === "ArgList" && node.nextSibling?.name === "AssignOp") return;
+    if (/^(?:ParamList|ImportStatement|FunctionDefinition|ClassDefinition)$/.test(parent?.name ?? "")) return;
+    for (let depth = 0; depth < MOST_TARGETS; depth += 1) {
+      if (!parent || !/^(?:Tuple|Array|Parenthesized)Expression$/.test(parent.name)) break;
+      [inner, parent] = [parent, parent.parent];
+    }
+    const isTarget =
+      parent?.name === "UpdateStatement"
+        ? inner.prevSibling === null
+        : parent?.name === "AssignStatement" && inner.from < this.targetsEnd(parent);
+    (isTarget ? this.#assigned : this.#used).add(this.nameOf(node));
+  }
+
+  private targetsEnd(statement: SyntaxNode): number {
+    const before = this.#targetsEnd.get(statement.from);
+    if (before !== undefined) return before;
+    const end = statement.getChildren("AssignOp").at(-1)?.from ?? statement.from;
+    this.#targetsEnd.set(statement.from, end);
+    return end;
+  }
+
+  /** Variables that the module has, and that nothing in it reads. */
+  unused(): string[] {
+    return [...this.#assigned].filter((name) => !this.#used.has(name) && this.values.has(name));
+  }
+
+  /** Whether a statement of the module assigns a name. */
+  assigns(name: string): boolean {
+    return this.#assigned.has(name);
   }
 
   protected block(node: SyntaxNode): void {
@@ -258,10 +302,33 @@ export function pythonModule(
 ): PythonRecord {
   const evaluator = new Evaluator(text, imitated);
   evaluator.run();
-  return recordOf(
+  return valuesOf(evaluator, names);
+}
+
+const valuesOf = (evaluator: Evaluator, names: readonly string[]): PythonRecord =>
+  recordOf(
     names.flatMap((name) => {
       const value = evaluator.valueOf(name);
       return value === undefined ? [] : [[name, value] as const];
     }),
   );
+
+/** A name that says by itself that it is the file's own, and no option. */
+const isOwn = (name: string): boolean => name.startsWith("_") || name === name.toUpperCase();
+
+/**
+ * A module whose variables are options: those that are known, as {@link pythonModule} has them, and all others that
+ * nothing in it reads. Names in capitals or with an underscore before them are the file's own.
+ * @param harmless of `known`, those that are asked for only where the module assigns them
+ * @throws ProblemError `bad-request` where the text is not Python.
+ */
+export function pythonOptions(
+  text: string,
+  known: readonly string[],
+  harmless: readonly string[],
+): PythonRecord {
+  const evaluator = new Evaluator(text, null);
+  evaluator.run();
+  const asked = known.filter((name) => !harmless.includes(name) || evaluator.assigns(name));
+  return valuesOf(evaluator, [...new Set([...asked, ...evaluator.unused().filter((name) => !isOwn(name))])]);
 }

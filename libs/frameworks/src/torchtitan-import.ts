@@ -20,6 +20,7 @@ import {
   type TakenAs,
 } from "./framework.ts";
 import {
+  erring,
   ifEnabled,
   judgesOf,
   KERNELS,
@@ -31,7 +32,7 @@ import {
 import { checkWholeHeads, wholeHeadsFault } from "./heads.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
-import { Faults, quotient, sharedEvenly } from "./problems.ts";
+import { Faults, listed, quotient, sharedEvenly } from "./problems.ts";
 import { oneWay, splitsByTensor, type Layout } from "./sequence-layouts.ts";
 import { overlapOf } from "./torchtitan.ts";
 import { readModel } from "./torchtitan-model.ts";
@@ -220,7 +221,7 @@ function checkParts(faults: Faults, { each, layers, less, pp, schedule, single }
     .slice(0, MOST_NAMED)
     .sort((a, b) => a - b)
     .map(String);
-  const given = near.length > 1 ? `${near.slice(0, -1).join(", ")} or ${near.at(-1)}` : near.join("");
+  const given = listed(near, "or");
   const values = given === "" ? "give fewer stages" : `give ${given}`;
   const parts = Math.ceil(total / each);
   const field = "parallelism.pipeline_parallel_layers_per_stage";
@@ -283,7 +284,10 @@ function recomputation(
     takenAs.push({
       option: "activation_checkpoint.selective_ac_option",
       value: option,
-      as: "none: matrix products and attention are kept, what is recomputed is cheap",
+      ...erring(
+        "none, though torchtitan makes every second matrix product again, and all that is no matrix product, attention or sum over ranks",
+        { time: "too short", memory: "too large" },
+      ),
     });
     return { recompute: false };
   }

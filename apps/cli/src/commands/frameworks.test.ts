@@ -121,6 +121,17 @@ describe("export and import", () => {
     expect(fitting.stdout).toMatch(/rank [\d,]+ of [\d,]+ families of plans:/);
   });
 
+  it("says with the verdict which way its figures err", async () => {
+    const toml = readFileSync(join(folder, "torchtitan", "train.toml"), "utf8");
+    expect(toml).toContain('mode = "full"');
+    const place = join(folder, "torchtitan", "operators.toml");
+    writeFileSync(place, toml.replace('mode = "full"', 'mode = "selective"\nselective_ac_option = "op"'));
+    const { stdout, stderr } = await cli("import", place, "--framework", "torchtitan");
+    expect(stdout, stderr).toMatch(
+      /\nfeasible: [^]*\n\nnot exact: the predicted time is too short, and the memory too large, for activation_checkpoint\.selective_ac_option\n/,
+    );
+  });
+
   it("says what the written plan needs, and warns where it does not fit", async () => {
     const tensor = [
       "export",

@@ -1,5 +1,5 @@
 import type { ImportAnswer } from "@internevo/contracts";
-import { launchWords, modelExtras, planLabel } from "@internevo/domain";
+import { launchWords, modelExtras, planLabel, verdictDoubt } from "@internevo/domain";
 import { Alert, Button, Code, Text } from "@mantine/core";
 import { stringify } from "yaml";
 import type { Subject } from "../../data/advice.ts";
@@ -155,6 +155,7 @@ export function ImportResult({ answer, profile }: { answer: ImportAnswer; profil
   const { located } = planning;
   // A plan that does not divide the job has no time.
   const hasTime = located?.predicted !== null && located !== undefined;
+  const doubt = hasTime ? verdictDoubt(imported.takenAs, located.feasible) : null;
   return (
     <>
       <Section
@@ -175,6 +176,9 @@ export function ImportResult({ answer, profile }: { answer: ImportAnswer; profil
         title="How good it is"
         about={`By prediction for our executor, with profile ${planning.profile}. Nothing was run or stored.`}
       >
+        {doubt !== null && (
+          <Alert color="yellow">{sentence(doubt.charAt(0).toUpperCase() + doubt.slice(1))}</Alert>
+        )}
         <WhyNot subject={subject} plan={imported.plan} limitBytes={planning.memoryLimitBytes} />
       </Section>
       {hasTime && best !== undefined && planLabel(best.plan) !== planLabel(imported.plan) && (
