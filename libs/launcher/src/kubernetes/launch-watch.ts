@@ -1,7 +1,8 @@
 import type { KubernetesApi } from "./api.ts";
-import { jobSetsPath, NODES_PATH, podsPath, type LaunchedJobSet } from "./job.ts";
+import { jobSetsPath, podsPath, type LaunchedJobSet } from "./job.ts";
 import type { Seen } from "./reasons.ts";
 import { isOver, nodeFault, type JobSetStatus, type Node, type Pod, type Workload } from "./status.ts";
+import { WatchedNodes } from "./watched-nodes.ts";
 import { WatchedList } from "./watched.ts";
 
 const KUEUE = "kueue.x-k8s.io";
@@ -12,7 +13,7 @@ export class LaunchWatch {
   readonly #job: LaunchedJobSet;
   readonly #jobSets: WatchedList<JobSetStatus>;
   readonly #pods: WatchedList<Pod>;
-  readonly #nodes: WatchedList<Node>;
+  readonly #nodes: WatchedNodes;
   #workloads: WatchedList<Workload> | undefined;
   #isOver = false;
 
@@ -24,7 +25,7 @@ export class LaunchWatch {
       fieldSelector: `metadata.name=${job.name}`,
     });
     this.#pods = new WatchedList(api, podsPath(namespace), job.selection);
-    this.#nodes = new WatchedList(api, NODES_PATH, {});
+    this.#nodes = new WatchedNodes(api);
   }
 
   /** Begins to watch Kueue's workload: it is found by the JobSet's identity. */
@@ -51,7 +52,7 @@ export class LaunchWatch {
   }
 
   get nodes(): readonly Node[] {
-    return this.#nodes.objects;
+    return this.#nodes.nodes;
   }
 
   /** Why JobSet and pods may not be as they are told; undefined: they are. */
