@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { outcomeOf, type Ended } from "./end.ts";
+import { waitingReason } from "./reasons.ts";
 import { LASTING_SECONDS, WaitWatch } from "./shortage.ts";
 import type { Node, Pod } from "./status.ts";
 
@@ -145,6 +146,35 @@ describe("a job that waits", () => {
     expect(watch.look({ reason, nodes, isAdmitted: false })).toBeUndefined();
     expect(
       watch.look({ reason, nodes: [node("a", true), node("b", true)], isAdmitted: true }),
+    ).toBeUndefined();
+  });
+
+  it("is taken back for want of nodes before Kueue admits it, where Kueue finds no place for it", () => {
+    const nodes = [node("a", true), node("b", false)];
+    const held = (message: string) =>
+      waitingReason(
+        {
+          jobSet: undefined,
+          workload: {
+            metadata: { name: "w", uid: "w" },
+            status: { conditions: [{ type: "QuotaReserved", status: "False", reason: "Pending", message }] },
+          },
+          pods: [],
+        },
+        { queue: "q", nodes: 2 },
+      ) ?? { words: "it is not held" };
+    const look = (message: string) =>
+      new WaitWatch({ image: "i", nodeLossSeconds: 0 }, 2, Date.now()).look({
+        reason: held(message),
+        nodes,
+        isAdmitted: false,
+      });
+    expect(
+      look(`couldn't assign flavors to pod set ranks: topology "t" allows to fit only 1 out of 2 pod(s)`),
+    ).toMatchObject({ nodesLeft: 1 });
+    // Whoever has its place gives it back some day, and the node may be there by then.
+    expect(
+      look("couldn't assign flavors to pod set ranks: insufficient unused quota for cpu"),
     ).toBeUndefined();
   });
 

@@ -12,6 +12,8 @@ import {
 export interface Reason {
   readonly words: string;
   readonly remedy?: string;
+  /** The nodes that are there have no place for it, whatever others use: those that are lost count. */
+  readonly isForWantOfNodes?: true;
 }
 
 const lasting = (words: string, remedy: string): Reason => ({ words, remedy });
@@ -31,7 +33,10 @@ const KUEUE: Readonly<Record<string, Reason>> = {
     "its queue has no nodes as it wants them",
     "change nodeSelector, tolerations or queue of the cluster's kubernetes settings",
   ),
-  TopologyPlacementFailed: passing("no part of the topology has room for all of its pods"),
+  TopologyPlacementFailed: {
+    words: "no part of the topology has room for all of its pods",
+    isForWantOfNodes: true,
+  },
   WaitingForPreemptedWorkloads: passing("jobs of lower priority are giving their place to it"),
   Misconfigured: lasting("its queue is not there, or not set up", QUEUE_REMEDY),
   Suspended: passing("its queue is stopped"),
@@ -105,9 +110,9 @@ const known = (table: Readonly<Record<string, Reason>>, reason: string | undefin
   (reason !== undefined && Object.hasOwn(table, reason) ? table[reason] : undefined) ??
   passing(reason ?? "nobody has said why");
 
-const inFull = ({ words, remedy }: Reason, message: string | undefined): Reason => ({
-  words: message === undefined || message === "" ? words : `${words} (${message})`,
-  ...(remedy === undefined ? {} : { remedy }),
+const inFull = (reason: Reason, message: string | undefined): Reason => ({
+  ...reason,
+  words: message === undefined || message === "" ? reason.words : `${reason.words} (${message})`,
 });
 
 /** Why Kueue holds a workload back; undefined: it does not. */

@@ -54,12 +54,13 @@ export class WaitWatch {
     return this.#shortage(waiting) ?? this.#never(waiting.reason) ?? this.#tooLong(waiting.reason);
   }
 
-  #shortage({ nodes, isAdmitted }: Waiting): GivenUp | undefined {
+  #shortage({ reason, nodes, isAdmitted }: Waiting): GivenUp | undefined {
     const { nodeLossSeconds = NODE_LOSS_SECONDS } = this.#settings;
     const suited = nodesFor(nodes, this.#settings);
     const faults = suited.flatMap((node) => nodeFault(node) ?? []);
     const usable = suited.length - faults.length;
-    if (nodes.length === 0 || !isAdmitted || usable >= this.#wanted) {
+    const isOfNodes = isAdmitted || reason.isForWantOfNodes === true;
+    if (nodes.length === 0 || !isOfNodes || usable >= this.#wanted) {
       this.#shortSince = undefined;
       return undefined;
     }
