@@ -94,6 +94,21 @@ describe("why a job waits", () => {
         "request (9) > maximum capacity (8), insufficient unused quota for cpu in flavor b, 1 more needed)",
     ],
     [
+      "a queue without a topology",
+      { workload: reserved("Pending", 'Flavor "nodes" does not support TopologyAwareScheduling') },
+      "q",
+      "in Kueue's queue q: its queue knows no such part of a topology " +
+        '(Flavor "nodes" does not support TopologyAwareScheduling)',
+      true,
+    ],
+    [
+      "a part of a topology that its queue has not",
+      { workload: reserved("Pending", "no requested topology level: rack") },
+      "q",
+      "in Kueue's queue q: its queue knows no such part of a topology (no requested topology level: rack)",
+      true,
+    ],
+    [
       "a reason that is not known here",
       { workload: reserved("Moon", "the moon is full") },
       "q",

@@ -22,7 +22,7 @@ const passing = (words: string): Reason => ({ words });
 const QUEUE_REMEDY =
   "change queue of the cluster's kubernetes settings, or have whoever runs Kueue set it up";
 
-/** Kueue's reasons for a workload without a reservation, or without admission. */
+/** Reasons for a workload without a reservation, or without admission: Kueue's, but for NoSuchTopology. */
 const KUEUE: Readonly<Record<string, Reason>> = {
   WaitingForQuota: passing("what its queue may use is in use"),
   ExceedsMaxQuota: lasting(
@@ -37,6 +37,10 @@ const KUEUE: Readonly<Record<string, Reason>> = {
     words: "no part of the topology has room for all of its pods",
     isForWantOfNodes: true,
   },
+  NoSuchTopology: lasting(
+    "its queue knows no such part of a topology",
+    "change requiredTopology, preferredTopology or queue of the cluster's kubernetes settings",
+  ),
   WaitingForPreemptedWorkloads: passing("jobs of lower priority are giving their place to it"),
   Misconfigured: lasting("its queue is not there, or not set up", QUEUE_REMEDY),
   Suspended: passing("its queue is stopped"),
@@ -58,6 +62,7 @@ const MESSAGES: readonly (readonly [RegExp, string])[] = [
   [/Queue \S+ doesn't exist/, "Misconfigured"],
   [/Queue \S+ is (inactive|stopped)/, "Suspended"],
   [/topology .*fit/, "TopologyPlacementFailed"],
+  [/no requested topology level|does not support TopologyAwareScheduling/, "NoSuchTopology"],
   [/untolerated taint|doesn't match node affinity|unavailable in ClusterQueue/, "NoMatchingFlavor"],
 ];
 
