@@ -178,6 +178,20 @@ describe("a job that waits", () => {
     ).toBeUndefined();
   });
 
+  it("names some of many nodes, and counts the others", () => {
+    const nodes = Array.from({ length: 2000 }, (_, index) => node(`n${index}`, false));
+    const words =
+      new WaitWatch({ image: "i", nodeLossSeconds: 0 }, 2000, Date.now()).look({
+        reason,
+        nodes,
+        isAdmitted: true,
+      })?.failure.message ?? "";
+    expect(words).toMatch(/: n0 is not ready, n1 is not ready, .*, n15 is not ready and 1984 more$/);
+    const many = { nodesOut: nodes.map(({ metadata }) => `${metadata.name} is not ready`) };
+    const outcome = outcomeOf(ended(many)) as { readonly failure?: { readonly message: string } };
+    expect(outcome.failure?.message).toMatch(/n15 is not ready and 1984 more$/);
+  });
+
   it("may wait for what passes, and not for ever where a limit is set", () => {
     const watch = new WaitWatch({ image: "i", queueLimitSeconds: 60 }, 2, Date.now());
     expect(watch.look({ reason, nodes: [], isAdmitted: true })).toBeUndefined();

@@ -66,3 +66,11 @@ export function nodeFault(node: Node): string | undefined {
     return `${name} is not ready${ready?.message === undefined ? "" : ` (${ready.message})`}`;
   return node.spec?.unschedulable === true ? `${name} is cordoned` : undefined;
 }
+
+const MOST_NAMED = 16;
+
+/** Names in a sentence: some of them where they are many. */
+export const namesInWords = (names: readonly string[]): string =>
+  names.length <= MOST_NAMED
+    ? names.join(", ")
+    : `${names.slice(0, MOST_NAMED).join(", ")} and ${names.length - MOST_NAMED} more`;
