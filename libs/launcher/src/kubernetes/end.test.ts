@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { outcomeOf, type Ended } from "./end.ts";
 import { waitingReason } from "./reasons.ts";
 import { LASTING_SECONDS, WaitWatch } from "./shortage.ts";
-import type { Node, Pod } from "./status.ts";
+import { isLostPod, type Node, type Pod } from "./status.ts";
 
 const pod = (status: Pod["status"]): Pod => ({
   metadata: { name: "p-0", uid: "1" },
@@ -118,11 +118,28 @@ describe("the outcome of a launch", () => {
   });
 });
 
-describe("a job that waits", () => {
-  const node = (name: string, ready: boolean): Node => ({
-    metadata: { name, uid: name, labels: { kind: "a" } },
-    status: { conditions: [{ type: "Ready", status: ready ? "True" : "False" }] },
+const node = (name: string, ready: boolean): Node => ({
+  metadata: { name, uid: name, labels: { kind: "a" } },
+  status: { conditions: [{ type: "Ready", status: ready ? "True" : "False" }] },
+});
+
+describe("a pod", () => {
+  const running = pod({ phase: "Running" });
+  const deleted: Pod = { ...running, metadata: { ...running.metadata, deletionTimestamp: "now" } };
+  const cordoned: Node = { ...node("n1", true), spec: { unschedulable: true } };
+
+  it.each<[what: string, each: Pod, nodes: readonly Node[], isLost: boolean]>([
+    ["was taken away from a node that is not ready", deleted, [node("n1", false)], true],
+    ["was taken away from a node that is gone", deleted, [node("n2", true)], true],
+    ["runs on a node that may come back", running, [node("n1", false)], false],
+    ["is taken away from a node that is drained, in order", deleted, [cordoned], false],
+    ["is taken away, and nodes may not be looked at", deleted, [], false],
+  ])("that %s", (_, each, nodes, isLost) => {
+    expect(isLostPod(each, nodes)).toBe(isLost);
   });
+});
+
+describe("a job that waits", () => {
   const reason = { words: "no node has room for it" };
 
   it("is taken back with the number of nodes that are left", () => {

@@ -1,7 +1,15 @@
 import type { KubernetesApi } from "./api.ts";
 import { jobSetsPath, podsPath, type LaunchedJobSet } from "./job.ts";
 import type { Seen } from "./reasons.ts";
-import { isOver, nodeFault, type JobSetStatus, type Node, type Pod, type Workload } from "./status.ts";
+import {
+  isLostPod,
+  isOver,
+  nodeFault,
+  type JobSetStatus,
+  type Node,
+  type Pod,
+  type Workload,
+} from "./status.ts";
 import { WatchedNodes } from "./watched-nodes.ts";
 import { WatchedList } from "./watched.ts";
 
@@ -63,6 +71,11 @@ export class LaunchWatch {
   /** Whether pods were made, and nothing of them runs any more. */
   get isIdle(): boolean {
     return this.#pods.objects.every(isOver);
+  }
+
+  /** Whether a pod has gone with its node. Nobody may ever tell of its end. */
+  get hasLostPod(): boolean {
+    return this.#pods.objects.some((pod) => isLostPod(pod, this.nodes));
   }
 
   /** Nodes of its pods that can take none now, in words. */

@@ -275,6 +275,8 @@ class Follower<P extends Program> {
     const isOver =
       jobSet === undefined ||
       (jobSet.status?.terminalState ?? "") !== "" ||
+      // Those that are left may wait for it for ever.
+      this.#watch.hasLostPod ||
       (record.runningSince !== null && this.#watch.isIdle);
     if (isOver) this.#goneSince ??= performance.now();
     else this.#goneSince = undefined;
