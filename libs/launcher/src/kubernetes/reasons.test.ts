@@ -109,6 +109,27 @@ describe("why a job waits", () => {
       true,
     ],
     [
+      "two pods that Kueue has placed on one node",
+      {
+        pods: [
+          {
+            ...unschedulable("1 node(s) didn't match pod anti-affinity rules"),
+            spec: { nodeSelector: { "kubernetes.io/hostname": "n1" } },
+          },
+          running(),
+        ],
+      },
+      "q",
+      "1 of 2 pods: its topology puts several of its pods on one node (1 node(s) didn't match pod anti-affinity rules)",
+      true,
+    ],
+    [
+      "a pod that finds the other one on the node that is free",
+      { pods: [unschedulable("1 node(s) didn't match pod anti-affinity rules"), running()] },
+      "q",
+      "1 of 2 pods: no node has room for it (1 node(s) didn't match pod anti-affinity rules)",
+    ],
+    [
       "a reason that is not known here",
       { workload: reserved("Moon", "the moon is full") },
       "q",

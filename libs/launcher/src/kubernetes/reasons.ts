@@ -111,6 +111,17 @@ const SCHEDULING: Readonly<Record<string, Reason>> = {
   SchedulingGated: passing("a gate holds it back from the scheduler"),
 };
 
+/** Kueue fills nodes, and knows nothing of pods that do not share one. */
+const CROWDED = lasting(
+  "its topology puts several of its pods on one node",
+  "let each pod ask for more than half of a node: all of its GPUs, or more by cpuPerRank or memoryPerNodeBytes of " +
+    "the cluster's kubernetes settings",
+);
+
+/** Whether a pod has been given a node on which another one of its launch is. */
+const isCrowded = ({ spec }: Pod, { message = "" }: Condition): boolean =>
+  spec?.nodeSelector?.["kubernetes.io/hostname"] !== undefined && /pod anti-affinity/.test(message);
+
 const known = (table: Readonly<Record<string, Reason>>, reason: string | undefined): Reason =>
   (reason !== undefined && Object.hasOwn(table, reason) ? table[reason] : undefined) ??
   passing(reason ?? "nobody has said why");
@@ -140,7 +151,11 @@ function heldByKueue(workload: Workload): Reason | undefined {
 function heldPod(pod: Pod): Reason | undefined {
   if (isOver(pod) || pod.status?.phase === "Running") return undefined;
   const scheduled = conditionOf(pod, "PodScheduled");
-  if (scheduled?.status === "False") return inFull(known(SCHEDULING, scheduled.reason), scheduled.message);
+  if (scheduled?.status === "False")
+    return inFull(
+      isCrowded(pod, scheduled) ? CROWDED : known(SCHEDULING, scheduled.reason),
+      scheduled.message,
+    );
   const waiting = pod.status?.containerStatuses?.find(({ state }) => state?.waiting)?.state?.waiting;
   if (waiting) return inFull(known(CONTAINER, waiting.reason), waiting.message);
   return passing(

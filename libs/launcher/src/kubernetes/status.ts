@@ -28,7 +28,7 @@ interface ContainerStatus {
 
 export interface Pod extends Named {
   readonly metadata: Named["metadata"] & { readonly deletionTimestamp?: string };
-  readonly spec?: { readonly nodeName?: string };
+  readonly spec?: { readonly nodeName?: string; readonly nodeSelector?: Readonly<Record<string, string>> };
   readonly status?: {
     readonly phase?: string;
     readonly reason?: string;
