@@ -26,7 +26,8 @@ describe("a job on a Kubernetes cluster", () => {
   let stand: KubernetesStand;
   let world: World;
   beforeAll(async () => {
-    jobs = await createJobWorld();
+    // A cluster is measured once: those that want to see it have one of their own.
+    jobs = await createJobWorld({ cancelled: {}, restarted: {} });
     ({ stand, world } = jobs);
     for (const service of [profiler, planner, trialRunner, executorSupervisor])
       await world.start(service as typeof profiler, jobs.environment);
@@ -69,7 +70,7 @@ describe("a job on a Kubernetes cluster", () => {
   }, 900_000);
 
   it.each<[stage: JobState, over: Record<string, unknown>, cluster: Record<string, unknown>]>([
-    ["profiling", {}, { profile: undefined }],
+    ["profiling", {}, { name: "cancelled", profile: undefined }],
     ["trialling", { trials: { count: 1, warmupSteps: 0, steps: 1000, repeats: 0 } }, {}],
   ])(
     "is cancelled in the stage %s: pods and JobSet have gone",
@@ -122,7 +123,7 @@ describe("a job on a Kubernetes cluster", () => {
   it("is measured, tried and trained though the API server is started again in each stage", async () => {
     const id = await jobs.submit(
       { steps: 200, trials: { count: 1, warmupSteps: 0, steps: 200, repeats: 0 } },
-      { memoryPerGpu: "512MiB", profile: undefined },
+      { name: "restarted", memoryPerGpu: "512MiB", profile: undefined },
     );
     for (const stage of ["profiling", "trialling", "running"] as const) {
       await jobs.untilRanks(id, stage);
