@@ -5,12 +5,13 @@ import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { buildPrograms, whyImpossible } from "./src/build.ts";
 import { compareChart } from "./src/chart.ts";
+import { buildKwok } from "./src/kwok.ts";
 import { KubernetesStand } from "./src/stand.ts";
 
 const USAGE = `usage: npm run kubernetes -- COMMAND
   up     a test cluster of two nodes, for as long as this command runs
   test   whole jobs on such a cluster: minutes    [-- vitest's arguments]
-  build  etcd, Kubernetes, JobSet and Kueue from their sources: ten minutes, once
+  build  etcd, Kubernetes, JobSet, Kueue and kwok from their sources: once
   chart  whether Helm makes of infra/chart what the golden files have    [--write: writes them]`;
 
 function fail(message: string, status: number): never {
@@ -52,6 +53,7 @@ if (impossible !== undefined) fail(`No test cluster can be started here: ${impos
 if (command === "up") await up();
 else {
   buildPrograms();
+  buildKwok();
   if (command === "test")
     process.exitCode =
       spawnSync("vitest", ["run", "--config", join(import.meta.dirname, "vitest.config.ts"), ...rest], {

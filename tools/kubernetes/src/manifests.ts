@@ -22,6 +22,7 @@ const PLURALS: Readonly<Record<string, string>> = {
   ResourceFlavor: "resourceflavors",
   ClusterQueue: "clusterqueues",
   LocalQueue: "localqueues",
+  Topology: "topologies",
   PersistentVolume: "persistentvolumes",
   PersistentVolumeClaim: "persistentvolumeclaims",
   ClusterRole: "clusterroles",
@@ -154,31 +155,68 @@ export function webhooks(
   ];
 }
 
-/** A queue of Kueue with so many CPUs. */
-export function queue(name: string, cpus: number, namespaceName = "default"): Manifest[] {
-  const api = "kueue.x-k8s.io/v1beta2";
+const KUEUE_API = "kueue.x-k8s.io/v1beta2";
+type Texts = Readonly<Record<string, string>>;
+
+function queueOf(name: string, flavor: Manifest, quota: Texts, namespaceName: string): Manifest[] {
+  const resources = Object.entries(quota).map(([resource, amount]) => ({
+    name: resource,
+    nominalQuota: amount,
+  }));
   return [
-    { apiVersion: api, kind: "ResourceFlavor", metadata: { name: "nodes" }, spec: {} },
+    flavor,
     {
-      apiVersion: api,
+      apiVersion: KUEUE_API,
       kind: "ClusterQueue",
       metadata: { name },
       spec: {
         namespaceSelector: {},
         resourceGroups: [
-          {
-            coveredResources: ["cpu"],
-            flavors: [{ name: "nodes", resources: [{ name: "cpu", nominalQuota: String(cpus) }] }],
-          },
+          { coveredResources: Object.keys(quota), flavors: [{ name: flavor.metadata.name, resources }] },
         ],
       },
     },
     {
-      apiVersion: api,
+      apiVersion: KUEUE_API,
       kind: "LocalQueue",
       metadata: { name, namespace: namespaceName },
       spec: { clusterQueue: name },
     },
+  ];
+}
+
+/** A queue of Kueue with so many CPUs. */
+export function queue(name: string, cpus: number, namespaceName = "default"): Manifest[] {
+  const flavor = { apiVersion: KUEUE_API, kind: "ResourceFlavor", metadata: { name: "nodes" }, spec: {} };
+  return queueOf(name, flavor, { cpu: String(cpus) }, namespaceName);
+}
+
+/** A queue of Kueue that gives jobs their place by labels of the nodes. */
+export interface TopologyQueue {
+  readonly name: string;
+  /** From the widest part to a node. */
+  readonly levels: readonly string[];
+  /** Of the nodes that belong to it. */
+  readonly nodeLabels: Texts;
+  readonly quota: Texts;
+}
+
+export function topologyQueue({ name, levels, nodeLabels, quota }: TopologyQueue): Manifest[] {
+  const metadata = { name };
+  const flavor = {
+    apiVersion: KUEUE_API,
+    kind: "ResourceFlavor",
+    metadata,
+    spec: { nodeLabels, topologyName: name },
+  };
+  return [
+    {
+      apiVersion: KUEUE_API,
+      kind: "Topology",
+      metadata,
+      spec: { levels: levels.map((nodeLabel) => ({ nodeLabel })) },
+    },
+    ...queueOf(name, flavor, quota, "default"),
   ];
 }
 

@@ -18,6 +18,7 @@ import { IS_APPLIED, KubernetesApi, type KubernetesSettings } from "@internevo/l
 import { freePort } from "@internevo/local-stack";
 import { buildPrograms, type Programs } from "./build.ts";
 import { KUEUE_NAMESPACE, KUEUE_SERVICE, makeCertificates, type Certificates } from "./certificates.ts";
+import { buildKwok, KWOK_GRACE_SECONDS } from "./kwok.ts";
 import { definitions, pathOf, queue, sharedFolder, webhooks, type Manifest } from "./manifests.ts";
 
 /** The image that nodes of the stand have: this machine. */
@@ -34,8 +35,19 @@ export interface StandOptions {
   readonly cpusPerNode?: number;
   /** CPUs of the stand's queue of Kueue. Default: those of all nodes. */
   readonly queueCpus?: number;
+  /**
+   * Whether kwok plays the nodes that fleet.ts makes: pods on them are running when they are bound, and no process
+   * runs for them. Default: no.
+   */
+  readonly kwok?: boolean;
   /** A folder that pods see at its own path. Default: that of temporary files. */
   readonly shared?: string;
+}
+
+/** How long something is waited for, and the time between two looks. */
+export interface Patience {
+  readonly seconds?: number;
+  readonly pauseMilliseconds?: number;
 }
 
 interface Ports {
@@ -240,10 +252,11 @@ export class KubernetesStand {
     await this.until(
       "JobSet and Kueue listen",
       async () => (await this.#isReady("jobSetHealth")) && this.#isReady("kueueHealth"),
-      120,
+      { seconds: 120 },
     );
     await this.apply(webhooks(this.#programs, this.#certificates, this.#ports));
     for (const node of this.nodes) this.startNode(node);
+    if (this.#options.kwok === true) this.#startKwok();
     const { shared = tmpdir(), cpusPerNode = 4, queueCpus = cpusPerNode * this.nodes.length } = this.#options;
     await this.apply(sharedFolder(CLAIM, shared));
     await this.until("Kueue takes a queue", async () => {
@@ -260,6 +273,10 @@ export class KubernetesStand {
   #startControllers(): void {
     const { accountsKeyPath, caPath, directory: certDir } = this.#certificates;
     const { manager, scheduler, jobSet, jobSetHealth, kueue, kueueHealth } = this.#ports;
+    // Their own bounds on requests are for small clusters.
+    const pace = this.#options.kwok === true ? ["--kube-api-qps=1000", "--kube-api-burst=2000"] : [];
+    // A lost node is found soon.
+    const grace = this.#options.kwok === true ? KWOK_GRACE_SECONDS : 12;
     this.#part(
       "kube-controller-manager",
       `--kubeconfig=${this.kubeconfig}`,
@@ -269,9 +286,9 @@ export class KubernetesStand {
       `--secure-port=${manager}`,
       "--bind-address=127.0.0.1",
       "--leader-elect=false",
-      // A lost node is found soon.
       "--node-monitor-period=1s",
-      "--node-monitor-grace-period=12s",
+      `--node-monitor-grace-period=${grace}s`,
+      ...pace,
     );
     this.#part(
       "kube-scheduler",
@@ -280,6 +297,7 @@ export class KubernetesStand {
       `--secure-port=${scheduler}`,
       "--bind-address=127.0.0.1",
       "--leader-elect=false",
+      ...pace,
     );
     const common = (port: number, health: number) => ({
       webhook: { port, host: "127.0.0.1", certDir },
@@ -304,6 +322,12 @@ export class KubernetesStand {
       integrations: { frameworks: ["jobset.x-k8s.io/jobset"] },
       featureGates: { VisibilityOnDemand: false },
     });
+  }
+
+  #startKwok(): void {
+    const { path, configuration } = buildKwok();
+    const config = this.#write("kwok.yaml", configuration);
+    this.#start("kwok", [path, `--kubeconfig=${this.kubeconfig}`, `--config=${config}`]);
   }
 
   #controller(name: string, configuration: object): void {
@@ -342,9 +366,14 @@ export class KubernetesStand {
     return this.#kill(node);
   }
 
-  async until(what: string, met: () => Promise<boolean>, seconds = 60): Promise<void> {
+  async until(
+    what: string,
+    met: () => Promise<boolean>,
+    { seconds = 60, pauseMilliseconds = 200 }: Patience = {},
+  ): Promise<void> {
     let last = "";
-    for (const end = performance.now() + seconds * 1000; performance.now() < end; await sleep(200)) {
+    const end = performance.now() + seconds * 1000;
+    for (; performance.now() < end; await sleep(pauseMilliseconds)) {
       const ended = [...this.#running].find(([, { child }]) => child.exitCode !== null);
       if (ended) throw new Error(`${ended[0]} has ended with ${ended[1].child.exitCode}`);
       try {
@@ -358,13 +387,14 @@ export class KubernetesStand {
   }
 
   /** Waits until so many nodes take pods. */
-  untilReady(nodes: number): Promise<void> {
+  untilReady(nodes: number, patience?: Patience): Promise<void> {
     const isReady = ({ spec, status }: V1Node): boolean =>
       status?.conditions?.some(({ type, status: is }) => type === "Ready" && is === "True") === true &&
       (spec?.taints ?? []).length === 0;
     return this.until(
       `${nodes} nodes take pods`,
       async () => (await this.core.listNode()).items.filter(isReady).length >= nodes,
+      patience,
     );
   }
 

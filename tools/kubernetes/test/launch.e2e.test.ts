@@ -178,6 +178,11 @@ describe("a launch on Kubernetes", () => {
     ],
     ["a secret that is missing", { secrets: ["nowhere"] }, /a secret that it names is not there/],
     ["a queue that is missing", { queue: "nowhere" }, /in Kueue's queue nowhere: .*nowhere doesn't exist/],
+    [
+      "a part of a topology that its queue has not",
+      { requiredTopology: "internevo.dev/none" },
+      /in Kueue's queue ranks: its queue knows no such part of a topology/,
+    ],
     ["a namespace that is missing", { namespace: "nowhere" }, /^Kubernetes refuses the job: /],
   ])("fails in words with a remedy for %s", async (_, kubernetes, words) => {
     const { outcome } = await launch(HELLO, { kubernetes: { queueLimitSeconds: 40, ...kubernetes } });

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import { request as httpsRequest, type RequestOptions } from "node:https";
 import { KubeConfig } from "@kubernetes/client-node";
@@ -74,6 +75,12 @@ export class KubernetesApi {
     if (context !== undefined) this.#config.setCurrentContext(context);
     if (!this.#config.getCurrentCluster())
       throw new KubernetesAwayError(`the kubeconfig ${kubeconfig ?? ""} names no cluster`);
+  }
+
+  /** The same for all that reach the same server in the same way, and for no others. */
+  get identity(): string {
+    const how = [this.#config.getCurrentContext(), this.#config.exportConfig()];
+    return createHash("sha256").update(JSON.stringify(how)).digest("hex");
   }
 
   async #open(question: Question, signal: AbortSignal): Promise<IncomingMessage> {

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { outcomeOf, type Ended } from "./end.ts";
+import { waitingReason } from "./reasons.ts";
 import { LASTING_SECONDS, WaitWatch } from "./shortage.ts";
-import type { Node, Pod } from "./status.ts";
+import { isLostPod, type Node, type Pod } from "./status.ts";
 
 const pod = (status: Pod["status"]): Pod => ({
   metadata: { name: "p-0", uid: "1" },
@@ -117,11 +118,28 @@ describe("the outcome of a launch", () => {
   });
 });
 
-describe("a job that waits", () => {
-  const node = (name: string, ready: boolean): Node => ({
-    metadata: { name, uid: name, labels: { kind: "a" } },
-    status: { conditions: [{ type: "Ready", status: ready ? "True" : "False" }] },
+const node = (name: string, ready: boolean): Node => ({
+  metadata: { name, uid: name, labels: { kind: "a" } },
+  status: { conditions: [{ type: "Ready", status: ready ? "True" : "False" }] },
+});
+
+describe("a pod", () => {
+  const running = pod({ phase: "Running" });
+  const deleted: Pod = { ...running, metadata: { ...running.metadata, deletionTimestamp: "now" } };
+  const cordoned: Node = { ...node("n1", true), spec: { unschedulable: true } };
+
+  it.each<[what: string, each: Pod, nodes: readonly Node[], isLost: boolean]>([
+    ["was taken away from a node that is not ready", deleted, [node("n1", false)], true],
+    ["was taken away from a node that is gone", deleted, [node("n2", true)], true],
+    ["runs on a node that may come back", running, [node("n1", false)], false],
+    ["is taken away from a node that is drained, in order", deleted, [cordoned], false],
+    ["is taken away, and nodes may not be looked at", deleted, [], false],
+  ])("that %s", (_, each, nodes, isLost) => {
+    expect(isLostPod(each, nodes)).toBe(isLost);
   });
+});
+
+describe("a job that waits", () => {
   const reason = { words: "no node has room for it" };
 
   it("is taken back with the number of nodes that are left", () => {
@@ -146,6 +164,49 @@ describe("a job that waits", () => {
     expect(
       watch.look({ reason, nodes: [node("a", true), node("b", true)], isAdmitted: true }),
     ).toBeUndefined();
+  });
+
+  it("is taken back for want of nodes before Kueue admits it, where Kueue finds no place for it", () => {
+    const nodes = [node("a", true), node("b", false)];
+    const held = (message: string) =>
+      waitingReason(
+        {
+          jobSet: undefined,
+          workload: {
+            metadata: { name: "w", uid: "w" },
+            status: { conditions: [{ type: "QuotaReserved", status: "False", reason: "Pending", message }] },
+          },
+          pods: [],
+        },
+        { queue: "q", nodes: 2 },
+      ) ?? { words: "it is not held" };
+    const look = (message: string) =>
+      new WaitWatch({ image: "i", nodeLossSeconds: 0 }, 2, Date.now()).look({
+        reason: held(message),
+        nodes,
+        isAdmitted: false,
+      });
+    expect(
+      look(`couldn't assign flavors to pod set ranks: topology "t" allows to fit only 1 out of 2 pod(s)`),
+    ).toMatchObject({ nodesLeft: 1 });
+    // Whoever has its place gives it back some day, and the node may be there by then.
+    expect(
+      look("couldn't assign flavors to pod set ranks: insufficient unused quota for cpu"),
+    ).toBeUndefined();
+  });
+
+  it("names some of many nodes, and counts the others", () => {
+    const nodes = Array.from({ length: 2000 }, (_, index) => node(`n${index}`, false));
+    const words =
+      new WaitWatch({ image: "i", nodeLossSeconds: 0 }, 2000, Date.now()).look({
+        reason,
+        nodes,
+        isAdmitted: true,
+      })?.failure.message ?? "";
+    expect(words).toMatch(/: n0 is not ready, n1 is not ready, .*, n15 is not ready and 1984 more$/);
+    const many = { nodesOut: nodes.map(({ metadata }) => `${metadata.name} is not ready`) };
+    const outcome = outcomeOf(ended(many)) as { readonly failure?: { readonly message: string } };
+    expect(outcome.failure?.message).toMatch(/n15 is not ready and 1984 more$/);
   });
 
   it("may wait for what passes, and not for ever where a limit is set", () => {

@@ -7,6 +7,7 @@ import type { Cause } from "../scheduled/followed-ranks.ts";
 import { decidedBy, failed, isOrderly, type Outcome, type RanksEnd } from "../scheduled/ends.ts";
 import type { KubernetesRefusalError } from "./api.ts";
 import { evictionWords, podEnd, type Seen } from "./reasons.ts";
+import { namesInWords } from "./status.ts";
 
 const PodsEndSchema = Type.Object(
   { pod: Type.String(), exitCode: Type.Union([Type.Integer(), Type.Null()]), told: Type.String() },
@@ -93,7 +94,8 @@ function ranksFailure({ end, firstError, stderrTail, nodesOut, name }: Ended): F
   );
   // The ranks that are left can only say that they cannot reach the others.
   const isOfNodes = told.code === "communication" || (told.code === "internal" && firstError === undefined);
-  const lost = nodesOut.length === 0 && DAEMON_LOST.test(stderrTail) ? "a pod was lost" : nodesOut.join(", ");
+  const lost =
+    nodesOut.length === 0 && DAEMON_LOST.test(stderrTail) ? "a pod was lost" : namesInWords(nodesOut);
   const failure: Failure =
     isOfNodes && lost !== "" ? { ...told, code: "rank-lost", message: `${lost}; ${told.message}` } : told;
   return { ...failure, message: `${failure.message} (${name})` };
@@ -119,7 +121,7 @@ export function outcomeOf(ended: Ended): Outcome {
   if (!end && !firstError)
     return failed({
       code: "rank-lost",
-      message: `${name} has ended without a word${ended.nodesOut.length === 0 ? "" : `: ${ended.nodesOut.join(", ")}`}`,
+      message: `${name} has ended without a word${ended.nodesOut.length === 0 ? "" : `: ${namesInWords(ended.nodesOut)}`}`,
     });
   return failed(ranksFailure(ended));
 }

@@ -4,7 +4,7 @@ import { IS_APPLIED, JOBSET_API, jobSetName, LAUNCH_LABEL, type JobSetObject } f
 import { writeKubernetesRecord, type KubernetesRecord } from "./record.ts";
 import { POD_FILES } from "./script.ts";
 import { namespaceOf } from "./settings.ts";
-import { isOver, nodeFault, type JobSetStatus, type Node, type Pod } from "./status.ts";
+import { isOnLostNode, isOver, type JobSetStatus, type Node, type Pod } from "./status.ts";
 
 /** The kubelet ends the ranks of a pod that is killed after so long. */
 const KILL_SECONDS = 1;
@@ -110,15 +110,8 @@ export class LaunchedJobSet {
 
   async #killPods(pods: readonly Pod[], isForced: boolean): Promise<void> {
     const nodes = isForced ? await this.nodes() : [];
-    const lost = new Set(
-      nodes.filter((node) => nodeFault(node) !== undefined).map((node) => node.metadata.name),
-    );
-    const isLost = ({ spec }: Pod): boolean =>
-      spec?.nodeName !== undefined &&
-      (lost.has(spec.nodeName) ||
-        (nodes.length > 0 && !nodes.some(({ metadata }) => metadata.name === spec.nodeName)));
     for (const pod of pods) {
-      const gracePeriodSeconds = isOver(pod) || isLost(pod) ? 0 : KILL_SECONDS;
+      const gracePeriodSeconds = isOver(pod) || isOnLostNode(pod, nodes) ? 0 : KILL_SECONDS;
       await this.#delete(`${podsPath(this.namespace)}/${pod.metadata.name}`, {
         gracePeriodSeconds,
         preconditions: { uid: pod.metadata.uid },

@@ -1,7 +1,16 @@
 import type { KubernetesApi } from "./api.ts";
-import { jobSetsPath, NODES_PATH, podsPath, type LaunchedJobSet } from "./job.ts";
+import { jobSetsPath, podsPath, type LaunchedJobSet } from "./job.ts";
 import type { Seen } from "./reasons.ts";
-import { isOver, nodeFault, type JobSetStatus, type Node, type Pod, type Workload } from "./status.ts";
+import {
+  isLostPod,
+  isOver,
+  nodeFault,
+  type JobSetStatus,
+  type Node,
+  type Pod,
+  type Workload,
+} from "./status.ts";
+import { WatchedNodes } from "./watched-nodes.ts";
 import { WatchedList } from "./watched.ts";
 
 const KUEUE = "kueue.x-k8s.io";
@@ -12,7 +21,7 @@ export class LaunchWatch {
   readonly #job: LaunchedJobSet;
   readonly #jobSets: WatchedList<JobSetStatus>;
   readonly #pods: WatchedList<Pod>;
-  readonly #nodes: WatchedList<Node>;
+  readonly #nodes: WatchedNodes;
   #workloads: WatchedList<Workload> | undefined;
   #isOver = false;
 
@@ -24,7 +33,7 @@ export class LaunchWatch {
       fieldSelector: `metadata.name=${job.name}`,
     });
     this.#pods = new WatchedList(api, podsPath(namespace), job.selection);
-    this.#nodes = new WatchedList(api, NODES_PATH, {});
+    this.#nodes = new WatchedNodes(api);
   }
 
   /** Begins to watch Kueue's workload: it is found by the JobSet's identity. */
@@ -51,7 +60,7 @@ export class LaunchWatch {
   }
 
   get nodes(): readonly Node[] {
-    return this.#nodes.objects;
+    return this.#nodes.nodes;
   }
 
   /** Why JobSet and pods may not be as they are told; undefined: they are. */
@@ -62,6 +71,11 @@ export class LaunchWatch {
   /** Whether pods were made, and nothing of them runs any more. */
   get isIdle(): boolean {
     return this.#pods.objects.every(isOver);
+  }
+
+  /** Whether a pod has gone with its node. Nobody may ever tell of its end. */
+  get hasLostPod(): boolean {
+    return this.#pods.objects.some((pod) => isLostPod(pod, this.nodes));
   }
 
   /** Nodes of its pods that can take none now, in words. */

@@ -18,6 +18,7 @@ import { readKubernetesRecord, removeKubernetesRecord, type KubernetesRecord } f
 import { agentScript, POD_FILES, podScript } from "./script.ts";
 import type { KubernetesSettings } from "./settings.ts";
 import { WaitWatch } from "./shortage.ts";
+import { namesInWords } from "./status.ts";
 
 /** Between two looks at the files that pods write. */
 const FILES_MILLISECONDS = 300;
@@ -274,6 +275,8 @@ class Follower<P extends Program> {
     const isOver =
       jobSet === undefined ||
       (jobSet.status?.terminalState ?? "") !== "" ||
+      // Those that are left may wait for it for ever.
+      this.#watch.hasLostPod ||
       (record.runningSince !== null && this.#watch.isIdle);
     if (isOver) this.#goneSince ??= performance.now();
     else this.#goneSince = undefined;
@@ -283,7 +286,7 @@ class Follower<P extends Program> {
     if (!reason) {
       this.#waits.runs();
       const nodes = [...new Set(seen.pods.flatMap(({ spec }) => spec?.nodeName ?? []))].sort();
-      return this.#ranks.say(`${name} runs on ${nodes.join(", ")}`);
+      return this.#ranks.say(`${name} runs on ${namesInWords(nodes)}`);
     }
     this.#ranks.say(`${name} waits: ${reason.words}`, true);
     if (record.runningSince !== null) return;

@@ -94,6 +94,42 @@ describe("why a job waits", () => {
         "request (9) > maximum capacity (8), insufficient unused quota for cpu in flavor b, 1 more needed)",
     ],
     [
+      "a queue without a topology",
+      { workload: reserved("Pending", 'Flavor "nodes" does not support TopologyAwareScheduling') },
+      "q",
+      "in Kueue's queue q: its queue knows no such part of a topology " +
+        '(Flavor "nodes" does not support TopologyAwareScheduling)',
+      true,
+    ],
+    [
+      "a part of a topology that its queue has not",
+      { workload: reserved("Pending", "no requested topology level: rack") },
+      "q",
+      "in Kueue's queue q: its queue knows no such part of a topology (no requested topology level: rack)",
+      true,
+    ],
+    [
+      "two pods that Kueue has placed on one node",
+      {
+        pods: [
+          {
+            ...unschedulable("1 node(s) didn't match pod anti-affinity rules"),
+            spec: { nodeSelector: { "kubernetes.io/hostname": "n1" } },
+          },
+          running(),
+        ],
+      },
+      "q",
+      "1 of 2 pods: its topology puts several of its pods on one node (1 node(s) didn't match pod anti-affinity rules)",
+      true,
+    ],
+    [
+      "a pod that finds the other one on the node that is free",
+      { pods: [unschedulable("1 node(s) didn't match pod anti-affinity rules"), running()] },
+      "q",
+      "1 of 2 pods: no node has room for it (1 node(s) didn't match pod anti-affinity rules)",
+    ],
+    [
       "a reason that is not known here",
       { workload: reserved("Moon", "the moon is full") },
       "q",

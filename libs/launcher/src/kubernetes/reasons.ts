@@ -12,6 +12,8 @@ import {
 export interface Reason {
   readonly words: string;
   readonly remedy?: string;
+  /** The nodes that are there have no place for it, whatever others use: those that are lost count. */
+  readonly isForWantOfNodes?: true;
 }
 
 const lasting = (words: string, remedy: string): Reason => ({ words, remedy });
@@ -20,7 +22,7 @@ const passing = (words: string): Reason => ({ words });
 const QUEUE_REMEDY =
   "change queue of the cluster's kubernetes settings, or have whoever runs Kueue set it up";
 
-/** Kueue's reasons for a workload without a reservation, or without admission. */
+/** Reasons for a workload without a reservation, or without admission: Kueue's, but for NoSuchTopology. */
 const KUEUE: Readonly<Record<string, Reason>> = {
   WaitingForQuota: passing("what its queue may use is in use"),
   ExceedsMaxQuota: lasting(
@@ -31,7 +33,14 @@ const KUEUE: Readonly<Record<string, Reason>> = {
     "its queue has no nodes as it wants them",
     "change nodeSelector, tolerations or queue of the cluster's kubernetes settings",
   ),
-  TopologyPlacementFailed: passing("no part of the topology has room for all of its pods"),
+  TopologyPlacementFailed: {
+    words: "no part of the topology has room for all of its pods",
+    isForWantOfNodes: true,
+  },
+  NoSuchTopology: lasting(
+    "its queue knows no such part of a topology",
+    "change requiredTopology, preferredTopology or queue of the cluster's kubernetes settings",
+  ),
   WaitingForPreemptedWorkloads: passing("jobs of lower priority are giving their place to it"),
   Misconfigured: lasting("its queue is not there, or not set up", QUEUE_REMEDY),
   Suspended: passing("its queue is stopped"),
@@ -53,6 +62,7 @@ const MESSAGES: readonly (readonly [RegExp, string])[] = [
   [/Queue \S+ doesn't exist/, "Misconfigured"],
   [/Queue \S+ is (inactive|stopped)/, "Suspended"],
   [/topology .*fit/, "TopologyPlacementFailed"],
+  [/no requested topology level|does not support TopologyAwareScheduling/, "NoSuchTopology"],
   [/untolerated taint|doesn't match node affinity|unavailable in ClusterQueue/, "NoMatchingFlavor"],
 ];
 
@@ -101,13 +111,24 @@ const SCHEDULING: Readonly<Record<string, Reason>> = {
   SchedulingGated: passing("a gate holds it back from the scheduler"),
 };
 
+/** Kueue fills nodes, and knows nothing of pods that do not share one. */
+const CROWDED = lasting(
+  "its topology puts several of its pods on one node",
+  "let each pod ask for more than half of a node: all of its GPUs, or more by cpuPerRank or memoryPerNodeBytes of " +
+    "the cluster's kubernetes settings",
+);
+
+/** Whether a pod has been given a node on which another one of its launch is. */
+const isCrowded = ({ spec }: Pod, { message = "" }: Condition): boolean =>
+  spec?.nodeSelector?.["kubernetes.io/hostname"] !== undefined && /pod anti-affinity/.test(message);
+
 const known = (table: Readonly<Record<string, Reason>>, reason: string | undefined): Reason =>
   (reason !== undefined && Object.hasOwn(table, reason) ? table[reason] : undefined) ??
   passing(reason ?? "nobody has said why");
 
-const inFull = ({ words, remedy }: Reason, message: string | undefined): Reason => ({
-  words: message === undefined || message === "" ? words : `${words} (${message})`,
-  ...(remedy === undefined ? {} : { remedy }),
+const inFull = (reason: Reason, message: string | undefined): Reason => ({
+  ...reason,
+  words: message === undefined || message === "" ? reason.words : `${reason.words} (${message})`,
 });
 
 /** Why Kueue holds a workload back; undefined: it does not. */
@@ -130,7 +151,11 @@ function heldByKueue(workload: Workload): Reason | undefined {
 function heldPod(pod: Pod): Reason | undefined {
   if (isOver(pod) || pod.status?.phase === "Running") return undefined;
   const scheduled = conditionOf(pod, "PodScheduled");
-  if (scheduled?.status === "False") return inFull(known(SCHEDULING, scheduled.reason), scheduled.message);
+  if (scheduled?.status === "False")
+    return inFull(
+      isCrowded(pod, scheduled) ? CROWDED : known(SCHEDULING, scheduled.reason),
+      scheduled.message,
+    );
   const waiting = pod.status?.containerStatuses?.find(({ state }) => state?.waiting)?.state?.waiting;
   if (waiting) return inFull(known(CONTAINER, waiting.reason), waiting.message);
   return passing(

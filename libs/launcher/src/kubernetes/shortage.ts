@@ -2,7 +2,7 @@ import { formatSeconds } from "@internevo/domain";
 import type { GivenUp } from "../scheduled/followed-ranks.ts";
 import type { Reason } from "./reasons.ts";
 import type { KubernetesSettings } from "./settings.ts";
-import { nodeFault, type Node } from "./status.ts";
+import { namesInWords, nodeFault, type Node } from "./status.ts";
 
 const NODE_LOSS_SECONDS = 600;
 /** Reasons come and go while controllers look at a job for the first time: those that stay so long count. */
@@ -54,19 +54,20 @@ export class WaitWatch {
     return this.#shortage(waiting) ?? this.#never(waiting.reason) ?? this.#tooLong(waiting.reason);
   }
 
-  #shortage({ nodes, isAdmitted }: Waiting): GivenUp | undefined {
+  #shortage({ reason, nodes, isAdmitted }: Waiting): GivenUp | undefined {
     const { nodeLossSeconds = NODE_LOSS_SECONDS } = this.#settings;
     const suited = nodesFor(nodes, this.#settings);
     const faults = suited.flatMap((node) => nodeFault(node) ?? []);
     const usable = suited.length - faults.length;
-    if (nodes.length === 0 || !isAdmitted || usable >= this.#wanted) {
+    const isOfNodes = isAdmitted || reason.isForWantOfNodes === true;
+    if (nodes.length === 0 || !isOfNodes || usable >= this.#wanted) {
       this.#shortSince = undefined;
       return undefined;
     }
     this.#shortSince ??= performance.now();
     const seconds = (performance.now() - this.#shortSince) / 1000;
     if (seconds < nodeLossSeconds) return undefined;
-    const out = faults.length === 0 ? "" : `: ${faults.slice(0, 8).join(", ")}`;
+    const out = faults.length === 0 ? "" : `: ${namesInWords(faults)}`;
     return {
       failure: {
         code: "not-started",

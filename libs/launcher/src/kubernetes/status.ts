@@ -28,7 +28,7 @@ interface ContainerStatus {
 
 export interface Pod extends Named {
   readonly metadata: Named["metadata"] & { readonly deletionTimestamp?: string };
-  readonly spec?: { readonly nodeName?: string };
+  readonly spec?: { readonly nodeName?: string; readonly nodeSelector?: Readonly<Record<string, string>> };
   readonly status?: {
     readonly phase?: string;
     readonly reason?: string;
@@ -66,3 +66,26 @@ export function nodeFault(node: Node): string | undefined {
     return `${name} is not ready${ready?.message === undefined ? "" : ` (${ready.message})`}`;
   return node.spec?.unschedulable === true ? `${name} is cordoned` : undefined;
 }
+
+/**
+ * Whether a pod is on a node that cannot confirm its end: it is not ready, or gone. No node is known where they may
+ * not be listed.
+ */
+export const isOnLostNode = ({ spec }: Pod, nodes: readonly Node[]): boolean => {
+  const { nodeName } = spec ?? {};
+  if (nodeName === undefined || nodes.length === 0) return false;
+  const node = nodes.find(({ metadata }) => metadata.name === nodeName);
+  return node === undefined || !isTrue(conditionOf(node, "Ready"));
+};
+
+/** Whether Kubernetes has taken a pod away from a lost node: should that come back, it would end the pod. */
+export const isLostPod = (pod: Pod, nodes: readonly Node[]): boolean =>
+  pod.metadata.deletionTimestamp !== undefined && !isOver(pod) && isOnLostNode(pod, nodes);
+
+const MOST_NAMED = 16;
+
+/** Names in a sentence: some of them where they are many. */
+export const namesInWords = (names: readonly string[]): string =>
+  names.length <= MOST_NAMED
+    ? names.join(", ")
+    : `${names.slice(0, MOST_NAMED).join(", ")} and ${names.length - MOST_NAMED} more`;

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { eventually } from "@internevo/test-kit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { KubernetesApi } from "./api.ts";
+import { WatchedNodes } from "./watched-nodes.ts";
 import { WatchedList, type Named } from "./watched.ts";
 
 const named = (name: string, version: number): Named => ({
@@ -72,9 +73,9 @@ describe("objects that are watched", () => {
       answer.end(JSON.stringify({ message: `status ${status}` }));
     };
   const names = (): string[] => list?.objects.map(({ metadata }) => metadata.name) ?? [];
+  const api = (): KubernetesApi => new KubernetesApi({ kubeconfig: join(directory, "kubeconfig") });
   const follow = (): void => {
-    const api = new KubernetesApi({ kubeconfig: join(directory, "kubeconfig") });
-    list = new WatchedList(api, "/objects", { labelSelector: "a=b" });
+    list = new WatchedList(api(), "/objects", { labelSelector: "a=b" });
   };
   const until = (what: string, met: () => boolean): Promise<unknown> => eventually(what, met, 20);
   const versionOf = (url: URL | undefined): string | null | undefined =>
@@ -137,5 +138,42 @@ describe("objects that are watched", () => {
     follow();
     await until("it is refused", () => list?.refusal?.status === 403);
     expect(names()).toEqual([]);
+  });
+
+  it("are watched once for all launches that need the nodes of a cluster, which keep what they read", async () => {
+    const ready = { type: "Ready", status: "True", message: "it is" };
+    const node = {
+      metadata: { ...named("n1", 1).metadata, labels: { rack: "r1" }, annotations: { long: "text" } },
+      spec: { podCIDR: "10.0.0.0/24" },
+      status: {
+        conditions: [{ type: "DiskPressure", status: "False" }, ready],
+        allocatable: { cpu: "8" },
+        images: [{ names: ["many"] }],
+      },
+    };
+    lists = [listed(5, node)];
+    watches = [quiet];
+    const first = new WatchedNodes(api());
+    const second = new WatchedNodes(api());
+    await until("both see the node", () => first.nodes.length === 1 && second.nodes.length === 1);
+    expect(second.nodes).toEqual([
+      {
+        metadata: { name: "n1", uid: "n1", labels: { rack: "r1" } },
+        spec: {},
+        status: { conditions: [ready], allocatable: { cpu: "8" } },
+      },
+    ]);
+    await until("the watch", () => asked.length === 2);
+    first.close();
+    const third = new WatchedNodes(api());
+    expect(third.nodes).toHaveLength(1);
+    third.close();
+    second.close();
+    second.close();
+    // When nobody needs them any more, the next who does asks anew.
+    const fourth = new WatchedNodes(api());
+    await until("another list", () => fourth.nodes.length === 1);
+    fourth.close();
+    expect(asked.filter(({ searchParams }) => !searchParams.has("watch"))).toHaveLength(2);
   });
 });

@@ -29,16 +29,24 @@ export class WatchedList<T extends Named> {
   readonly #api: KubernetesApi;
   readonly #path: string;
   readonly #selection: Readonly<Record<string, string>>;
+  readonly #kept: (object: T) => T;
   readonly #end = new AbortController();
   readonly #objects = new Map<string, T>();
   #version: string | undefined;
   #away: string | undefined = "it has not been asked yet";
   #refusal: KubernetesRefusalError | undefined;
 
-  constructor(api: KubernetesApi, path: string, selection: Readonly<Record<string, string>>) {
+  /** @param kept what is kept of an object: all of it unless said otherwise. */
+  constructor(
+    api: KubernetesApi,
+    path: string,
+    selection: Readonly<Record<string, string>>,
+    kept: (object: T) => T = (object) => object,
+  ) {
     this.#api = api;
     this.#path = path;
     this.#selection = selection;
+    this.#kept = kept;
     void this.#follow();
   }
 
@@ -89,7 +97,7 @@ export class WatchedList<T extends Named> {
   async #list(): Promise<void> {
     const list = await this.#api.ask<List<T>>({ path: this.#path, query: this.#selection });
     this.#objects.clear();
-    for (const each of list.items) this.#objects.set(each.metadata.uid, each);
+    for (const each of list.items) this.#objects.set(each.metadata.uid, this.#kept(each));
     this.#version = list.metadata.resourceVersion;
   }
 
@@ -123,6 +131,6 @@ export class WatchedList<T extends Named> {
     this.#version = object.metadata.resourceVersion ?? this.#version;
     if (type === "BOOKMARK") return;
     if (type === "DELETED") this.#objects.delete(object.metadata.uid);
-    else this.#objects.set(object.metadata.uid, object);
+    else this.#objects.set(object.metadata.uid, this.#kept(object));
   }
 }
