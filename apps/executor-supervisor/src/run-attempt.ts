@@ -8,7 +8,7 @@ import {
   type StepMetric,
   type ValidationLoss,
 } from "@internevo/domain";
-import { type PreparedData } from "@internevo/data";
+import { LEAVE_FREE, type PreparedData } from "@internevo/data";
 import {
   launchRanks,
   launchTarget,
@@ -155,6 +155,7 @@ const configOf = (launch: AttemptLaunch): ReturnType<typeof trainerConfig> =>
     checkpoint: checkpointConfig(launch),
     threadsPerRank: launch.threadsPerRank,
     timeline: launch.timeline,
+    leaveFree: LEAVE_FREE,
     loadWeights: true,
   });
 

@@ -9,7 +9,14 @@ export {
 export { isWrittenAsFolder, weightsWarnings } from "./hugging-face.ts";
 export * from "./initial-weights.ts";
 export { WEIGHTS_FIELD } from "./weights-fault.ts";
-export { BYTES_PER_TEXT_TOKEN, diskOf, marginBytes, textRoomFault } from "./disk-room.ts";
+export {
+  BYTES_PER_TEXT_TOKEN,
+  diskOf,
+  LEAVE_FREE,
+  marginBytes,
+  textRoomFault,
+  type Disk,
+} from "./disk-room.ts";
 export { openData } from "./open-data.ts";
 export {
   countPackedDocuments,

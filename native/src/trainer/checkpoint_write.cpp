@@ -95,15 +95,24 @@ void CheckpointWriter::begin(std::int64_t step) {
   manifest_.step = step;
   manifest_.dataPosition = step * trainer_.config().plan.globalBatchSequences();
   if (!staging_.empty()) copyToStaging();
-  phase_ = Phase::writing;
-  submit([this] { writeShard(); });
+  phase_ = Phase::asking;
+  submit([this] { askForRoom(); });
+  // What is not staged is written before the next step changes it.
+  if (staging_.empty()) advance(trainer_.maximum(word()));
   result_.stallSeconds = secondsNow() - start_;
+}
+
+/// On the thread, before any rank writes: whether the whole checkpoint has room. The ranks' files share one file system.
+void CheckpointWriter::askForRoom() {
+  if (BackgroundCopies* const copies = trainer_.checkpointCopies(); copies != nullptr)
+    require(copies->wait());
+  if (trainer_.groups().world.index() != 0) return;
+  const std::int64_t values = manifest_.parameters() * static_cast<std::int64_t>(manifest_.holds.size());
+  requireRoom(result_.path, 4 * values, trainer_.config().leaveFree);
 }
 
 /// On the thread: this rank's file, and beside it what the manifest will say of it.
 void CheckpointWriter::writeShard() {
-  if (BackgroundCopies* const copies = trainer_.checkpointCopies(); copies != nullptr)
-    require(copies->wait());
   const std::string directory = temporaryPath(config_.directory, result_.step);
   createDirectories(directory);
   SavedFile file{shardName(trainer_.rank()), {}, {}};
@@ -129,7 +138,8 @@ void CheckpointWriter::writeShard() {
       file.pieces.back().offsets.push_back(header.tensors[holds * parts_.size() + i].offset);
     }
   }
-  file.summary = writeSafetensors(directory + "/" + file.name, entries, header.metadata);
+  file.summary =
+      writeSafetensors(directory + "/" + file.name, entries, header.metadata, trainer_.config().leaveFree);
   writeTextFile(directory + "/" + recordName(trainer_.rank()), fileRecordText(file));
 }
 
@@ -168,6 +178,11 @@ bool CheckpointWriter::advance(std::int64_t largestWord) {
   if (largestWord >= kBusy) return false;
   const Communicator& world = trainer_.groups().world;
   const bool first = world.index() == 0;
+  if (largestWord == 0 && phase_ == Phase::asking) {
+    phase_ = Phase::writing;
+    submit([this] { writeShard(); });
+    return false;
+  }
   if (largestWord == 0 && phase_ == Phase::writing) {
     phase_ = Phase::publishing;
     if (first) submit([this] { publish(); });
