@@ -33,10 +33,13 @@ export {
   prepareData,
   prepareDataset,
   removeAbandonedDatasets,
+  removeUnusedDatasets,
   type Dataset,
   type PreparedData,
+  type PrepareOptions,
 } from "./prepare.ts";
 export { assertKnowsDocuments, openSource, type TokenData } from "./source.ts";
 export { unigramEntropyNats } from "./token-reader.ts";
 export { documentsByte, encodeHeader, TOKEN_FILE, type TokenFileHeader } from "./token-file.ts";
 export type { TokenSource } from "./token-source.ts";
+export { DATASET_DAYS, type DatasetUser, type Unended } from "./dataset-use.ts";

@@ -21,6 +21,7 @@ import {
   heldJob,
   launchDirectory,
   notFiniteTwice,
+  preparingFor,
   prepareTraining,
   recordTimeline,
   whileReserved,
@@ -268,7 +269,11 @@ export const tryPlans =
   async (context: CommandContext<"job.trial">): Promise<Effect> => {
     const { job, log } = context;
     return withStageFeed(context, "trialling", async (feed) => {
-      const dataset = await prepareTraining(settings, job.spec, context.signal);
+      const dataset = await prepareTraining(
+        settings,
+        job.spec,
+        preparingFor(job.id, database, context.signal),
+      );
       const jobTrials = new JobTrials({ settings, database }, context, feed, dataset);
       const trials = await jobTrials.tried();
       if (jobTrials.notFinite) return failedJob(job.id, "trialling", jobTrials.notFinite);
