@@ -430,6 +430,7 @@ export const train =
         signal: AbortSignal.any([context.signal, context.giveWay]),
         onWait: (message) => feed.progress("running", message, 0, job.spec.steps, true),
         onNotice: (message) => feed.log("warn", "executor-supervisor", message),
+        onDetails: (message) => log.info(message),
       };
       const { run, training, end } = await whileReserved(reservation, async () => {
         feed.progress("running", "starts the ranks", 0, job.spec.steps);

@@ -122,7 +122,7 @@ class JobTrials {
   }
 
   #reservation(): LaunchReservationOptions {
-    const { job, signal, giveWay } = this.#context;
+    const { job, signal, giveWay, log } = this.#context;
     return {
       ...this.#settings,
       cluster: job.spec.cluster,
@@ -132,6 +132,7 @@ class JobTrials {
       signal: AbortSignal.any([signal, giveWay]),
       onWait: (message) => this.#progress(message, true),
       onNotice: (message) => this.#feed.log("warn", "trial-runner", message),
+      onDetails: (message) => log.info(message),
     };
   }
 
