@@ -56,9 +56,9 @@ class CheckpointWriter {
   Outcome take();
 
  private:
-  enum class Phase { idle, asking, writing, publishing };
+  enum class Phase { idle, writing, publishing };
   void submit(std::function<void()> work);
-  void askForRoom();
+  std::int64_t askForRoom();
   void writeShard();
   void publish();
   void copyToStaging();

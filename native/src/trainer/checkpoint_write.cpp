@@ -94,25 +94,34 @@ void CheckpointWriter::begin(std::int64_t step) {
   result_ = {stepPath(config_.directory, step), step, 0, 0, 0};
   manifest_.step = step;
   manifest_.dataPosition = step * trainer_.config().plan.globalBatchSequences();
-  if (!staging_.empty()) copyToStaging();
-  phase_ = Phase::asking;
-  submit([this] { askForRoom(); });
-  // What is not staged is written before the next step changes it.
-  if (staging_.empty()) advance(trainer_.maximum(word()));
+  phase_ = Phase::writing;
+  if (const std::int64_t refused = trainer_.maximum(askForRoom()); refused > 0) {
+    advance(refused);
+  } else {
+    if (!staging_.empty()) copyToStaging();
+    submit([this] { writeShard(); });
+  }
   result_.stallSeconds = secondsNow() - start_;
 }
 
-/// On the thread, before any rank writes: whether the whole checkpoint has room. The ranks' files share one file system.
-void CheckpointWriter::askForRoom() {
-  if (BackgroundCopies* const copies = trainer_.checkpointCopies(); copies != nullptr)
-    require(copies->wait());
-  if (trainer_.groups().world.index() != 0) return;
+/// Before any rank writes: whether the whole checkpoint has room. The ranks' files share one file system, so that the first
+/// rank asks for all. Returns its word.
+std::int64_t CheckpointWriter::askForRoom() {
+  problem_.reset();
+  if (trainer_.groups().world.index() != 0) return word();
   const std::int64_t values = manifest_.parameters() * static_cast<std::int64_t>(manifest_.holds.size());
-  requireRoom(result_.path, 4 * values, trainer_.config().leaveFree);
+  try {
+    requireRoom(result_.path, 4 * values, trainer_.config().leaveFree);
+  } catch (const Failure& failure) {
+    problem_ = failure.problem();
+  }
+  return word();
 }
 
 /// On the thread: this rank's file, and beside it what the manifest will say of it.
 void CheckpointWriter::writeShard() {
+  if (BackgroundCopies* const copies = trainer_.checkpointCopies(); copies != nullptr)
+    require(copies->wait());
   const std::string directory = temporaryPath(config_.directory, result_.step);
   createDirectories(directory);
   SavedFile file{shardName(trainer_.rank()), {}, {}};
@@ -178,11 +187,6 @@ bool CheckpointWriter::advance(std::int64_t largestWord) {
   if (largestWord >= kBusy) return false;
   const Communicator& world = trainer_.groups().world;
   const bool first = world.index() == 0;
-  if (largestWord == 0 && phase_ == Phase::asking) {
-    phase_ = Phase::writing;
-    submit([this] { writeShard(); });
-    return false;
-  }
   if (largestWord == 0 && phase_ == Phase::writing) {
     phase_ = Phase::publishing;
     if (first) submit([this] { publish(); });
