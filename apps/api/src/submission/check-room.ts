@@ -109,6 +109,11 @@ export function textWarnings(
 ): ProblemDetail[] {
   const fault = textFault(room, data, directory);
   return fault
-    ? [{ ...fault, message: `${fault.message}: unless it was prepared before, the job will fail` }]
+    ? [
+        {
+          ...fault,
+          message: `${fault.message}: unless it was prepared before, or copies that no job needs make room, the job will fail`,
+        },
+      ]
     : [];
 }
