@@ -8,7 +8,7 @@ import {
   type StepMetric,
   type ValidationLoss,
 } from "@internevo/domain";
-import { type PreparedData } from "@internevo/data";
+import { LEAVE_FREE, type PreparedData } from "@internevo/data";
 import {
   launchRanks,
   launchTarget,
@@ -21,6 +21,7 @@ import { buildMesh } from "@internevo/plan";
 import { WorkStoppedError } from "@internevo/service-kit";
 import { goesOn } from "@internevo/stages";
 import { CountedCheckpoint } from "./checkpoints.ts";
+import { onceAMinute } from "./once-a-minute.ts";
 import { StepRecorder } from "./step-recorder.ts";
 
 /** What the ranks said, in their order. */
@@ -155,6 +156,7 @@ const configOf = (launch: AttemptLaunch): ReturnType<typeof trainerConfig> =>
     checkpoint: checkpointConfig(launch),
     threadsPerRank: launch.threadsPerRank,
     timeline: launch.timeline,
+    leaveFree: LEAVE_FREE,
     loadWeights: true,
   });
 
@@ -176,6 +178,7 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
     counted.stepsStored(steps.at(-1)?.step ?? 0);
   };
   const recorder = new StepRecorder<StepMetric | ValidationLoss>({ write, onFailure: () => atOnce.abort() });
+  const warn = onceAMinute(launch.onLog);
   let storing = Promise.resolve();
   let failure: { readonly error: unknown } | undefined;
   /** One after the other; ranks whose story cannot be stored are ended. */
@@ -217,9 +220,7 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
           store(() => launch.onCheckpoint(event, isRepeated));
         }
         if (event.event === "error" && event.continues === true && !isRepeated)
-          launch.onLog(
-            `${event.message}${event.remedy === undefined ? "" : `; ${event.remedy}`}; training goes on`,
-          );
+          warn(`${event.message}${event.remedy === undefined ? "" : `; ${event.remedy}`}; training goes on`);
       },
     });
     await storing;

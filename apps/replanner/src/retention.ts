@@ -1,11 +1,12 @@
 import { resolve } from "node:path";
 import { keepLease, LEASE_TTL_SECONDS, type Service } from "@internevo/service-kit";
-import { removeDue } from "@internevo/stages";
+import { removeDue, removeUnusedCopies } from "@internevo/stages";
 import { acquireLease, beginRetentionRun, isRetentionDue } from "@internevo/store";
 import { Counter } from "prom-client";
 
 const LEASE = "maintenance:retention";
 const EVERY_HOURS = 24;
+const DATASETS_EVERY_SECONDS = 3600;
 
 /** What the service has to know. */
 interface RetentionConfig {
@@ -32,6 +33,12 @@ export function startRetention(
     help: "Rows in Postgres that retention removed",
     labelNames: ["kind"],
     registers,
+  });
+  service.every(DATASETS_EVERY_SECONDS, "copies of text that nobody needs", async (signal) => {
+    const dataDirectory = resolve(config.INTERNEVO_DATA_DIRECTORY);
+    const removed = await removeUnusedCopies({ database, dataDirectory, now: new Date(), signal });
+    bytes.inc({ kind: "datasets" }, removed.bytes);
+    if (removed.files > 0) log.info(removed, "copies of text that nobody used for days were removed");
   });
   service.every(config.INTERNEVO_REPLANNER_POLL_SECONDS, "retention", async (signal) => {
     if (!(await isRetentionDue(database.db, EVERY_HOURS))) return;

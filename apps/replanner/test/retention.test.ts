@@ -1,6 +1,6 @@
 import type { RunningService } from "@internevo/service-kit";
 import { existsSync } from "node:fs";
-import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { checkpointDirectory, jobDirectory } from "@internevo/stages";
 import { askRetentionRun, lastRetentionRun, listRemovals, setRetentionSettings } from "@internevo/store";
@@ -88,4 +88,24 @@ it("goes on with what a replanner that was killed has begun, and nobody finds ha
   );
   expect(await readdir(jobDirectory(world.dataDirectory, jobId))).toEqual([]);
   expect(await listRemovals(database.db, jobId)).toMatchObject([{ files: FILES, isDone: true }]);
+});
+
+it("removes copies of text that no job needs which has not ended", async () => {
+  const { jobId } = await storedRun(world.database, "going");
+  /** A copy that was used eight days ago, by a job. */
+  const copy = async (name: string, user: string): Promise<string> => {
+    const path = join(world.dataDirectory, "datasets", `${name}.tokens`);
+    const users = join(world.dataDirectory, "datasets", "users", `${name}.tokens`);
+    await mkdir(users, { recursive: true });
+    await writeFile(join(users, user), "");
+    await writeFile(path, Buffer.alloc(1000));
+    const used = new Date(Date.now() - 8 * 86_400_000);
+    await utimes(path, used, used);
+    return path;
+  };
+  const needed = await copy("needed", jobId);
+  const unused = await copy("unused", (await ended(8)).jobId);
+  await world.start(replanner, environment);
+  await eventually("the copy is gone", () => !existsSync(unused));
+  expect(existsSync(needed)).toBe(true);
 });

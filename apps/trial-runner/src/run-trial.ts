@@ -7,7 +7,7 @@ import {
   type Measurement,
   type Plan,
 } from "@internevo/domain";
-import { type PreparedData } from "@internevo/data";
+import { LEAVE_FREE, type PreparedData } from "@internevo/data";
 import {
   launchRanks,
   launchTarget,
@@ -66,6 +66,7 @@ export async function runTrial(
       checkpoint: null,
       threadsPerRank: trial.threadsPerRank,
       timeline: trial.timeline,
+      leaveFree: LEAVE_FREE,
     }),
     ranks: worldSize(plan),
     threadsPerRank: trial.threadsPerRank,
@@ -80,6 +81,7 @@ export async function runTrial(
     onEvent: (event) => {
       if (event.event === "started") started = event;
       if (event.event === "hosts") hosts = event.hosts;
+      if (event.event === "error" && event.continues === true) trial.onLog(event.message);
       if (event.event === "step") {
         steps.push(event);
         trial.onStep(steps.length, total);

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import {
   jetstream,
   JetStreamApiError,
@@ -26,6 +27,9 @@ import { ensureStreams, names } from "./topology.ts";
  * deduplication.
  */
 export const OLDEST_SERVER = "2.9.0";
+
+/** For so long a publication that failed counts against the broker: while there is any, it is tried more often. */
+const REFUSED_SECONDS = 10;
 
 /** How long a publication waits: a stream whose leader died has another one after some seconds. */
 const PUBLISH_SECONDS = 2;
@@ -76,6 +80,11 @@ export interface Bus {
     message: { readonly id: string; readonly streamSequence: number },
   ): Promise<boolean>;
   isConnected(): boolean;
+  /**
+   * Whether JetStream answers for our streams now, and has taken what was published last. A server whose disk is full stays
+   * connected, and takes nothing.
+   */
+  takesMessages(): Promise<boolean>;
   close(): Promise<void>;
 }
 
@@ -120,6 +129,7 @@ class NatsBus implements Bus {
   readonly #client: JetStreamClient;
   readonly #consumptions = new Set<Consumption>();
   #connected = true;
+  #refusedAt = -Infinity;
   #closing = false;
 
   constructor(options: BusOptions, namespace: string, connection: NatsConnection, manager: JetStreamManager) {
@@ -154,8 +164,11 @@ class NatsBus implements Bus {
 
   async publish(envelope: Envelope): Promise<PublishResult> {
     try {
-      return await this.#publishOnce(envelope);
+      const published = await this.#publishOnce(envelope);
+      this.#refusedAt = -Infinity;
+      return published;
     } catch (error) {
+      if (isRefusal(error)) this.#refusedAt = performance.now();
       // The store may be gone. Whoever publishes is told why it failed; that its streams could not be made
       // again is told beside. Without an answer the stream is there, and its servers look for a leader.
       if (this.#connected && !this.#closing && !(error instanceof errors.TimeoutError))
@@ -233,6 +246,24 @@ class NatsBus implements Bus {
     return this.#connected;
   }
 
+  async takesMessages(): Promise<boolean> {
+    if (!this.#connected || performance.now() - this.#refusedAt < 1000 * REFUSED_SECONDS) return false;
+    const look = this.#manager.streams
+      .info(this.#naming.stream("commands"))
+      .catch((error: unknown) => {
+        if (error instanceof JetStreamApiError && error.apiError().err_code === STREAM_NOT_FOUND)
+          return this.#ensureStreams();
+        throw error;
+      })
+      .then(
+        () => true,
+        () => false,
+      );
+    const bound = new AbortController();
+    const late = sleep(1000 * PUBLISH_SECONDS, false, { signal: bound.signal }).catch(() => false);
+    return Promise.race([look, late]).finally(() => bound.abort());
+  }
+
   async close(): Promise<void> {
     if (this.#closing) return;
     this.#closing = true;
@@ -242,6 +273,9 @@ class NatsBus implements Bus {
     await this.#connection.close();
   }
 }
+
+/** Whether it is the broker that did not take a message, and not the message that cannot be sent. */
+const isRefusal = (error: unknown): boolean => error instanceof JetStreamApiError || isNotReady(error);
 
 function statusDetail(status: Status): string {
   if ("server" in status) return String(status.server);

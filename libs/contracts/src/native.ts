@@ -128,6 +128,16 @@ export const TrainerConfigSchema = Type.Object(
       ]),
     ),
     memoryLimitBytes: Type.Union([Type.Integer({ minimum: 1 }), Type.Null()]),
+    leaveFree: Type.Optional(
+      Type.Object(
+        { share: Type.Number({ minimum: 0, maximum: 1 }), bytes: Type.Integer({ minimum: 0 }) },
+        {
+          ...strict,
+          description:
+            "of the disks that checkpoints and timelines are written to: this share, and no more than the bytes; default nothing",
+        },
+      ),
+    ),
     device: Type.Optional(
       Type.Union([Type.Literal("cpu"), Type.Literal("cuda")], {
         description: "what runs the operators; default cpu; cuda: one GPU a rank",

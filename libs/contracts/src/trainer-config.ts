@@ -32,6 +32,8 @@ export interface TrainerConfigOptions {
   readonly threadsPerRank: number;
   /** Where the timeline is written that a job asks for, and which steps it is of. */
   readonly timeline?: TrainerConfig["timeline"];
+  /** What checkpoints and the timeline leave free of their disk. */
+  readonly leaveFree?: TrainerConfig["leaveFree"];
   /** Whether training begins with the job's initial weights; a trial's times do not depend on them. */
   readonly loadWeights?: boolean;
   readonly deterministic?: boolean;
@@ -97,6 +99,7 @@ export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
     checkpoint,
     threadsPerRank,
     timeline,
+    leaveFree,
     loadWeights = false,
     deterministic = true,
   } = options;
@@ -115,6 +118,7 @@ export function trainerConfig(options: TrainerConfigOptions): TrainerConfig {
     ...trainerValidation(spec, heldOut?.path),
     checkpoint,
     memoryLimitBytes: spec.cluster.memoryPerGpuBytes,
+    ...(leaveFree ? { leaveFree } : {}),
     ...(usesGpus(spec.cluster) ? { device: "cuda" as const } : {}),
     threadsPerRank,
     deterministic,

@@ -4,11 +4,13 @@ import { formatBytes, ProblemError, type ProblemDetail } from "@internevo/domain
 /** Text is kept as tokens of so many bytes, one for each byte. */
 export const BYTES_PER_TEXT_TOKEN = 2;
 
-/** What stays free for everything else: this share of the disk, and no more than the bytes. */
-const FREE_SHARE = 0.05;
-const FREE_BYTES = 2 ** 30;
+/**
+ * What stays free of a disk for everything else, a database above all: this share of it, and no more than the bytes.
+ * The trainer is told it, since only where it runs can the disk be asked.
+ */
+export const LEAVE_FREE = { share: 0.05, bytes: 2 ** 30 } as const;
 
-interface Disk {
+export interface Disk {
   readonly sizeBytes: number;
   readonly freeBytes: number;
 }
@@ -20,7 +22,7 @@ export async function diskOf(directory: string): Promise<Disk> {
 }
 
 export const marginBytes = ({ sizeBytes }: Pick<Disk, "sizeBytes">): number =>
-  Math.min(FREE_SHARE * sizeBytes, FREE_BYTES);
+  Math.min(LEAVE_FREE.share * sizeBytes, LEAVE_FREE.bytes);
 
 /** @param writtenBytes of text's tokens; undefined where they have room beside what stays free. */
 export function textRoomFault(

@@ -10,7 +10,14 @@ export { assertHeldOut } from "./held-out.ts";
 export { isWrittenAsFolder, weightsWarnings } from "./hugging-face.ts";
 export * from "./initial-weights.ts";
 export { WEIGHTS_FIELD } from "./weights-fault.ts";
-export { BYTES_PER_TEXT_TOKEN, diskOf, marginBytes, textRoomFault } from "./disk-room.ts";
+export {
+  BYTES_PER_TEXT_TOKEN,
+  diskOf,
+  LEAVE_FREE,
+  marginBytes,
+  textRoomFault,
+  type Disk,
+} from "./disk-room.ts";
 export { openData } from "./open-data.ts";
 export {
   countPackedDocuments,
@@ -27,10 +34,13 @@ export {
   prepareData,
   prepareDataset,
   removeAbandonedDatasets,
+  removeUnusedDatasets,
   type Dataset,
   type PreparedData,
+  type PrepareOptions,
 } from "./prepare.ts";
 export { assertKnowsDocuments, openSource, type TokenData } from "./source.ts";
 export { unigramEntropyNats } from "./token-reader.ts";
 export { documentsByte, encodeHeader, TOKEN_FILE, type TokenFileHeader } from "./token-file.ts";
 export type { TokenSource } from "./token-source.ts";
+export { DATASET_DAYS, type DatasetUser, type Unended } from "./dataset-use.ts";

@@ -30,7 +30,8 @@ function startOf(pid: number): string | undefined {
 
 /** The end of a passing file's name says who writes it. */
 const WRITER = /\.([0-9a-f]{8}-\d+)-(\d+)-(\d+)\.tmp$/;
-const passingName = (path: string): string =>
+/** A name for a file that only this process writes, and that is nobody's once it is dead. */
+export const passingName = (path: string): string =>
   `${path}.${randomUUID()}.${thisMachine()}-${process.pid}-${String(startOf(process.pid))}.tmp`;
 
 /**
@@ -59,7 +60,7 @@ export async function writePassing<T extends { readonly path: string }>(
   }
 }
 
-async function isAbandoned(path: string): Promise<boolean> {
+export async function isAbandoned(path: string): Promise<boolean> {
   const [, machine, pid, start] = WRITER.exec(path) ?? [];
   if (machine === thisMachine()) return startOf(Number(pid)) !== start;
   const found = await ifThere(() => stat(path));

@@ -27,7 +27,9 @@ async function sparse(name: string, bytes: number): Promise<string> {
 it("ends within a second of its signal, and leaves nothing", async () => {
   const path = await sparse("large.txt", 2 ** 31);
   const stop = new AbortController();
-  const prepared = prepareDataset({ format: "text", paths: [path] }, at("data"), cut, stop.signal);
+  const prepared = prepareDataset({ format: "text", paths: [path] }, at("data"), cut, {
+    signal: stop.signal,
+  });
   const refused = expect(prepared).rejects.toThrow("cancelled");
   await eventually("a file that is written", async () => (await datasets()).length > 0);
   const began = Date.now();
@@ -45,7 +47,7 @@ it("ends while tokens are read", async () => {
   );
   const stopped = AbortSignal.abort(new Error("the service stops"));
   await expect(
-    prepareDataset({ format: "tokens", path: dataset.path }, at("other"), cut, stopped),
+    prepareDataset({ format: "tokens", path: dataset.path }, at("other"), cut, { signal: stopped }),
   ).rejects.toThrow("the service stops");
   expect(await readdir(at("other/datasets"))).toEqual([]);
 });

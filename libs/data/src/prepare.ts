@@ -14,6 +14,14 @@ import {
   type SingleData,
 } from "@internevo/domain";
 import { Type, type Static } from "typebox";
+import {
+  beginUse,
+  makeRoom,
+  removeUnusedCopies,
+  type DatasetUser,
+  type RemovedDatasets,
+  type Unended,
+} from "./dataset-use.ts";
 import { assertTextRoom, BYTES_PER_TEXT_TOKEN as BYTES_PER_TOKEN } from "./disk-room.ts";
 import { openData } from "./open-data.ts";
 import { removeAbandoned, writePassing } from "./passing-files.ts";
@@ -143,12 +151,19 @@ const endOf =
     if (token === endOfDocumentToken) documents.begin(index + 1);
   };
 
-/** Ends the writing of text when the signal does, or the disk has no room for the rest. */
-function guarded(sizeTokens: number, directory: string, signal: AbortSignal | undefined) {
+/**
+ * Ends the writing of text when the signal does, or the disk has no room for the rest, though copies that nobody needs
+ * were removed.
+ */
+function guarded(sizeTokens: number, directory: string, { signal, user }: PrepareOptions) {
   let [leftBytes, chunks] = [sizeTokens * BYTES_PER_TOKEN, 0];
   return async (writtenBytes: number): Promise<void> => {
     signal?.throwIfAborted();
-    if (chunks % CHUNKS_A_LOOK === 0) await assertTextRoom(Math.max(leftBytes, writtenBytes), directory);
+    if (chunks % CHUNKS_A_LOOK === 0) {
+      const bytes = Math.max(leftBytes, writtenBytes);
+      if (user) await makeRoom(bytes, directory, user.unended);
+      await assertTextRoom(bytes, directory);
+    }
     leftBytes -= writtenBytes;
     chunks += 1;
   };
@@ -158,7 +173,7 @@ async function tokenize(
   paths: readonly string[],
   directory: string,
   packing: Packing | undefined,
-  signal: AbortSignal | undefined,
+  options: PrepareOptions,
 ): Promise<Dataset> {
   const counts = new Float64Array(BYTE_VOCABULARY_SIZE);
   const body = createHash("sha256");
@@ -174,7 +189,7 @@ async function tokenize(
   };
   // The name is the content's hash, known only at the end.
   const written = await writePassing(join(directory, "text"), async (handle) => {
-    const target = { handle, hash: body, counts, beforeChunk: guarded(sizeTokens, directory, signal) };
+    const target = { handle, hash: body, counts, beforeChunk: guarded(sizeTokens, directory, options) };
     await handle.writeFile(Buffer.alloc(TOKEN_FILE.headerBytes));
     let tokenCount = 0;
     for (const [index, path] of paths.entries()) {
@@ -303,13 +318,26 @@ async function ownFolder(dataDirectory: string): Promise<string> {
 export const removeAbandonedDatasets = (dataDirectory: string): Promise<string[]> =>
   removeAbandoned(datasetsDirectory(dataDirectory));
 
+/** Removes copies of text that no job needs, and that were not used for some days. */
+export const removeUnusedDatasets = (
+  dataDirectory: string,
+  unended: Unended,
+  options: { readonly now: Date; readonly signal: AbortSignal },
+): Promise<RemovedDatasets> => removeUnusedCopies(datasetsDirectory(dataDirectory), unended, options);
+
+export interface PrepareOptions {
+  /** Ends it, with the signal's reason; what was written by then is removed. */
+  readonly signal?: AbortSignal | undefined;
+  /** The job that needs it until it has ended; where room is lacking, copies that no job needs make room. */
+  readonly user?: DatasetUser | undefined;
+}
+
 /**
  * Makes what the trainer reads. Text files are read as bytes, one after the other, each byte a token, and kept
  * in `<dataDirectory>/datasets` under the hash of their content; with packing each file is a document. Data that
  * is tokens already is checked, whole, and used where it is. The answer is remembered by path, size and time of
  * change, so that a job's later stages do not read the data again.
  * @param job V of the model, and S: the sequences that documents are counted in.
- * @param signal ends it, with the signal's reason; what was written by then is removed
  * @throws ProblemError `data-invalid`: text that has no room as tokens, missing, empty, a directory, truncated
  * (expected and found bytes), an index that is not the data's, a token beyond V (with its place), packing
  * without documents.
@@ -321,8 +349,9 @@ export async function prepareDataset(
     vocabularySize,
     sequenceLengthTokens,
   }: { readonly vocabularySize: number; readonly sequenceLengthTokens: number },
-  signal?: AbortSignal,
+  options: PrepareOptions = {},
 ): Promise<Dataset> {
+  const { signal, user } = options;
   if (data.format === "text" && vocabularySize < BYTE_VOCABULARY_SIZE) {
     throw new ProblemError(
       "data-invalid",
@@ -344,18 +373,23 @@ export async function prepareDataset(
     directory,
     `source-${await sourceKey(data, dataFiles(data), vocabularySize, packing, signal)}.json`,
   );
-  const remembered = await known(sidecar);
-  if (remembered) return remembered;
-  const dataset =
-    data.format === "text"
-      ? await tokenize(data.paths, directory, packing, signal)
-      : await inspect(data, vocabularySize, packing, signal);
-  await writePassing(sidecar, async (handle) => {
-    await handle.writeFile(JSON.stringify(dataset, null, 2));
-    return { path: sidecar };
-  });
-  await syncDirectory(directory);
-  return dataset;
+  const make = async (): Promise<Dataset> => {
+    const dataset =
+      data.format === "text"
+        ? await tokenize(data.paths, directory, packing, options)
+        : await inspect(data, vocabularySize, packing, signal);
+    await writePassing(sidecar, async (handle) => {
+      await handle.writeFile(JSON.stringify(dataset, null, 2));
+      return { path: sidecar };
+    });
+    await syncDirectory(directory);
+    return dataset;
+  };
+  for (;;) {
+    const dataset = (await known(sidecar)) ?? (await make());
+    // A copy may be removed until it is said that it is used.
+    if (data.format !== "text" || (await beginUse(dataset.path, user?.jobId, signal))) return dataset;
+  }
 }
 
 /** A job's data, ready for the trainer. */
@@ -378,13 +412,13 @@ export async function prepareData(
   data: Data,
   dataDirectory: string,
   cut: Cut,
-  signal?: AbortSignal,
+  options: PrepareOptions = {},
 ): Promise<PreparedData> {
   const sources = sourcesOf(data);
   const datasets: Dataset[] = [];
   for (const source of sources) {
     const dataset = await asSource(source.part, async () => {
-      const prepared = await prepareDataset(source.data, dataDirectory, cut, signal);
+      const prepared = await prepareDataset(source.data, dataDirectory, cut, options);
       assertFitsSequences(prepared, { data: source.data, ...cut });
       return prepared;
     });

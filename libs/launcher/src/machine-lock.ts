@@ -49,10 +49,12 @@ export interface MachineLockOptions {
   readonly use: MachineUse;
   /** Ends the wait. */
   readonly signal: AbortSignal;
-  /** Told whenever another holder is waited for, in words. */
+  /** Told whenever another holder is waited for, in words that anybody may read. */
   readonly onWait: (message: string) => void;
-  /** Told of what disturbs and is not waited for. */
+  /** Told of what disturbs and is not waited for, in such words. */
   readonly onNotice: (message: string) => void;
+  /** Told the same with paths, processes and users: for the log of the service. */
+  readonly onDetails: (message: string) => void;
 }
 
 export interface MachineLock {
@@ -174,17 +176,16 @@ async function holders(parent: string): Promise<FoundHolder[]> {
   return found;
 }
 
-function wordsOf({ uid, holder }: FoundHolder): string {
-  const isOwn = uid === ownUid();
-  const who = isOwn
-    ? `another installation${holder ? ` (${holder.dataDirectory})` : ""}`
-    : `another installation, of user ${uid},`;
-  if (holder === undefined) return `${who} uses this machine`;
-  return (
-    `${who} ${holder.use === "measure" ? "measures" : "trains"} on this ` +
-    `machine: process ${holder.pid}, since ${formatMoment(holder.since)}`
-  );
+/** What a holder does, for anybody: whose it is, and where, is not theirs to know. */
+function wordsOf({ holder }: FoundHolder): string {
+  if (holder === undefined) return "another installation uses this machine";
+  const does = holder.use === "measure" ? "measures" : "trains";
+  return `another installation ${does} on this machine, since ${formatMoment(holder.since)}`;
 }
+
+const detailsOf = (found: FoundHolder): string =>
+  `${wordsOf(found)}: user ${found.uid}` +
+  (found.holder ? `, process ${found.holder.pid}, ${found.holder.dataDirectory}` : "");
 
 /**
  * Waits until no other installation does on this machine what would disturb, and keeps others from it until
@@ -194,7 +195,7 @@ function wordsOf({ uid, holder }: FoundHolder): string {
  * @throws the signal's reason.
  */
 export async function lockMachine(options: MachineLockOptions): Promise<MachineLock> {
-  const { directory, dataDirectory, use, signal, onWait, onNotice } = options;
+  const { directory, dataDirectory, use, signal, onWait, onNotice, onDetails } = options;
   const disturbs = ({ uid, holder }: FoundHolder): boolean =>
     !(uid === ownUid() && holder?.dataDirectory === dataDirectory) &&
     (use === "measure" || holder?.use !== "train");
@@ -219,20 +220,24 @@ export async function lockMachine(options: MachineLockOptions): Promise<MachineL
       }
       const first = others.find(isWaitedFor);
       if (mine && first === undefined) {
-        for (const other of others)
+        for (const other of others) {
           onNotice(`${wordsOf(other)}: what is measured meanwhile may be disturbed`);
+          onDetails(`not waited for: ${detailsOf(other)}`);
+        }
         return mine;
       }
       mine?.release();
-      if (first !== undefined && wordsOf(first) !== said) onWait((said = wordsOf(first)));
+      if (first !== undefined && detailsOf(first) !== said) {
+        said = detailsOf(first);
+        onWait(wordsOf(first));
+        onDetails(`waited for: ${said}`);
+      }
       await sleep(500 + 500 * Math.random(), undefined, { signal });
     }
   } catch (error) {
     signal.throwIfAborted();
-    onNotice(
-      `this machine cannot be locked (${(error as Error).message}): ` +
-        "other installations on it may measure at the same time",
-    );
+    onNotice("this machine cannot be locked: other installations on it may measure at the same time");
+    onDetails(`this machine cannot be locked: ${(error as Error).message}`);
     return { release: () => {} };
   }
 }

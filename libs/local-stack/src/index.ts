@@ -21,3 +21,4 @@ export {
   type StackSecrets,
 } from "./stack-info.ts";
 export type { ProcessEnd } from "./supervisor.ts";
+export { findNatsServer } from "./nats.ts";

@@ -17,6 +17,7 @@ import {
   getJobState,
   giveWay,
   isConnectionLoss,
+  isDiskFull,
   jobLease,
   lockJobState,
   queueLimit,
@@ -529,6 +530,7 @@ class CommandWorker<T extends CommandType> {
     if (
       !envelope ||
       isConnectionLoss(error) ||
+      isDiskFull(error) ||
       error instanceof DatabaseAwayError ||
       error instanceof StaleFenceError
     ) {

@@ -4,8 +4,11 @@ import { collectDefaultMetrics, Registry } from "prom-client";
 
 export interface Health {
   readonly registry: Registry;
-  /** Names what readiness needs; every check must answer true. */
-  addCheck(name: string, check: () => boolean | Promise<boolean>): void;
+  /**
+   * Names what readiness needs; every check must answer true.
+   * @param forSeconds an answer counts for so long: whoever asks meanwhile costs nothing
+   */
+  addCheck(name: string, check: () => boolean | Promise<boolean>, forSeconds?: number): void;
   /** What `/readyz` says. */
   readiness(): Promise<{ readonly ready: boolean; readonly checks: Record<string, boolean> }>;
   /** @returns the address, for example `http://127.0.0.1:40123`. */
@@ -13,12 +16,26 @@ export interface Health {
   close(): Promise<void>;
 }
 
+type Check = () => boolean | Promise<boolean>;
+
+/** A check whose answer counts for a time; of an error nothing is remembered. */
+function remembered(check: Check, forSeconds: number): Check {
+  let answer = false;
+  let until = -Infinity;
+  return async () => {
+    if (performance.now() < until) return answer;
+    answer = await check();
+    until = performance.now() + 1000 * forSeconds;
+    return answer;
+  };
+}
+
 /** `/healthz` (the process lives), `/readyz` (it can work), `/metrics` (Prometheus). */
 export function createHealth(service: string): Health {
   const registry = new Registry();
   registry.setDefaultLabels({ service });
   collectDefaultMetrics({ register: registry });
-  const checks = new Map<string, () => boolean | Promise<boolean>>();
+  const checks = new Map<string, Check>();
   let server: Server | undefined;
 
   // Whoever asks while it is looked gets the same answer: many who ask cost what one does.
@@ -51,7 +68,7 @@ export function createHealth(service: string): Health {
 
   return {
     registry,
-    addCheck: (name, check) => void checks.set(name, check),
+    addCheck: (name, check, forSeconds = 0) => void checks.set(name, remembered(check, forSeconds)),
     readiness,
     async listen(host, port) {
       const made = createServer((request, response) => {

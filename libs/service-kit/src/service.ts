@@ -64,6 +64,10 @@ const BROKER_FAULTS: ReadonlySet<string> = new Set([
   "unreadable-event",
 ]);
 
+/** For so long an answer of readiness counts: the check makes Postgres write some hundred KiB. */
+const DISK_CHECK_SECONDS = 5;
+/** The check is a round trip to JetStream. */
+const BROKER_CHECK_SECONDS = 1;
 const START_SECONDS = 30;
 const STOP_SECONDS = 15;
 
@@ -128,7 +132,8 @@ class ServiceParts<S extends TObject> {
     const { database, bus, log } = this.#runtime;
     const health = this.#health;
     health.addCheck("database", () => database.isUp());
-    health.addCheck("broker", () => bus.isConnected());
+    health.addCheck("database disk", () => database.canWrite(), DISK_CHECK_SECONDS);
+    health.addCheck("broker", () => bus.takesMessages(), BROKER_CHECK_SECONDS);
     health.addCheck("accepting", () => !this.#shutdown.signal.aborted);
     const healthUrl = await health.listen(this.#config.HEALTH_HOST, this.#config.HEALTH_PORT);
     await this.#definition.start(this.#service());

@@ -361,6 +361,31 @@ describe("handleCommand", () => {
     ).rejects.toMatchObject({ code: "conflict" });
   });
 
+  it("waits while the database has no room, and counts that as no failure", async () => {
+    const jobId = await submit();
+    let full = 2;
+    await serve((service) =>
+      service.handleCommand(
+        profiles({
+          handler: async () => async (tx) => {
+            if (full > 0) {
+              full -= 1;
+              await tx.execute("do $$ begin raise exception 'no room' using errcode = 'disk_full'; end $$");
+            }
+            await transitionJob(tx, { jobId, from: "profiling", to: "planning" });
+          },
+        }),
+      ),
+    );
+    const envelope = envelopeFor(jobId);
+    await bus.publish(envelope);
+    await eventually("the transition", async () => (await stateOf(jobId)) === "planning");
+    const { rows } = await database.database.db.execute(
+      `select failures from message_failures where event_id = '${envelope.id}'`,
+    );
+    expect([full, rows]).toEqual([0, []]);
+  });
+
   it("replays a dead letter once the fault is mended, with one effect", async () => {
     const { db } = database.database;
     const workload = await createWorkload(db, {

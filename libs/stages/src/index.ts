@@ -17,5 +17,6 @@ export * from "./retry-lost-ranks.ts";
 export * from "./not-finite.ts";
 export * from "./no-plan.ts";
 export * from "./left-launches.ts";
+export { removeUnusedCopies } from "./retention/datasets.ts";
 export { dueJobs, Remarks, type DueJob, type DuePart, type RetentionScope } from "./retention/due.ts";
 export { removeDue, type RetentionWork } from "./retention/remove.ts";

@@ -65,6 +65,8 @@ export interface ObtainProfileOptions {
   /** @param waits somebody else is at work; default: no. */
   readonly onProgress: (message: string, done: number, total: number, waits?: boolean) => void;
   readonly onLog?: (line: string) => void;
+  /** For the log of the service: names paths and processes of others. */
+  readonly onDetails: (message: string) => void;
   /** A stored profile will do that is not fresh any more, or noisy: who holds the cluster keeps it from being measured. */
   readonly acceptsOld?: boolean;
   /** Keeps what is measured apart from other measurements for the same job: see {@link measuredSoFarPath}. */
@@ -135,6 +137,7 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
     signal: options.signal,
     onWait: (message) => options.onProgress(message, 0, 1, true),
     onNotice: (message) => options.onLog?.(message),
+    onDetails: options.onDetails,
   });
   try {
     // Somebody may have measured while this job waited.
@@ -152,7 +155,7 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
  * @throws ProblemError for a program that is not built; the signal's reason.
  */
 export async function measureAnew(
-  options: Omit<ObtainProfileOptions, "claimHosts">,
+  options: Omit<ObtainProfileOptions, "claimHosts" | "onDetails">,
 ): Promise<ObtainProfileOutcome> {
   const { settings, spec } = options;
   await assertProgram(settings.probe);
@@ -183,7 +186,7 @@ const POINT_PATIENCE = 20;
  * @param runs how often something is run for it, the total of the progress.
  */
 async function measureOn(
-  options: Omit<ObtainProfileOptions, "claimHosts">,
+  options: Omit<ObtainProfileOptions, "claimHosts" | "onDetails">,
   missing: Measurements,
   runs: number,
 ): Promise<MeasureProfileOutcome> {
@@ -239,7 +242,7 @@ async function measureOn(
 }
 
 async function measure(
-  options: Omit<ObtainProfileOptions, "claimHosts">,
+  options: Omit<ObtainProfileOptions, "claimHosts" | "onDetails">,
   base: ProfileRecord | undefined,
   missing: Measurements,
   key: string,

@@ -36,6 +36,8 @@ export interface LaunchReservationOptions {
   readonly onWait: (message: string) => void;
   /** Told of other users' installations, which are not waited for. */
   readonly onNotice: (message: string) => void;
+  /** Told the same with paths and processes: for the log of the service, not for those who see the job. */
+  readonly onDetails: (message: string) => void;
 }
 
 /**

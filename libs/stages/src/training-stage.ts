@@ -12,11 +12,12 @@ import {
   type DataRoots,
   type Dataset,
   type PreparedData,
+  type PrepareOptions,
 } from "@internevo/data";
 import { assertProgram, trainerIn, type Trainer } from "@internevo/launcher";
 import type { CommandType } from "@internevo/contracts";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import type { StageState } from "@internevo/store";
+import { unendedJobs, type Database, type StageState } from "@internevo/store";
 import type { Static, TObject } from "typebox";
 import { weightsRoots } from "./directories.ts";
 import { failedJob, failureOfProblem } from "./failure.ts";
@@ -61,15 +62,21 @@ const cutOf = ({ model, sequenceLengthTokens }: JobSpec) => ({
   sequenceLengthTokens,
 });
 
+/** How the stage of a job prepares its data: it is the job's until that has ended. */
+export const preparingFor = (
+  jobId: string,
+  database: Database,
+  signal: AbortSignal,
+): Required<PrepareOptions> => ({ signal, user: { jobId, unended: (ids) => unendedJobs(database.db, ids) } });
+
 /**
  * What every start of the trainer needs.
- * @param signal ends what takes long, with its reason
  * @throws ProblemError for data that cannot be trained on, or a trainer that is not built.
  */
 export async function prepareTraining(
   settings: TrainingSettings,
   spec: JobSpec,
-  signal: AbortSignal,
+  options: PrepareOptions,
 ): Promise<PreparedData> {
   await assertProgram(settings.trainer);
   if (spec.data === null)
@@ -83,7 +90,7 @@ export async function prepareTraining(
       spec.model,
       weightsRoots(settings.dataRoots, settings.dataDirectory),
     );
-  return prepareData(spec.data, settings.dataDirectory, cutOf(spec), signal);
+  return prepareData(spec.data, settings.dataDirectory, cutOf(spec), options);
 }
 
 /**
@@ -93,13 +100,13 @@ export async function prepareTraining(
 export async function prepareHeldOut(
   settings: TrainingSettings,
   spec: JobSpec,
-  signal: AbortSignal,
+  options: PrepareOptions,
 ): Promise<Dataset | undefined> {
   const data = heldOutData(spec);
   if (data === null) return undefined;
   return asPartOf("validation", async () => {
     await assertMayBeData(dataFiles(data), placesOf(settings));
-    const dataset = await prepareDataset(data, settings.dataDirectory, cutOf(spec), signal);
+    const dataset = await prepareDataset(data, settings.dataDirectory, cutOf(spec), options);
     assertHoldsBatches(dataset.tokenCount, spec);
     if (dataset.mostDocuments !== undefined)
       assertRoomForDocuments(data, dataset.mostDocuments, dataset.path);

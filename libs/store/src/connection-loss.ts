@@ -35,6 +35,11 @@ export function isConnectionLoss(error: unknown): boolean {
   return false;
 }
 
+const DISK_FULL = "53100";
+
+/** Whether Postgres had no room on its disk for a write; what it was asked to do is rolled back. */
+export const isDiskFull = (error: unknown): boolean => sqlStateOf(error) === DISK_FULL;
+
 /** Serialisation failures and deadlocks: Postgres rolled back and asks for another try. */
 export const isTransientConflict = (error: unknown): boolean =>
   ["40001", "40P01"].includes(sqlStateOf(error) ?? "");

@@ -24,3 +24,26 @@ it("keeps no connection of a transaction that cannot begin", async () => {
     await database.close();
   }
 });
+
+it("says whether it can write, and leaves nothing behind", async () => {
+  const database = openDatabase({ url: test.url, applicationName: "database-test", maxConnections: 1 });
+  const state = async () =>
+    (
+      await database.db.execute(
+        sql`select temp_files::int as files, current_setting('work_mem') as memory
+            from pg_stat_database where datname = current_database()`,
+      )
+    ).rows[0];
+  try {
+    const before = await state();
+    expect(await database.canWrite()).toBe(true);
+    expect(await database.db.execute(sql`show work_mem`)).toMatchObject({
+      rows: [{ work_mem: before?.["memory"] }],
+    });
+    await expect.poll(async () => (await state())?.["files"], { timeout: 15_000 }).toBeGreaterThan(0);
+    await database.db.execute(sql`set default_transaction_read_only = on`);
+    expect(await database.canWrite()).toBe(false);
+  } finally {
+    await database.close();
+  }
+});

@@ -2,7 +2,12 @@ import { drizzle, type NodePgDatabase, type NodePgQueryResultHKT } from "drizzle
 import type { PgDatabase } from "drizzle-orm/pg-core";
 import pg from "pg";
 import { AnswerWatch } from "./answer-watch.ts";
-import { isConnectionLoss, withRetryOnConnectionLoss, type RetryOptions } from "./connection-loss.ts";
+import {
+  isConnectionLoss,
+  isDiskFull,
+  withRetryOnConnectionLoss,
+  type RetryOptions,
+} from "./connection-loss.ts";
 import { createNotificationHub, type NotificationHub } from "./notifications.ts";
 import * as schema from "./schema/index.ts";
 
@@ -37,10 +42,17 @@ export interface Database {
   readonly notifications: NotificationHub;
   /** Whether Postgres answers now. */
   isUp(): Promise<boolean>;
+  /**
+   * Whether Postgres takes writes now, and has room on its disk. It writes a temporary file of some hundred KiB, which is
+   * gone at once: no row, no log and nothing for vacuum is left of it.
+   */
+  canWrite(): Promise<boolean>;
   close(): Promise<void>;
 }
 
 const CONNECT_MILLISECONDS = 5000;
+/** They do not fit in 64 kB, so that Postgres keeps them in a temporary file. */
+const SPILLED_ROWS = 20_000;
 /** By so much a silence may be longer than a statement: Postgres itself ends one that takes too long. */
 const GRACE_MILLISECONDS = 10_000;
 
@@ -112,6 +124,21 @@ export function openDatabase(options: DatabaseOptions): Database {
         return true;
       } catch (error) {
         if (isConnectionLoss(error)) return false;
+        throw error;
+      }
+    },
+    async canWrite() {
+      try {
+        return await transaction(async (tx) => {
+          await tx.execute("set local work_mem = '64kB'");
+          const { rows } = await tx.execute<{ writable: boolean }>(
+            `select not pg_is_in_recovery() and current_setting('transaction_read_only') = 'off'
+               and count(*) > 0 as writable from generate_series(1, ${SPILLED_ROWS})`,
+          );
+          return rows[0]?.writable === true;
+        });
+      } catch (error) {
+        if (isDiskFull(error) || isConnectionLoss(error)) return false;
         throw error;
       }
     },

@@ -1,4 +1,4 @@
-import { and, asc, desc, eq, inArray, isNull, lt, sql, type SQL } from "drizzle-orm";
+import { and, asc, desc, eq, inArray, isNull, lt, notInArray, sql, type SQL } from "drizzle-orm";
 import {
   KEEP_FOR_EVER,
   OPEN_PLAN_CHANGE_STATES,
@@ -11,6 +11,7 @@ import {
 import type { Removal, RetentionAmounts, RetentionRun, RetentionTotals } from "@internevo/contracts";
 import type { Queryable, Transaction } from "./database.ts";
 import { assertFence, type Fence } from "./leases.ts";
+import { isUuid } from "./pages.ts";
 import {
   jobs,
   planChanges,
@@ -188,6 +189,17 @@ export async function listRetainedJobs(
     .orderBy(asc(jobs.endedAt), asc(jobs.id))
     .limit(limit);
   return rows.flatMap(({ endedAt, ...row }) => (endedAt === null ? [] : [{ ...row, endedAt }]));
+}
+
+/** Which of some ids are of jobs that have not ended; what is no id is of none. */
+export async function unendedJobs(db: Queryable, ids: readonly string[]): Promise<Set<string>> {
+  const known = ids.filter((id) => isUuid(id));
+  if (known.length === 0) return new Set();
+  const rows = await db
+    .select({ id: jobs.id })
+    .from(jobs)
+    .where(and(inArray(jobs.id, known), notInArray(jobs.state, [...TERMINAL_JOB_STATES])));
+  return new Set(rows.map(({ id }) => id));
 }
 
 /** The weights that jobs name which have not ended: paths, each once. */

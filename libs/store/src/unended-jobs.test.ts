@@ -5,6 +5,7 @@ import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { requestCancel, submitJob } from "./jobs.ts";
 import { createProject } from "./projects.ts";
+import { unendedJobs } from "./retention.ts";
 
 let test: TestDatabase;
 beforeAll(async () => void (test = await createTestDatabase()));
@@ -31,4 +32,18 @@ it("a project has so many jobs that have not ended, also where many are submitte
   await test.database.transaction((tx) => requestCancel(tx, first));
   await submitOne("full");
   await expect(submitOne("full")).rejects.toMatchObject({ code: "quota-exceeded" });
+});
+
+it("says which of some jobs have not ended", async () => {
+  const submitOne = () => test.database.transaction((tx) => submitJob(tx, exampleSpec()));
+  const [going, held, over] = [await submitOne(), await submitOne(), await submitOne()];
+  const state = (id: string, to: string) =>
+    test.database.db.execute(sql`update jobs set state = ${to}, ended_at = now() where id = ${id}`);
+  await state(held, "held");
+  await state(over, "failed");
+  const unknown = "00000000-0000-4000-8000-000000000000";
+  expect(await unendedJobs(test.database.db, [going, held, over, unknown, "no id"])).toEqual(
+    new Set([going, held]),
+  );
+  expect(await unendedJobs(test.database.db, [])).toEqual(new Set());
 });

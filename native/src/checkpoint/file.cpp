@@ -23,13 +23,13 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::int64_t kPiece = std::int64_t{8} << 20;
+/// Where no room can be reserved: after so many bytes the margin is looked at again.
+constexpr std::int64_t kLook = std::int64_t{64} << 20;
 
 std::string parentOf(const std::string& path) { return fs::path(path).parent_path().string(); }
 
 bool isFull(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
-constexpr const char* kMakeRoom =
-    "free space on that file system, keep fewer checkpoints, or give another directory";
 constexpr const char* kWritable = "give a directory that can be written";
 
 /// What the file system of `path` has left; empty when unknown.
@@ -66,18 +66,38 @@ struct FileWriter::Hash {
   XXH3_state_t* state;
 };
 
-FileWriter::FileWriter(std::string path, std::int64_t bytes)
-    : path_(std::move(path)), needed_(bytes), hash_(std::make_unique<Hash>()) {
+FileWriter::FileWriter(std::string path, std::int64_t bytes, const DiskMargin& margin)
+    : path_(std::move(path)), needed_(bytes), margin_(margin), hash_(std::make_unique<Hash>()) {
+  requireRoom(path_, needed_, margin_);
   file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file_ < 0) refuse("cannot be created", errno);
   // Only this call can tell a full disk before the work; where it is not supported, write() will tell.
-  if (needed_ > 0 && fallocate(file_, 0, 0, needed_) != 0 && isFull(errno)) {
-    refuse("cannot be written", errno);
+  reserved_ = needed_ > 0 && fallocate(file_, 0, 0, needed_) == 0;
+  if (const int error = errno; needed_ > 0 && !reserved_ && isFull(error)) {
+    drop();
+    refuse("cannot be written", error);
   }
+  // Others may have reserved at the same moment: of all who find the margin taken, each steps back.
+  if (reserved_) keepMargin(0);
 }
 
 FileWriter::~FileWriter() {
   if (file_ >= 0) ::close(file_);
+}
+
+void FileWriter::keepMargin(std::int64_t bytes) {
+  try {
+    requireRoom(path_, bytes, margin_);
+  } catch (const Failure&) {
+    drop();
+    throw;
+  }
+}
+
+void FileWriter::drop() {
+  ::unlink(path_.c_str());
+  ::close(file_);
+  file_ = -1;
 }
 
 void FileWriter::refuse(const char* what, int error) const {
@@ -92,6 +112,8 @@ void FileWriter::write(const void* data, std::int64_t bytes) {
   const char* at = static_cast<const char*>(data);
   for (std::int64_t left = bytes; left > 0;) {
     const std::int64_t piece = std::min(left, kPiece);
+    const std::int64_t before = written_ + bytes - left;
+    if (!reserved_ && (before + piece) / kLook > before / kLook) keepMargin(needed_ - before);
     XXH3_64bits_update(hash_->state, at, static_cast<std::size_t>(piece));
     for (std::int64_t open = piece; open > 0;) {
       const ssize_t done = ::write(file_, at, static_cast<std::size_t>(open));

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "checkpoint/disk_room.h"
+
 namespace internevo::trainer {
 
 struct FileSummary {
@@ -16,8 +18,9 @@ struct FileSummary {
 /// A new file, hashed as it is written.
 class FileWriter {
  public:
-  /// Reserves `bytes` where the file system can, so that a full disk is seen before anything is written.
-  FileWriter(std::string path, std::int64_t bytes);
+  /// Reserves `bytes` where the file system can, so that a full disk is seen before anything is written. What would take
+  /// from the margin is refused, also when others write meanwhile; then the file is gone again.
+  FileWriter(std::string path, std::int64_t bytes, const DiskMargin& margin = {});
   ~FileWriter();  ///< closes; the file is of no use unless finish() returned
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
@@ -28,9 +31,13 @@ class FileWriter {
 
  private:
   [[noreturn]] void refuse(const char* what, int error) const;
+  void keepMargin(std::int64_t bytes);
+  void drop();
   struct Hash;
   std::string path_;
   std::int64_t needed_, written_ = 0;
+  const DiskMargin margin_;
+  bool reserved_ = false;
   int file_ = -1;
   std::unique_ptr<Hash> hash_;
 };
@@ -74,6 +81,10 @@ std::uint64_t checksumOf(const std::string& text);
 std::string hexOf(std::uint64_t value);  ///< 16 digits
 /// Errors: Failure checkpointError naming `path`, when it is not 16 hexadecimal digits.
 std::uint64_t checksumOfHex(const std::string& text, const std::string& path);
+
+/// What to do where a file system is full.
+inline constexpr const char* kMakeRoom =
+    "free space on that file system, keep fewer checkpoints, or give another directory";
 
 /// Throws Failure checkpointError: `path` `what`, with the path as the value. Without a remedy: whoever knows what the
 /// file is for adds one by withRemedy.

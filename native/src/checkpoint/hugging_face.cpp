@@ -283,8 +283,13 @@ std::int64_t exportHuggingFace(const TensorSource& source, const ModelConfig& mo
   const std::string temporary = path + ".tmp";
   std::error_code error;
   fs::remove_all(temporary, error);
-  createDirectories(temporary);
   std::vector<OutputFile> files = divide(model, settings);
+  std::int64_t needed = 0;
+  for (const OutputFile& output : files) {
+    for (const SafetensorsTensor& tensor : output.header.tensors) needed += tensor.bytes();
+  }
+  requireRoom(path, needed, settings.leaveFree);
+  createDirectories(temporary);
   std::int64_t total = 0, tensorBytes = 0;
   Json map = Json::object();
   for (OutputFile& output : files) {
@@ -294,7 +299,7 @@ std::int64_t exportHuggingFace(const TensorSource& source, const ModelConfig& mo
       bytes += tensor.bytes(), tensorBytes += tensor.bytes();
       map[tensor.name] = output.name;
     }
-    FileWriter file(temporary + "/" + output.name, bytes);
+    FileWriter file(temporary + "/" + output.name, bytes, settings.leaveFree);
     file.write(header.data(), static_cast<std::int64_t>(header.size()));
     for (const HuggingFaceTensor& tensor : output.tensors) {
       writeTensor(source, tensor.name, matrixOf(tensor.shape), settings.type, &file, progress);

@@ -53,6 +53,7 @@ struct ExportSettings {
   std::int64_t largestFileBytes = std::int64_t{5}
                                   << 30;  ///< of tensors; a larger tensor has a file of its own
   std::int64_t maximumPositions = 0;      ///< max_position_embeddings
+  DiskMargin leaveFree;
 };
 
 /// The config.json of a model, of the architecture that has what the model has. Errors: checkpointError where none has.

@@ -153,7 +153,7 @@ SafetensorsHeader readSafetensorsHeader(const FileReader& file) {
 }
 
 FileSummary writeSafetensors(const std::string& path, const std::vector<SafetensorsEntry>& entries,
-                             const std::map<std::string, std::string>& metadata) {
+                             const std::map<std::string, std::string>& metadata, const DiskMargin& margin) {
   SafetensorsHeader header;
   header.metadata = metadata;
   std::int64_t bytes = 0;
@@ -162,7 +162,7 @@ FileSummary writeSafetensors(const std::string& path, const std::vector<Safetens
     bytes += header.tensors.back().bytes();
   }
   const std::string text = layoutSafetensors(&header);
-  FileWriter file(path, static_cast<std::int64_t>(text.size()) + bytes);
+  FileWriter file(path, static_cast<std::int64_t>(text.size()) + bytes, margin);
   file.write(text.data(), static_cast<std::int64_t>(text.size()));
   for (std::size_t i = 0; i < entries.size(); ++i) file.write(entries[i].data, header.tensors[i].bytes());
   return file.finish();

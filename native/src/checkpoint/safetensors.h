@@ -46,8 +46,9 @@ struct SafetensorsEntry {
   const float* data = nullptr;
 };
 
-/// Writes float32 tensors and flushes. The partial file of a failure is left for the caller to remove.
+/// Writes float32 tensors and flushes, beside the margin. The partial file of a failure is left for the caller to remove.
 FileSummary writeSafetensors(const std::string& path, const std::vector<SafetensorsEntry>& entries,
-                             const std::map<std::string, std::string>& metadata);
+                             const std::map<std::string, std::string>& metadata,
+                             const DiskMargin& margin = {});
 
 }  // namespace internevo::trainer

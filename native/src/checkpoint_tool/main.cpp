@@ -17,7 +17,9 @@ using namespace internevo::trainer;
 
 constexpr const char* kUsage =
     "use internevo-checkpoint inspect DIR | verify DIR | reshard DIR OUT (--plan FILE | --files N) | "
-    "export DIR OUT [--precision fp32|bf16] [--max-file-bytes N] | import FOLDER OUT [--files N]";
+    "export DIR OUT [--precision fp32|bf16] [--max-file-bytes N] | import FOLDER OUT [--files N]; what "
+    "writes takes "
+    "--leave-free-bytes N";
 
 [[noreturn]] void refuse(const std::string& field, const std::string& value, const std::string& what) {
   throw Failure(
@@ -63,17 +65,24 @@ struct Arguments {
 };
 
 constexpr std::int64_t kMostFiles = 100000;
+constexpr const char* kLeaveFree = "--leave-free-bytes";
+
+DiskMargin marginOf(const Arguments& a) {
+  return {1, a.number(kLeaveFree, std::int64_t{1} << 62).value_or(0)};
+}
 
 OrderedJson runCommand(const std::string& command, int argc, char** argv) {
   if (command == "inspect") return inspectCommand(Arguments(argc, argv, {}, 1).words[0]);
   if (command == "verify") return verifyCommand(Arguments(argc, argv, {}, 1).words[0]);
   if (command == "reshard") {
-    const Arguments a(argc, argv, {"--plan", "--files"}, 2);
-    if (a.options.size() == 2) refuse("--files", a.text("--files"), "and --plan exclude one another");
-    return reshardCommand(a.words[0], a.words[1], {a.text("--plan"), a.number("--files", kMostFiles)});
+    const Arguments a(argc, argv, {"--plan", "--files", kLeaveFree}, 2);
+    if (a.options.count("--plan") + a.options.count("--files") == 2)
+      refuse("--files", a.text("--files"), "and --plan exclude one another");
+    return reshardCommand(a.words[0], a.words[1],
+                          {a.text("--plan"), a.number("--files", kMostFiles), marginOf(a)});
   }
   if (command == "export") {
-    const Arguments a(argc, argv, {"--precision", "--max-file-bytes"}, 2);
+    const Arguments a(argc, argv, {"--precision", "--max-file-bytes", kLeaveFree}, 2);
     const std::string precision = a.text("--precision");
     if (!precision.empty() && precision != "fp32" && precision != "bf16") {
       refuse("--precision", precision, precision + " is neither fp32 nor bf16");
@@ -82,11 +91,12 @@ OrderedJson runCommand(const std::string& command, int argc, char** argv) {
     options.bf16 = precision == "bf16";
     options.largestFileBytes =
         a.number("--max-file-bytes", std::int64_t{1} << 50).value_or(options.largestFileBytes);
+    options.leaveFree = marginOf(a);
     return exportCommand(a.words[0], a.words[1], options);
   }
   if (command == "import") {
-    const Arguments a(argc, argv, {"--files"}, 2);
-    return importCommand(a.words[0], a.words[1], a.number("--files", kMostFiles));
+    const Arguments a(argc, argv, {"--files", kLeaveFree}, 2);
+    return importCommand(a.words[0], a.words[1], a.number("--files", kMostFiles), marginOf(a));
   }
   refuse("command", command, command.empty() ? "is missing" : command + " is not known");
 }

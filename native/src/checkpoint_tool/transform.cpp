@@ -66,7 +66,8 @@ std::string fileName(std::size_t index) {
 
 /// Fills in the offsets, and copies slice by slice. `sources`: one for each of holds.
 SavedFile writeFile(const std::string& directory, const std::string& name, std::vector<SavedPiece> pieces,
-                    const Manifest& m, const std::vector<TensorSource>& sources, ProgressReport* progress) {
+                    const Manifest& m, const std::vector<TensorSource>& sources, const DiskMargin& leaveFree,
+                    ProgressReport* progress) {
   const std::map<std::string, TensorShape> shapes(m.tensors.begin(), m.tensors.end());
   SafetensorsHeader header;
   header.metadata = {{"format", "internevo-shard"}, {"step", std::to_string(m.step)}};
@@ -79,7 +80,7 @@ SavedFile writeFile(const std::string& directory, const std::string& name, std::
     }
   }
   const std::string text = layoutSafetensors(&header);
-  FileWriter file(directory + "/" + name, static_cast<std::int64_t>(text.size()) + bytes);
+  FileWriter file(directory + "/" + name, static_cast<std::int64_t>(text.size()) + bytes, leaveFree);
   file.write(text.data(), static_cast<std::int64_t>(text.size()));
   std::vector<float> values(static_cast<std::size_t>(kPieceElements));
   for (std::size_t holds = 0; holds < m.holds.size(); ++holds) {
@@ -98,16 +99,18 @@ SavedFile writeFile(const std::string& directory, const std::string& name, std::
 }
 
 OrderedJson writeCheckpoint(Manifest m, const FilePieces& files, const std::vector<TensorSource>& sources,
-                            const std::string& output) {
+                            const std::string& output, const DiskMargin& leaveFree) {
   const std::string temporary = output + ".tmp";
   std::error_code ignored;
   fs::remove_all(temporary, ignored);
+  const std::int64_t needed = m.parameters() * 4 * static_cast<std::int64_t>(m.holds.size());
+  requireRoom(output, needed, leaveFree);
   createDirectories(temporary);
-  ProgressReport progress(m.parameters() * 4 * static_cast<std::int64_t>(m.holds.size()));
+  ProgressReport progress(needed);
   m.files.clear();
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (!files[i].empty())
-      m.files.push_back(writeFile(temporary, fileName(i), files[i], m, sources, &progress));
+      m.files.push_back(writeFile(temporary, fileName(i), files[i], m, sources, leaveFree, &progress));
   }
   if (const std::string problem = coverageProblem(m); !problem.empty()) {
     throw Failure(StatusCode::internal, "the new files do not make the model: " + problem);
@@ -163,7 +166,7 @@ OrderedJson reshardCommand(const std::string& path, const std::string& output,
   }
   std::vector<TensorSource> sources;
   for (const std::string& holds : m.holds) sources.push_back(sourceOf(m, from, holds));
-  OrderedJson result = writeCheckpoint(m, pieces, sources, output);
+  OrderedJson result = writeCheckpoint(m, pieces, sources, output, options.leaveFree);
   result["from"] = from;
   return result;
 }
@@ -176,6 +179,7 @@ OrderedJson exportCommand(const std::string& path, const std::string& output, co
   ExportSettings settings;
   settings.type = options.bf16 ? ElementType::bfloat16 : ElementType::float32;
   settings.largestFileBytes = options.largestFileBytes;
+  settings.leaveFree = options.leaveFree;
   settings.maximumPositions = m.identity.value("sequenceLengthTokens", std::int64_t{2048});
   ProgressReport progress(m.parameters() * bytesOf(settings.type));
   const std::int64_t bytes = exportHuggingFace(sourceOf(m, from, kWeight), model, settings, output,
@@ -189,7 +193,7 @@ OrderedJson exportCommand(const std::string& path, const std::string& output, co
 }
 
 OrderedJson importCommand(const std::string& path, const std::string& output,
-                          std::optional<std::int64_t> files) {
+                          std::optional<std::int64_t> files, const DiskMargin& leaveFree) {
   refuseNew(output);
   const ModelConfig model = huggingFaceFolder(path).model;
   Manifest m;
@@ -198,7 +202,7 @@ OrderedJson importCommand(const std::string& path, const std::string& output,
   m.holds = {kWeight};
   m.tensors = logicalTensors(model);
   OrderedJson result = writeCheckpoint(m, evenPieces(m.tensors, files.value_or(fileCountFor(m))),
-                                       {openHuggingFace(path, model)}, output);
+                                       {openHuggingFace(path, model)}, output, leaveFree);
   result["from"] = path;
   return result;
 }

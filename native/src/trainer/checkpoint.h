@@ -47,7 +47,8 @@ class CheckpointWriter {
   bool idle() const { return phase_ == Phase::idle; }
 
   /// How the last one ended, on every rank: in place, or why not. `failure` is an AgreedFailure checkpointError naming
-  /// the file; for a full disk also the bytes that it needs and those that are free.
+  /// the file, or the checkpoint where it would not leave the margin free as a whole; for a full disk also the bytes that it
+  /// needs and those that are free.
   struct Outcome {
     CheckpointResult result;
     std::optional<AgreedFailure> failure;
@@ -57,6 +58,7 @@ class CheckpointWriter {
  private:
   enum class Phase { idle, writing, publishing };
   void submit(std::function<void()> work);
+  std::int64_t askForRoom();
   void writeShard();
   void publish();
   void copyToStaging();

@@ -94,10 +94,28 @@ void CheckpointWriter::begin(std::int64_t step) {
   result_ = {stepPath(config_.directory, step), step, 0, 0, 0};
   manifest_.step = step;
   manifest_.dataPosition = step * trainer_.config().plan.globalBatchSequences();
-  if (!staging_.empty()) copyToStaging();
   phase_ = Phase::writing;
-  submit([this] { writeShard(); });
+  if (const std::int64_t refused = trainer_.maximum(askForRoom()); refused > 0) {
+    advance(refused);
+  } else {
+    if (!staging_.empty()) copyToStaging();
+    submit([this] { writeShard(); });
+  }
   result_.stallSeconds = secondsNow() - start_;
+}
+
+/// Before any rank writes: whether the whole checkpoint has room. The ranks' files share one file system, so that the first
+/// rank asks for all. Returns its word.
+std::int64_t CheckpointWriter::askForRoom() {
+  problem_.reset();
+  if (trainer_.groups().world.index() != 0) return word();
+  const std::int64_t values = manifest_.parameters() * static_cast<std::int64_t>(manifest_.holds.size());
+  try {
+    requireRoom(result_.path, 4 * values, trainer_.config().leaveFree);
+  } catch (const Failure& failure) {
+    problem_ = failure.problem();
+  }
+  return word();
 }
 
 /// On the thread: this rank's file, and beside it what the manifest will say of it.
@@ -129,7 +147,8 @@ void CheckpointWriter::writeShard() {
       file.pieces.back().offsets.push_back(header.tensors[holds * parts_.size() + i].offset);
     }
   }
-  file.summary = writeSafetensors(directory + "/" + file.name, entries, header.metadata);
+  file.summary =
+      writeSafetensors(directory + "/" + file.name, entries, header.metadata, trainer_.config().leaveFree);
   writeTextFile(directory + "/" + recordName(trainer_.rank()), fileRecordText(file));
 }
 

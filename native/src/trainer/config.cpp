@@ -466,6 +466,14 @@ ValidationConfig readValidation(Reader r, const DataConfig& training, std::int64
   return v;
 }
 
+DiskMargin readMargin(Reader r) {
+  DiskMargin margin;
+  margin.share = r.number("share", 0, true, 1);
+  margin.bytes = r.integer("bytes", 0);
+  r.finish();
+  return margin;
+}
+
 CheckpointConfig readCheckpoint(Reader r) {
   CheckpointConfig c;
   c.directory = r.text("directory");
@@ -521,6 +529,7 @@ Config parseConfig(const std::string& text) {
   c.threadsPerRank = static_cast<int>(r.integer("threadsPerRank", 1, 1024));
   c.deterministic = r.boolean("deterministic");
   if (!r.isNull("gradientDumpPath")) c.gradientDumpPath = r.text("gradientDumpPath");
+  if (r.has("leaveFree")) c.leaveFree = readMargin(r.object("leaveFree"));
   if (r.has("timeline") && !r.isNull("timeline")) c.timeline = readTimeline(r.object("timeline"));
   if (r.has("watchdog")) {
     c.watchdog.reset();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/disk_room.h"
 #include "executor_sizes/executor_sizes.h"
 #include "internevo/rope.h"
 #include "internevo/tensor.h"
@@ -148,6 +149,7 @@ struct Config {
   DeviceKind device = DeviceKind::cpu;
   int threadsPerRank = 1;
   bool deterministic = true;  ///< every run is; kept so that a backend that is faster without may ask
+  DiskMargin leaveFree;       ///< of the file systems that checkpoints and timelines are written to
   std::optional<std::string> gradientDumpPath;
   std::optional<TimelineConfig> timeline;
   std::optional<WatchdogLimits> watchdog = WatchdogLimits{};  ///< none: a lost rank is left to mpirun

@@ -100,7 +100,13 @@ class TimelineRecorder {
     activity_.record(false);
     trainer.settleActivity();
     written_ = true;
-    writeTimeline(MPI_COMM_WORLD, activity_, clockOffset_, watch_.identity(rank_), config_.timeline->path);
+    try {
+      writeTimeline(MPI_COMM_WORLD, activity_, clockOffset_, watch_.identity(rank_), config_.timeline->path,
+                    config_.leaveFree);
+    } catch (const Failure& failure) {
+      if (failure.problem().code != StatusCode::checkpointError) throw;
+      emitError(failure.problem(), rank_, true);  // training is worth more than its timeline
+    }
   }
 
  private:

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "trainer/failure.h"
@@ -34,7 +36,8 @@ void check(int result, const char* what) {
 
 class File {
  public:
-  explicit File(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "w")) {
+  File(const std::string& path, const DiskMargin& leaveFree)
+      : path_(path), leaveFree_(leaveFree), file_(std::fopen(path.c_str(), "w")) {
     verify(file_ != nullptr);
   }
   ~File() {
@@ -43,6 +46,11 @@ class File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   void write(const std::string& text) {
+    if (written_ >= looked_) {
+      looked_ = written_ + kLook;
+      requireRoom(path_, kLook, leaveFree_);
+    }
+    written_ += static_cast<std::int64_t>(text.size());
     verify(std::fwrite(text.data(), 1, text.size(), file_) == text.size());
   }
   void close() {
@@ -58,8 +66,12 @@ class File {
         StatusCode::checkpointError, "the timeline " + path_ + " cannot be written: " + std::strerror(errno),
         "timeline.path", nlohmann::json(path_).dump(), "give a path that can be written, with room"});
   }
+  /// After so many bytes the margin of the file system is looked at again.
+  static constexpr std::int64_t kLook = std::int64_t{4} << 20;
   std::string path_;
+  DiskMargin leaveFree_;
   std::FILE* file_;
+  std::int64_t written_ = 0, looked_ = 0;
 };
 
 std::vector<WireEvent> wireEvents(const Activity& activity, std::int64_t clockOffset) {
@@ -143,7 +155,7 @@ std::int64_t clockOffsetNanoseconds(MPI_Comm comm, bool sameHostAsFirst) {
 }
 
 void writeTimeline(MPI_Comm comm, const Activity& activity, std::int64_t clockOffset,
-                   const RankIdentity& identity, const std::string& path) {
+                   const RankIdentity& identity, const std::string& path, const DiskMargin& leaveFree) {
   int rank = 0, size = 1;
   MPI_Comm_rank(comm, &rank), MPI_Comm_size(comm, &size);
   WireHeader header{};
@@ -163,10 +175,23 @@ void writeTimeline(MPI_Comm comm, const Activity& activity, std::int64_t clockOf
           "a message");
     return;
   }
-  File file(path);
-  file.write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+  std::optional<File> file;
+  std::optional<Failure> refused;
   bool first = true;
-  writeRank(&file, 0, header, events, origin, &first);
+  // What cannot be written is received all the same: the other ranks wait for that.
+  const auto write = [&](const std::function<void()>& part) {
+    if (refused) return;
+    try {
+      part();
+    } catch (const Failure& failure) {
+      refused = failure;
+    }
+  };
+  write([&] {
+    file.emplace(path, leaveFree);
+    file->write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+    writeRank(&*file, 0, header, events, origin, &first);
+  });
   for (int other = 1; other < size; ++other) {
     std::int64_t count = 0;
     check(MPI_Recv(&header, sizeof header, MPI_BYTE, other, kTag, comm, MPI_STATUS_IGNORE), "a message");
@@ -175,10 +200,15 @@ void writeTimeline(MPI_Comm comm, const Activity& activity, std::int64_t clockOf
     check(MPI_Recv(events.data(), static_cast<int>(count * static_cast<std::int64_t>(sizeof(WireEvent))),
                    MPI_BYTE, other, kTag, comm, MPI_STATUS_IGNORE),
           "a message");
-    writeRank(&file, other, header, events, origin, &first);
+    write([&] { writeRank(&*file, other, header, events, origin, &first); });
   }
-  file.write("\n]}\n");
-  file.close();
+  write([&] {
+    file->write("\n]}\n");
+    file->close();
+  });
+  if (!refused) return;
+  if (file) std::remove(path.c_str());  // half of one is no timeline
+  throw Failure(*refused);
 }
 
 }  // namespace internevo::trainer

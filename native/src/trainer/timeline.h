@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "checkpoint/disk_room.h"
 #include "internevo/activity.h"
 #include "trainer/watchdog.h"
 
@@ -16,9 +17,9 @@ std::int64_t clockOffsetNanoseconds(MPI_Comm comm, bool sameHostAsFirst);
 
 /// Gathers the events of all ranks and writes them on rank 0: "X" events with pid = rank and tid = 1 + lane, times in
 /// microseconds from the first event; `args` has unit, microBatch and exposed. A rank that had no room for all its events
-/// says how many it dropped. Collective over `comm`. Errors: Failure communicationError; checkpointError (on rank 0) when the
-/// file cannot be written.
+/// says how many it dropped. Collective over `comm`. Errors: Failure communicationError; checkpointError (on rank 0, once all
+/// ranks have given theirs) when the file cannot be written, or would not leave the margin free: it is removed.
 void writeTimeline(MPI_Comm comm, const Activity& activity, std::int64_t clockOffset,
-                   const RankIdentity& identity, const std::string& path);
+                   const RankIdentity& identity, const std::string& path, const DiskMargin& leaveFree = {});
 
 }  // namespace internevo::trainer

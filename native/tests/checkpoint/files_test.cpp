@@ -39,6 +39,20 @@ TEST(FileWriter, AFullDeviceIsToldWithThePathAndTheBytesThatAreNeeded) {
       << message;
 }
 
+TEST(FileWriter, WhatStaysFreeOfADiskIsNotTaken) {
+  TemporaryDirectory directory;
+  const std::string path = directory.file("large");
+  // More than any disk has: all of it stays free.
+  const DiskMargin all{1, std::int64_t{1} << 62};
+  const std::string message = messageOf([&] { FileWriter(path, 4096, all); });
+  EXPECT_NE(message.find(path + " is not written: it needs 4096 bytes, and the file system has "),
+            std::string::npos)
+      << message;
+  EXPECT_NE(message.find(" stay free for everything else"), std::string::npos) << message;
+  EXPECT_FALSE(fs::exists(path));
+  EXPECT_NO_THROW(FileWriter(path, 4096, DiskMargin{1, 1}));
+}
+
 TEST(FileWriter, ADirectoryThatIsNotThereIsNamed) {
   EXPECT_NE(messageOf([] { FileWriter("/proc/none/file", 1); }).find("/proc/none/file cannot be created"),
             std::string::npos);

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -254,6 +255,50 @@ TEST_F(Program, AFullDiskIsToldWithFileAndBytesAndTheLastCheckpointStays) {
     EXPECT_EQ(after.named("started")[0]["resumedFromStep"], 2);
     config_.checkpoint->directory = full;
     fs::remove_all(full);
+  }
+}
+
+/// Bytes that a file system has free.
+std::int64_t freeBytes(const std::string& path) {
+  struct statvfs info {};
+  EXPECT_EQ(statvfs(path.c_str(), &info), 0);
+  return static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize);
+}
+
+TEST_F(Program, CheckpointsNeverTakeWhatStaysFreeOfADisk) {
+  const std::string path = directory_.file("disk");
+  SmallFileSystem disk(path, 4 << 20);
+  if (!disk.mounted())
+    GTEST_SKIP() << "no file system can be mounted here; FileWriter's own test has a margin";
+  config_.checkpoint->directory = path + "/ck";
+  config_.checkpoint->everySteps = 1, config_.checkpoint->keepLast = 1000;
+  config_.leaveFree = {0.5, 1 << 20};
+  config_.steps = 12;
+  use(planOf(2, 1, false, 2, 1, 1, 1, 2));
+  for (const CheckpointWriting writing : {CheckpointWriting::asynchronous, CheckpointWriting::synchronous}) {
+    config_.checkpoint->writing = writing;
+    const Result result = run();
+    EXPECT_EQ(result.status, 5) << "the last checkpoint had no room";
+    EXPECT_EQ(result.losses().size(), 12u) << "training went on";
+    EXPECT_GE(freeBytes(path), 1 << 20);
+    const std::vector<std::int64_t> written = requireAllWhole(config_.checkpoint->directory);
+    ASSERT_GE(written.size(), 2u);
+    EXPECT_EQ(written.back(), static_cast<std::int64_t>(written.size())) << "all before the disk was full";
+    EXPECT_FALSE(beingWritten(config_.checkpoint->directory));
+    const auto errors = result.named("error");
+    ASSERT_EQ(errors.size(), 12 - written.size());
+    for (const Json& error : errors) {
+      EXPECT_EQ(error["code"], "checkpoint_error");
+      EXPECT_EQ(error.value("continues", false), error != errors.back());
+      const std::string message = error["message"];
+      EXPECT_NE(message.find(" is not written: it needs "), std::string::npos) << message;
+      EXPECT_NE(message.find(" free, of which 1048576 stay free for everything else"), std::string::npos)
+          << message;
+      EXPECT_NE(message.find("/ck/step-"), std::string::npos) << message;
+      EXPECT_EQ(message.find("shard-"), std::string::npos) << "the whole is refused: " << message;
+      EXPECT_NE(error["remedy"].get<std::string>().find("free space"), std::string::npos);
+    }
+    fs::remove_all(config_.checkpoint->directory);
   }
 }
 

@@ -132,6 +132,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"/steps", "0", "steps"}, BadValue{"/checkpoint/resume", "\"yes\"", "checkpoint.resume"},
         BadValue{"/checkpoint/keepLast", "0", "checkpoint.keepLast"},
         BadValue{"/memoryLimitBytes", "0", "memoryLimitBytes"},
+        BadValue{"/leaveFree", "{\"share\":1.5,\"bytes\":1}", "leaveFree.share"},
+        BadValue{"/leaveFree", "{\"share\":0.5}", "leaveFree.bytes"},
         BadValue{"/threadsPerRank", "0", "threadsPerRank"},
         BadValue{"/deterministic", "\"yes\"", "deterministic"},
         BadValue{"/plan/forwardOverlap", "\"layer\"", "plan.forwardOverlap"},
@@ -169,6 +171,15 @@ TEST(Configuration, OverlapTimelineAndWatchdogMayBeLeftOutAndAreReadWhenGiven) {
   EXPECT_EQ(c.watchdog->silenceSeconds, 9);
   document["watchdog"] = nullptr, document["timeline"] = nullptr;
   EXPECT_FALSE(parseConfig(document.dump()).watchdog || parseConfig(document.dump()).timeline);
+}
+
+TEST(Configuration, WhatStaysFreeOfDisksMayBeLeftOutAndIsReadWhenGiven) {
+  Config c = smallConfig("d.tokens");
+  EXPECT_EQ(parseConfig(documentOf(c)).leaveFree.bytes, 0);
+  c.leaveFree = {0.25, 4096};
+  const DiskMargin read = parseConfig(documentOf(c)).leaveFree;
+  EXPECT_EQ(read.share, 0.25);
+  EXPECT_EQ(read.bytes, 4096);
 }
 
 TEST(Configuration, AMixtureHasSourcesWithShares) {

@@ -204,6 +204,8 @@ std::string documentOf(const Config& c) {
       document["validation"]["data"]["endOfDocumentToken"] = *v.data.endOfDocumentToken;
   }
   if (c.device == DeviceKind::cuda) document["device"] = "cuda";
+  if (c.leaveFree.bytes > 0)
+    document["leaveFree"] = {{"share", c.leaveFree.share}, {"bytes", c.leaveFree.bytes}};
   if (c.packsDocuments()) document["data"]["packing"] = "documents";
   if (c.data.endOfDocumentToken) document["data"]["endOfDocumentToken"] = *c.data.endOfDocumentToken;
   if (c.timeline) {

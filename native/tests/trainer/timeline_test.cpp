@@ -77,5 +77,24 @@ TEST(Timeline, ARefusedFileIsNamed) {
   }
 }
 
+TEST(Timeline, WhatStaysFreeOfADiskIsNotTaken) {
+  TemporaryDirectory directory;
+  const std::string path = directory.file("timeline.json");
+  const int rank = test::session().rank();
+  const Activity activity(1);
+  const auto write = [&] {
+    writeTimeline(MPI_COMM_WORLD, activity, 0, {"h", 0}, path, DiskMargin{1, std::int64_t{1} << 62});
+  };
+  if (rank > 0) return write();  // what it gives is received all the same
+  try {
+    write();
+    FAIL() << "it was written";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.problem().code, StatusCode::checkpointError);
+    EXPECT_NE(failure.problem().message.find(" stay free"), std::string::npos) << failure.what();
+  }
+  EXPECT_FALSE(std::ifstream(path).good());
+}
+
 }  // namespace
 }  // namespace internevo::trainer::testing

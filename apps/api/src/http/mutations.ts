@@ -3,6 +3,7 @@ import {
   answerIdempotencyKey,
   claimIdempotencyKey,
   isConnectionLoss,
+  isDiskFull,
   lookUpIdempotencyKey,
   recordAudit,
   type AuditEntry,
@@ -212,7 +213,7 @@ export function registerRefusalAudit(app: FastifyInstance, database: Database): 
     try {
       await recordAudit(database.db, entry, secondsAgo);
     } catch (error) {
-      if (!isConnectionLoss(error)) throw error;
+      if (!isConnectionLoss(error) && !isDiskFull(error)) throw error;
       app.log.warn(
         { err: error, traceId: entry.traceId },
         "the refusal could not be written to the audit log",

@@ -1,7 +1,7 @@
 import { STATUS_CODES } from "node:http";
 import type { Problem } from "@internevo/contracts";
 import { beginningOf, ProblemError, type ProblemCode } from "@internevo/domain";
-import { isConnectionLoss } from "@internevo/store";
+import { isConnectionLoss, isDiskFull } from "@internevo/store";
 import { traceOf } from "./trace.ts";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
@@ -114,6 +114,20 @@ export function toProblem(error: unknown): ProblemError {
     return new ProblemError("unavailable", "the database cannot be reached now; try again shortly", [], {
       cause: error,
     });
+  if (isDiskFull(error))
+    return new ProblemError(
+      "unavailable",
+      "the database has no room on its disk; nothing was changed",
+      [
+        {
+          field: "(database)",
+          message: "has no room on its disk",
+          remedy:
+            "make room on the disk of Postgres, for instance remove checkpoints or exports that lie there too, and ask again",
+        },
+      ],
+      { cause: error },
+    );
   return problemOfFramework(error as FastifyError);
 }
 

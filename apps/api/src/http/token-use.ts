@@ -1,4 +1,4 @@
-import { isConnectionLoss, recordTokenUse, type Database } from "@internevo/store";
+import { isConnectionLoss, isDiskFull, recordTokenUse, type Database } from "@internevo/store";
 import type { FastifyInstance } from "fastify";
 
 const WRITE_MILLISECONDS = 10_000;
@@ -17,7 +17,7 @@ export function registerTokenUse(app: FastifyInstance, database: Database): (id:
     try {
       await recordTokenUse(database.db, ids);
     } catch (error) {
-      if (!isConnectionLoss(error)) throw error;
+      if (!isConnectionLoss(error) && !isDiskFull(error)) throw error;
       for (const id of ids) used.add(id);
     }
   }

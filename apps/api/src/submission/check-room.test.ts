@@ -22,7 +22,7 @@ const job = resolveJob({
 it("counts 12 bytes a parameter against what the disk has left", async () => {
   const room = await checkpointRoom(job, tmpdir());
   expect(room?.checkpointBytes).toBe(12 * 7_295_471_616);
-  expect(room?.freeBytes).toBeGreaterThan(0);
+  expect(room?.disk.freeBytes).toBeGreaterThan(0);
   for (const elsewhere of ["/nowhere", "/etc/passwd/below"])
     expect(await checkpointRoom(job, elsewhere)).toBeUndefined();
   await expect(checkpointRoom(job, "/tmp\0")).rejects.toThrow("null bytes");
@@ -31,38 +31,41 @@ it("counts 12 bytes a parameter against what the disk has left", async () => {
 
 it("refuses a job of which not one checkpoint has room, and warns where they have it only one by one", () => {
   const checkpointBytes = 100e9;
-  expect(() => assertRoom({ checkpointBytes, freeBytes: 99e9 }, "/data")).toThrow(
+  /** A disk that has so much beside the gibibyte that stays free. */
+  const room = (bytes: number) => ({
+    checkpointBytes,
+    disk: { sizeBytes: 1e12, freeBytes: bytes + 2 ** 30 },
+  });
+  expect(() => assertRoom(room(99e9), "/data")).toThrow(
     expect.objectContaining({
       code: "job-invalid",
       details: [
         {
           field: "checkpointing",
-          message: "save 93.1 GiB each, and /data has 92.2 GiB left",
+          message: "save 93.1 GiB each, and /data has 93.2 GiB left, of which 1.00 GiB stay free",
           remedy: expect.any(String),
         },
       ],
     }),
   );
-  expect(() => assertRoom({ checkpointBytes, freeBytes: 100e9 }, "/data")).not.toThrow();
-  expect(roomWarnings({ checkpointBytes, freeBytes: 299e9 }, job, "/data").map(({ field }) => field)).toEqual(
-    ["checkpointing.keepLast"],
-  );
-  expect(roomWarnings({ checkpointBytes, freeBytes: 300e9 }, job, "/data")).toEqual([]);
+  expect(() => assertRoom(room(100e9), "/data")).not.toThrow();
+  expect(roomWarnings(room(299e9), job, "/data").map(({ field }) => field)).toEqual([
+    "checkpointing.keepLast",
+  ]);
+  expect(roomWarnings(room(300e9), job, "/data")).toEqual([]);
   // One is kept beside the only one that was asked for.
   const one = { checkpointing: { everySteps: 10, keepLast: 1 } };
-  expect(roomWarnings({ checkpointBytes, freeBytes: 299e9 }, one, "/data")).toMatchObject([
+  expect(roomWarnings(room(299e9), one, "/data")).toMatchObject([
     {
       value: 1,
       message:
-        "keeps 2 checkpoints and needs 279.4 GiB while the next is written, and /data has 278.5 GiB left",
+        "keeps 2 checkpoints and needs 279.4 GiB while the next is written, and /data has 279.5 GiB left, of which 1.00 GiB stay free",
       remedy: "make room there",
     },
   ]);
-  expect(roomWarnings({ checkpointBytes, freeBytes: 300e9 }, one, "/data")).toEqual([]);
+  expect(roomWarnings(room(300e9), one, "/data")).toEqual([]);
   const three = { checkpointing: { everySteps: 10, keepLast: 3 } };
-  expect(roomWarnings({ checkpointBytes, freeBytes: 399e9 }, three, "/data")[0]?.remedy).toMatch(
-    /^keep fewer/,
-  );
+  expect(roomWarnings(room(399e9), three, "/data")[0]?.remedy).toMatch(/^keep fewer/);
 });
 
 it("refuses text that the whole disk has no room for, and warns where only what is left has none", async () => {

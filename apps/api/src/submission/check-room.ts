@@ -1,4 +1,4 @@
-import { BYTES_PER_TEXT_TOKEN, diskOf, marginBytes, textRoomFault } from "@internevo/data";
+import { BYTES_PER_TEXT_TOKEN, diskOf, marginBytes, textRoomFault, type Disk } from "@internevo/data";
 import {
   checkpointsAtOnce,
   formatBytes,
@@ -26,8 +26,13 @@ const diskHere = (dataDirectory: string) =>
 
 export interface CheckpointRoom {
   readonly checkpointBytes: number;
-  readonly freeBytes: number;
+  readonly disk: Disk;
 }
+
+/** What a disk has for checkpoints beside what stays free, and how that is said of the directory. */
+const roomOn = (disk: Disk) => Math.max(0, disk.freeBytes - marginBytes(disk));
+const roomWords = (disk: Disk, directory: string) =>
+  `${directory} has ${formatBytes(disk.freeBytes)} left, of which ${formatBytes(marginBytes(disk))} stay free`;
 
 /**
  * The room that a job's checkpoints take and have; undefined where nothing is saved, or the data directory is
@@ -39,20 +44,13 @@ export async function checkpointRoom(
 ): Promise<CheckpointRoom | undefined> {
   if (checkpointing === null || dataDirectory === undefined) return undefined;
   const disk = await diskHere(dataDirectory);
-  return (
-    disk && {
-      checkpointBytes: CHECKPOINT_BYTES_PER_PARAMETER * totalParameters(model),
-      freeBytes: disk.freeBytes,
-    }
-  );
+  return disk && { checkpointBytes: CHECKPOINT_BYTES_PER_PARAMETER * totalParameters(model), disk };
 }
 
-/** @throws ProblemError `job-invalid` when not even one checkpoint has room. */
+/** @throws ProblemError `job-invalid` when not even one checkpoint has room beside what stays free. */
 export function assertRoom(room: CheckpointRoom | undefined, directory: string): void {
-  if (room === undefined || room.checkpointBytes <= room.freeBytes) return;
-  const message =
-    `save ${formatBytes(room.checkpointBytes)} each, and ` +
-    `${directory} has ${formatBytes(room.freeBytes)} left`;
+  if (room === undefined || room.checkpointBytes <= roomOn(room.disk)) return;
+  const message = `save ${formatBytes(room.checkpointBytes)} each, and ${roomWords(room.disk, directory)}`;
   throw new ProblemError("job-invalid", `checkpoints ${message}`, [
     {
       field: "checkpointing",
@@ -70,14 +68,14 @@ export function roomWarnings(
 ): ProblemDetail[] {
   if (room === undefined || checkpointing === null) return [];
   const atOnce = checkpointsAtOnce(checkpointing);
-  if (atOnce * room.checkpointBytes <= room.freeBytes) return [];
+  if (atOnce * room.checkpointBytes <= roomOn(room.disk)) return [];
   return [
     {
       field: "checkpointing.keepLast",
       value: checkpointing.keepLast,
       message:
         `keeps ${atOnce - 1} checkpoints and needs ${formatBytes(atOnce * room.checkpointBytes)} ` +
-        `while the next is written, and ${directory} has ${formatBytes(room.freeBytes)} left`,
+        `while the next is written, and ${roomWords(room.disk, directory)}`,
       remedy: checkpointing.keepLast > 2 ? "keep fewer, or make room there" : "make room there",
     },
   ];
@@ -111,6 +109,11 @@ export function textWarnings(
 ): ProblemDetail[] {
   const fault = textFault(room, data, directory);
   return fault
-    ? [{ ...fault, message: `${fault.message}: unless it was prepared before, the job will fail` }]
+    ? [
+        {
+          ...fault,
+          message: `${fault.message}: unless it was prepared before, or copies that no job needs make room, the job will fail`,
+        },
+      ]
     : [];
 }

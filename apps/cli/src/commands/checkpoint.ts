@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
-import { resolve } from "node:path";
+import { dirname, resolve } from "node:path";
+import { diskOf, marginBytes } from "@internevo/data";
 import { formatBytes, ProblemError } from "@internevo/domain";
 import { Option, type Command } from "commander";
 import { integerArgument } from "../arguments.ts";
@@ -49,6 +50,15 @@ async function runTool<T>(
   output.status("");
   const { event: _event, command: _command, ...rest } = result;
   return rest as T;
+}
+
+/** What the tool is told to write, and the bytes that it leaves free of that disk. */
+async function target(out: string): Promise<string[]> {
+  const path = resolve(out);
+  let directory = dirname(path);
+  while (!existsSync(directory)) directory = dirname(directory);
+  const margin = Math.floor(marginBytes(await diskOf(directory)));
+  return [path, ...(margin > 0 ? ["--leave-free-bytes", String(margin)] : [])];
 }
 
 function showWritten(written: Written, what: string, output: Output): ExitCode {
@@ -125,7 +135,7 @@ function addReshard(checkpoint: Command, context: Context): void {
       ];
       context.setExitCode(
         showWritten(
-          await runTool<Written>(context, "reshard", directory, [resolve(out), ...args]),
+          await runTool<Written>(context, "reshard", directory, [...(await target(out)), ...args]),
           "wrote",
           context.output(),
         ),
@@ -153,7 +163,7 @@ function addExport(checkpoint: Command, context: Context): void {
       context.setExitCode(
         showWritten(
           await runTool<Written>(context, "export", directory, [
-            resolve(out),
+            ...(await target(out)),
             "--precision",
             options.precision,
             ...bound,
@@ -178,7 +188,7 @@ function addImport(checkpoint: Command, context: Context): void {
       const args = options.files === undefined ? [] : ["--files", String(options.files)];
       context.setExitCode(
         showWritten(
-          await runTool<Written>(context, "import", folder, [resolve(out), ...args]),
+          await runTool<Written>(context, "import", folder, [...(await target(out)), ...args]),
           "imported",
           context.output(),
         ),

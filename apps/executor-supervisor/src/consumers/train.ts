@@ -20,6 +20,7 @@ import {
   heldJob,
   launchDirectory,
   prepareHeldOut,
+  preparingFor,
   prepareTraining,
   recordTimeline,
   secondsBeforeRestart,
@@ -417,8 +418,9 @@ export const train =
       const tellAsked = (): void =>
         feed.log("info", "executor-supervisor", `${(context.giveWay.reason as Error).message}`);
       context.giveWay.addEventListener("abort", tellAsked, { once: true });
-      const dataset = await prepareTraining(settings, job.spec, context.signal);
-      const heldOut = await prepareHeldOut(settings, job.spec, context.signal);
+      const preparing = preparingFor(job.id, database, context.signal);
+      const dataset = await prepareTraining(settings, job.spec, preparing);
+      const heldOut = await prepareHeldOut(settings, job.spec, preparing);
       const reservation: LaunchReservationOptions = {
         ...settings,
         cluster: job.spec.cluster,
@@ -428,6 +430,7 @@ export const train =
         signal: AbortSignal.any([context.signal, context.giveWay]),
         onWait: (message) => feed.progress("running", message, 0, job.spec.steps, true),
         onNotice: (message) => feed.log("warn", "executor-supervisor", message),
+        onDetails: (message) => log.info(message),
       };
       const { run, training, end } = await whileReserved(reservation, async () => {
         feed.progress("running", "starts the ranks", 0, job.spec.steps);

@@ -31,6 +31,7 @@ export const profileJob =
         confirm: () => context.confirm(),
         onProgress: (message, done, total, waits) => feed.progress("profiling", message, done, total, waits),
         onLog: (line) => feed.log("warn", "internevo-probe", line),
+        onDetails: (message) => log.info(message),
       });
     } catch (error) {
       if (!(error instanceof ProblemError)) throw error;

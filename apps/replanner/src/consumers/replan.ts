@@ -77,6 +77,7 @@ async function measured(
       confirm: () => context.confirm(),
       onProgress: (message, done, total) => context.log.debug({ done, total }, message),
       onLog: (line) => context.log.warn({ source: "internevo-probe" }, line),
+      onDetails: (message) => context.log.info(message),
     });
   } catch (error) {
     if (error instanceof ProblemError) return { status: "problem", problem: error };

@@ -21,6 +21,7 @@ import {
   heldJob,
   launchDirectory,
   notFiniteTwice,
+  preparingFor,
   prepareTraining,
   recordTimeline,
   whileReserved,
@@ -121,7 +122,7 @@ class JobTrials {
   }
 
   #reservation(): LaunchReservationOptions {
-    const { job, signal, giveWay } = this.#context;
+    const { job, signal, giveWay, log } = this.#context;
     return {
       ...this.#settings,
       cluster: job.spec.cluster,
@@ -131,6 +132,7 @@ class JobTrials {
       signal: AbortSignal.any([signal, giveWay]),
       onWait: (message) => this.#progress(message, true),
       onNotice: (message) => this.#feed.log("warn", "trial-runner", message),
+      onDetails: (message) => log.info(message),
     };
   }
 
@@ -268,7 +270,11 @@ export const tryPlans =
   async (context: CommandContext<"job.trial">): Promise<Effect> => {
     const { job, log } = context;
     return withStageFeed(context, "trialling", async (feed) => {
-      const dataset = await prepareTraining(settings, job.spec, context.signal);
+      const dataset = await prepareTraining(
+        settings,
+        job.spec,
+        preparingFor(job.id, database, context.signal),
+      );
       const jobTrials = new JobTrials({ settings, database }, context, feed, dataset);
       const trials = await jobTrials.tried();
       if (jobTrials.notFinite) return failedJob(job.id, "trialling", jobTrials.notFinite);
