@@ -4,7 +4,7 @@ import { UNIT_OPTIONS, UNIT_TESTS } from "./vitest.unit.config.ts";
 
 const TIMEOUTS_MS = { testTimeout: 180_000, hookTimeout: 240_000 };
 
-/** Tests with real parts: they share one Postgres and one NATS. */
+/** Tests with real parts: those of a project share one Postgres and one NATS. */
 export const withRealParts = {
   ...TIMEOUTS_MS,
   root: import.meta.dirname,
@@ -12,6 +12,9 @@ export const withRealParts = {
   setupFiles: [`${import.meta.dirname}/libs/test-kit/src/vitest-file-setup.ts`],
   pool: "forks" as const,
 };
+
+/** They keep nothing in their modules: files of one worker share them. */
+const API_TESTS = ["apps/api/test/**/*.test.ts"];
 
 export default defineConfig({
   test: {
@@ -25,7 +28,16 @@ export default defineConfig({
           ...withRealParts,
           name: "whole",
           include: ["libs/*/{src,test}/**/*.test.ts", "apps/*/{src,test}/**/*.test.ts", "tools/**/*.test.ts"],
-          exclude: ["**/node_modules/**", "**/*.e2e.test.ts", ...UNIT_TESTS],
+          exclude: ["**/node_modules/**", "**/*.e2e.test.ts", ...UNIT_TESTS, ...API_TESTS],
+        },
+      },
+      {
+        test: {
+          ...withRealParts,
+          name: "api",
+          isolate: false,
+          include: API_TESTS,
+          exclude: ["**/node_modules/**"],
         },
       },
       {

@@ -73,13 +73,17 @@ export const LONGEST: readonly string[] = [
   "tools/slurm/test/not-startable.test.ts",
 ];
 
-/** Vitest's own order behind the files that are known to take long. */
+/**
+ * Vitest's own order behind the files that are known to take long. Files that share their modules come one after the
+ * other: a worker keeps the modules only until it gets a file of another project.
+ */
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const rank = (file: TestSpecification): number => {
       const at = LONGEST.indexOf(relative(file.project.config.root, file.moduleId));
       return at < 0 ? LONGEST.length : at;
     };
-    return (await super.sort(files)).sort((a, b) => rank(a) - rank(b));
+    const group = ({ project: { name, config } }: TestSpecification): string => (config.isolate ? "" : name);
+    return (await super.sort(files)).sort((a, b) => rank(a) - rank(b) || group(a).localeCompare(group(b)));
   }
 }
