@@ -5,6 +5,7 @@ import {
   meanTokensPerRankPerSecond,
   planLabel,
   RUN_FIGURE_NAMES,
+  trainedPlan,
   worldSize,
   writtenJob,
   type RunFigure,
@@ -39,10 +40,6 @@ async function comparedOf(db: Queryable, job: JobDetail): Promise<Compared> {
     validation: run ? (await allValidations(db, run.id)).map(({ step, loss }) => ({ step, loss })) : [],
   };
 }
-
-/** What a job trains with, or trained with last: it may have gone on under another plan than the chosen one. */
-const planOf = ({ report, attempts, chosen }: JobDetail) =>
-  report?.plan ?? attempts.findLast(({ plan }) => plan !== undefined)?.plan ?? chosen?.plan ?? null;
 
 /** The loss of steps, of which some stand for many. */
 function meanLoss(steps: readonly MeanOfSteps[]): number | null {
@@ -82,7 +79,9 @@ function figuresOf(compared: Compared): Readonly<Record<RunFigure, number | null
   const { stepTimeSeconds, tokensPerGpuPerSecond } = speedOf(compared);
   const predicted = chosen?.predicted;
   const lastTenth = steps.slice(-Math.max(1, Math.ceil(steps.length / 10)));
-  const trial = chosen && trials.find(({ candidate }) => candidate.rank === chosen.rank);
+  const plan = trainedPlan(job);
+  // Of the plan that is shown, and of no other: where that was not tried, nobody measured it.
+  const trial = plan && trials.find(({ candidate }) => planLabel(candidate.plan) === planLabel(plan));
   return {
     steps: report?.steps ?? (job.lastStep > 0 ? job.lastStep : null),
     stepTimeSeconds,
@@ -127,11 +126,11 @@ export async function compareJobs(db: Queryable, jobs: readonly JobDetail[]): Pr
   return {
     jobs: jobs.map((job) => {
       const { id, name, project, state, createdAt } = job;
-      const plan = planOf(job);
+      const plan = trainedPlan(job);
       return { id, name, project, state, createdAt, plan: plan && planLabel(plan) };
     }),
     file: differingFields(files.map(({ file }) => file)),
-    plan: differingFields(jobs.map(planOf)),
+    plan: differingFields(jobs.map(trainedPlan)),
     cluster: differingFields(files.map(({ cluster }) => cluster)),
     profile: differingFields(compared.map(profileFacts)),
     figures: RUN_FIGURE_NAMES.map((figure) => ({

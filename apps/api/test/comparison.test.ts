@@ -2,14 +2,17 @@ import { ComparisonSchema } from "@internevo/contracts";
 import { planLabel, resolveJob, type StepMetric } from "@internevo/domain";
 import {
   changeRunPlan,
+  createTrials,
   ensureRun,
+  finishTrial,
   recordSteps,
   recordValidations,
   startAttempt,
+  startTrial,
   submitJob,
   updateJob,
 } from "@internevo/store";
-import { exampleCandidate } from "@internevo/test-kit/fixtures";
+import { exampleCandidate, exampleMeasurement } from "@internevo/test-kit/fixtures";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobFile, problem, shaped, startTestApi, type TestApi } from "./harness.ts";
 
@@ -87,13 +90,23 @@ describe("a comparison", () => {
     await train(kept, 10, () => 1);
     await train(changed, 10, () => 1);
     await api.database.transaction(async (tx) => {
+      for (const job of [kept, changed]) {
+        const [trial] = await createTrials(tx, job, [chosen]);
+        await startTrial(tx, trial?.id ?? "");
+        await finishTrial(tx, trial?.id ?? "", { measured: exampleMeasurement() });
+      }
       const run = await ensureRun(tx, changed, chosen);
       await changeRunPlan(tx, run.id, other);
       await startAttempt(tx, run.id);
     });
-    const { jobs, plan } = await compare(kept, changed);
+    const { jobs, plan, figures } = await compare(kept, changed);
     expect(jobs.map((each) => each.plan)).toEqual([planLabel(chosen.plan), planLabel(other.plan)]);
     expect(plan).toEqual([{ field: "recomputeLayers", values: expect.any(Array) }]);
+    // Nobody measured the other plan: the chosen one's memory is not its own.
+    expect(figures.find(({ figure }) => figure === "peakMemoryBytes")?.values).toEqual([
+      exampleMeasurement().peakMemoryBytes,
+      null,
+    ]);
   });
 
   it("has figures and losses, thinned where there are many steps", async () => {

@@ -25,7 +25,7 @@ export async function writeNew(
     } catch (error) {
       const isTaken = (error as NodeJS.ErrnoException).code === "EEXIST";
       for (const written of isTaken ? paths.slice(0, index) : paths.slice(0, index + 1))
-        await rm(written, { force: true });
+        await rm(written, { force: true }).catch(() => undefined);
       throw cannotWrite(
         path,
         `cannot be written (${(error as NodeJS.ErrnoException).code ?? String(error)})`,

@@ -47,6 +47,8 @@ import {
   usesGpus,
   worldSize,
   writtenJob,
+  gaveWayWords,
+  trainedPlan,
   type FailureCode,
   type JobFile,
   type JobSpec,
@@ -54,7 +56,7 @@ import {
   type Profile,
   type Report,
   type Trial,
-  gaveWayWords,
+  type Plan,
 } from "@internevo/domain";
 import type { ProfileSummary } from "@internevo/client";
 import { GIVEN_PROFILES } from "@internevo/cost-model";
@@ -231,12 +233,23 @@ export function trialsTable(
   return disturbed ? `${rows}\n${DISTURBED_LEGEND}` : rows;
 }
 
+/** The plan that a job went over to, where it is another than its trials chose. */
+function wentOverTo(job: JobDetail): Plan | null {
+  const plan = trainedPlan(job);
+  return plan === null || job.chosen === null || planLabel(plan) === planLabel(job.chosen.plan) ? null : plan;
+}
+
 export function reportLines(job: JobDetail, colors: Colors): string[] {
   const { report } = job;
   const lines: string[] = [];
   if (job.chosen)
     lines.push(
       `${colors.bold("chosen plan")}   ${planLabel(job.chosen.plan)} (rank #${job.chosen.rank} by prediction)`,
+    );
+  const now = wentOverTo(job);
+  if (now !== null)
+    lines.push(
+      `${colors.bold(report ? "trained with" : "trains with")}  ${report ? "" : " "}${planLabel(now)}, which it went over to`,
     );
   if (!report && job.lastValidation)
     lines.push(

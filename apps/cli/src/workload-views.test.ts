@@ -59,6 +59,8 @@ describe("proposals", () => {
       name: "nightly",
       cron: "0 3 * * *",
       timeZone: "UTC",
+      policy: "apply",
+      changeWindow: { from: "22:00", to: "06:00" },
       nextRunAt: "2026-02-01T03:00:00.000Z",
       lastRunAt,
       lastOutcome,
@@ -72,7 +74,7 @@ describe("proposals", () => {
       "kept the plan in use",
     );
     expect(workloadsTable([workload("2026-01-31T03:00:00.000Z", null)], colors)).toMatch(
-      /^11112222 +nightly .* queued or running$/m,
+      /^11112222 +nightly .* apply 22:00-06:00 .* queued or running$/m,
     );
   });
 });

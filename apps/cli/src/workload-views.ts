@@ -24,7 +24,12 @@ export function workloadsTable(workloads: readonly WorkloadSummary[], colors: Co
       { title: "ID", value: (workload) => short(workload.id) },
       { title: "NAME", most: MOST_OF_NAME, value: (workload) => workload.name },
       { title: "SCHEDULE", value: (workload) => `${workload.cron} ${workload.timeZone}` },
-      { title: "POLICY", spare: 1, value: ({ policy }) => policy },
+      {
+        title: "POLICY",
+        spare: 1,
+        value: ({ policy, changeWindow: window }) =>
+          window === null ? policy : `${policy} ${window.from}-${window.to}`,
+      },
       { title: "NEXT RUN", value: ({ enabled, nextRunAt }) => (enabled ? when(nextRunAt) : "paused") },
       { title: "LAST RUN", value: (workload) => when(workload.lastRunAt) },
       {

@@ -522,7 +522,7 @@ describe("profile and replan", () => {
     await measuring.ended;
     const { spec } = json<JobDetail>(await internevo("show", id, "--json"));
     expect(spec.cluster).not.toHaveProperty("profile");
-    expect(spec).toMatchObject({ measureAgain: true, until: "profiling" });
+    expect(spec).toMatchObject({ name: "measure small", measureAgain: true, until: "profiling" });
   });
 
   it("send the content of a profile file, which the services do not read", async () => {

@@ -24,6 +24,7 @@ import {
 import { notOwnWeights } from "./check-weights.ts";
 import { clusterWarnings } from "./cluster-warnings.ts";
 import { removalOfWeights, removedWeights, type WeightsOfJob } from "./kept-weights.ts";
+import { replanningWarnings } from "./replanning-warnings.ts";
 
 interface Remarks {
   readonly warnings: ProblemDetail[];
@@ -147,6 +148,7 @@ export class Acceptance {
         ...batchWarnings(spec, dataTokens),
         ...clusterWarnings(spec, capabilities),
         ...weightsWarnings(spec),
+        ...replanningWarnings(spec),
         ...roomWarnings(await this.#roomOf(spec), spec, dataDirectory ?? ""),
         ...textWarnings(await textRoom(textBytes, dataDirectory), spec, dataDirectory ?? ""),
       ],

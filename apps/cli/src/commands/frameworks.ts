@@ -97,7 +97,7 @@ function addExport(program: Command, context: Context): void {
     .addOption(frameworkOption())
     .option(
       "--plan <plan>",
-      `${PLAN_HELP}; default: the job's chosen plan, of a file the best that the framework can say`,
+      `${PLAN_HELP}; default: the plan that the job trains with, of a file the best that the framework can say`,
     )
     .option("--profile <name or file>", `${profileHelp}, to find the plan with; default: the job's`)
     .option(

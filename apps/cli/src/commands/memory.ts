@@ -9,6 +9,7 @@ import {
   plannedMemoryBytes,
   ProblemError,
   worldSize,
+  trainedPlan,
   type JobSpec,
   type MemoryLines,
   type Plan,
@@ -83,7 +84,7 @@ export async function profileOf(
 }
 
 /**
- * A job's file and the plan asked for, else the best; or a job that was submitted, and the plan it chose.
+ * A job's file and the plan asked for, else the best; or a job that was submitted, and the plan that it trains with.
  * Where options change the search, the best of a submitted job too.
  * @param field the argument that names the plan, for errors
  * @returns `profile`: the one that was given, or that a submitted job was planned with; `isBest`: nobody named
@@ -109,7 +110,8 @@ export async function findPlan(
       profile: used,
       isBest: plan === undefined,
     };
-  if (!submitted?.chosen) {
+  const trained = submitted && trainedPlan(submitted);
+  if (trained === null) {
     throw new ProblemError("conflict", `${spec.name} has chosen no plan yet`, [
       {
         field: "job",
@@ -119,7 +121,7 @@ export async function findPlan(
       },
     ]);
   }
-  return { spec, plan: planOfJob(submitted.chosen.plan, spec), profile: used, isBest: false };
+  return { spec, plan: planOfJob(trained, spec), profile: used, isBest: false };
 }
 
 /**
@@ -154,7 +156,7 @@ export function addMemory(program: Command, context: Context): void {
         "it is in use: a table, and a picture. Offline for a job file",
     )
     .argument("<job>", JOB_HELP)
-    .option("--plan <plan>", `${PLAN_HELP}; default: the job's chosen plan, of a file the best`)
+    .option("--plan <plan>", `${PLAN_HELP}; default: the plan that the job trains with, of a file the best`)
     .option(
       "--profile <name or file>",
       "what was measured of the cluster: the plan is found with it, and it says what the program itself takes; default: the job's",

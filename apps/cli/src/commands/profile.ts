@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import type { InternEvoClient, ProfileSummary } from "@internevo/client";
 import type { JobDetail } from "@internevo/contracts";
 import { findShippedProfile } from "@internevo/cost-model";
+import { measuringName } from "@internevo/domain";
 import type { Command } from "commander";
 import type { Context } from "../context.ts";
 import { exitCodeOfState } from "../exit-codes.ts";
@@ -125,8 +126,8 @@ async function submitMeasurement(
 ): Promise<JobDetail> {
   if (what !== "-" && !existsSync(what))
     return client.measureProfile(await profileId(client, what, signal), { signal });
-  return client.submitJob(
-    { ...withoutProfile(await readJobFile(what)), measureAgain: true, until: "profiling" },
-    { signal },
-  );
+  const file = withoutProfile(await readJobFile(what));
+  // The job of the file keeps its name for itself: others are told by it which one is meant.
+  const name = typeof file["name"] === "string" ? { name: measuringName(file["name"]) } : {};
+  return client.submitJob({ ...file, ...name, measureAgain: true, until: "profiling" }, { signal });
 }

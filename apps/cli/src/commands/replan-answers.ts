@@ -27,7 +27,7 @@ async function meant(
       field: "proposal",
       value: text ?? "",
       message: one ? `begins ${found.map(({ id }) => id).join(", ")}` : what,
-      remedy: "see internevo replan proposals",
+      remedy: `see internevo replan proposals ${workload}`,
     },
   ]);
 }

@@ -1,6 +1,13 @@
 import type { WorkloadChange } from "@internevo/client";
-import { ProblemError, REPLAN_POLICIES, type DailyWindow, type ReplanPolicy } from "@internevo/domain";
+import {
+  DailyWindowSchema,
+  ProblemError,
+  REPLAN_POLICIES,
+  type DailyWindow,
+  type ReplanPolicy,
+} from "@internevo/domain";
 import { Option, type Command } from "commander";
+import { Check } from "typebox/value";
 import { integerArgument, numberArgument } from "../arguments.ts";
 
 export const WORKLOAD_ARGUMENT = "id of the workload, the beginning of it, or its name";
@@ -11,17 +18,20 @@ export interface SettingOptions {
   readonly gainThreshold?: number;
   readonly catchUpWindow?: number;
   readonly policy?: ReplanPolicy;
-  readonly window?: DailyWindow | null;
+  readonly window?: DailyWindow | typeof ALWAYS;
   readonly compareSteps?: number;
   readonly notInLastSteps?: number;
   readonly measureRuns?: boolean;
 }
 
+/** No window. Null would be lost: commander takes it for an empty text. */
+const ALWAYS = "always";
+
 /** @throws ProblemError for what is no window */
-function windowArgument(text: string): DailyWindow | null {
-  if (text === "always") return null;
-  const [, from, to] = /^(\d\d:\d\d)-(\d\d:\d\d)$/.exec(text) ?? [];
-  if (from !== undefined && to !== undefined) return { from, to };
+function windowArgument(text: string): DailyWindow | typeof ALWAYS {
+  if (text === ALWAYS) return ALWAYS;
+  const [from = "", to = "", more] = text.split("-");
+  if (more === undefined && Check(DailyWindowSchema, { from, to })) return { from, to };
   throw new ProblemError("bad-request", `--window ${text} is no window`, [
     {
       field: "--window",
@@ -53,7 +63,7 @@ export function addSettings(command: Command): Command {
     )
     .option(
       "--window <times>",
-      "when runs may be stopped for it, for example 22:00-06:00, or always",
+      "when runs may be stopped for it, for example 22:00-06:00, or always; the same time twice is the whole day",
       windowArgument,
     )
     .option("--compare-steps <steps>", "steps that are compared", integerArgument(1, 1000))
@@ -73,7 +83,7 @@ export function settingsOf(options: SettingOptions): WorkloadChange {
     gainThreshold: options.gainThreshold,
     catchUpWindowSeconds: options.catchUpWindow,
     policy: options.policy,
-    changeWindow: options.window,
+    changeWindow: options.window === ALWAYS ? null : options.window,
     compareSteps: options.compareSteps,
     notInLastSteps: options.notInLastSteps,
     mayMeasureRuns: options.measureRuns,

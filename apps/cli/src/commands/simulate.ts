@@ -194,7 +194,7 @@ export function addSimulate(program: Command, context: Context): void {
         "and hides; its timeline for Perfetto, also over a measured one. Offline for a job file",
     )
     .argument("<job>", JOB_HELP)
-    .argument("[plan]", `${PLAN_HELP}; default: the job's chosen plan, of a file the best`)
+    .argument("[plan]", `${PLAN_HELP}; default: the plan that the job trains with, of a file the best`)
     .option(
       "--profile <name or file>",
       `what was measured of the cluster: ${GIVEN_PROFILE_WORDS}, a file, or a stored one; default: the job's`,

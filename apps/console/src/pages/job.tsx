@@ -7,6 +7,8 @@ import {
   modelExtras,
   usesGpus,
   writtenJob,
+  planLabel,
+  trainedPlan,
 } from "@internevo/domain";
 import { Alert, Code, Text } from "@mantine/core";
 import { getRouteApi, Link } from "@tanstack/react-router";
@@ -80,6 +82,7 @@ function ChosenPlan({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] })
   const reason = reasonOfChoice(rows, choice);
   // The report says it too.
   const disturbed = choice && !job.report?.disturbances ? disturbedTrialsWords(choice) : undefined;
+  const trained = trainedPlan(job);
   return (
     <Section title="Chosen plan">
       <div className="chosen-plan">
@@ -99,6 +102,11 @@ function ChosenPlan({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] })
             {sentence}
           </Text>
         ))}
+        {trained !== null && planLabel(trained) !== planLabel(job.chosen.plan) && (
+          <Alert color="blue" variant="light" title={job.report ? "It trained with" : "It trains with"}>
+            <PlanText plan={trained} /> It went over to this plan.
+          </Alert>
+        )}
       </div>
     </Section>
   );

@@ -164,7 +164,7 @@ export function PlanChangeSection({ job, rows }: { job: JobDetail; rows: readonl
     <Section
       title="Plan change"
       folded={job.planChange === undefined ? "none" : PLAN_CHANGE_STATE_WORDS[job.planChange.state]}
-      about="A job that trains can go on under another plan from a checkpoint. Its losses stay the same."
+      about="A job that trains can go on under another plan from a checkpoint. Its losses stay the same, but for rounding."
     >
       {job.planChange && <Change change={job.planChange} />}
       {mayAsk && <AskButton job={job} rows={rows} />}

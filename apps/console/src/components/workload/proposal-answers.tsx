@@ -18,7 +18,7 @@ const ANSWERS = [
     label: "Try",
     question: "Try this plan?",
     consequence:
-      "The job that does this work writes a checkpoint, trains under the plan for a few steps, and goes back. Its losses stay the same. Then you see what the plan gains.",
+      "The job that does this work writes a checkpoint, trains under the plan for a few steps, and goes back. Its losses stay the same, but for rounding. Then you see what the plan gains.",
     isDanger: false,
   },
   {
