@@ -1,4 +1,11 @@
-import { Line, ProjectNameSchema, QueueSettingsSchema, WeightSchema } from "@internevo/domain";
+import {
+  csvHead,
+  csvRows,
+  Line,
+  ProjectNameSchema,
+  QueueSettingsSchema,
+  WeightSchema,
+} from "@internevo/domain";
 import { Type, type Static, type TSchema } from "typebox";
 import { PageSchema } from "./http.ts";
 
@@ -96,3 +103,15 @@ export const UsageSchema = Type.Object({
   ),
 });
 export type Usage = Static<typeof UsageSchema>;
+
+/** Usage as CSV (RFC 4180), with its head also where there is none. */
+export function usageCsv({ by, rows }: Pick<Usage, "by" | "rows">): string {
+  const names = [by, "gpuHours", "jobs"];
+  return (
+    csvHead(names) +
+    csvRows(
+      rows.map(({ key, ...figures }) => ({ [by]: key, ...figures })),
+      names,
+    )
+  );
+}

@@ -1,5 +1,5 @@
-import { USAGE_GROUPS, type UsageGroup, type UsageQuery } from "@internevo/contracts";
-import { csvText, formatGpuHours, formatMoment } from "@internevo/domain";
+import { USAGE_GROUPS, usageCsv, type UsageGroup, type UsageQuery } from "@internevo/contracts";
+import { formatGpuHours, formatMoment } from "@internevo/domain";
 import { Option, type Command } from "commander";
 import { instantArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
@@ -38,12 +38,7 @@ export function addUsage(program: Command, context: Context): void {
       };
       const usage = await client.usage(query, { signal: context.signal });
       if (output.json) return output.document(usage);
-      if (csv)
-        return output.data(
-          csvText(usage.rows.map(({ key, ...figures }) => ({ [by]: key, ...figures })))
-            .replaceAll("\r\n", "\n")
-            .trimEnd(),
-        );
+      if (csv) return output.data(usageCsv(usage).replaceAll("\r\n", "\n").trimEnd());
       const span = `from ${formatMoment(usage.from)} to ${formatMoment(usage.to)}`;
       if (usage.rows.length === 0) return output.note(`no job held hosts ${span}`);
       output.data(usageTable(usage, output.colors));

@@ -1,5 +1,4 @@
-import { type Usage, type UsageGroup, type UsageQuery } from "@internevo/contracts";
-import { csvText } from "@internevo/domain";
+import { usageCsv, type Usage, type UsageGroup, type UsageQuery } from "@internevo/contracts";
 import { Button, NativeSelect, Text, TextInput } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { Body, Cell, Column, Head, Row, RowTitle, Table } from "../components/data-table.tsx";
@@ -79,9 +78,6 @@ function UsageTable({ usage: { by, rows, gpuHours } }: { usage: Usage }) {
   );
 }
 
-const csvOf = ({ by, rows }: Usage): string =>
-  csvText(rows.map(({ key, gpuHours, jobs }) => ({ [by]: key, gpuHours, jobs })));
-
 export function UsagePage() {
   const session = useSession();
   const asked = route.useSearch();
@@ -102,7 +98,7 @@ export function UsagePage() {
             usage &&
             downloadText(
               `usage-by-${usage.by}-${dayOf(usage.from)}-${dayOf(usage.to, true)}.csv`,
-              csvOf(usage),
+              usageCsv(usage),
               "text/csv",
             )
           }
