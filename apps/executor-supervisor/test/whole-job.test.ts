@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { checkpointDirectory } from "@internevo/stages";
 import { allSteps, allValidations, findRun, listAttempts, listTrials, requestCancel } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
+import { stepEvent } from "@internevo/test-kit/job-told";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 import { planner } from "@internevo/planner";
 import { profiler } from "@internevo/profiler";
@@ -35,9 +36,6 @@ async function eventsOf(jobId: string): Promise<string[]> {
   );
   return rows.map(({ told }) => told);
 }
-const stepEvent = (least: number) => (event: { type: string; data: Record<string, unknown> }) =>
-  event.type === "step" && (event.data["step"] as number) >= least;
-
 describe("a job through all services", () => {
   it("is profiled, planned, tried and trained, and reports", async () => {
     const began = performance.now();

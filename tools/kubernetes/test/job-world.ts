@@ -2,11 +2,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Watch } from "@kubernetes/client-node";
-import type { JobStreamEvent } from "@internevo/contracts";
-import type { Attempt, StepMetric } from "@internevo/domain";
 import type { JobSetStatus, KubernetesSettings, Pod } from "@internevo/launcher/kubernetes";
-import { allSteps, findRun, listAttempts } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
+import { runOf } from "@internevo/test-kit/job-told";
 import { createWorld, smallJob, type ServiceProcess, type World } from "@internevo/test-kit/world";
 import { KubernetesStand } from "../src/stand.ts";
 
@@ -15,16 +13,6 @@ export type JobState = Parameters<World["untilState"]>[1];
 export const NODES = 2;
 export const CPUS = 4;
 const JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2";
-
-export const stepEvent =
-  (least: number) =>
-  (event: JobStreamEvent): boolean =>
-    event.type === "step" && (event.data["step"] as number) >= least;
-export const progressOf =
-  (words: RegExp) =>
-  (event: JobStreamEvent): boolean =>
-    event.type === "progress" && words.test(String(event.data["message"]));
-export const upTo = (steps: number): number[] => Array.from({ length: steps }, (_, index) => index + 1);
 
 /** A test cluster of two nodes, and what jobs on it need. Tests start the services. */
 export interface JobWorld {
@@ -41,7 +29,7 @@ export interface JobWorld {
   nothingIsLeft(): Promise<unknown>;
   /** Waits until ranks of a job run in a stage. */
   untilRanks(id: string, stage: JobState): Promise<void>;
-  runOf(jobId: string): Promise<{ readonly steps: StepMetric[]; readonly attempts: Attempt[] }>;
+  runOf(jobId: string): ReturnType<typeof runOf>;
   close(): Promise<void>;
 }
 
@@ -102,14 +90,7 @@ export async function createJobWorld(
         () => world.logs(),
       );
     },
-    async runOf(jobId) {
-      const run = await findRun(world.database.db, jobId);
-      if (!run) throw new Error("the job has no run");
-      return {
-        steps: await allSteps(world.database.db, run.id),
-        attempts: await listAttempts(world.database.db, run.id),
-      };
-    },
+    runOf: (jobId) => runOf(world.database.db, jobId),
     async close() {
       await world.close();
       await stand.stop();

@@ -4,16 +4,8 @@ import { eventually } from "@internevo/test-kit";
 import type { ServiceProcess, World } from "@internevo/test-kit/world";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { KubernetesStand } from "../src/stand.ts";
-import {
-  createJobWorld,
-  NODES,
-  progressOf,
-  stepEvent,
-  upTo,
-  WrittenJobSets,
-  type JobState,
-  type JobWorld,
-} from "./job-world.ts";
+import { progressOf, stepEvent, upTo } from "@internevo/test-kit/job-told";
+import { createJobWorld, NODES, WrittenJobSets, type JobState, type JobWorld } from "./job-world.ts";
 
 const SERVICES = ["profiler", "planner", "trial-runner", "executor-supervisor"] as const;
 /** A job that is measured, and tried and trained for so long that somebody can be killed meanwhile. */

@@ -7,7 +7,8 @@ import type { World } from "@internevo/test-kit/world";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { topologyQueue } from "../src/manifests.ts";
 import type { KubernetesStand } from "../src/stand.ts";
-import { CPUS, createJobWorld, NODES, progressOf, stepEvent, upTo, type JobWorld } from "./job-world.ts";
+import { progressOf, stepEvent, upTo } from "@internevo/test-kit/job-told";
+import { CPUS, createJobWorld, NODES, type JobWorld } from "./job-world.ts";
 
 const HOST = "kubernetes.io/hostname";
 /** Kueue places the jobs of this queue: their pods ask for most of a node, so that no two share one. */

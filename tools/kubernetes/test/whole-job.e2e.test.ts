@@ -10,16 +10,8 @@ import { trialRunner } from "@internevo/trial-runner";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { queue } from "../src/manifests.ts";
 import { QUEUE, type KubernetesStand } from "../src/stand.ts";
-import {
-  CPUS,
-  createJobWorld,
-  NODES,
-  progressOf,
-  stepEvent,
-  upTo,
-  type JobState,
-  type JobWorld,
-} from "./job-world.ts";
+import { progressOf, stepEvent, upTo } from "@internevo/test-kit/job-told";
+import { CPUS, createJobWorld, NODES, type JobState, type JobWorld } from "./job-world.ts";
 
 describe("a job on a Kubernetes cluster", () => {
   let jobs: JobWorld;

@@ -1,12 +1,12 @@
 import { eventually } from "@internevo/test-kit";
-import { allSteps, findRun, listAttempts, requestCancel } from "@internevo/store";
-import type { JobStreamEvent } from "@internevo/contracts";
-import { isAtRest, type Attempt, type StepMetric } from "@internevo/domain";
+import { requestCancel } from "@internevo/store";
+import { isAtRest } from "@internevo/domain";
 import { executorSupervisor } from "@internevo/executor-supervisor";
 import { planner } from "@internevo/planner";
 import { profiler } from "@internevo/profiler";
 import { trialRunner } from "@internevo/trial-runner";
 import type { RunningService } from "@internevo/service-kit";
+import { runOf } from "@internevo/test-kit/job-told";
 import { createWorld, smallJob, type ServiceProcess, type World } from "@internevo/test-kit/world";
 import type { SlurmOptions } from "../src/stand.ts";
 import { createSite, type Site } from "./slurm-world.ts";
@@ -24,25 +24,13 @@ export interface JobWorld {
   executor(): Promise<ServiceProcess>;
   /** The Slurm jobs of ours, oldest first, once Slurm ends none of them any more. */
   slurmJobs(): ReturnType<Site["jobs"]>;
-  runOf(
-    jobId: string,
-  ): Promise<{ readonly id: string; readonly steps: StepMetric[]; readonly attempts: Attempt[] }>;
+  runOf(jobId: string): ReturnType<typeof runOf>;
   /** Ends a node at once {@link tidy}. */
   killNode(node: string): Promise<void>;
   /** Ends what a test has left, and waits until every node can take jobs. */
   tidy(): Promise<void>;
   close(): Promise<void>;
 }
-
-export const stepEvent =
-  (least: number) =>
-  (event: JobStreamEvent): boolean =>
-    event.type === "step" && (event.data["step"] as number) >= least;
-export const progressOf =
-  (words: RegExp) =>
-  (event: JobStreamEvent): boolean =>
-    event.type === "progress" && words.test(String(event.data["message"]));
-export const upTo = (steps: number): number[] => Array.from({ length: steps }, (_, index) => index + 1);
 
 export async function createJobWorld(slurm: SlurmOptions = {}): Promise<JobWorld> {
   const site = await createSite({}, slurm);
@@ -100,15 +88,7 @@ export async function createJobWorld(slurm: SlurmOptions = {}): Promise<JobWorld
       );
       return ours();
     },
-    async runOf(jobId) {
-      const run = await findRun(world.database.db, jobId);
-      if (!run) throw new Error("the job has no run");
-      return {
-        id: run.id,
-        steps: await allSteps(world.database.db, run.id),
-        attempts: await listAttempts(world.database.db, run.id),
-      };
-    },
+    runOf: (jobId) => runOf(world.database.db, jobId),
     killNode(node) {
       killed.push(node);
       return site.slurm.killNode(node);

@@ -3,7 +3,8 @@ import { worldSize } from "@internevo/domain";
 import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { whyImpossible } from "../src/stand.ts";
-import { createJobWorld, stepEvent, upTo, type JobWorld } from "./job-world.ts";
+import { stepEvent, upTo } from "@internevo/test-kit/job-told";
+import { createJobWorld, type JobWorld } from "./job-world.ts";
 
 const impossible = whyImpossible();
 if (impossible !== undefined) console.warn(`The tests of lost nodes on Slurm are skipped: ${impossible}`);

@@ -6,7 +6,8 @@ import { isLeaseLive, jobLease, listTrials, requestCancel } from "@internevo/sto
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { JOB_FILES } from "@internevo/launcher";
 import { whyImpossible } from "../src/stand.ts";
-import { createJobWorld, progressOf, stepEvent, upTo, type JobWorld } from "./job-world.ts";
+import { progressOf, stepEvent, upTo } from "@internevo/test-kit/job-told";
+import { createJobWorld, type JobWorld } from "./job-world.ts";
 import { linesOf } from "./slurm-world.ts";
 
 const impossible = whyImpossible();
