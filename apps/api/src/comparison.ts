@@ -8,6 +8,7 @@ import {
   trainedPlan,
   worldSize,
   writtenJob,
+  measurementOfPlan,
   type RunFigure,
 } from "@internevo/domain";
 import {
@@ -81,7 +82,7 @@ function figuresOf(compared: Compared): Readonly<Record<RunFigure, number | null
   const lastTenth = steps.slice(-Math.max(1, Math.ceil(steps.length / 10)));
   const plan = trainedPlan(job);
   // Of the plan that is shown, and of no other: where that was not tried, nobody measured it.
-  const trial = plan && trials.find(({ candidate }) => planLabel(candidate.plan) === planLabel(plan));
+  const measured = plan === null ? undefined : measurementOfPlan(trials, plan);
   return {
     steps: report?.steps ?? (job.lastStep > 0 ? job.lastStep : null),
     stepTimeSeconds,
@@ -91,7 +92,7 @@ function figuresOf(compared: Compared): Readonly<Record<RunFigure, number | null
       predicted === undefined || tokensPerGpuPerSecond === null
         ? null
         : (predicted.mfu * tokensPerGpuPerSecond) / predicted.tokensPerGpuPerSecond,
-    peakMemoryBytes: trial?.measured?.peakMemoryBytes ?? null,
+    peakMemoryBytes: measured?.peakMemoryBytes ?? null,
     lossNats: report?.finalLossNats ?? meanLoss(lastTenth),
     validationLossNats: report?.validation?.lossNats ?? lastValidation?.loss ?? null,
   };

@@ -48,7 +48,7 @@ import {
   worldSize,
   writtenJob,
   gaveWayWords,
-  trainedPlan,
+  planWentOverTo,
   type FailureCode,
   type JobFile,
   type JobSpec,
@@ -56,7 +56,6 @@ import {
   type Profile,
   type Report,
   type Trial,
-  type Plan,
 } from "@internevo/domain";
 import type { ProfileSummary } from "@internevo/client";
 import { GIVEN_PROFILES } from "@internevo/cost-model";
@@ -233,12 +232,6 @@ export function trialsTable(
   return disturbed ? `${rows}\n${DISTURBED_LEGEND}` : rows;
 }
 
-/** The plan that a job went over to, where it is another than its trials chose. */
-function wentOverTo(job: JobDetail): Plan | null {
-  const plan = trainedPlan(job);
-  return plan === null || job.chosen === null || planLabel(plan) === planLabel(job.chosen.plan) ? null : plan;
-}
-
 export function reportLines(job: JobDetail, colors: Colors): string[] {
   const { report } = job;
   const lines: string[] = [];
@@ -246,7 +239,7 @@ export function reportLines(job: JobDetail, colors: Colors): string[] {
     lines.push(
       `${colors.bold("chosen plan")}   ${planLabel(job.chosen.plan)} (rank #${job.chosen.rank} by prediction)`,
     );
-  const now = wentOverTo(job);
+  const now = planWentOverTo(job);
   if (now !== null)
     lines.push(
       `${colors.bold(report ? "trained with" : "trains with")}  ${report ? "" : " "}${planLabel(now)}, which it went over to`,

@@ -1,7 +1,7 @@
 import { Type, type Static } from "typebox";
 import { HostUseSchema } from "./host-use.ts";
 import { CandidateSchema, MemoryLinesSchema } from "./planning.ts";
-import { PlanSchema, type Plan } from "./plan.ts";
+import { PlanSchema } from "./plan.ts";
 
 /** One run of a plan, over its steps after warm-up. */
 export const TrialRunSchema = Type.Object(
@@ -126,22 +126,6 @@ export const AttemptSchema = Type.Object(
 );
 export type Attempt = Static<typeof AttemptSchema>;
 export type AttemptState = Attempt["state"];
-
-/**
- * The plan that a job trains with, or trained with last: it may have gone on under another one than its trials chose.
- * Null before one is chosen.
- */
-export const trainedPlan = ({
-  report,
-  attempts,
-  chosen,
-}: {
-  readonly report: { readonly plan: Plan } | null;
-  /** In the order of their numbers. */
-  readonly attempts: readonly Pick<Attempt, "plan">[];
-  readonly chosen: { readonly plan: Plan } | null;
-}): Plan | null =>
-  report?.plan ?? attempts.findLast(({ plan }) => plan !== undefined)?.plan ?? chosen?.plan ?? null;
 
 export const StepMetricSchema = Type.Object(
   {

@@ -55,3 +55,4 @@ export * from "./memory-lines.ts";
 export * from "./quota.ts";
 export * from "./queue-order.ts";
 export * from "./csv.ts";
+export * from "./trained-plan.ts";

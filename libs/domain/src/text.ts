@@ -80,3 +80,7 @@ export function forbiddenIn(text: string): string | undefined {
 /** Text as a shell takes it for one word. */
 export const shellWord = (text: string): string =>
   /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
+
+/** "a, b or c". */
+export const listed = (words: readonly string[], last: "and" | "or"): string =>
+  words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} ${last} ${words.at(-1) ?? ""}`;

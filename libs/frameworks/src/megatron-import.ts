@@ -23,7 +23,7 @@ import {
 } from "./framework.ts";
 import { BLOCKWISE, BUCKETS, judgesOf, KERNELS, taken } from "./judgements.ts";
 import { headSplitFault } from "./heads.ts";
-import { listed, quotient, sharedEvenly } from "./problems.ts";
+import { quotient, sharedEvenly, nearestThatWork } from "./problems.ts";
 import { RANKS_FIELD, ranksOf } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
 import { MEGATRON_DIALECT, sharesHeads } from "./megatron.ts";
@@ -279,24 +279,15 @@ function chunkWarnings(
       remedy: "give more, or one chunk",
     });
   if (value !== null && each % chunks !== 0) {
-    const divisors = Array.from({ length: Math.min(each, MOST_TRIED) }, (_, index) => index + 1)
-      .filter((by) => each % by === 0)
-      .sort((a, b) => Math.abs(a - chunks) - Math.abs(b - chunks))
-      .slice(0, MOST_NAMED)
-      .sort((a, b) => a - b)
-      .map(String);
     warnings.push({
       field,
       value: chunks,
       message: `does not divide the ${each} layers of a pipeline rank: Megatron-LM refuses it`,
-      remedy: `give ${listed(divisors, "or")}, or --pipeline-model-parallel-layout`,
+      remedy: `give ${nearestThatWork(chunks, each, (by) => each % by === 0)}, or --pipeline-model-parallel-layout`,
     });
   }
   return warnings;
 }
-/** Chunks that are tried, and values that are named instead of one that does not work. */
-const MOST_TRIED = 10_000;
-const MOST_NAMED = 4;
 
 /** What Megatron-LM refuses, or does not do, though a plan stands for it. */
 function megatronWarnings(

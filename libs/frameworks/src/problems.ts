@@ -1,4 +1,4 @@
-import { ProblemError, type ProblemDetail } from "@internevo/domain";
+import { ProblemError, listed, type ProblemDetail } from "@internevo/domain";
 
 /** Faults that one error tells at most, and characters of a field's name or of a value. */
 const MOST_DETAILS = 20;
@@ -16,9 +16,21 @@ export function repeated(value: unknown): unknown {
   return text.length > MOST_CHARACTERS ? shortened(text) : value;
 }
 
-/** "a, b or c". */
-export const listed = (names: readonly string[], word: "and" | "or"): string =>
-  names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} ${word} ${names.at(-1)}`;
+/** Values that are tried for a remedy, and that it names. */
+const MOST_TRIED = 10_000;
+const MOST_NAMED = 4;
+
+/** Whole numbers up to `most` that work, those nearest to what was given, as a remedy names them; empty where none does. */
+export const nearestThatWork = (given: number, most: number, works: (value: number) => boolean): string =>
+  listed(
+    Array.from({ length: Math.min(most, MOST_TRIED) }, (_, index) => index + 1)
+      .filter(works)
+      .sort((a, b) => Math.abs(a - given) - Math.abs(b - given))
+      .slice(0, MOST_NAMED)
+      .sort((a, b) => a - b)
+      .map(String),
+    "or",
+  );
 
 /** Collects what is wrong with a configuration, so that all of it is said at once. */
 export class Faults {

@@ -1,8 +1,8 @@
+import { listed } from "@internevo/domain";
 import type { Plan } from "@internevo/domain";
 import type { Options } from "./command-line.ts";
 import type { FrameworkWarning, TakenAs } from "./framework.ts";
 import { erring } from "./judgements.ts";
-import { listed } from "./problems.ts";
 
 /*
  * Recomputation, as both programs have it that know --recompute-granularity; modules only Megatron-LM's.

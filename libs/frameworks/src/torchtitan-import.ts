@@ -32,7 +32,7 @@ import {
 import { checkWholeHeads, wholeHeadsFault } from "./heads.ts";
 import { RANKS_FIELD, ranksInText } from "./launch.ts";
 import { LeftOut } from "./left-out.ts";
-import { Faults, listed, quotient, sharedEvenly } from "./problems.ts";
+import { Faults, quotient, sharedEvenly, nearestThatWork } from "./problems.ts";
 import { oneWay, splitsByTensor, type Layout } from "./sequence-layouts.ts";
 import { overlapOf } from "./torchtitan.ts";
 import { readModel } from "./torchtitan-model.ts";
@@ -191,10 +191,6 @@ function pipelineChunks(parallelism: Fields, layers: number, pp: number, takenAs
   return parts / pp;
 }
 const LESS_LAYERS = ["first", "last"].map((end) => `pipeline_parallel_${end}_stage_less_layers`);
-/** Values that are named instead of one that does not work. */
-const MOST_NAMED = 4;
-/** Layers of a part that are tried; a file may say any number of layers. */
-const MOST_TRIED = 10_000;
 
 interface Dealt {
   /** Layers of a part of a stage. */
@@ -215,13 +211,7 @@ function checkParts(faults: Faults, { each, layers, less, pp, schedule, single }
   const works = (of: number, by: number): boolean =>
     isShared(of, by) && (Math.ceil(of / by) === pp) === single;
   if (works(total, each)) return;
-  const near = Array.from({ length: Math.min(total, MOST_TRIED) }, (_, index) => index + 1)
-    .filter((by) => works(total, by))
-    .sort((a, b) => Math.abs(a - each) - Math.abs(b - each))
-    .slice(0, MOST_NAMED)
-    .sort((a, b) => a - b)
-    .map(String);
-  const given = listed(near, "or");
+  const given = nearestThatWork(each, total, (by) => works(total, by));
   const values = given === "" ? "give fewer stages" : `give ${given}`;
   const parts = Math.ceil(total / each);
   const field = "parallelism.pipeline_parallel_layers_per_stage";

@@ -4,6 +4,7 @@ import {
   NONE_DIVIDES_REMEDY,
   planValue,
   REJECTION_WORDS,
+  listed,
   type JobSpec,
   type PlanConstraints,
   type PlanField,
@@ -74,12 +75,12 @@ export function fewestSequences(job: JobSpec): number | undefined {
   const { plan = {}, sequenceLengthTokens } = job;
   const factors = divisors(clusterRanks(job));
   // Nothing makes a step larger than it has to be but the ranks that hold the same, and what is asked for.
-  const listed = (field: "microBatchSize" | "microBatches", free: readonly number[]): readonly number[] =>
+  const sizesOf = (field: "microBatchSize" | "microBatches", free: readonly number[]): readonly number[] =>
     plan[field] === undefined
       ? free
       : (askedOf(plan, field) as number[]).toSorted((a, b) => a - b).slice(0, MOST_LISTED);
-  const sizes = listed("microBatchSize", [1]);
-  const turns = listed("microBatches", factors);
+  const sizes = sizesOf("microBatchSize", [1]);
+  const turns = sizesOf("microBatches", factors);
   const counts = new Set(
     factors
       .filter((replicas) => allowedBy(plan.dataParallel, replicas))
@@ -191,8 +192,6 @@ function reasonAlone(job: JobSpec, plan: PlanConstraints, field: PlanField): str
   return field === "tensorParallel" ? `it needs as many sequenceParallel, and ${reason}` : reason;
 }
 
-const listed = (words: readonly string[], last: string): string =>
-  words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} ${last} ${words.at(-1) ?? ""}`;
 const shown = (plan: PlanConstraints, field: PlanField): string =>
   `${field} ${askedOf(plan, field).map(String).join(" or ")}`;
 

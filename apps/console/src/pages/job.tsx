@@ -7,8 +7,7 @@ import {
   modelExtras,
   usesGpus,
   writtenJob,
-  planLabel,
-  trainedPlan,
+  planWentOverTo,
 } from "@internevo/domain";
 import { Alert, Code, Text } from "@mantine/core";
 import { getRouteApi, Link } from "@tanstack/react-router";
@@ -82,7 +81,7 @@ function ChosenPlan({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] })
   const reason = reasonOfChoice(rows, choice);
   // The report says it too.
   const disturbed = choice && !job.report?.disturbances ? disturbedTrialsWords(choice) : undefined;
-  const trained = trainedPlan(job);
+  const wentOverTo = planWentOverTo(job);
   return (
     <Section title="Chosen plan">
       <div className="chosen-plan">
@@ -102,9 +101,9 @@ function ChosenPlan({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] })
             {sentence}
           </Text>
         ))}
-        {trained !== null && planLabel(trained) !== planLabel(job.chosen.plan) && (
+        {wentOverTo !== null && (
           <Alert color="blue" variant="light" title={job.report ? "It trained with" : "It trains with"}>
-            <PlanText plan={trained} /> It went over to this plan.
+            <PlanText plan={wentOverTo} /> It went over to this plan.
           </Alert>
         )}
       </div>
