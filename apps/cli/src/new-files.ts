@@ -25,6 +25,7 @@ export async function writeNew(
     } catch (error) {
       const isTaken = (error as NodeJS.ErrnoException).code === "EEXIST";
       for (const written of isTaken ? paths.slice(0, index) : paths.slice(0, index + 1))
+        // What kept it from being written may keep it from being removed: the first error is the one to tell.
         await rm(written, { force: true }).catch(() => undefined);
       throw cannotWrite(
         path,

@@ -68,7 +68,7 @@ export async function saveBody(
     await become(temporary, path);
     return bytes;
   } catch (error) {
-    // What is in the way of it, a file where a folder should be, is in the way of this too.
+    // What is in the way of it, a file where a folder should be, is in the way of this too: the first error is told.
     await rm(temporary, { force: true }).catch(() => undefined);
     if (signal.aborted) throw error;
     const { code, syscall } = error as NodeJS.ErrnoException;

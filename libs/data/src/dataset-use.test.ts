@@ -2,6 +2,7 @@ import { mkdir, mkdtemp, readdir, rm, stat, statfs, truncate, utimes, writeFile 
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { ifThere } from "@internevo/domain";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { beginUse, DATASET_DAYS, makeRoom } from "./dataset-use.ts";
 import { diskOf, marginBytes } from "./disk-room.ts";
@@ -120,7 +121,7 @@ it("never takes a copy from many that begin and end at any moment", async () => 
   const sweeper = (async () => {
     let removed = 0;
     while (running) {
-      await unusedFor(copy, DATASET_DAYS + 1).catch(() => undefined);
+      await ifThere(() => unusedFor(copy, DATASET_DAYS + 1));
       removed += (await sweep()).files;
     }
     return removed;

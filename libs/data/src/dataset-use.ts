@@ -115,8 +115,10 @@ async function remove(copy: Copy, unended: Unended): Promise<boolean> {
     if ((await unneeded([{ ...copy, users }], unended)).length === 0) return false;
     await unlink(copy.path);
     for (const id of users) await rm(join(usersOf(copy.path), id), { force: true });
-    // Not empty where somebody waits for us: the copy is made again for them.
-    await rmdir(usersOf(copy.path)).catch(() => undefined);
+    await ifThere(() => rmdir(usersOf(copy.path))).catch((error: unknown) => {
+      // Somebody waits for us, and has a file there: the copy is made again for them.
+      if ((error as NodeJS.ErrnoException).code !== "ENOTEMPTY") throw error;
+    });
     return true;
   } finally {
     await rm(intent, { force: true });

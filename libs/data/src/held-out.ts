@@ -1,11 +1,17 @@
 import { stat } from "node:fs/promises";
-import { dataFiles, ProblemError, type Data, type ProblemDetail } from "@internevo/domain";
+import { dataFiles, ProblemError, ifThere, type Data, type ProblemDetail } from "@internevo/domain";
 
 const MOST_DETAILS = 20;
 
-/** What a file is, whatever the names and links that lead to it; undefined where nothing can be opened. */
+/** What a path cannot lead to is no data: whoever reads it next says so, with the reason. */
+const NOT_TO_BE_LOOKED_AT = ["EACCES", "ELOOP", "ENAMETOOLONG"];
+
+/** What a file is, whatever the names and links that lead to it; undefined where nothing can be looked at. */
 async function identityOf(path: string): Promise<string | undefined> {
-  const found = await stat(path, { bigint: true }).catch(() => undefined);
+  const found = await ifThere(() => stat(path, { bigint: true })).catch((error: unknown) => {
+    if (NOT_TO_BE_LOOKED_AT.includes((error as NodeJS.ErrnoException).code ?? "")) return undefined;
+    throw error;
+  });
   return found && `${found.dev}:${found.ino}`;
 }
 

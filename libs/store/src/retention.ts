@@ -1,4 +1,4 @@
-import { and, asc, desc, eq, inArray, isNull, lt, notInArray, sql, type SQL } from "drizzle-orm";
+import { and, asc, desc, eq, inArray, isNull, lt, sql, type SQL } from "drizzle-orm";
 import {
   KEEP_FOR_EVER,
   OPEN_PLAN_CHANGE_STATES,
@@ -198,7 +198,7 @@ export async function unendedJobs(db: Queryable, ids: readonly string[]): Promis
   const rows = await db
     .select({ id: jobs.id })
     .from(jobs)
-    .where(and(inArray(jobs.id, known), notInArray(jobs.state, [...TERMINAL_JOB_STATES])));
+    .where(and(inArray(jobs.id, known), isNull(jobs.endedAt)));
   return new Set(rows.map(({ id }) => id));
 }
 
