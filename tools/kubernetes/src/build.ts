@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
+import { whyImpossible as whyNoTestbed } from "@internevo/testbed/testbed";
 import { buildGo, go, KEPT } from "./go.ts";
 
 const MODULE = join(import.meta.dirname, "..", "control-plane");
@@ -29,7 +30,7 @@ export function whyImpossible(): string | undefined {
   const missing = ["go", "openssl", "unshare", "setpriv", "mount", "mpirun"].filter(
     (program) => spawnSync("sh", ["-c", `command -v ${program}`]).status !== 0,
   );
-  return missing.length === 0 ? undefined : `${missing.join(", ")} cannot be found`;
+  return missing.length === 0 ? whyNoTestbed() : `${missing.join(", ")} cannot be found`;
 }
 
 /** Builds etcd, Kubernetes, JobSet and Kueue, unless they are there: ten minutes on two cores. */

@@ -1,13 +1,15 @@
 // A node of the test cluster, and no kubelet: it runs the pods that are bound to it as processes of this machine, and
-// tells the API server what becomes of them. Each pod has a process namespace, a host name, shared memory and a list
-// of hosts of its own. Network and files are the machine's.
-// usage: node-agent.ts NAME NUMBER CPUS DIRECTORY
+// tells the API server what becomes of them. Each pod has a process namespace, a network of its own at the bridge of its
+// node, a host name, shared memory and a list of hosts. Files are the machine's.
+// usage: node-agent.ts NAME NUMBER ADDRESS CPUS DIRECTORY 3< NETWORK-NAMESPACE-OF-THE-NODE
+import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { CoordinationV1Api, CoreV1Api, KubeConfig, V1MicroTime, type V1Pod } from "@kubernetes/client-node";
-import { PodProcess } from "./pod-process.ts";
+import { MTU_BYTES, SUBNET_PREFIX } from "@internevo/testbed/testbed";
+import { NETWORK_FILE, PodProcess } from "./pod-process.ts";
 
-const [name = "", number = "1", cpus = "1", directory = ""] = process.argv.slice(2);
+const [name = "", number = "1", address = "", cpus = "1", directory = ""] = process.argv.slice(2);
 const config = new KubeConfig();
 config.loadFromFile(join(directory, "kubeconfig"));
 const core = config.makeApiClient(CoreV1Api);
@@ -24,7 +26,7 @@ const status = () => ({
   capacity: { cpu: cpus, memory: "64Gi", pods: "110", "ephemeral-storage": "64Gi" },
   allocatable: { cpu: cpus, memory: "64Gi", pods: "110", "ephemeral-storage": "64Gi" },
   addresses: [
-    { type: "InternalIP", address: `127.0.${number}.1` },
+    { type: "InternalIP", address },
     { type: "Hostname", address: name },
   ],
   nodeInfo: {
@@ -67,20 +69,41 @@ async function heartbeat(): Promise<void> {
   }
 }
 
+/** The node's link becomes a port of a bridge, at which its pods get ports too. */
+function makeBridge(): void {
+  const script = `ip link show dev pods > /dev/null 2>&1 && exit
+    ip link add dev pods type bridge
+    ip link set dev pods mtu ${MTU_BYTES} up
+    ip address del ${address}/16 dev node0
+    ip address add ${address}/16 dev pods
+    ip link set dev node0 master pods`;
+  execFileSync("nsenter", ["--net=/proc/self/fd/3", "sh", "-euc", script], {
+    stdio: ["ignore", "inherit", "inherit", NETWORK_FILE],
+    env: { PATH: `${process.env["PATH"] ?? ""}:/usr/sbin:/sbin` },
+  });
+}
+
 const pods = new Map<string, PodProcess>();
-let made = 1;
+let made = 0;
+/** A node has at most so many pods at once. */
+const ADDRESSES = 250;
+
+/** Of the pod that is made next. */
+function nextAddress(): string {
+  made += 1;
+  return `${SUBNET_PREFIX}.${100 + Number(number)}.${1 + (made % ADDRESSES)}`;
+}
 
 /** What there is to do for a pod that the API server tells of. */
 async function tend(pod: V1Pod, everyPod: readonly V1Pod[]): Promise<void> {
   const uid = pod.metadata?.uid ?? "";
   let process = pods.get(uid);
   if (!process) {
-    made += 1;
     process = new PodProcess(core, pod, {
       node: name,
-      hostIP: `127.0.${number}.1`,
+      hostIP: address,
       // One that an agent before this one gave stays.
-      podIP: pod.status?.podIP ?? `127.0.${number}.${made}`,
+      podIP: pod.status?.podIP ?? nextAddress(),
       directory,
     });
     pods.set(uid, process);
@@ -112,6 +135,7 @@ async function forEver(what: string, milliseconds: number, work: () => Promise<v
   }
 }
 
+makeBridge();
 console.error(`node ${name} of the test cluster: its pods are processes of this machine`);
 for (let isThere = false; !isThere; await sleep(500))
   isThere = await register().then(

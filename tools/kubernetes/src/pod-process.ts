@@ -8,6 +8,10 @@ import {
   type V1ContainerState,
   type V1Pod,
 } from "@kubernetes/client-node";
+import { MTU_BYTES } from "@internevo/testbed/testbed";
+
+/** By this number an agent, and what it starts, holds the network namespace of its node. */
+export const NETWORK_FILE = 3;
 
 const IMAGES = /^internevo\.local\/this-machine:/;
 
@@ -228,7 +232,13 @@ export class PodProcess {
     writeFileSync(hosts, this.#hostsOf(pod, everyPod));
     const log = openSync(join(folder, "log"), "a");
     const hostname = pod.spec?.hostname ?? this.#name;
+    const network = `nsenter --net=/proc/self/fd/${NETWORK_FILE} ip link`;
+    const port = `pod${this.#uid.replaceAll("-", "").slice(0, 12)}`;
     const inside =
+      `PATH=$PATH:/usr/sbin:/sbin; ${network} add dev ${port} type veth peer name eth0 netns $$; ` +
+      `${network} set dev ${port} mtu ${MTU_BYTES} master pods up; exec ${NETWORK_FILE}<&-; ` +
+      `ip link set dev lo up; ip link set dev eth0 mtu ${MTU_BYTES} up; ` +
+      `ip address add ${this.#place.podIP}/16 dev eth0; ` +
       `hostname ${quote(hostname)}; mount -t tmpfs -o mode=1777 tmpfs /dev/shm; ` +
       `mount --bind ${quote(hosts)} /etc/hosts; exec "$@"`;
     this.#startedAt = new Date();
@@ -241,13 +251,14 @@ export class PodProcess {
           "--kill-child",
           "--mount",
           "--mount-proc",
+          "--net",
           "--uts",
           "--propagation",
           "private",
         ],
         ...["sh", "-euc", inside, "sh", ...(container?.command ?? []), ...(container?.args ?? [])],
       ],
-      { stdio: ["ignore", log, log], env: environment, cwd: "/" },
+      { stdio: ["ignore", log, log, NETWORK_FILE], env: environment, cwd: "/" },
     );
     closeSync(log);
     this.#child.once("close", (code, signal) => {

@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import {
   closeSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   openSync,
@@ -16,6 +17,15 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { CoreV1Api, KubeConfig, type V1Node } from "@kubernetes/client-node";
 import { IS_APPLIED, KubernetesApi, type KubernetesSettings } from "@internevo/launcher/kubernetes";
 import { freePort } from "@internevo/local-stack";
+import {
+  addressOf,
+  ALL_TESTBEDS,
+  down,
+  networkOf,
+  sentBytes,
+  up,
+  type State as Testbed,
+} from "@internevo/testbed/testbed";
 import { buildPrograms, type Programs } from "./build.ts";
 import { KUEUE_NAMESPACE, KUEUE_SERVICE, makeCertificates, type Certificates } from "./certificates.ts";
 import { buildKwok, KWOK_GRACE_SECONDS } from "./kwok.ts";
@@ -42,6 +52,8 @@ export interface StandOptions {
   readonly kwok?: boolean;
   /** A folder that pods see at its own path. Default: that of temporary files. */
   readonly shared?: string;
+  /** Of each node's link. Default 10 Gbit/s. */
+  readonly bandwidthBitsPerSecond?: number;
 }
 
 /** How long something is waited for, and the time between two looks. */
@@ -69,6 +81,14 @@ async function freePorts(): Promise<Ports> {
   return { etcd, peers, api, manager, scheduler, jobSet, jobSetHealth, kueue, kueueHealth } as Ports;
 }
 
+/** Networks outlive a process that is killed; the next takes them away. */
+async function takeLeftNetworksDown(): Promise<void> {
+  for (const name of existsSync(ALL_TESTBEDS) ? readdirSync(ALL_TESTBEDS) : []) {
+    const owner = /^kubernetes-(\d+)-/.exec(name)?.[1];
+    if (owner !== undefined && !existsSync(`/proc/${owner}`)) await down(name);
+  }
+}
+
 /** A Kubernetes of real parts whose nodes are processes of this machine: for tests, and for nothing else. */
 export class KubernetesStand {
   readonly directory: string;
@@ -79,6 +99,8 @@ export class KubernetesStand {
   readonly #certificates: Certificates;
   readonly #ports: Ports;
   readonly #token = randomBytes(16).toString("hex");
+  /** The networks of the nodes. */
+  #testbed: Testbed | undefined;
   readonly #running = new Map<string, { readonly child: ChildProcess; readonly gone: Promise<void> }>();
 
   private constructor(options: StandOptions, programs: Programs, ports: Ports) {
@@ -175,13 +197,13 @@ export class KubernetesStand {
     return (await this.api.ask<{ readonly items: readonly T[] }>({ path })).items;
   }
 
-  #start(name: string, command: readonly string[], environment: Readonly<Record<string, string>> = {}): void {
+  #start(name: string, command: readonly string[], network?: number): void {
     const log = openSync(join(this.directory, "log", name), "a");
     // It ends with this process, however that ends.
     const child = spawn("setpriv", ["--pdeathsig", "KILL", "--", ...command], {
-      stdio: ["ignore", log, log],
+      stdio: ["ignore", log, log, ...(network === undefined ? [] : [network])],
       cwd: this.directory,
-      env: { PATH: process.env["PATH"], HOME: this.directory, KUBECONFIG: this.kubeconfig, ...environment },
+      env: { PATH: process.env["PATH"], HOME: this.directory, KUBECONFIG: this.kubeconfig },
     });
     closeSync(log);
     this.#running.set(name, { child, gone: new Promise((resolve) => child.once("close", () => resolve())) });
@@ -255,6 +277,7 @@ export class KubernetesStand {
       { seconds: 120 },
     );
     await this.apply(webhooks(this.#programs, this.#certificates, this.#ports));
+    await this.#makeNetworks();
     for (const node of this.nodes) this.startNode(node);
     if (this.#options.kwok === true) this.#startKwok();
     const { shared = tmpdir(), cpusPerNode = 4, queueCpus = cpusPerNode * this.nodes.length } = this.#options;
@@ -335,30 +358,53 @@ export class KubernetesStand {
     this.#start(name, [join(this.#programs.directory, name), `--config=${config}`]);
   }
 
+  async #makeNetworks(): Promise<void> {
+    if (this.nodes.length === 0) return;
+    const { bandwidthBitsPerSecond = 10e9 } = this.#options;
+    const settings = { nodes: this.nodes.length, ranksPerNode: 1, bandwidthBitsPerSecond, latencySeconds: 0 };
+    await takeLeftNetworksDown();
+    this.#testbed = (await up(`kubernetes-${process.pid}-${randomBytes(3).toString("hex")}`, settings)).state;
+  }
+
+  /** How many bytes have left a node over its link to the others. */
+  sentBytes(node: string): number {
+    if (!this.#testbed) throw new Error("the test cluster has no nodes");
+    return sentBytes(this.#testbed, this.nodes.indexOf(node));
+  }
+
   /** A node of the test tool, in a process namespace of its own: what ends it ends its pods. */
   startNode(node: string): void {
+    if (!this.#testbed) throw new Error("the test cluster has no nodes");
     const { cpusPerNode = 4 } = this.#options;
+    const index = this.nodes.indexOf(node);
+    const network = openSync(networkOf(this.#testbed, index), "r");
     const agent = join(import.meta.dirname, "node-agent.ts");
-    this.#start(node, [
-      ...[
-        "unshare",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "--mount",
-        "--mount-proc",
-        "--propagation",
-        "private",
+    this.#start(
+      node,
+      [
+        ...[
+          "unshare",
+          "--pid",
+          "--fork",
+          "--kill-child",
+          "--mount",
+          "--mount-proc",
+          "--propagation",
+          "private",
+        ],
+        ...[
+          process.execPath,
+          agent,
+          node,
+          String(index + 1),
+          addressOf(index),
+          String(cpusPerNode),
+          this.directory,
+        ],
       ],
-      ...[
-        process.execPath,
-        agent,
-        node,
-        String(this.nodes.indexOf(node) + 1),
-        String(cpusPerNode),
-        this.directory,
-      ],
-    ]);
+      network,
+    );
+    closeSync(network);
   }
 
   /** Ends everything of a node at once; Kubernetes finds it out by itself. */
@@ -409,6 +455,7 @@ export class KubernetesStand {
 
   async stop(): Promise<void> {
     await Promise.all([...this.#running.keys()].map((name) => this.#kill(name)));
+    if (this.#testbed) await down(this.#testbed.name);
     for (let tries = 0; ; tries += 1) {
       try {
         return rmSync(this.directory, { recursive: true, force: true });

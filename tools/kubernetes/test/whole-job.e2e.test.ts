@@ -31,15 +31,16 @@ describe("a job on a Kubernetes cluster", () => {
   });
 
   it("is profiled, planned, tried and trained, each of it as a JobSet of its own", async () => {
+    const sentBefore = stand.sentBytes("n2");
     const id = await jobs.submit(
-      { steps: 30, trials: { count: 2, warmupSteps: 1, steps: 2, repeats: 0 } },
+      { steps: 30, trials: { count: 10, warmupSteps: 1, steps: 2, repeats: 0 } },
       { memoryPerGpu: "512MiB", profile: undefined },
     );
-    await world.untilState(id, "succeeded", 300);
-    expect(await listTrials(world.database.db, id)).toMatchObject([
-      { state: "succeeded" },
-      { state: "succeeded" },
-    ]);
+    await world.untilState(id, "succeeded", 600);
+    const trials = await listTrials(world.database.db, id);
+    expect(trials.map(({ state }) => state)).toEqual(Array.from({ length: 10 }, () => "succeeded"));
+    // What ranks tell each other crosses the nodes' links.
+    expect(stand.sentBytes("n2") - sentBefore).toBeGreaterThan(10e6);
     const { steps, attempts } = await jobs.runOf(id);
     expect(steps.map(({ step }) => step)).toEqual(upTo(30));
     expect(attempts).toMatchObject([{ number: 1, state: "succeeded", resumedFromStep: 0 }]);

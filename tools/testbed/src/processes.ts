@@ -36,12 +36,15 @@ export const markedProcesses = (name: string): number[] =>
         .includes(`${HOLDER_MARKER}=${markOf(name)}`) && startTicks(pid) !== undefined,
   );
 
+/** What a process is called in its own pid namespace, or undefined where that is this one. */
+export function innerPid(pid: number): number | undefined {
+  const pids = /^NSpid:\s+(.+)$/m.exec(read(`/proc/${pid}/status`) ?? "")?.[1]?.split(/\s+/) ?? [];
+  return pids.length > 1 ? Number(pids.at(-1)) : undefined;
+}
+
 /** Of the marked processes, the one that is process 1 of its own pid namespace. */
 export const holderOf = (name: string): number | undefined =>
-  markedProcesses(name).find((pid) => {
-    const inner = /^NSpid:\s+(.+)$/m.exec(read(`/proc/${pid}/status`) ?? "")?.[1]?.split(/\s+/) ?? [];
-    return inner.length > 1 && inner.at(-1) === "1";
-  });
+  markedProcesses(name).find((pid) => innerPid(pid) === 1);
 
 /** All processes inside a testbed: those in its holder's pid namespace. */
 export function processesInside(holder: number): number[] {

@@ -22,6 +22,7 @@ import { SettingsSchema, type Settings } from "./options.ts";
 import {
   HOLDER_MARKER,
   holderOf,
+  innerPid,
   kill,
   markedProcesses,
   markOf,
@@ -46,8 +47,8 @@ export type State = Static<typeof StateSchema>;
  * Nodes' addresses begin so. Every testbed has networks of its own, which nothing else reaches, so that all
  * may use the same.
  */
-const SUBNET_PREFIX = "10.77";
-const MTU_BYTES = 9000;
+export const SUBNET_PREFIX = "10.77";
+export const MTU_BYTES = 9000;
 /** What passes at full speed after a pause: half a millisecond's worth, but never less than a frame takes. */
 const burstOf = (settings: Settings): number =>
   Math.max(2 * MTU_BYTES, Math.ceil((settings.bandwidthBitsPerSecond / 8) * 0.0005));
@@ -62,9 +63,38 @@ const windowOf = (settings: Settings): number =>
 /** Of a link: it holds every window, so that nothing is lost. */
 const QUEUE_BYTES = "67108864";
 
+/** Debian keeps `ip` and `tc` where only root looks. */
+const ADMIN_ENVIRONMENT = { PATH: `${process.env["PATH"] ?? ""}:/usr/sbin:/sbin` };
+
 export const hostName = (name: string, node: number): string => `${name}-${node}`;
-export const directoryOf = (name: string): string =>
-  join(tmpdir(), `internevo-testbed-${process.getuid?.() ?? 0}`, name);
+/** As nodes.sh gives it. */
+export const addressOf = (node: number): string =>
+  `${SUBNET_PREFIX}.${Math.floor(node / 250)}.${(node % 250) + 1}`;
+/** The file of a node's network namespace; whoever holds it open can enter it. */
+export function networkOf({ name, holder, keepers }: State, node: number): string {
+  const keeper = processesInside(holder.pid).find((pid) => innerPid(pid) === keepers[node]);
+  if (keeper === undefined) throw unavailable(`node ${node} of testbed ${name} is down`, "Build it again");
+  return `/proc/${keeper}/ns/net`;
+}
+/** How many bytes have left a node over its link. */
+export function sentBytes({ holder }: State, node: number): number {
+  const text = execFileSync(
+    "nsenter",
+    [
+      ...["--target", String(holder.pid), "--user", "--preserve-credentials", "--net", "--"],
+      ...["ip", "-json", "-statistics", "link", "show", "dev", `link${node}`],
+    ],
+    { encoding: "utf8", env: ADMIN_ENVIRONMENT },
+  );
+  const [link] = JSON.parse(text) as readonly {
+    readonly stats64: { readonly rx: { readonly bytes: number } };
+  }[];
+  return link?.stats64.rx.bytes ?? 0;
+}
+
+/** Has a folder for each testbed of this user. */
+export const ALL_TESTBEDS = join(tmpdir(), `internevo-testbed-${process.getuid?.() ?? 0}`);
+export const directoryOf = (name: string): string => join(ALL_TESTBEDS, name);
 export const clustersFileOf = (name: string): string => join(directoryOf(name), "clusters.json");
 const stateFileOf = (name: string): string => join(directoryOf(name), "state.json");
 const remoteShellOf = (name: string): string => join(directoryOf(name), "rsh");
@@ -111,7 +141,7 @@ function ownDirectory(path: string): void {
 
 /** Runs `work` while no other command changes the same testbed. */
 async function locked<T>(name: string, work: () => Promise<T>): Promise<T> {
-  ownDirectory(join(directoryOf(name), ".."));
+  ownDirectory(ALL_TESTBEDS);
   ownDirectory(directoryOf(name));
   const lock = lockDirectory(directoryOf(name));
   try {
@@ -277,7 +307,7 @@ function coresOf({ nodes }: Settings): { cores?: number } {
 }
 
 /** The testbed as the launcher sees any cluster of hosts: its nodes share the cores of the machine. */
-const clustersOf = ({
+export const clustersOf = ({
   name,
   settings,
   holder,
@@ -353,7 +383,7 @@ export const shape = (name: string, bandwidthBitsPerSecond: number): Promise<Sta
           ...["--target", String(state.holder.pid), "--user", "--preserve-credentials"],
           ...["--mount", "--pid", "--net", "--", ...node, ...command],
         ],
-        { encoding: "utf8", env: { PATH: `${process.env["PATH"] ?? ""}:/usr/sbin:/sbin` } },
+        { encoding: "utf8", env: ADMIN_ENVIRONMENT },
       );
     const shaped = (device: string): readonly string[] => [
       ...["tc", "qdisc", "change", "dev", device, "root", "tbf"],
@@ -373,6 +403,18 @@ export const shape = (name: string, bandwidthBitsPerSecond: number): Promise<Sta
     writeWhole(stateFileOf(name), JSON.stringify(state, null, 2));
     return state;
   });
+
+/** Takes a node off the others' network, or back: what runs on it goes on, and nobody is told. */
+export function joinNode({ holder }: State, node: number, isJoined: boolean): void {
+  execFileSync(
+    "nsenter",
+    [
+      ...["--target", String(holder.pid), "--user", "--preserve-credentials", "--net", "--"],
+      ...["ip", "link", "set", "dev", `link${node}`, isJoined ? "up" : "down"],
+    ],
+    { encoding: "utf8", env: ADMIN_ENVIRONMENT },
+  );
+}
 
 /** Takes a testbed down with everything that runs on it. @returns how many processes ended. */
 export const down = (name: string): Promise<number> =>
