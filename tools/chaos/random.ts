@@ -1,10 +1,14 @@
 // Kills (SIGKILL) processes of the product at random moments: services, broker, database, ranks. Meanwhile
 // several jobs are measured, planned, tried and trained. Then it checks that no job failed, that nothing was
 // counted twice, and that losses are those of runs that nothing disturbed, bit by bit. The same seed kills the
-// same in the same order. With --clusters NATS is a cluster of three, and the links between the services and their
-// servers have faults too. With --plan-changes each job is asked once to go on under another plan.
-// usage: npm run chaos -- random [--kills 300] [--jobs 3] [--seed 1] [--mean-seconds 4] [--clusters] [--plan-changes]
+// same in the same order. With --clusters NATS is a cluster of three and Postgres a primary with its standby, and the
+// links between the services and their servers have faults too. With --nodes ranks run on two nodes of a testbed, whose
+// links are cut. With --plan-changes each job is asked once to go on under another plan.
+// usage: npm run chaos -- random [--kills 300] [--jobs 3] [--seed 1] [--mean-seconds 4] [--clusters] [--nodes] [--plan-changes]
 // prints JSON
+import { chmodSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { constraintsOf, isAtRest, planLabel, type Plan } from "@internevo/domain";
@@ -16,12 +20,15 @@ import {
   drawKills,
   isLink,
   LINK_TARGETS,
+  NODE_TARGETS,
   TARGETS,
   type Kill,
   type LinkTarget,
 } from "./src/random/kills.ts";
 import { FAULTS, throughLinks, type Link } from "./src/random/links.ts";
+import { Nodes } from "./src/random/nodes.ts";
 import { PlanAsker } from "./src/random/plan-changes.ts";
+import { PostgresPair } from "./src/random/postgres-pair.ts";
 import { wholeNumber } from "./src/whole-number.ts";
 
 const { values } = parseArgs({
@@ -31,6 +38,7 @@ const { values } = parseArgs({
     seed: { type: "string", default: "1" },
     "mean-seconds": { type: "string", default: "4" },
     clusters: { type: "boolean", default: false },
+    nodes: { type: "boolean", default: false },
     "plan-changes": { type: "boolean", default: false },
   },
 });
@@ -44,6 +52,8 @@ const STEPS = 1000;
 const TRIALS = 2;
 /** Jobs take turns with the names of so many clusters, each of which is measured by itself. */
 const CLUSTERS = 3;
+/** Of a testbed, with one rank each. */
+const NODES = 2;
 /** How long jobs may take to their end after the last death, each. */
 const PATIENCE_SECONDS = 300;
 
@@ -58,10 +68,24 @@ const smallJob = async (name: string, cluster: number): Promise<Record<string, u
     // A step takes a millisecond: deaths come in the middle of them too.
     checkpointing: { everySteps: 50, keepLast: 2 },
     trials: { count: TRIALS, warmupSteps: 1, steps: 2, repeats: 0 },
-    cluster: { ...job["cluster"], name: `chaos-${cluster}` },
+    cluster: {
+      ...job["cluster"],
+      name: `chaos-${cluster}`,
+      ...(values.nodes ? { nodes: NODES, gpusPerNode: 1, launcher: "ssh" } : {}),
+    },
     seed: 7,
   };
 };
+
+/** The same nodes under each cluster's name. */
+async function startNodes(directory: string): Promise<Nodes> {
+  const nodes = await Nodes.start(NODES);
+  nodes.writeClusters(
+    join(directory, "clusters.json"),
+    Array.from({ length: CLUSTERS }, (_, index) => `chaos-${index}`),
+  );
+  return nodes;
+}
 
 /** The figures of a profile are not what is tested. */
 const QUICK = {
@@ -75,6 +99,11 @@ const QUICK = {
 /** Between the services and their servers; none without --clusters. */
 const links: Record<LinkTarget, Link[]> = { "link to postgres": [], "link to nats": [] };
 const LONGEST_FAULT_SECONDS = 6;
+const directory = mkdtempSync(join(tmpdir(), "internevo-chaos-servers-"));
+// Postgres runs as another user than root.
+chmodSync(directory, 0o755);
+const pair = values.clusters ? await PostgresPair.start(directory) : undefined;
+const nodes = values.nodes ? await startNodes(directory) : undefined;
 
 async function linked({ databaseUrl, natsUrl }: ServerAddresses): Promise<ServerAddresses> {
   const [toDatabase, toNats] = [await throughLinks(databaseUrl), await throughLinks(natsUrl)];
@@ -85,6 +114,11 @@ async function linked({ databaseUrl, natsUrl }: ServerAddresses): Promise<Server
 
 /** Kills what there is of the target, or has a link fail; false where it does not run now. */
 function kill({ stack, dataDirectory }: TestedStack, { target, afterSeconds }: Kill): boolean {
+  const pidOf = (name: string): number | undefined => {
+    if (name === "rank") return rankPids(dataDirectory).at(-1);
+    if (pair && name === "postgres") return pair.pidOf("primary");
+    return name === "postgres-standby" ? pair?.pidOf("standby") : stack.pidOf(name);
+  };
   if (isLink(target)) {
     // Drawn already: the same for the same seed.
     const share = afterSeconds % 1;
@@ -92,7 +126,12 @@ function kill({ stack, dataDirectory }: TestedStack, { target, afterSeconds }: K
     for (const link of links[target]) link.fail(fault, share * LONGEST_FAULT_SECONDS);
     return true;
   }
-  const pid = target === "rank" ? rankPids(dataDirectory).at(-1) : stack.pidOf(target);
+  if (target === "link of a node") {
+    const share = afterSeconds % 1;
+    nodes?.cut(Math.floor(share * 1000) % NODES, share * LONGEST_FAULT_SECONDS);
+    return true;
+  }
+  const pid = pidOf(target);
   if (pid === undefined) return false;
   try {
     process.kill(pid, "SIGKILL");
@@ -174,7 +213,11 @@ async function undisturbedLosses({ client, stack }: TestedStack, plan: Plan): Pr
   return steps.map(({ loss }) => loss);
 }
 
-const targets = [...TARGETS, ...(values.clusters ? [...CLUSTER_TARGETS, ...LINK_TARGETS] : [])];
+const targets = [
+  ...TARGETS,
+  ...(values.clusters ? [...CLUSTER_TARGETS, ...LINK_TARGETS] : []),
+  ...(values.nodes ? NODE_TARGETS : []),
+];
 const drawn = drawKills(kills, seed, meanSeconds, targets);
 const report = await withStack(
   async (tested) => {
@@ -201,6 +244,7 @@ const report = await withStack(
     for (const each of drawn) await Promise.race([died(each), feeding]);
     isKilling = false;
     for (const link of Object.values(links).flat()) link.mend();
+    nodes?.mend();
     await feeding;
     const secondsOfKills = seconds();
     console.error(`${kills} kills in ${secondsOfKills.toFixed(0)} s, ${jobs.ids.length} jobs so far`);
@@ -236,17 +280,22 @@ const report = await withStack(
       secondsOfKills,
       secondsInAll,
       resumed: jobs.resumed,
+      ...(pair ? { failovers: pair.failovers } : {}),
       ...(plans ? { askedForAnotherPlan: plans.count, notAskedBecause: plans.refusals } : {}),
       ranksLeft: rankPids(dataDirectory).length,
       results,
     };
   },
   productServices(),
-  QUICK,
-  values.clusters ? { natsServers: 3, addressesOf: linked } : {},
-);
+  { ...QUICK, ...(nodes ? { INTERNEVO_CLUSTERS: nodes.clustersFile } : {}) },
+  pair ? { natsServers: 3, addressesOf: linked, databaseUrl: pair.url } : {},
+).finally(async () => {
+  await pair?.stop();
+  await nodes?.stop();
+  rmSync(directory, { recursive: true, force: true });
+});
 const { clusters, "plan-changes": planChanges } = values;
-const asked = { kills, jobsAtOnce, seed, meanSeconds, clusters, planChanges };
+const asked = { kills, jobsAtOnce, seed, meanSeconds, clusters, nodes: values.nodes, planChanges };
 console.log(JSON.stringify({ chaos: "random", ...asked, ...report }, null, 2));
 process.exitCode =
   report.ranksLeft === 0 && report.results.every(({ broken }) => broken.length === 0) ? 0 : 1;

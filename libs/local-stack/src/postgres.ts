@@ -45,7 +45,7 @@ export async function stopLeftoverPostgres(dataDirectory: string): Promise<void>
 }
 
 /** Runs a shell script as the user that Postgres runs as. */
-function runAsOwner(
+export function runAsOwner(
   home: PostgresHome,
   script: string,
   args: readonly string[],

@@ -35,7 +35,7 @@ export async function withStack<T>(
   work: (tested: TestedStack) => Promise<T>,
   chosen = productServices(),
   settings: Readonly<Record<string, string>> = {},
-  servers: Pick<LocalStackOptions, "natsServers" | "addressesOf"> = {},
+  servers: Pick<LocalStackOptions, "natsServers" | "addressesOf" | "databaseUrl"> = {},
 ): Promise<T> {
   const dataDirectory = await mkdtemp(join(tmpdir(), "internevo-chaos-"));
   // The profile only has to be real, not precise: what is tested is that nothing is lost.

@@ -6,11 +6,14 @@ import { SERVICE_NAMES } from "@internevo/local-stack";
 /** What dies. */
 export const TARGETS = [...SERVICE_NAMES, "nats", "postgres", "rank"] as const;
 /** Further servers of a cluster. */
-export const CLUSTER_TARGETS = ["nats-2", "nats-3"] as const;
+export const CLUSTER_TARGETS = ["nats-2", "nats-3", "postgres-standby"] as const;
 /** Links between the services and their servers: they have a fault for some seconds. */
 export const LINK_TARGETS = ["link to postgres", "link to nats"] as const;
 export type LinkTarget = (typeof LINK_TARGETS)[number];
-export type Target = (typeof TARGETS)[number] | (typeof CLUSTER_TARGETS)[number] | LinkTarget;
+/** The link of one of the nodes that ranks run on: nothing passes for some seconds. */
+export const NODE_TARGETS = ["link of a node"] as const;
+export type Target =
+  (typeof TARGETS)[number] | (typeof CLUSTER_TARGETS)[number] | LinkTarget | (typeof NODE_TARGETS)[number];
 
 export const isLink = (target: Target): target is LinkTarget =>
   (LINK_TARGETS as readonly Target[]).includes(target);

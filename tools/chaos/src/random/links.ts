@@ -8,7 +8,7 @@ export type LinkFault = (typeof FAULTS)[number];
 /** A TCP address through which another is reached, until it has a fault. */
 export class Link {
   readonly #server: Server;
-  readonly #port: number;
+  #port: number;
   readonly #sockets = new Set<Socket>();
   #fault: LinkFault | undefined;
   #mends: NodeJS.Timeout | undefined;
@@ -66,6 +66,12 @@ export class Link {
       else socket.pause();
     }
     this.#mends = setTimeout(() => this.mend(), seconds * 1000);
+  }
+
+  /** Leads to another port from now on; what was open breaks. */
+  leadTo(targetPort: number): void {
+    this.#port = targetPort;
+    for (const socket of this.#sockets) socket.resetAndDestroy();
   }
 
   mend(): void {
