@@ -2,9 +2,11 @@
 // several jobs are measured, planned, tried and trained. Then it checks that no job failed, that nothing was
 // counted twice, and that losses are those of runs that nothing disturbed, bit by bit. The same seed kills the
 // same in the same order. With --clusters NATS is a cluster of three and Postgres a primary with its standby, and the
-// links between the services and their servers have faults too. With --nodes ranks run on two nodes of a testbed, whose
-// links are cut. With --plan-changes each job is asked once to go on under another plan.
-// usage: npm run chaos -- random [--kills 300] [--jobs 3] [--seed 1] [--mean-seconds 4] [--clusters] [--nodes] [--plan-changes]
+// links between the services and their servers have faults too. With --site testbed ranks run on two nodes, whose links
+// are cut; with --site slurm on a real Slurm, whose controller dies. With --plan-changes each job is asked once to go
+// on under another plan.
+// usage: npm run chaos -- random [--kills 300] [--jobs 3] [--seed 1] [--mean-seconds 4] [--clusters] [--plan-changes]
+//   [--site testbed|slurm]
 // prints JSON
 import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -20,15 +22,14 @@ import {
   drawKills,
   isLink,
   LINK_TARGETS,
-  NODE_TARGETS,
   TARGETS,
   type Kill,
   type LinkTarget,
 } from "./src/random/kills.ts";
 import { FAULTS, throughLinks, type Link } from "./src/random/links.ts";
-import { Nodes } from "./src/random/nodes.ts";
 import { PlanAsker } from "./src/random/plan-changes.ts";
 import { PostgresPair } from "./src/random/postgres-pair.ts";
+import { startSite } from "./src/random/sites.ts";
 import { wholeNumber } from "./src/whole-number.ts";
 
 const { values } = parseArgs({
@@ -38,7 +39,7 @@ const { values } = parseArgs({
     seed: { type: "string", default: "1" },
     "mean-seconds": { type: "string", default: "4" },
     clusters: { type: "boolean", default: false },
-    nodes: { type: "boolean", default: false },
+    site: { type: "string" },
     "plan-changes": { type: "boolean", default: false },
   },
 });
@@ -46,14 +47,15 @@ const kills = wholeNumber("--kills", values.kills, 1);
 const jobsAtOnce = wholeNumber("--jobs", values.jobs, 1);
 const seed = wholeNumber("--seed", values.seed, 0);
 const meanSeconds = Number(values["mean-seconds"]);
+const siteKind = values.site;
+if (siteKind !== undefined && siteKind !== "testbed" && siteKind !== "slurm")
+  throw new Error(`--site ${siteKind}: is none; give testbed or slurm`);
 if (!(meanSeconds > 0)) throw new Error(`--mean-seconds ${values["mean-seconds"]}: is not above 0`);
 
 const STEPS = 1000;
 const TRIALS = 2;
 /** Jobs take turns with the names of so many clusters, each of which is measured by itself. */
 const CLUSTERS = 3;
-/** Of a testbed, with one rank each. */
-const NODES = 2;
 /** How long jobs may take to their end after the last death, each. */
 const PATIENCE_SECONDS = 300;
 
@@ -68,24 +70,10 @@ const smallJob = async (name: string, cluster: number): Promise<Record<string, u
     // A step takes a millisecond: deaths come in the middle of them too.
     checkpointing: { everySteps: 50, keepLast: 2 },
     trials: { count: TRIALS, warmupSteps: 1, steps: 2, repeats: 0 },
-    cluster: {
-      ...job["cluster"],
-      name: `chaos-${cluster}`,
-      ...(values.nodes ? { nodes: NODES, gpusPerNode: 1, launcher: "ssh" } : {}),
-    },
+    cluster: { ...job["cluster"], name: `chaos-${cluster}`, ...site?.cluster },
     seed: 7,
   };
 };
-
-/** The same nodes under each cluster's name. */
-async function startNodes(directory: string): Promise<Nodes> {
-  const nodes = await Nodes.start(NODES);
-  nodes.writeClusters(
-    join(directory, "clusters.json"),
-    Array.from({ length: CLUSTERS }, (_, index) => `chaos-${index}`),
-  );
-  return nodes;
-}
 
 /** The figures of a profile are not what is tested. */
 const QUICK = {
@@ -103,7 +91,8 @@ const directory = mkdtempSync(join(tmpdir(), "internevo-chaos-servers-"));
 // Postgres runs as another user than root.
 chmodSync(directory, 0o755);
 const pair = values.clusters ? await PostgresPair.start(directory) : undefined;
-const nodes = values.nodes ? await startNodes(directory) : undefined;
+const clusterNames = Array.from({ length: CLUSTERS }, (_, index) => `chaos-${index}`);
+const site = siteKind && (await startSite(siteKind, join(directory, "clusters.json"), clusterNames));
 
 async function linked({ databaseUrl, natsUrl }: ServerAddresses): Promise<ServerAddresses> {
   const [toDatabase, toNats] = [await throughLinks(databaseUrl), await throughLinks(natsUrl)];
@@ -126,9 +115,9 @@ function kill({ stack, dataDirectory }: TestedStack, { target, afterSeconds }: K
     for (const link of links[target]) link.fail(fault, share * LONGEST_FAULT_SECONDS);
     return true;
   }
-  if (target === "link of a node") {
+  if (target === site?.target) {
     const share = afterSeconds % 1;
-    nodes?.cut(Math.floor(share * 1000) % NODES, share * LONGEST_FAULT_SECONDS);
+    site.fail(share, share * LONGEST_FAULT_SECONDS);
     return true;
   }
   const pid = pidOf(target);
@@ -216,7 +205,7 @@ async function undisturbedLosses({ client, stack }: TestedStack, plan: Plan): Pr
 const targets = [
   ...TARGETS,
   ...(values.clusters ? [...CLUSTER_TARGETS, ...LINK_TARGETS] : []),
-  ...(values.nodes ? NODE_TARGETS : []),
+  ...(site ? [site.target] : []),
 ];
 const drawn = drawKills(kills, seed, meanSeconds, targets);
 const report = await withStack(
@@ -244,7 +233,7 @@ const report = await withStack(
     for (const each of drawn) await Promise.race([died(each), feeding]);
     isKilling = false;
     for (const link of Object.values(links).flat()) link.mend();
-    nodes?.mend();
+    await site?.mend();
     await feeding;
     const secondsOfKills = seconds();
     console.error(`${kills} kills in ${secondsOfKills.toFixed(0)} s, ${jobs.ids.length} jobs so far`);
@@ -287,15 +276,15 @@ const report = await withStack(
     };
   },
   productServices(),
-  { ...QUICK, ...(nodes ? { INTERNEVO_CLUSTERS: nodes.clustersFile } : {}) },
+  { ...QUICK, ...site?.environment },
   pair ? { natsServers: 3, addressesOf: linked, databaseUrl: pair.url } : {},
 ).finally(async () => {
   await pair?.stop();
-  await nodes?.stop();
+  await site?.stop();
   rmSync(directory, { recursive: true, force: true });
 });
 const { clusters, "plan-changes": planChanges } = values;
-const asked = { kills, jobsAtOnce, seed, meanSeconds, clusters, nodes: values.nodes, planChanges };
+const asked = { kills, jobsAtOnce, seed, meanSeconds, clusters, site: siteKind ?? null, planChanges };
 console.log(JSON.stringify({ chaos: "random", ...asked, ...report }, null, 2));
 process.exitCode =
   report.ranksLeft === 0 && report.results.every(({ broken }) => broken.length === 0) ? 0 : 1;

@@ -10,10 +10,9 @@ export const CLUSTER_TARGETS = ["nats-2", "nats-3", "postgres-standby"] as const
 /** Links between the services and their servers: they have a fault for some seconds. */
 export const LINK_TARGETS = ["link to postgres", "link to nats"] as const;
 export type LinkTarget = (typeof LINK_TARGETS)[number];
-/** The link of one of the nodes that ranks run on: nothing passes for some seconds. */
-export const NODE_TARGETS = ["link of a node"] as const;
-export type Target =
-  (typeof TARGETS)[number] | (typeof CLUSTER_TARGETS)[number] | LinkTarget | (typeof NODE_TARGETS)[number];
+/** What ranks run on: it fails for some seconds. */
+export type SiteTarget = "link of a node" | "slurm controller";
+export type Target = (typeof TARGETS)[number] | (typeof CLUSTER_TARGETS)[number] | LinkTarget | SiteTarget;
 
 export const isLink = (target: Target): target is LinkTarget =>
   (LINK_TARGETS as readonly Target[]).includes(target);
