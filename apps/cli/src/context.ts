@@ -113,3 +113,18 @@ export async function connect(context: Pick<Context, "options" | "env">): Promis
     },
   ]);
 }
+
+/**
+ * What commands without `--url` use before a login to an address, in words; undefined where they use the login.
+ * The order is that of {@link connect}.
+ */
+export async function beforeLogin(
+  context: Pick<Context, "options" | "env">,
+  address: string,
+): Promise<string | undefined> {
+  const named = context.env["INTERNEVO_URL"];
+  if (named !== undefined) return addressOf(named) === address ? undefined : `INTERNEVO_URL (${named})`;
+  const directory = dataDirectoryOf(context);
+  const stack = await findStack(directory);
+  return stack === undefined || stack.apiUrl === address ? undefined : `The local stack in ${directory}`;
+}
