@@ -453,6 +453,24 @@ describe("quotas at submission", () => {
       code: "quota-exceeded",
       errors: [{ field: "cluster", value: "1 × 2", remedy: expect.stringContaining("maxGpus") }],
     });
+    // The same job as a workload, new or changed: its measurements would wait for ever.
+    const job = (gpusPerNode: number) =>
+      jobFile(api, {
+        project: "small",
+        cluster: { name: "here", nodes: 1, gpusPerNode, memoryPerGpu: "1GiB" },
+      });
+    const workload = (gpusPerNode: number) => ({ name: "w", cron: "0 3 * * *", job: job(gpusPerNode) });
+    const tooLarge = { code: "quota-exceeded", errors: [{ field: "job.cluster", value: "1 × 2" }] };
+    expect((await as("installation operator", "/workloads", workload(2))).body).toMatchObject(tooLarge);
+    const made = await as("installation operator", "/workloads", workload(1));
+    expect(made.status).toBe(201);
+    const changed = await api.app.inject({
+      method: "PATCH",
+      url: `/api/v1/workloads/${made.body.id}`,
+      headers: { authorization: api.bearer.admin },
+      payload: { job: job(2) },
+    });
+    expect(changed.json()).toMatchObject(tooLarge);
     await api.app.inject({
       method: "PATCH",
       url: "/api/v1/projects/small",

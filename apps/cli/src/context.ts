@@ -64,11 +64,23 @@ const assertToken = (token: string | undefined): void => {
   ]);
 };
 
+/** Scheme, host and port of an address; the address itself where it is none. */
+const originOf = (url: string): string => (URL.canParse(url) ? new URL(url).origin : url);
+
+/** Whether INTERNEVO_TOKEN is kept back: it belongs to INTERNEVO_URL, and `--url` names another API. */
+function keepsToken({ options, env }: Pick<Context, "options" | "env">): boolean {
+  const { url, token } = options();
+  const own = env["INTERNEVO_URL"];
+  if (url === undefined || token !== undefined || !own || !env["INTERNEVO_TOKEN"]) return false;
+  return originOf(url) !== originOf(own);
+}
+
 /** Where the API is: options first, then the environment, then the local stack, then where somebody logged in. */
 export async function connect(context: Pick<Context, "options" | "env">): Promise<InternEvoClient> {
   const url = context.options().url ?? context.env["INTERNEVO_URL"];
   if (url !== undefined) assertUrl(url);
-  const token = context.options().token ?? context.env["INTERNEVO_TOKEN"];
+  const keeps = keepsToken(context);
+  const token = context.options().token ?? (keeps ? undefined : context.env["INTERNEVO_TOKEN"]);
   assertToken(token);
   if (url !== undefined && token !== undefined) return new InternEvoClient({ baseUrl: url, token });
   const directory = dataDirectoryOf(context);
@@ -84,8 +96,12 @@ export async function connect(context: Pick<Context, "options" | "env">): Promis
     throw new ProblemError("unauthorized", "no token is given", [
       {
         field: "--token",
-        message: "is missing",
-        remedy: "log in with `internevo login`, give --token, or set INTERNEVO_TOKEN",
+        message: keeps
+          ? `is missing: the token of INTERNEVO_TOKEN belongs to INTERNEVO_URL (${context.env["INTERNEVO_URL"]}), and is not sent to ${url}`
+          : "is missing",
+        remedy: keeps
+          ? "give --token, log in there with `internevo login`, or unset INTERNEVO_URL"
+          : "log in with `internevo login`, give --token, or set INTERNEVO_TOKEN",
       },
     ]);
   throw new ProblemError("unavailable", `no API is given, and no local stack runs in ${directory}`, [
@@ -96,4 +112,19 @@ export async function connect(context: Pick<Context, "options" | "env">): Promis
         "start a local stack with `internevo up`, log in with `internevo login`, or give --url and --token",
     },
   ]);
+}
+
+/**
+ * What commands without `--url` use before a login to an address, in words; undefined where they use the login.
+ * The order is that of {@link connect}.
+ */
+export async function beforeLogin(
+  context: Pick<Context, "options" | "env">,
+  address: string,
+): Promise<string | undefined> {
+  const named = context.env["INTERNEVO_URL"];
+  if (named !== undefined) return addressOf(named) === address ? undefined : `INTERNEVO_URL (${named})`;
+  const directory = dataDirectoryOf(context);
+  const stack = await findStack(directory);
+  return stack === undefined || stack.apiUrl === address ? undefined : `The local stack in ${directory}`;
 }

@@ -59,6 +59,12 @@ it("submits a job again, changed", async () => {
   expect(same.spec).toEqual(job.spec);
 });
 
+it("changes one field of checkpointing, which the file left out", async () => {
+  const said = await internevo("clone", job.id, "--set", "checkpointing.everySteps=40", "--json");
+  expect([said.status, said.stderr]).toEqual([0, expect.not.stringContaining("checkpointing")]);
+  expect((JSON.parse(said.stdout) as JobDetail).spec.checkpointing).toEqual({ everySteps: 40, keepLast: 2 });
+});
+
 it("writes the file, which can be submitted, and submits nothing", async () => {
   const path = join(directory, "new", "longer.yaml");
   const jobs = async (): Promise<number> =>

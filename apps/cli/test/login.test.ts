@@ -1,7 +1,7 @@
 import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { freePort } from "@internevo/local-stack";
+import { freePort, makeDataDirectory, processStart } from "@internevo/local-stack";
 import {
   signInSettingsOf,
   startIdentityProvider,
@@ -45,6 +45,7 @@ describe("internevo login", () => {
     expect([status, stdout]).toEqual([0, `grace@example.org is logged in to ${api.url} as operator\n`]);
     expect(stderr).toContain(`Open ${provider.issuer}/device?user_code=${code} in a browser.`);
     expect((await stat(file())).mode & 0o777).toBe(0o600);
+    expect(stderr).not.toContain("goes first");
     // Nothing else names the installation, or the token.
     const who = await run(["whoami"], env);
     expect([who.status, who.stdout]).toEqual([0, "grace@example.org operator\n"]);
@@ -53,6 +54,27 @@ describe("internevo login", () => {
     expect((await run(["whoami", "--url", api.url, "--token", api.token], env)).stdout).toBe(
       "local-stack admin\n",
     );
+  }, 60_000);
+
+  it("says what commands use before it: a local stack that runs here, or INTERNEVO_URL", async () => {
+    const dataDirectory = join(directory, "stack");
+    makeDataDirectory(dataDirectory);
+    const now = new Date().toISOString();
+    // As `internevo up` writes it, of another installation than the login's.
+    const who = { pid: process.pid, pidStart: processStart(process.pid) };
+    const record = { ...who, readyAt: now, apiUrl: "http://127.0.0.1:9", apiToken: "t" };
+    await writeFile(join(dataDirectory, "stack.json"), JSON.stringify(record));
+    for (const [more, first] of [
+      [{ INTERNEVO_DATA_DIRECTORY: dataDirectory }, `The local stack in ${dataDirectory} goes first`],
+      [{ INTERNEVO_URL: "http://127.0.0.1:9" }, "INTERNEVO_URL (http://127.0.0.1:9) goes first"],
+    ] as const) {
+      const login = start(["login", "--url", api.url], { ...env, ...more });
+      await login.says("stderr", "enter the code ");
+      await provider.enterDeviceCode(/enter the code (\S+)/.exec(login.stderr())?.[1] ?? "");
+      const { status, stderr } = await login.ended;
+      expect([status, stderr]).toEqual([0, expect.stringContaining(first)]);
+      expect(stderr).toContain(`--url ${api.url}`);
+    }
   }, 60_000);
 
   it("ends by logout, here and at the API", async () => {

@@ -17,7 +17,16 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startLocalStack, type LocalStack } from "@internevo/local-stack";
-import { getJob, migrateDatabase, openDatabase, recordCheckpoint, type Database } from "@internevo/store";
+import { DEFAULT_PROJECT } from "@internevo/domain";
+import {
+  createWebhook,
+  getJob,
+  getWebhook,
+  migrateDatabase,
+  openDatabase,
+  recordCheckpoint,
+  type Database,
+} from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
 import { createTestDatabase, testStack } from "@internevo/test-kit/stack";
 import { storedRun } from "@internevo/test-kit/stored-run";
@@ -31,6 +40,7 @@ let root: string;
 let stack: LocalStack;
 let database: Database;
 let jobId: string;
+let webhookId: string;
 
 const open = (url: string): Database => openDatabase({ url, applicationName: "test" });
 
@@ -49,6 +59,10 @@ beforeAll(async () => {
   database = open(databaseUrl);
   const stored = await storedRun(database, "running");
   ({ jobId } = stored);
+  webhookId = await database.transaction(async (tx) => {
+    const url = "https://ci.example.org/events";
+    return (await createWebhook(tx, { name: "ci", url, project: DEFAULT_PROJECT })).webhook.id;
+  });
   await stored.step(1, STEP);
   await database.transaction((tx) =>
     recordCheckpoint(tx, { runId: stored.runId, attempt: 1 }, { step: STEP, bytes: 1, seconds: 1 }),
@@ -246,11 +260,16 @@ describe("a restore", { timeout: 600_000 }, () => {
         expect.stringContaining("the database does not answer") as string,
       ]);
       expect(existsSync(folder("external"))).toBe(false);
-      await ok(run(args, env));
+      const { stderr } = await ok(run(args, env));
+      expect(stderr).toContain("1 job held and 0 workloads paused");
+      expect(stderr).toContain("1 webhook disabled, so that its receiver is told nothing");
+      expect(stderr).toContain("`internevo webhook set NAME --enable`");
       expect(readdirSync(folder("external"))).not.toContain("postgres");
       await ok(run(["backup", folder("external-again"), "--data-directory", folder("external")], env));
       const there = open(url.href);
       expect((await getJob(there.db, jobId))?.state).toBe("held");
+      const { disabledReason } = await getWebhook(there.db, webhookId);
+      expect(disabledReason).toMatch(/^restored from a backup of /);
       expect(existsSync(folder(`external/jobs/${jobId}/checkpoints/step-${STEP}/manifest.json`))).toBe(true);
       await there.close();
     } finally {

@@ -71,3 +71,36 @@ it("adds a webhook, tests it, shows what became of it, and removes it", async ()
   const gone = await internevo("show", "ci");
   expect([gone.status, gone.stderr]).toEqual([4, expect.stringContaining("there is no webhook ci")]);
 });
+
+it("changes where a webhook's events are sent, and hands the token to nobody else", async () => {
+  await internevo("add", "moves", "https://old.example.org/events");
+  const moved = await internevo("set", "moves", "--to", "https://new.example.org/events");
+  expect([moved.status, moved.stdout]).toEqual([
+    0,
+    expect.stringMatching(/url +https:\/\/new\.example\.org\/events/),
+  ]);
+  // The program's own --url names an API, also behind a command.
+  const heard: unknown[] = [];
+  const elsewhere = createServer((request, response) => {
+    heard.push(request.headers.authorization);
+    response.writeHead(500).end();
+  });
+  await new Promise<void>((resolve) => elsewhere.listen(0, "127.0.0.1", resolve));
+  const url = `http://127.0.0.1:${(elsewhere.address() as AddressInfo).port}`;
+  const refused = await internevo("set", "moves", "--url", url);
+  expect(refused.status).not.toBe(0);
+  expect(refused.stderr).toContain("no token is given");
+  expect(refused.stderr).toContain(`belongs to INTERNEVO_URL (${api.url})`);
+  expect(heard).toEqual([]);
+  // The same API by another path, one that only the token's owner names, and a token that is given for it.
+  const env = { INTERNEVO_TOKEN: api.token };
+  for (const [args, surroundings] of [
+    [["--url", `${api.url}/`], { ...env, INTERNEVO_URL: api.url }],
+    [["--url", api.url], env],
+    [["--url", api.url, "--token", api.token], { ...env, INTERNEVO_URL: url }],
+  ] as const)
+    expect(await run(["webhook", "show", "moves", ...args], surroundings)).toMatchObject({ status: 0 });
+  expect(heard).toEqual([]);
+  elsewhere.close();
+  await internevo("remove", "moves");
+});

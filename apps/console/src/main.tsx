@@ -14,10 +14,8 @@ import { SessionProvider } from "./session/session.tsx";
 import { takeTokenFromFragment, willingly } from "./session/token.ts";
 import { theme, variables } from "./theme.ts";
 
-// Before the router reads the address.
-const handedOver = willingly(takeTokenFromFragment(window.location, window.history), (question) =>
-  window.confirm(question),
-);
+// Before the router reads the address. Only the API knows of a session by cookie: the page asks about that.
+const handedOver = willingly(takeTokenFromFragment(window.location, window.history), false);
 
 const root = document.getElementById("root");
 if (!root) throw new Error("the page has no #root");

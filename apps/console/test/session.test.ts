@@ -2,6 +2,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { freePort } from "@internevo/local-stack";
 import { createProject } from "@internevo/store";
+import { eventually } from "@internevo/test-kit";
 import {
   signInSettingsOf,
   startIdentityProvider,
@@ -97,6 +98,32 @@ describe("a person's session", () => {
     await page.getByRole("button", { name: "Create the token" }).click();
     await page.getByText("ci may use the API as viewer in project vision").waitFor();
     await page.close();
+  }, 60_000);
+
+  it("is kept from a link's token until the person wants that", async () => {
+    // Another browser with the same session: what it stores is no other test's.
+    const other = await stack.browser.newContext({ storageState: await context.storageState() });
+    const page = await other.newPage();
+    const asked: string[] = [];
+    let answer = false;
+    page.on("dialog", (dialog) => {
+      asked.push(dialog.message());
+      void (answer ? dialog.accept() : dialog.dismiss());
+    });
+    // A link that loads the page, and one that opens in a page which is open already.
+    await page.goto(`${stack.url}/jobs#token=${stack.tokens.viewer}`);
+    await account(page).waitFor();
+    expect(asked).toEqual([expect.stringContaining("another token")]);
+    await page.evaluate((fragment) => void (location.hash = fragment), `token=${stack.tokens.viewer}`);
+    await eventually("the question", () => asked.length === 2);
+    await account(page).waitFor();
+    expect(page.url()).toBe(`${stack.url}/jobs`);
+    expect(await page.evaluate(() => JSON.stringify({ ...localStorage }))).not.toContain(stack.tokens.viewer);
+    answer = true;
+    await page.goto(`${stack.url}/clusters#token=${stack.tokens.viewer}`);
+    await page.getByRole("button", { name: /Signed in as vic, viewer/ }).waitFor();
+    expect(asked).toHaveLength(3);
+    await other.close();
   }, 60_000);
 
   it("ends in every tab, and says where to sign out of the provider", async () => {

@@ -3,7 +3,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { resolveJob } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import {
+  createProject,
   createWorkload,
+  deleteWorkload,
   fireWorkloadNow,
   getFiring,
   getWorkload,
@@ -12,6 +14,7 @@ import {
   transitionJob,
   updateJob,
   newestWorkloadPlanning,
+  updateWorkload,
   type Firing,
 } from "@internevo/store";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
@@ -150,6 +153,24 @@ describe("replanner", () => {
     expect(next && new Date(next).getTime()).toBeGreaterThan(Date.now());
     expect(next).toMatch(/T03:00:00/);
     expect((await listProposals(world.database.db, id)).items).toHaveLength(1);
+  });
+
+  it("says that a run waits for its project's quota, also to the runs that it keeps from", async () => {
+    const { db } = world.database;
+    await world.database.transaction((tx) => createProject(tx, { name: "narrow", maxGpus: 1 }));
+    // Without a profile its cluster is measured, which takes hosts.
+    const cluster = { name: "narrow", nodes: 1, gpusPerNode: 2, memoryPerGpu: "512MiB" };
+    const { id } = await register("narrow", {
+      spec: resolveJob(smallJob({ project: "narrow", cluster })),
+      nextRunAt: new Date(Date.now() - 1000),
+    });
+    const why = "queued: project narrow may use 1 GPUs, and this needs 2";
+    const outcome = (said: string) =>
+      eventually(said, async () => (await getWorkload(db, id))?.lastOutcome === said, 30, world.logs);
+    await outcome(why);
+    await updateWorkload(db, id, { nextRunAt: new Date(Date.now() - 1000) });
+    await outcome(`skipped: the run before has not ended (${why})`);
+    await deleteWorkload(db, id);
   });
 
   it("skips what is later than the catch-up window", async () => {

@@ -424,6 +424,15 @@ describe("resolveJob", () => {
     expect(details[0]?.remedy).toMatch(/\d/);
   });
 
+  it("gives each field of checkpointing its default", () => {
+    for (const [checkpointing, everySteps, keepLast] of [
+      [{}, 30, 2],
+      [{ everySteps: 100 }, 100, 2],
+      [{ keepLast: 5 }, 30, 5],
+    ] as const)
+      expect(resolveJob(job({ steps: 300, checkpointing })).checkpointing).toEqual({ everySteps, keepLast });
+  });
+
   it("keeps zero where it means something", () => {
     const spec = resolveJob(
       job({ optimizer: { minLearningRate: 0, weightDecay: 0, clipGlobalNorm: 0, beta1: 0 } }),

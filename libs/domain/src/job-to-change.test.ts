@@ -99,6 +99,21 @@ it("keeps what somebody chose though it was the default", () => {
   });
 });
 
+it("lets a field of checkpointing follow beside one that somebody chose", () => {
+  const clone = (file: JobFile, stated = statedFields(file)) =>
+    resolveJob({ ...jobToChange(resolveJob(file), stated), steps: 2000 }).checkpointing;
+  const keeps: JobFile = { ...written, steps: 100, checkpointing: { keepLast: 5 } };
+  expect(clone(keeps)).toEqual({ everySteps: 200, keepLast: 5 });
+  const comes: JobFile = { ...written, steps: 100, checkpointing: { everySteps: 10 } };
+  expect(clone(comes)).toEqual({ everySteps: 10, keepLast: 2 });
+  expect(jobToChange(resolveJob({ ...written, steps: 100 }), [])).not.toHaveProperty("checkpointing");
+  // As a job of before has it, whose file stated both.
+  expect(clone({ ...comes, checkpointing: { everySteps: 10, keepLast: 2 } }, ["checkpointing"])).toEqual({
+    everySteps: 10,
+    keepLast: 2,
+  });
+});
+
 it("tells what a file states from what it leaves out", () => {
   expect(statedFields(written)).toEqual([]);
   expect(
@@ -108,7 +123,7 @@ it("tells what a file states from what it leaves out", () => {
       checkpointing: { everySteps: 10, keepLast: 2 },
       cluster: { ...written.cluster, name: "1x1" },
     }),
-  ).toEqual(["checkpointing", "cluster.name"]);
+  ).toEqual(["checkpointing.everySteps", "checkpointing.keepLast", "cluster.name"]);
 });
 
 it("writes a job whole that breaks a rule of today", () => {

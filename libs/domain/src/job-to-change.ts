@@ -3,35 +3,35 @@ import { JobFileSchema, resolveJob, type JobFile } from "./job-file.ts";
 import type { JobSpec } from "./job.ts";
 import { writtenJob } from "./written-job.ts";
 
-/** Fields whose defaults follow from others. */
-const FOLLOWING: readonly (readonly [string, string?])[] = [
+/** Fields whose defaults follow from others; `keepLast`, so that a block of defaults alone goes as a whole. */
+const FOLLOWING: readonly (readonly [string, string])[] = [
   ["model", "kvHeads"],
   ["model", "ffnHiddenSize"],
   ["optimizer", "minLearningRate"],
   ["optimizer", "annealingSteps"],
   ["optimizer", "warmupSteps"],
   ["optimizer", "decaySteps"],
-  ["checkpointing"],
+  ["checkpointing", "everySteps"],
+  ["checkpointing", "keepLast"],
   ["validation", "everySteps"],
   ["timeline", "firstStep"],
   ["cluster", "name"],
 ];
 
-function without(job: JobFile, [field, inner]: readonly [string, string?]): JobFile {
+function without(job: JobFile, [field, inner]: readonly [string, string]): JobFile {
   const { [field]: value, ...others } = job as Record<string, unknown>;
-  if (inner === undefined) return others as JobFile;
   if (typeof value !== "object" || value === null) return job;
   const { [inner]: _, ...rest } = value as Record<string, unknown>;
+  if (Object.keys(rest).length === 0) return others as JobFile;
   // In its place, so that the file reads in its usual order.
   return { ...job, [field]: rest };
 }
 
-const pathName = (path: readonly [string, string?]): string => path.join(".");
+const pathName = (path: readonly [string, string]): string => path.join(".");
 
-function states(file: JobFile, [field, inner]: readonly [string, string?]): boolean {
+function states(file: JobFile, [field, inner]: readonly [string, string]): boolean {
   const value = (file as Readonly<Record<string, unknown>>)[field];
-  if (inner === undefined || typeof value !== "object" || value === null)
-    return inner === undefined && value !== undefined;
+  if (typeof value !== "object" || value === null) return false;
   return (value as Readonly<Record<string, unknown>>)[inner] !== undefined;
 }
 
@@ -92,7 +92,8 @@ export function jobToChange(spec: JobSpec, stated: readonly string[]): JobFile {
   const meant = meaning(whole);
   if (meant === undefined) return whole;
   return FOLLOWING.reduce((job, path) => {
-    if (stated.includes(pathName(path))) return job;
+    // Jobs of before have stated `checkpointing` as a whole.
+    if (stated.includes(pathName(path)) || stated.includes(path[0])) return job;
     const shorter = without(job, path);
     return meaning(shorter) === meant ? shorter : job;
   }, whole);

@@ -142,18 +142,26 @@ export const ValidationSchema = Type.Object(
 );
 export type Validation = Static<typeof ValidationSchema>;
 
+/** Newest checkpoints that are kept, where a job says nothing. */
+export const DEFAULT_KEEP_LAST = 2;
+
 export const CheckpointingSchema = Type.Object(
   {
-    everySteps: Type.Integer({ minimum: 1, maximum: MAXIMUM_STEPS }),
+    everySteps: Type.Integer({
+      minimum: 1,
+      maximum: MAXIMUM_STEPS,
+      description: "steps between two checkpoints; a tenth of the job's steps where a job file leaves it out",
+    }),
     keepLast: Type.Integer({
       minimum: 1,
       maximum: 1000,
-      description:
-        "newest checkpoints that are kept; 1 keeps two all the same, so that there is an older one to fall back to. While the next is written there is one more",
+      description: `newest checkpoints that are kept (default ${DEFAULT_KEEP_LAST}); 1 keeps two all the same, so that there is an older one to fall back to. While the next is written there is one more`,
     }),
   },
   { additionalProperties: false },
 );
+
+export type Checkpointing = Static<typeof CheckpointingSchema>;
 
 /**
  * How many checkpoints a run keeps: one more than asked when only one is, so that there is an older one to

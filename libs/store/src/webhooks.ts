@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { and, desc, eq, sql } from "drizzle-orm";
+import { and, desc, eq, inArray, sql, type SQL } from "drizzle-orm";
 import { WEBHOOK_BOUNDS, type Webhook, type WebhookChange, type WebhookCreate } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
@@ -119,19 +119,30 @@ export async function changeWebhook(tx: Transaction, id: string, change: Webhook
   return getWebhook(tx, id);
 }
 
-/** Nothing more is sent to it, also not what waits. */
-export async function disableWebhook(tx: Queryable, id: string, reason: string): Promise<void> {
+/** Nothing more is sent to these, also not what waits. @returns how many were enabled */
+async function disableWhere(tx: Queryable, which: SQL | undefined, reason: string): Promise<number> {
   const rows = await tx
     .update(webhooks)
     .set({ enabled: false, disabledReason: reason })
-    .where(and(eq(webhooks.id, id), eq(webhooks.enabled, true)))
+    .where(and(which, eq(webhooks.enabled, true)))
     .returning({ id: webhooks.id });
-  if (rows.length === 0) return;
-  await tx
-    .update(webhookDeliveries)
-    .set({ state: "failed", nextAttemptAt: null, claimedUntil: null, endedAt: sql`clock_timestamp()` })
-    .where(and(eq(webhookDeliveries.webhookId, id), eq(webhookDeliveries.state, "pending")));
+  const ids = rows.map(({ id }) => id);
+  if (ids.length > 0)
+    await tx
+      .update(webhookDeliveries)
+      .set({ state: "failed", nextAttemptAt: null, claimedUntil: null, endedAt: sql`clock_timestamp()` })
+      .where(and(inArray(webhookDeliveries.webhookId, ids), eq(webhookDeliveries.state, "pending")));
+  return ids.length;
 }
+
+/** Nothing more is sent to it, also not what waits. */
+export async function disableWebhook(tx: Queryable, id: string, reason: string): Promise<void> {
+  await disableWhere(tx, eq(webhooks.id, id), reason);
+}
+
+/** The same of all webhooks of the installation. @returns how many were enabled */
+export const disableAllWebhooks = (tx: Queryable, reason: string): Promise<number> =>
+  disableWhere(tx, undefined, reason);
 
 /** Removes a webhook with its deliveries. @throws ProblemError `not-found` */
 export async function removeWebhook(tx: Queryable, id: string): Promise<void> {

@@ -9,6 +9,7 @@ import {
   fireWorkloadNow,
   getWorkload,
   listWorkloads,
+  noteFiringWait,
 } from "./workloads.ts";
 
 let test: TestDatabase;
@@ -69,4 +70,25 @@ it("tells the outcome of the last run, and none while it is at work", async () =
   expect(await outcome()).toBe("kept");
   await fire();
   expect(await outcome()).toBeNull();
+});
+
+it("tells why a run waits, until it waits no more", async () => {
+  const { id } = await create("waits");
+  const outcome = async () => (await getWorkload(test.database.db, id))?.lastOutcome;
+  const { id: firingId } = await test.database.transaction((tx) => fireWorkloadNow(tx, id));
+  const waits = (reason: string | null) =>
+    test.database.transaction((tx) => noteFiringWait(tx, firingId, reason));
+  await waits("queued: a quota");
+  expect(await outcome()).toBe("queued: a quota");
+  await expect(test.database.transaction((tx) => fireWorkloadNow(tx, id))).rejects.toMatchObject({
+    code: "conflict",
+    details: [{ message: "has a run that has not ended (queued: a quota)" }],
+  });
+  await waits(null);
+  expect(await outcome()).toBeNull();
+  await test.database.transaction((tx) =>
+    finishFiring(tx, firingId, { state: "succeeded", outcome: "kept" }),
+  );
+  await waits("queued: too late");
+  expect(await outcome()).toBe("kept");
 });

@@ -208,14 +208,37 @@ async function storeFiring(
   return firingOf(row);
 }
 
-const hasPendingFiring = async (tx: Transaction, workloadId: string): Promise<boolean> => {
-  const rows = await tx
-    .select({ id: workloadFirings.id })
+/** What a run that has not ended is said to do, in words; undefined where there is none. */
+async function unendedRun(tx: Transaction, workloadId: string): Promise<string | undefined> {
+  const [row] = await tx
+    .select({ outcome: workloadFirings.outcome })
     .from(workloadFirings)
     .where(and(eq(workloadFirings.workloadId, workloadId), eq(workloadFirings.state, "pending")))
     .limit(1);
-  return rows.length > 0;
-};
+  return row && (row.outcome === null ? "is still at work" : `has not ended (${row.outcome})`);
+}
+
+/**
+ * Notes why a run waits, which its workload shows as its outcome for so long. @param reason null: it waits no more
+ */
+export async function noteFiringWait(
+  tx: Transaction,
+  firingId: string,
+  reason: string | null,
+): Promise<void> {
+  const [row] = await tx
+    .update(workloadFirings)
+    .set({ outcome: reason })
+    .where(
+      and(
+        eq(workloadFirings.id, firingId),
+        eq(workloadFirings.state, "pending"),
+        sql`${workloadFirings.outcome} is distinct from ${reason}`,
+      ),
+    )
+    .returning({ workloadId: workloadFirings.workloadId });
+  if (row) await tx.update(workloads).set({ lastOutcome: reason }).where(eq(workloads.id, row.workloadId));
+}
 
 /**
  * Fires what is due: row, command and next time in one transaction, rows locked so that two replanners never
@@ -243,9 +266,10 @@ export async function fireDueWorkloads(
     const scheduledFor = row.nextRunAt ?? options.now;
     const lateSeconds = (options.now.getTime() - scheduledFor.getTime()) / 1000;
     let skipped: string | null = null;
+    const before = await unendedRun(tx, row.id);
     if (lateSeconds > row.catchUpWindowSeconds)
       skipped = `${Math.round(lateSeconds)} s late, beyond the catch-up window of ${row.catchUpWindowSeconds} s`;
-    else if (await hasPendingFiring(tx, row.id)) skipped = "the run before is still at work";
+    else if (before !== undefined) skipped = `the run before ${before}`;
     const firing = await storeFiring(tx, row.id, scheduledFor, "schedule", skipped);
     if (firing) fired.push(firing);
     await tx
@@ -265,12 +289,17 @@ export async function fireWorkloadNow(tx: Transaction, workloadId: string): Prom
     throw new ProblemError("not-found", `there is no workload ${workloadId}`, [
       { field: "id", value: workloadId, message: "names no workload", remedy: "see the list of workloads" },
     ]);
-  const firing = (await hasPendingFiring(tx, workloadId))
-    ? undefined
-    : await storeFiring(tx, workloadId, new Date(), "person", null);
+  const before = await unendedRun(tx, workloadId);
+  const firing =
+    before === undefined ? await storeFiring(tx, workloadId, new Date(), "person", null) : undefined;
   if (!firing)
     throw new ProblemError("conflict", `workload ${row.name} is being planned already`, [
-      { field: "workloadId", value: workloadId, message: "has a run at work", remedy: "wait for it to end" },
+      {
+        field: "workloadId",
+        value: workloadId,
+        message: `has a run that ${before ?? "is still at work"}`,
+        remedy: "wait for it to end",
+      },
     ]);
   return firing;
 }

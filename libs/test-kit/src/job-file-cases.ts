@@ -135,7 +135,7 @@ const part = fields({
   steps: optional(fc.integer({ min: 50, max: 100_000 })),
   seed: optional(fc.nat(2 ** 31 - 1)),
   cluster,
-  checkpointing: optional(fc.record({ everySteps: positive(50), keepLast: positive(5) })),
+  checkpointing: optional(fields({ everySteps: optional(positive(50)), keepLast: optional(positive(5)) })),
   trials: optional(
     fields({
       count: optional(positive(100)),

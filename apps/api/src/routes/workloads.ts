@@ -33,6 +33,7 @@ import { PageQuery } from "../http/pages.ts";
 import { projectForSubmission, visibleTo, withProjectOf } from "../http/rights.ts";
 import { assertNamedProfile } from "../profile-source.ts";
 import { firstRunAt } from "../schedule.ts";
+import { assertQuota } from "../submission/check-quota.ts";
 import { innerCheck, innerJob } from "./inner-job.ts";
 import { registerProposalRoutes, workloadOf } from "./proposals.ts";
 import { answers, headers, IdParams } from "./shapes.ts";
@@ -63,7 +64,8 @@ async function acceptedSpec(
     assertTrainerRuns(resolved);
     return resolved;
   });
-  await projectForSubmission(database.db, request, spec.project, "job.project");
+  const project = await projectForSubmission(database.db, request, spec.project, "job.project");
+  await innerCheck(() => assertQuota(database.db, spec, project));
   await assertNamedProfile(database.db, spec, "job.cluster.profile", visibleTo(actorOf(request)));
   // Without a profile its cluster is measured: ranks are started as for a job.
   if (spec.cluster.profile === null) await innerCheck(() => checkCluster(spec.cluster, capabilities));

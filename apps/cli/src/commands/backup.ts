@@ -56,6 +56,10 @@ const heldWords = (heldJobs: number, pausedWorkloads: number): string =>
   `${formatCounted(heldJobs, "job")} held and ${formatCounted(pausedWorkloads, "workload")} paused: ` +
   "`internevo resume` and `internevo replan resume` let them go on";
 
+const disabledWords = (webhooks: number): string =>
+  `${formatCounted(webhooks, "webhook")} disabled, so that ${webhooks === 1 ? "its receiver is" : "their receivers are"} told nothing: ` +
+  "`internevo webhook set NAME --enable` has events sent again";
+
 export function addRestore(program: Command, context: Context): void {
   program
     .command("restore")
@@ -63,7 +67,8 @@ export function addRestore(program: Command, context: Context): void {
     .argument("<from>", "the folder that `internevo backup` made")
     .option(
       "--go-on",
-      "jobs that had not ended go on when the stack starts; otherwise they are held, and workloads paused. " +
+      "jobs that had not ended go on when the stack starts; otherwise they are held, workloads paused, and " +
+        "webhooks disabled. " +
         "Only where the old stack never runs again: two would train the same jobs on the same hosts",
     )
     .addHelpText(
@@ -76,7 +81,7 @@ export function addRestore(program: Command, context: Context): void {
       const { restore } = await import("@internevo/backup");
       const dataDirectory = resolve(dataDirectoryOf(context));
       const named = context.env["DATABASE_URL"];
-      const { manifest, heldJobs, pausedWorkloads, movedPaths } = await restore({
+      const { manifest, ...settled } = await restore({
         from,
         dataDirectory,
         databaseUrl: named === "" ? undefined : named,
@@ -87,13 +92,14 @@ export function addRestore(program: Command, context: Context): void {
       output.status("");
       const { takenAt, counts, warnings } = manifest;
       for (const warning of warnings) output.note(`warning of the backup: ${warning}`);
-      if (output.json)
-        output.document({ dataDirectory, takenAt, counts, heldJobs, pausedWorkloads, movedPaths, warnings });
+      if (output.json) output.document({ dataDirectory, takenAt, counts, ...settled, warnings });
       else {
+        const { heldJobs, pausedWorkloads, disabledWebhooks } = settled;
         output.note(
           `restored: ${dataDirectory}, ${formatCounted(counts.jobs, "job")} as of ${formatMoment(takenAt)}`,
         );
         if (heldJobs + pausedWorkloads > 0) output.note(heldWords(heldJobs, pausedWorkloads));
+        if (disabledWebhooks > 0) output.note(disabledWords(disabledWebhooks));
         output.note(`\`internevo up --data-directory ${dataDirectory}\` starts it`);
       }
     });

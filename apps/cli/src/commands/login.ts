@@ -3,7 +3,7 @@ import { ApiProblemError, InternEvoClient } from "@internevo/client";
 import type { DeviceSignIn, DeviceToken } from "@internevo/contracts";
 import { formatMoment, ProblemError } from "@internevo/domain";
 import type { Command } from "commander";
-import { assertUrl, type Context } from "../context.ts";
+import { assertUrl, beforeLogin, type Context } from "../context.ts";
 import { addressOf, loginsFile, readLogins, writeLogins } from "../logins.ts";
 
 /** By how much a device asks less often when it is told to (RFC 8628, section 3.5). */
@@ -77,6 +77,9 @@ export function addLogin(program: Command, context: Context): void {
         output.note(
           `Until ${formatMoment(login.expiresAt)}, or \`internevo logout\`. It is kept in ${loginsFile(context.env)}.`,
         );
+        const first = await beforeLogin(context, address);
+        if (first !== undefined)
+          output.note(`${first} goes first: give --url ${address} to commands that mean this login.`);
       }
     });
 }

@@ -81,18 +81,18 @@ function addChanges(group: Command, context: Context): void {
     .command("set")
     .description("change a webhook; what is left out stays as it is")
     .argument("<webhook>", NAMED)
-    .option("--url <url>", "where events are sent")
+    .option("--to <url>", "where events are sent")
     .option("--events <types>", `types of events, or ${ALL}`, eventsArgument)
     .option("--enable", "send events again")
     .addOption(new Option("--disable", "send nothing, also not what waits").conflicts("enable"))
-    .action(async (text: string, options: Made & { url?: string; enable?: true; disable?: true }) => {
-      const { url, events, enable, disable } = options;
+    .action(async (text: string, options: Made & { to?: string; enable?: true; disable?: true }) => {
+      const { to, events, enable, disable } = options;
       const client = await context.client();
       const id = await webhookId(client, text, context.signal);
       const { warnings, ...webhook } = await client.changeWebhook(
         id,
         {
-          ...(url === undefined ? {} : { url }),
+          ...(to === undefined ? {} : { url: to }),
           ...(events === undefined ? {} : { events: filterOf(events) }),
           ...(enable || disable ? { enabled: enable === true } : {}),
         },

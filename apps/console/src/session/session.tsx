@@ -33,29 +33,15 @@ export const mayActAs = (session: Session, role: Role): boolean => RANK[session.
 /** Whether the role is held in the whole installation, and not in one project. */
 export const isOfInstallation = ({ project }: Session): boolean => project === null;
 
-/** Tells of tokens that another tab signs in with, or that a link brings. */
-function useOtherTokens(onToken: (token: string) => void, onSignedOut: () => void): void {
-  useEffect(
-    () => onTokenElsewhere((given) => (given === undefined ? onSignedOut() : onToken(given))),
-    [onSignedOut, onToken],
-  );
-  useEffect(
-    () =>
-      onTokenInFragment((given) => {
-        const wanted = willingly(given, (question) => window.confirm(question));
-        if (wanted !== undefined) onToken(wanted);
-      }),
-    [onToken],
-  );
-}
-
 /** What the page signs in with, whose it is, and what the sign-in page says meanwhile. */
 function useSigningIn(handedOver: string | undefined) {
   const queries = useQueryClient();
   const [credential, setCredential] = useState<Credential | undefined>(() => {
-    const token = handedOver ?? storedToken();
-    return token === undefined ? undefined : ofToken(token);
+    const stored = storedToken();
+    return stored === undefined ? undefined : ofToken(handedOver ?? stored);
   });
+  // A link's token waits until the API has said whether the browser has a session.
+  const [offered, setOffered] = useState(() => (storedToken() === undefined ? handedOver : undefined));
   const [who, setWho] = useState<Whoami>();
   const [refusal, setRefusal] = useState<string>();
   const [offer, setOffer] = useState<SignInOffer>();
@@ -63,6 +49,7 @@ function useSigningIn(handedOver: string | undefined) {
     (because?: string) => {
       queries.clear();
       setWho(undefined);
+      setOffered(undefined);
       setCredential(undefined);
       setRefusal(because);
     },
@@ -72,6 +59,7 @@ function useSigningIn(handedOver: string | undefined) {
   const change = useCallback(
     (given: string) => {
       setRefusal(undefined);
+      setOffered(undefined);
       setCredential((at) => {
         // What was read with another token may be another person's.
         if (tokenOf(at) !== given) queries.clear();
@@ -88,15 +76,38 @@ function useSigningIn(handedOver: string | undefined) {
     setRefusal(undefined);
     setWho(answer);
   }, []);
-  const onOffer = useCallback((given: SignInOffer) => {
-    setOffer(given);
-    if (given.isSignedIn) setCredential(COOKIE);
-    else if (given.problem !== null) setRefusal(given.problem);
-  }, []);
-  useOtherTokens(change, leave);
+  const onOffer = useCallback(
+    (given: SignInOffer) => {
+      setOffer(given);
+      const wanted = willingly(offered, given.isSignedIn);
+      setOffered(undefined);
+      if (wanted !== undefined) change(wanted);
+      else if (given.isSignedIn) setCredential(COOKIE);
+      else if (given.problem !== null) setRefusal(given.problem);
+    },
+    [offered, change],
+  );
+  const onLink = useCallback(
+    (given: string) => {
+      const hasSession = credential?.kind === "cookie";
+      if (!hasSession && storedToken() === undefined) {
+        leave();
+        return setOffered(given);
+      }
+      const wanted = willingly(given, hasSession);
+      if (wanted !== undefined) change(wanted);
+    },
+    [credential, leave, change],
+  );
+  useEffect(
+    () => onTokenElsewhere((given) => (given === undefined ? leave() : change(given))),
+    [leave, change],
+  );
+  useEffect(() => onTokenInFragment(onLink), [onLink]);
   useWhoami({ connected, credential, onAnswer, onRefused: leave, onAway: setRefusal });
   useSignInOffer({ connected, credential, onOffer, onAway: setRefusal });
-  return { client: connected.client, credential, who, refusal, offer, leave, change };
+  const checking = credential !== undefined || offered !== undefined;
+  return { client: connected.client, credential, checking, who, refusal, offer, leave, change };
 }
 
 /**
@@ -111,7 +122,7 @@ export function SessionProvider({
   handedOver: string | undefined;
   children: ReactNode;
 }) {
-  const { client, credential, who, refusal, offer, leave, change } = useSigningIn(handedOver);
+  const { client, credential, checking, who, refusal, offer, leave, change } = useSigningIn(handedOver);
   const [providerUrl, setProviderUrl] = useState<string>();
   const forget = useCallback(() => {
     forgetToken();
@@ -138,7 +149,7 @@ export function SessionProvider({
   if (isOnTheWay && refusal === undefined) return null;
   return (
     <SignIn
-      checking={credential !== undefined}
+      checking={checking}
       refusal={refusal}
       provider={offer?.provider?.name}
       providerUrl={providerUrl}

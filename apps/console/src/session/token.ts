@@ -63,14 +63,12 @@ export function onTokenElsewhere(told: (token: string | undefined) => void): () 
 /**
  * The token that a link handed over, unless it would take a signed-in session's place and the person does not
  * want that. Anybody can make such a link, with a token of their own.
+ * @param hasSession whether a cookie that no script sees signs the person in
  */
-export function willingly(
-  given: string | undefined,
-  confirm: (question: string) => boolean,
-): string | undefined {
+export function willingly(given: string | undefined, hasSession: boolean): string | undefined {
   const present = storedToken();
-  if (given === undefined || present === undefined || present === given) return given;
-  return confirm(
+  if (given === undefined || present === given || (present === undefined && !hasSession)) return given;
+  return window.confirm(
     "You are signed in. This link would sign you in with another token, and what you do then is done in its name. Use the link's token?",
   )
     ? given

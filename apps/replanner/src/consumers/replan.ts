@@ -12,7 +12,7 @@ import {
   type Proposal,
   type Workload,
 } from "@internevo/domain";
-import type { CommandContext, Effect } from "@internevo/service-kit";
+import { OthersGoFirstError, type CommandContext, type Effect } from "@internevo/service-kit";
 import {
   assertChangeableRun,
   freshProfile,
@@ -28,6 +28,7 @@ import {
   finishFiring,
   getFiring,
   getWorkload,
+  noteFiringWait,
   planInUse,
   runningWork,
   storePlanChange,
@@ -65,6 +66,8 @@ async function measured(
   workload: Workload,
   acceptsOld: boolean,
 ): Promise<ObtainProfileOutcome | { readonly status: "problem"; readonly problem: ProblemError }> {
+  const { firingId } = context.data;
+  let wait: string | null = null;
   try {
     return await obtainProfile({
       settings,
@@ -75,12 +78,18 @@ async function measured(
       signal: context.signal,
       claimHosts: (hosts) => context.claimHosts(hosts),
       confirm: () => context.confirm(),
-      onProgress: (message, done, total) => context.log.debug({ done, total }, message),
+      onProgress: (message, done, total, waits = false) => {
+        wait = waits ? message : null;
+        context.log.debug({ done, total }, message);
+      },
       onLog: (line) => context.log.warn({ source: "internevo-probe" }, line),
       onDetails: (message) => context.log.info(message),
     });
   } catch (error) {
     if (error instanceof ProblemError) return { status: "problem", problem: error };
+    // It is called again when its turn has come. Until then people see why it waits.
+    if (error instanceof OthersGoFirstError)
+      await database.transaction((tx) => noteFiringWait(tx, firingId, wait));
     throw error;
   }
 }
@@ -160,6 +169,7 @@ export const replan =
     const firing = await getFiring(database.db, firingId);
     // Deleted meanwhile, or done by a delivery before this one.
     if (!workload || firing?.state !== "pending") return async () => {};
+    await database.transaction((tx) => noteFiringWait(tx, firingId, null));
     const run = await runningWork(database.db, workload);
     if (run && (await isToMeasure(settings, database, workload, run)))
       return async (tx) => finish(firingId, "succeeded", await askToMeasure(tx, workload, run, firingId))(tx);

@@ -92,7 +92,7 @@ export const JobFileSchema = Type.Object(
         },
       ),
     ),
-    checkpointing: Type.Optional(CheckpointingSchema),
+    checkpointing: Type.Optional(Type.Object(Type.Partial(CheckpointingSchema).properties, strict)),
     trials: Type.Optional(Type.Object(Type.Partial(TrialSettingsSchema).properties, strict)),
     initialWeights: JobSpecSchema.properties.initialWeights,
     timeline: Type.Optional(

@@ -1,12 +1,20 @@
 import { dataFiles, MIXTURE_CYCLE_SEQUENCES, plainPath, sharesOf, sourcesOf, type Data } from "../data.ts";
-import { WATCHDOG_DEFAULTS, type Optimizer, type Timeline, type Validation, type Watchdog } from "../job.ts";
+import {
+  DEFAULT_KEEP_LAST,
+  WATCHDOG_DEFAULTS,
+  type Checkpointing,
+  type Optimizer,
+  type Timeline,
+  type Validation,
+  type Watchdog,
+} from "../job.ts";
 import type { Model } from "../model.ts";
 import type { ProblemDetail } from "../problem.ts";
 import { MOST_DETAILS } from "../validate.ts";
 import { DEFAULT_VALIDATION_BATCHES, type JobFile } from "./schema.ts";
 
 /** A tenth of steps, where a job does not say: how often something happens, or how long it lasts. */
-export const everyTenth = (steps: number): number => Math.max(1, Math.ceil(steps / 10));
+const everyTenth = (steps: number): number => Math.max(1, Math.ceil(steps / 10));
 
 /** What of an optimizer makes no sense with its schedule. */
 function checkSchedule(
@@ -201,6 +209,12 @@ export function resolveValidation(
     });
   return { everySteps: everyTenth(steps), batches: DEFAULT_VALIDATION_BATCHES, ...written };
 }
+
+export const resolveCheckpointing = (written: JobFile["checkpointing"], steps: number): Checkpointing => ({
+  everySteps: everyTenth(steps),
+  keepLast: DEFAULT_KEEP_LAST,
+  ...written,
+});
 
 export function resolveTimeline(
   written: JobFile["timeline"],

@@ -5,7 +5,7 @@ import { drizzle } from "drizzle-orm/node-postgres";
 import { readMigrationFiles } from "drizzle-orm/migrator";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { JobSpec } from "@internevo/domain";
+import { DEFAULT_PROJECT, type JobSpec } from "@internevo/domain";
 import { exampleSpec } from "@internevo/test-kit/fixtures";
 import { createTestDatabase, testStack, type TestDatabase } from "@internevo/test-kit/stack";
 import { storedRun, type StoredRun } from "@internevo/test-kit/stored-run";
@@ -15,9 +15,12 @@ import { getJobDetail } from "../job-reads.ts";
 import { appendJobEvent, getJob, resumeJob, submitJob, transitionJob } from "../jobs.ts";
 import { acquireLease, jobLease } from "../leases.ts";
 import { migrateDatabase } from "../migrate.ts";
+import { relayOutbox } from "../outbox.ts";
 import { listAttempts, recordCheckpoint } from "../runs.ts";
 import * as schema from "../schema/index.ts";
 import { newTraceparent } from "../trace.ts";
+import { testWebhook } from "../webhook-deliveries.ts";
+import { createWebhook, getWebhook } from "../webhooks.ts";
 import { createWorkload, fireWorkloadNow, getFiring, getWorkload } from "../workloads.ts";
 import { applyMigrations, MIGRATIONS } from "../migrations.ts";
 import { inOrderOfReferences, restoreDatabase, type StoredTable } from "./restore.ts";
@@ -31,6 +34,7 @@ let run: StoredRun;
 let planning: string;
 let workloadId: string;
 let firingId: string;
+let webhookId: string;
 const made: { readonly name: string; readonly database?: Database }[] = [];
 
 async function asSuperuser<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {
@@ -146,6 +150,12 @@ beforeAll(async () => {
     })
   ).id;
   firingId = (await test.database.transaction((tx) => fireWorkloadNow(tx, workloadId))).id;
+  webhookId = await test.database.transaction(async (tx) => {
+    const url = "https://ci.example.org/events";
+    const { webhook } = await createWebhook(tx, { name: "ci", url, project: DEFAULT_PROJECT });
+    await testWebhook(tx, webhook.id, "internevo");
+    return webhook.id;
+  });
 });
 afterAll(async () => {
   for (const { database } of made) await database?.close();
@@ -241,7 +251,7 @@ describe("a restored database", () => {
     const taken = await take(() => run.step(26, 30));
     const url = await emptyDatabase();
     const settled = await restoreTo(url, taken, true);
-    expect(settled).toEqual({ heldJobs: 0, pausedWorkloads: 0, movedPaths: 2 });
+    expect(settled).toEqual({ heldJobs: 0, pausedWorkloads: 0, disabledWebhooks: 0, movedPaths: 2 });
     const after = await allRows(url);
     const settles = [
       "attempts",
@@ -281,7 +291,7 @@ describe("a restored database", () => {
   it("holds jobs of every stage, and pauses workloads, where they are not to go on", async () => {
     const taken = await take();
     const { there, settled } = await restored(taken, false);
-    expect(settled).toEqual({ heldJobs: 2, pausedWorkloads: 1, movedPaths: 2 });
+    expect(settled).toEqual({ heldJobs: 2, pausedWorkloads: 1, disabledWebhooks: 1, movedPaths: 2 });
     const reason = restoredReason(taken.snapshot.takenAt);
     expect(reason).toMatch(/^restored from a backup of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/);
     for (const [id, stage] of [
@@ -298,6 +308,22 @@ describe("a restored database", () => {
     );
     expect(rows).toEqual([]);
     expect((await getJobDetail(there.db, run.jobId))?.attempts).toMatchObject([{ state: "lost" }]);
+  });
+
+  it("tells the receivers of webhooks nothing, where jobs are not to go on", async () => {
+    const taken = await take();
+    const { there } = await restored(taken, false);
+    expect(await getWebhook(there.db, webhookId)).toMatchObject({
+      enabled: false,
+      disabledReason: restoredReason(taken.snapshot.takenAt),
+      pending: 0,
+    });
+    // What the restore itself tells, such as that jobs are held, waits for nobody either.
+    expect((await there.db.execute("select 1 from outbox where published_at is null")).rows).not.toEqual([]);
+    await relayOutbox(there, { namespace: "test", publish: () => Promise.resolve({ streamSequence: 1 }) });
+    expect(await getWebhook(there.db, webhookId)).toMatchObject({ pending: 0 });
+    const { there: goesOn } = await restored(taken, true);
+    expect(await getWebhook(goesOn.db, webhookId)).toMatchObject({ enabled: true, pending: 1 });
   });
 
   it("names checkpoints where they are now", async () => {

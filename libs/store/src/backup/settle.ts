@@ -6,6 +6,7 @@ import { enqueueMessages } from "../outbox.ts";
 import { countEndedHold } from "../queue-standing.ts";
 import { millisecondsOf } from "../statement-parts.ts";
 import { beginHolds, gpuWorkOf, type EndedHold } from "../usage.ts";
+import { disableAllWebhooks } from "../webhooks.ts";
 import {
   attempts,
   hostClaims,
@@ -26,8 +27,8 @@ export interface SettleOptions {
   /** When the backup was taken, ISO 8601. */
   readonly takenAt: string;
   /**
-   * Null: what had not ended goes on when services start. Otherwise jobs are held and workloads paused, with
-   * this reason.
+   * Null: what had not ended goes on when services start. Otherwise jobs are held, workloads paused and webhooks
+   * disabled, with this reason.
    */
   readonly heldWith: string | null;
   /** Where files of jobs were, as it may stand in job files, and where they are now. */
@@ -38,6 +39,7 @@ export interface SettleOptions {
 export interface Settled {
   readonly heldJobs: number;
   readonly pausedWorkloads: number;
+  readonly disabledWebhooks: number;
   /** Jobs and workloads whose paths into the data directory were changed. */
   readonly movedPaths: number;
 }
@@ -75,11 +77,12 @@ async function countHolds(tx: Transaction, takenAt: string): Promise<readonly st
   return rows.map(({ owner }) => owner);
 }
 
-/** Nothing begins by itself: jobs are held, schedules paused, and commands on their way taken back. */
-async function holdAll(
-  tx: Transaction,
-  reason: string,
-): Promise<Pick<Settled, "heldJobs" | "pausedWorkloads">> {
+/**
+ * Nothing begins by itself: jobs are held, schedules paused, and commands on their way taken back. Receivers of
+ * events hear nothing of that: where the old stack runs, its jobs are not held.
+ */
+async function holdAll(tx: Transaction, reason: string): Promise<Omit<Settled, "movedPaths">> {
+  const disabledWebhooks = await disableAllWebhooks(tx, reason);
   await tx.delete(hostWaiters);
   await tx.delete(hostClaims);
   await tx.delete(preemptibleHolds);
@@ -105,7 +108,7 @@ async function holdAll(
       await transitionJob(tx, { jobId: id, from: state, to: "cancelled", reason: "cancelled on request" });
     else if (await transitionJob(tx, { jobId: id, from: STAGE_STATES, to: "held", reason })) heldJobs += 1;
   }
-  return { heldJobs, pausedWorkloads: paused.length };
+  return { heldJobs, pausedWorkloads: paused.length, disabledWebhooks };
 }
 
 /** A document with each text that is below a folder put below another. */
@@ -157,9 +160,9 @@ export async function settleRestored(
   const movedPaths = await movePaths(tx, moved);
   if (heldWith !== null) return { ...(await holdAll(tx, heldWith)), movedPaths };
   await beginHolds(tx, [...(await gpuWorkOf(tx, holders)).values()]);
-  return { heldJobs: 0, pausedWorkloads: 0, movedPaths };
+  return { heldJobs: 0, pausedWorkloads: 0, disabledWebhooks: 0, movedPaths };
 }
 
-/** Why jobs are held that a backup has. @param takenAt ISO 8601 */
+/** Why jobs are held, and webhooks disabled, that a backup has. @param takenAt ISO 8601 */
 export const restoredReason = (takenAt: string): string =>
   `restored from a backup of ${takenAt.slice(0, 19).replace("T", " ")} UTC`;
