@@ -19,7 +19,7 @@ import type { CommandType } from "@internevo/contracts";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import { unendedJobs, type Database, type StageState } from "@internevo/store";
 import type { Static, TObject } from "typebox";
-import { weightsRoots } from "./directories.ts";
+import { jobOfWeights } from "./directories.ts";
 import { failedJob, failureOfProblem } from "./failure.ts";
 import type { JobFeed } from "./job-feed.ts";
 import type { nativeConfig } from "./native-config.ts";
@@ -85,11 +85,10 @@ export async function prepareTraining(
     ]);
   await assertMayBeData(dataFiles(spec.data), placesOf(settings));
   if (spec.initialWeights !== undefined)
-    await assertInitialWeights(
-      spec.initialWeights,
-      spec.model,
-      weightsRoots(settings.dataRoots, settings.dataDirectory),
-    );
+    await assertInitialWeights(spec.initialWeights, spec.model, {
+      ...placesOf(settings),
+      ofJob: await jobOfWeights(settings.dataDirectory, spec.initialWeights),
+    });
   return prepareData(spec.data, settings.dataDirectory, cutOf(spec), options);
 }
 
