@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { resolveJob } from "@internevo/domain";
 import { huggingFaceShapes, writeHeader, writeManifest, writeWeights } from "@internevo/test-kit/weights";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createProject, createToken, submitJob } from "@internevo/store";
+import { createProject, createToken, getJob, submitJob } from "@internevo/store";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
 
 const MODEL = {
@@ -250,10 +250,14 @@ describe("checkpoints of the installation's own jobs", () => {
       expect([status, problem.code], path).toEqual([422, "data-invalid"]);
       expect(problem.errors).toEqual([refusal(path)]);
     }
-    for (const path of [weights, link]) {
-      expect((await give(path, tokens["alpha"])).status, path).toBe(201);
-      expect((await give(path, undefined)).status, path).toBe(201);
-    }
+    for (const path of [weights, link])
+      for (const token of [tokens["alpha"], undefined]) {
+        const { status, body } = await give(path, token);
+        expect(status, path).toBe(201);
+        // The stages know it from there.
+        const { id } = JSON.parse(body) as { readonly id: string };
+        expect((await getJob(to().database.db, id))?.weightsOf).toBe(weights.split("/").at(-3));
+      }
   });
 
   it("are not read through links of a folder that lies elsewhere, where every file may be read", async () => {

@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { schedulerOf, type Cluster } from "@internevo/domain";
-import { folderThatHolds } from "@internevo/data";
 
 /** Holds the run directories of clusters, one a directory. */
 export const clustersDirectory = (dataDirectory: string): string => join(dataDirectory, "clusters");
@@ -48,12 +47,6 @@ export const jobDirectory = (dataDirectory: string, jobId: string): string =>
  */
 export const measuredSoFarPath = (dataDirectory: string, owner: string, look?: string): string =>
   join(jobDirectory(dataDirectory, owner), `measured-so-far${look === undefined ? "" : `-${look}`}.jsonl`);
-
-/** The directory of the job among whose files weights lie, links followed; null: among no job's. */
-export async function jobOfWeights(dataDirectory: string, weights: string): Promise<string | null> {
-  const owner = await folderThatHolds(jobsDirectory(dataDirectory), weights);
-  return owner === null ? null : jobDirectory(dataDirectory, owner);
-}
 
 export const timelineDirectory = (dataDirectory: string, jobId: string): string =>
   join(jobDirectory(dataDirectory, jobId), "timelines");

@@ -17,13 +17,13 @@ import {
 import { assertProgram, trainerIn, type Trainer } from "@internevo/launcher";
 import type { CommandType } from "@internevo/contracts";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { unendedJobs, type Database, type StageState } from "@internevo/store";
+import { unendedJobs, type Database, type JobRow, type StageState } from "@internevo/store";
 import type { Static, TObject } from "typebox";
-import { jobOfWeights } from "./directories.ts";
 import { failedJob, failureOfProblem } from "./failure.ts";
 import type { JobFeed } from "./job-feed.ts";
 import type { nativeConfig } from "./native-config.ts";
 import { stageFeed } from "./stage-feed.ts";
+import { jobOfWeights } from "./weights-of-job.ts";
 
 /** What every stage that starts the trainer is set to. */
 export interface TrainingSettings {
@@ -75,9 +75,11 @@ export const preparingFor = (
  */
 export async function prepareTraining(
   settings: TrainingSettings,
-  spec: JobSpec,
+  database: Database,
+  job: Pick<JobRow, "spec" | "project" | "weightsOf">,
   options: PrepareOptions,
 ): Promise<PreparedData> {
+  const { spec } = job;
   await assertProgram(settings.trainer);
   if (spec.data === null)
     throw new ProblemError("data-invalid", "the job names no data", [
@@ -87,7 +89,7 @@ export async function prepareTraining(
   if (spec.initialWeights !== undefined)
     await assertInitialWeights(spec.initialWeights, spec.model, {
       ...placesOf(settings),
-      ofJob: await jobOfWeights(settings.dataDirectory, spec.initialWeights),
+      ofJob: await jobOfWeights(settings.dataDirectory, database, job, spec.initialWeights),
     });
   return prepareData(spec.data, settings.dataDirectory, cutOf(spec), options);
 }

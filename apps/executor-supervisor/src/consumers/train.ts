@@ -419,7 +419,7 @@ export const train =
         feed.log("info", "executor-supervisor", `${(context.giveWay.reason as Error).message}`);
       context.giveWay.addEventListener("abort", tellAsked, { once: true });
       const preparing = preparingFor(job.id, database, context.signal);
-      const dataset = await prepareTraining(settings, job.spec, preparing);
+      const dataset = await prepareTraining(settings, database, job, preparing);
       const heldOut = await prepareHeldOut(settings, job.spec, preparing);
       const reservation: LaunchReservationOptions = {
         ...settings,
