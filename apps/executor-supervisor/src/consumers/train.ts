@@ -92,11 +92,12 @@ interface Training {
 async function searchAnew(
   { settings, database, context, feed }: Pick<Training, "settings" | "database" | "context" | "feed">,
   { id, gainThreshold }: PlanChange,
+  takenBack: AbortSignal,
 ): Promise<BetterPlan> {
   const { job } = context;
   const from = (await findRun(database.db, job.id))?.candidate;
   if (!from) throw new Error(`the run of job ${job.id} is missing`);
-  const signal = AbortSignal.any([context.signal, context.giveWay]);
+  const signal = AbortSignal.any([context.signal, context.giveWay, takenBack]);
   return findBetterPlan({
     settings: settings.profiling,
     database,
@@ -441,7 +442,7 @@ export const train =
           run: { id: run.id, jobId: job.id },
           fenced: (work) => context.fenced(work),
           replanning: job.spec.replanning && { rule: job.spec.replanning, steps: job.spec.steps },
-          search: (change) => searchAnew({ settings, database, context, feed }, change),
+          search: (change, signal) => searchAnew({ settings, database, context, feed }, change, signal),
           onError: (error) => log.error({ err: error }, "a change of the plan could not be looked at"),
         });
         const training: Training = {
