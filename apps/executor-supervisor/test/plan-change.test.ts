@@ -8,6 +8,7 @@ import {
   findRun,
   getJobDetail,
   listAttempts,
+  listJobEvents,
   listPlanChanges,
   storePlanChange,
 } from "@internevo/store";
@@ -252,6 +253,9 @@ describe("a run whose plan is changed", () => {
     ]);
     expect(await attemptsOf(id)).toMatchObject([{ state: "stopped" }, { state: "succeeded" }]);
     await isUntouched(id);
+    // Nothing is said any more of what was measured.
+    const told = (await listJobEvents(world.database.db, id)).filter(({ type }) => type === "progress");
+    expect(told.at(-1)?.data).toMatchObject({ stage: "running", message: "", total: STEPS });
     await executor.kill();
     executor = await startExecutor();
   }, 900_000);

@@ -252,6 +252,7 @@ async function launchAttempt(
     feed.log("info", "executor-supervisor", `the ranks write a checkpoint, and stop ${why}`);
     changing.abort();
   });
+  feed.progress("running", "starts the ranks", 0, job.spec.steps);
   try {
     const outcome = await runAttempt({
       ...settings,
@@ -267,8 +268,11 @@ async function launchAttempt(
       giveWay: AbortSignal.any([giveWay, changing.signal]),
       confirm: () => context.confirm(),
       onQueue: (message, waits) => feed.progress("running", message, 0, job.spec.steps, waits),
-      onStarted: (resumedFromStep) =>
-        context.fenced((tx) => setAttemptResumedFrom(tx, runId, number, resumedFromStep)),
+      onStarted: (resumedFromStep) => {
+        // What was at work before them is over. Of a scheduler it is known where they run.
+        if (schedulerOf(spec.cluster) === null) feed.progress("running", "", resumedFromStep, job.spec.steps);
+        return context.fenced((tx) => setAttemptResumedFrom(tx, runId, number, resumedFromStep));
+      },
       write: ({ steps, validations }) =>
         context
           .fenced(async (tx) => {
@@ -434,7 +438,6 @@ export const train =
         onDetails: (message) => log.info(message),
       };
       const { run, training, end } = await whileReserved(reservation, async () => {
-        feed.progress("running", "starts the ranks", 0, job.spec.steps);
         const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
         const changes = new PlanChanges({
           database,
