@@ -70,6 +70,7 @@ describe("the look at what is asked for", () => {
         origin: "drift",
         askedBy: "executor-supervisor",
         reason: why,
+        predictedGain: null,
       },
     ]);
     await changes.settle({ atStep: 9, attempt: 2 });
@@ -87,7 +88,7 @@ describe("the look at what is asked for", () => {
     await stopOf(one.changes);
     await one.changes.settle({ atStep: 9, attempt: 2 });
     expect(await one.changesOf()).toMatchObject([
-      { state: "dismissed", reason: "the plan in use is still the best" },
+      { state: "dismissed", reason: "the plan in use is still the best", predictedGain: null },
     ]);
     expect(await one.planOf()).toEqual(one.from.plan);
     const other = await drifting({}, async ({ jobId, id }) => {
