@@ -19,7 +19,7 @@ import type { CommandType } from "@internevo/contracts";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import { unendedJobs, type Database, type JobRow, type StageState } from "@internevo/store";
 import type { Static, TObject } from "typebox";
-import { failedJob, failureOfProblem } from "./failure.ts";
+import { endedByProblem } from "./failure.ts";
 import type { JobFeed } from "./job-feed.ts";
 import type { nativeConfig } from "./native-config.ts";
 import { stageFeed } from "./stage-feed.ts";
@@ -130,7 +130,7 @@ export async function withStageFeed<T extends CommandType>(
   } catch (error) {
     if (!(error instanceof ProblemError)) throw error;
     context.log.warn({ code: error.code, details: error.details }, error.message);
-    return failedJob(context.data.jobId, stage, failureOfProblem(error));
+    return endedByProblem(context.data.jobId, stage, error);
   } finally {
     await feed.close();
   }
