@@ -52,6 +52,7 @@ export const LONGEST: readonly string[] = [
   "apps/replanner/test/retention.test.ts",
   "apps/replanner/test/proposals.test.ts",
   "apps/executor-supervisor/test/drift.test.ts",
+  "apps/executor-supervisor/test/clusters-file.test.ts",
   "libs/trackers/test/tensorboard.test.ts",
   "apps/replanner/test/metrics.test.ts",
   "apps/replanner/test/shared-places.test.ts",

@@ -164,10 +164,16 @@ describe("clusters", () => {
     ]);
   });
 
-  it("are read anew, and a file that is wrong is named", async () => {
+  it("are read anew; an entry that is wrong is said to be, and a file that is wrong is named", async () => {
     await describeClusters({ fresh: { hosts: [{ name: "n9", slots: 1 }] } });
     expect([...(await list()).keys()]).toEqual([hostname(), "fresh"]);
-    await describeClusters({ wrong: { hosts: [] } });
+    await describeClusters({ fresh: { hosts: [{ name: "n9", slots: 1 }] }, wrong: { hosts: [] } });
+    expect([...(await list()).keys()]).toEqual([hostname(), "fresh", "wrong"]);
+    expect((await one("wrong")).health).toMatchObject({
+      state: "away",
+      message: expect.stringContaining("clusters.wrong.hosts") as string,
+    });
+    await writeFile(join(directory, "clusters.json"), "hosts: n9");
     const reply = await get("/clusters");
     expect([reply.statusCode, reply.json().detail]).toEqual([503, expect.stringContaining("clusters.json")]);
   });

@@ -24,6 +24,8 @@ export interface TestApi {
   readonly tokens: Readonly<Record<Role, string>>;
   /** Where the test may write. */
   readonly directory: string;
+  /** The installation's own: `own` of the options, else `directory`, in which jobs may read data here. */
+  readonly dataDirectory: string;
   /** A text file of 4 KiB. */
   readonly textPath: string;
   close(): Promise<void>;
@@ -56,6 +58,7 @@ export async function startTestApi(
   made?: TestDatabase,
 ): Promise<TestApi> {
   const directory = await mkdtemp(join(tmpdir(), "internevo-api-"));
+  const dataDirectory = options.own ?? directory;
   const textPath = join(directory, "text.txt");
   await writeFile(textPath, "It was a bright cold day in April. ".repeat(120).slice(0, 4096));
   const test = made ?? (await createTestDatabase());
@@ -73,7 +76,7 @@ export async function startTestApi(
       maximumLocalRanks: 8,
       localMemoryBytes: 64 * 2 ** 30,
       cores: 2,
-      dataDirectory: directory,
+      dataDirectory,
       cuda: { hasBackend: false, gpus: 0 },
     },
     profileFor: createProfileSource(database),
@@ -97,6 +100,7 @@ export async function startTestApi(
       admin: `Bearer ${tokens.admin}`,
     },
     directory,
+    dataDirectory,
     textPath,
     async close() {
       await app.close();

@@ -2,9 +2,9 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { resolveJob } from "@internevo/domain";
-import { writeHeader, writeManifest, writeWeights } from "@internevo/test-kit/weights";
+import { huggingFaceShapes, writeHeader, writeManifest, writeWeights } from "@internevo/test-kit/weights";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createProject, createToken, submitJob } from "@internevo/store";
+import { createProject, createToken, getJob, submitJob } from "@internevo/store";
 import { jobFile, startTestApi, type TestApi } from "./harness.ts";
 
 const MODEL = {
@@ -211,7 +211,7 @@ describe("checkpoints of the installation's own jobs", () => {
     }
     const spec = resolveJob(jobFile(to, { project: "alpha" }));
     const id = await database.transaction((tx) => submitJob(tx, spec));
-    const checkpoints = join(to.directory, "jobs", id, "checkpoints");
+    const checkpoints = join(to.dataDirectory, "jobs", id, "checkpoints");
     await mkdir(checkpoints, { recursive: true });
     const weights = await folder(checkpoints, { "config.json": CONFIG });
     await writeWeights(weights, resolveJob(jobFile(to, { model: MODEL })).model);
@@ -250,10 +250,69 @@ describe("checkpoints of the installation's own jobs", () => {
       expect([status, problem.code], path).toEqual([422, "data-invalid"]);
       expect(problem.errors).toEqual([refusal(path)]);
     }
-    for (const path of [weights, link]) {
-      expect((await give(path, tokens["alpha"])).status, path).toBe(201);
-      expect((await give(path, undefined)).status, path).toBe(201);
+    for (const path of [weights, link])
+      for (const token of [tokens["alpha"], undefined]) {
+        const { status, body } = await give(path, token);
+        expect(status, path).toBe(201);
+        // The stages know it from there.
+        const { id } = JSON.parse(body) as { readonly id: string };
+        expect((await getJob(to().database.db, id))?.weightsOf).toBe(weights.split("/").at(-3));
+      }
+  });
+
+  it("are not read through links of a folder that lies elsewhere, where every file may be read", async () => {
+    const own = await mkdtemp(join(outside, "own-"));
+    const installed = await startTestApi({ own });
+    const { tokens, weights, give } = await world(installed, await mkdtemp(join(outside, "links-")));
+    const index = "model.safetensors.index.json";
+    const { model } = resolveJob(jobFile(installed, { model: MODEL }));
+    const map = Object.fromEntries(Object.keys(huggingFaceShapes(model)).map((name) => [name, "part"]));
+    await writeFile(join(weights, index), JSON.stringify({ weight_map: map }));
+    const theirs = (name: string) => join(weights, name);
+    const absent = join(own, "jobs", crypto.randomUUID(), "exports", "model.safetensors");
+    const links: readonly (readonly [string, string])[][] = [
+      [["model.safetensors", theirs("model.safetensors")]],
+      [["model.safetensors", absent]],
+      [["config.json", theirs("config.json")]],
+      [[index, theirs(index)]],
+      [
+        [index, join(outside, "index")],
+        ["part", theirs("model.safetensors")],
+      ],
+    ];
+    await writeFile(join(outside, "index"), JSON.stringify({ weight_map: map }));
+    for (const each of links) {
+      const names = each.map(([name]) => name);
+      const linked = await folder(outside, names.includes("config.json") ? {} : { "config.json": CONFIG });
+      for (const [name, target] of each) await symlink(target, join(linked, name));
+      for (const token of ["alpha", "beta"]) {
+        const { status, problem } = await give(linked, tokens[token]);
+        expect([status, problem.code], `${token} ${names.join()}`).toEqual([422, "data-invalid"]);
+        expect(problem.errors).toEqual([
+          {
+            field: "initialWeights",
+            value: join(linked, names.at(-1) as string),
+            message: "lies in the data directory of the installation, which no job reads its data from",
+            remedy: expect.stringContaining("links are followed first") as string,
+          },
+        ]);
+      }
     }
+    await installed.close();
+  });
+
+  it("are read, and links as a cache of Hugging Face has them, where every file may be read", async () => {
+    const own = await mkdtemp(join(outside, "own-"));
+    const installed = await startTestApi({ own });
+    const { tokens, weights, link, give } = await world(installed, await mkdtemp(join(outside, "links-")));
+    for (const path of [weights, link]) expect((await give(path, tokens["alpha"])).status, path).toBe(201);
+    const blobs = await folder(outside, { config: CONFIG });
+    await writeWeights(blobs, resolveJob(jobFile(installed, { model: MODEL })).model);
+    const snapshot = await folder(outside, {});
+    await symlink(join(blobs, "config"), join(snapshot, "config.json"));
+    await symlink(join(blobs, "model.safetensors"), join(snapshot, "model.safetensors"));
+    expect((await give(snapshot, tokens["beta"])).status).toBe(201);
+    await installed.close();
   });
 
   it("are not read through links of a folder that lies elsewhere", async () => {

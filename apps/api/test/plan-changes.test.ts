@@ -18,11 +18,13 @@ beforeAll(async () => {
 afterAll(() => api.close());
 
 /** A job that trains with the best plan. */
-async function training(): Promise<{ id: string; plans: Candidate[] }> {
+async function training(
+  as: (best: Candidate) => Candidate = (best) => best,
+): Promise<{ id: string; plans: Candidate[] }> {
   const job = shippedProfileSpec();
   const { candidates } = planJob(job, profile, { top: 5 });
   const id = await api.database.transaction((tx) => submitJob(tx, job));
-  await api.database.transaction((tx) => ensureRun(tx, id, candidates[0] as Candidate));
+  await api.database.transaction((tx) => ensureRun(tx, id, as(candidates[0] as Candidate)));
   await api.database.db.execute(`update jobs set state = 'running' where id = '${id}'`);
   return { id, plans: candidates };
 }
@@ -94,6 +96,19 @@ it("asks for a change with both predictions, one at a time, and takes it back in
     ]),
   );
   expect(rows).toHaveLength(3);
+});
+
+it("says of both plans what the newest measurements predict, and the gain that follows", async () => {
+  const { id, plans } = await training((best) => ({
+    ...best,
+    rank: 7,
+    predicted: { ...best.predicted, stepTimeSeconds: 3 * best.predicted.stepTimeSeconds },
+  }));
+  const { from, to, predictedGain } = shaped(PlanChangeSchema, await ask(id, { plan: labelOf(plans[1]) }));
+  expect(from).toMatchObject({ rank: 1, plan: plans[0]?.plan });
+  expect(from.stepTimeSeconds).toBeCloseTo(plans[0]?.predicted.stepTimeSeconds ?? NaN, 12);
+  expect(predictedGain).toBeCloseTo(1 - to.stepTimeSeconds / from.stepTimeSeconds, 12);
+  expect(predictedGain).toBeLessThanOrEqual(0);
 });
 
 it("refuses what the run cannot go on under, and says what to do", async () => {

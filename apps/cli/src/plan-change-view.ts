@@ -11,6 +11,7 @@ import {
 import { table, type Colors, type Column } from "./output.ts";
 
 const NONE = "–";
+const gainText = (gain: number | null): string => (gain === null ? NONE : formatSignedPercent(gain));
 
 /** A change of a job's plan: both plans, and what became of it. */
 export function planChangeLines(change: PlanChange): string[] {
@@ -32,13 +33,13 @@ export function planChangesTable(changes: readonly PlanChange[], colors: Colors)
       align: "right",
       value: ({ appliedAtStep }) => (appliedAtStep === null ? NONE : String(appliedAtStep)),
     },
-    { title: "PREDICTED", align: "right", value: ({ predictedGain }) => formatSignedPercent(predictedGain) },
+    { title: "PREDICTED", align: "right", value: ({ predictedGain }) => gainText(predictedGain) },
+    { title: "MEASURED", align: "right", value: ({ measuredGain }) => gainText(measuredGain) },
     {
-      title: "MEASURED",
-      align: "right",
-      value: ({ measuredGain }) => (measuredGain === null ? NONE : formatSignedPercent(measuredGain)),
+      title: "TO PLAN",
+      below: true,
+      value: (change) => (namesAPlan(change) ? planLabel(change.to.plan) : NONE),
     },
-    { title: "TO PLAN", below: true, value: ({ to }) => planLabel(to.plan) },
   ];
   return table(columns, changes, colors);
 }

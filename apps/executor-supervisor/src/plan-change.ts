@@ -45,11 +45,14 @@ export interface ChangedRun {
   readonly fenced: <R>(work: (tx: Transaction) => Promise<R>) => Promise<R>;
   /** The job's rule; absent: nothing changes without somebody who asks for it. */
   readonly replanning?: { readonly rule: Replanning; readonly steps: number } | undefined;
-  /** Measures and searches while no rank runs. */
-  readonly search: (change: PlanChange) => Promise<BetterPlan>;
+  /** Measures and searches while no rank runs. @throws the signal's reason when it aborts */
+  readonly search: (change: PlanChange, signal: AbortSignal) => Promise<BetterPlan>;
   /** What keeps a change from being looked at while ranks run, but for a database that is away. */
   readonly onError: (error: unknown) => void;
 }
+
+/** Why a search ends that nobody waits for any more. */
+const TAKEN_BACK = new Error("the search was taken back");
 
 /** What is to become of a change under which the run goes on, by its steps. */
 export type Verdict =
@@ -190,10 +193,43 @@ export class PlanChanges {
     return Date.now() < Date.parse(endedAt) + 1000 * leastPauseSeconds * 2 ** inVain;
   }
 
+  /** Ends a search that somebody takes back: the ranks wait for it. It never rejects. */
+  async #watchSearch({ id }: PlanChange, searching: AbortController): Promise<void> {
+    while (!searching.signal.aborted) {
+      await pause(LOOK_MILLISECONDS, searching.signal);
+      try {
+        const open = searching.signal.aborted ? undefined : await this.#open();
+        if (open?.id !== id || open.state !== "searching") searching.abort(TAKEN_BACK);
+      } catch (error) {
+        if (!isConnectionLoss(error)) this.#run.onError(error);
+      }
+    }
+  }
+
+  /** @returns what was found; undefined where somebody took the search back */
+  async #searched(change: PlanChange): Promise<BetterPlan | undefined> {
+    const searching = new AbortController();
+    const watching = this.#watchSearch(change, searching);
+    try {
+      return await this.#run.search(change, searching.signal);
+    } catch (error) {
+      if (error !== TAKEN_BACK) throw error;
+      return undefined;
+    } finally {
+      searching.abort();
+      await watching;
+    }
+  }
+
   /** @returns the change as it is then; undefined where nothing is to be changed */
   async #search(change: PlanChange): Promise<PlanChange | undefined> {
     const { fenced, feed } = this.#run;
-    const { found, reason, persist } = await this.#run.search(change);
+    const better = await this.#searched(change);
+    if (better === undefined) {
+      feed.log("info", SERVICE, "goes on under its plan: the search was taken back");
+      return this.#open();
+    }
+    const { found, reason, persist } = better;
     const isSearched = await fenced(async (tx) => {
       await persist(tx);
       return found ? askForFoundPlan(tx, change, found) : endSearch(tx, change, reason);

@@ -9,11 +9,12 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { dataFiles, resolveJob, type Candidate, type JobSpec } from "@internevo/domain";
 import { assertMayBeData, dataRootsOf } from "@internevo/data";
 import { planJob } from "@internevo/search";
-import { createTrials, submitJob, transitionJob, updateJob } from "@internevo/store";
+import { createProject, createTrials, submitJob, transitionJob, updateJob } from "@internevo/store";
+import { writeWeights } from "@internevo/test-kit/weights";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 
 let world: World;
@@ -29,14 +30,14 @@ afterEach(async () => {
 });
 
 /** A job that stands before its trials, or before its training. */
-async function standing(spec: JobSpec, before: "trialling" | "running"): Promise<string> {
+async function standing(spec: JobSpec, before: "trialling" | "running", weightsOf?: string): Promise<string> {
   const { runnableCandidates } = planJob(
     { ...spec, cluster: { ...spec.cluster, memoryPerGpuBytes: 1e12 } },
     world.profile,
     { top: 2 },
   );
   return world.database.transaction(async (tx) => {
-    const id = await submitJob(tx, spec);
+    const id = await submitJob(tx, spec, { weightsOf });
     await transitionJob(tx, { jobId: id, from: "profiling", to: "planning" });
     await createTrials(tx, id, runnableCandidates);
     await transitionJob(tx, { jobId: id, from: "planning", to: "trialling" });
@@ -109,4 +110,84 @@ it("a stage refuses data that a link leads into the installation's own directory
     message: expect.stringContaining("lies in the data directory of the installation") as string,
   });
   expect(world.rankPids()).toEqual([]);
+});
+
+/** Of the model of smallJob. */
+const CONFIG = JSON.stringify({
+  model_type: "llama",
+  hidden_size: 64,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  intermediate_size: 128,
+  vocab_size: 256,
+  rms_norm_eps: 1e-5,
+});
+
+describe("weights of another project's job", () => {
+  /** A job whose files hold weights, in which project. */
+  async function weightsOf(project: string): Promise<{ readonly id: string; readonly path: string }> {
+    const spec = resolveJob(smallJob({ steps: 5, project }));
+    const id = await world.database.transaction((tx) => submitJob(tx, spec));
+    await world.database.transaction((tx) =>
+      transitionJob(tx, { jobId: id, from: "profiling", to: "failed" }),
+    );
+    const path = join(world.dataDirectory, "jobs", id, "exports", "hf");
+    mkdirSync(path, { recursive: true });
+    writeFileSync(join(path, "config.json"), CONFIG);
+    await writeWeights(path, spec.model);
+    return { id, path };
+  }
+
+  it.each([
+    ["trial-runner", "trialling", "running", false],
+    ["executor-supervisor", "running", "succeeded", false],
+    ["executor-supervisor", "running", "succeeded", true],
+  ] as const)(
+    "%s (%s to %s, some folders only: %s) refuses them behind a link, unless submission allowed that job's",
+    async (worker, before, after, hasRoots) => {
+      await world.database.transaction((tx) => createProject(tx, { name: "theirs" }));
+      const theirs = await weightsOf("theirs");
+      const own = await weightsOf("default");
+      const text = join(directory, "allowed", "text.txt");
+      writeFileSync(text, readFileSync("/usr/share/common-licenses/GPL-3"));
+      const link = join(directory, "allowed", "weights");
+      symlinkSync(theirs.path, link);
+      const spec = resolveJob(
+        smallJob({ steps: 5, data: { format: "text", paths: [text] }, initialWeights: link }),
+      );
+      const roots = hasRoots ? { INTERNEVO_DATA_ROOTS: join(directory, "allowed") } : {};
+      await world.startProcess(worker, roots);
+
+      for (const allowed of [undefined, own.id]) {
+        const id = await standing(spec, before, allowed);
+        await world.untilState(id, "failed", 60);
+        expect((await world.job(id)).failure).toMatchObject({
+          code: "data-invalid",
+          message: expect.stringContaining(
+            `${link} is no checkpoint of a job of the project default`,
+          ) as string,
+          remedy: expect.stringContaining("links are followed first") as string,
+        });
+      }
+      expect(world.rankPids()).toEqual([]);
+
+      // The token that submitted it saw that project too.
+      await world.untilState(await standing(spec, before, theirs.id), after, 120);
+      await world.endJobs();
+      rmSync(link);
+      symlinkSync(own.path, link);
+      await world.untilState(await standing(spec, before), after, 120);
+      await world.endJobs();
+
+      // A folder of one's own, whose tensors are theirs.
+      rmSync(link);
+      mkdirSync(link);
+      for (const name of ["config.json", "model.safetensors"])
+        symlinkSync(join(name === "config.json" ? own.path : theirs.path, name), join(link, name));
+      const linked = await standing(spec, before);
+      await world.untilState(linked, "failed", 60);
+      expect((await world.job(linked)).failure?.code).toBe("data-invalid");
+    },
+  );
 });

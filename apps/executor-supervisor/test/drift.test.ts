@@ -64,7 +64,7 @@ it("measures its cluster when its steps take longer, and goes on under the plan 
     from: { plan: worst.plan },
     firstAttempt: 2,
   });
-  expect(change?.predictedGain).toBeGreaterThan(0.02);
+  expect(change?.predictedGain ?? 0).toBeGreaterThan(0.02);
   const run = await findRun(world.database.db, id);
   const attempts = await listAttempts(world.database.db, run?.id ?? "");
   expect(attempts[0]).toMatchObject({ state: "stopped", plan: worst.plan });

@@ -65,7 +65,13 @@ describe("the look at what is asked for", () => {
     const why = "at step 9 a step takes 2.00 s, 100.0% longer than the 1.00 s with which the ranks began";
     expect(await stopOf(changes)).toBe(`to measure the cluster anew: ${why}`);
     expect(await changesOf()).toMatchObject([
-      { state: "searching", origin: "drift", askedBy: "executor-supervisor", reason: why },
+      {
+        state: "searching",
+        origin: "drift",
+        askedBy: "executor-supervisor",
+        reason: why,
+        predictedGain: null,
+      },
     ]);
     await changes.settle({ atStep: 9, attempt: 2 });
     expect(await changesOf()).toMatchObject([
@@ -82,7 +88,7 @@ describe("the look at what is asked for", () => {
     await stopOf(one.changes);
     await one.changes.settle({ atStep: 9, attempt: 2 });
     expect(await one.changesOf()).toMatchObject([
-      { state: "dismissed", reason: "the plan in use is still the best" },
+      { state: "dismissed", reason: "the plan in use is still the best", predictedGain: null },
     ]);
     expect(await one.planOf()).toEqual(one.from.plan);
     const other = await drifting({}, async ({ jobId, id }) => {
@@ -98,6 +104,35 @@ describe("the look at what is asked for", () => {
     expect(await other.changesOf()).toMatchObject([
       { state: "dismissed", reason: expect.stringMatching(/^at step 9 .*; not now$/) },
     ]);
+  });
+
+  it("ends a search that is taken back while it measures, and goes on at once", async () => {
+    const begun = Promise.withResolvers<void>();
+    let reason: unknown;
+    const { jobId, from, changes, changesOf, planOf } = await drifting({}, (_, signal) => {
+      begun.resolve();
+      return new Promise((_resolve, reject) => {
+        signal.addEventListener("abort", () => {
+          reason = signal.reason;
+          reject(signal.reason as Error);
+        });
+      });
+    });
+    await stopOf(changes);
+    const settled = changes.settle({ atStep: 9, attempt: 2 });
+    await begun.promise;
+    const [change] = await changesOf();
+    await test.database.transaction((tx) => dismissPlanChange(tx, jobId, change?.id ?? "", "not now"));
+    await settled;
+    expect(reason).toMatchObject({ message: "the search was taken back" });
+    expect(await changesOf()).toMatchObject([{ state: "dismissed" }]);
+    expect(await planOf()).toEqual(from.plan);
+  });
+
+  it("tells what ends a search but that it is taken back", async () => {
+    const { changes } = await drifting({}, () => Promise.reject(new Error("the cluster is gone")));
+    await stopOf(changes);
+    await expect(changes.settle({ atStep: 9, attempt: 2 })).rejects.toThrow("the cluster is gone");
   });
 
   it("looks again when the pause after a look in vain is over, and not before", async () => {

@@ -8,6 +8,7 @@ import {
   findRun,
   getJobDetail,
   listAttempts,
+  listJobEvents,
   listPlanChanges,
   storePlanChange,
 } from "@internevo/store";
@@ -204,5 +205,58 @@ describe("a run whose plan is changed", () => {
     await ended(id);
     expect(await attemptsOf(id)).toMatchObject([{ state: "succeeded", plan: change.from.plan }]);
     await isUntouched(id);
+  }, 900_000);
+
+  it("goes on at once when somebody dismisses the search while the cluster is measured", async () => {
+    await executor.kill();
+    // A measurement of minutes.
+    executor = await world.startProcess("executor-supervisor", {
+      INTERNEVO_PROBE_SAMPLES: "10000",
+      INTERNEVO_PROBE_POINT_SECONDS: "10",
+    });
+    const id = await submit();
+    await frozenAtWork(id);
+    const { id: runId, candidate } = await runOf(id);
+    const change = await world.database.transaction((tx) =>
+      storePlanChange(
+        tx,
+        { id: runId, jobId: id },
+        {
+          state: "searching",
+          reason: "a test asks for it",
+          origin: "drift",
+          askedBy: "test",
+          from: candidate,
+          to: candidate,
+          predictedGain: 0,
+          gainThreshold: 0,
+          compareSteps: COMPARED,
+        },
+      ),
+    );
+    await said(id, "stop to measure the cluster anew");
+    world.signalRanks("SIGCONT");
+    await world.untilEvent(
+      id,
+      ({ type, data }) =>
+        type === "progress" &&
+        data["stage"] === "running" &&
+        /^measures \d+ points/.test(String(data["message"])),
+      120,
+    );
+    await eventually("the probe", async () => world.rankPids().length === 2, 60);
+    await world.database.transaction((tx) => dismissPlanChange(tx, id, change.id, "not now"));
+    await eventually("the ranks again", async () => (await attemptsOf(id)).length === 2, 20);
+    await ended(id);
+    expect(await changesOf(id)).toMatchObject([
+      { state: "dismissed", reason: "a test asks for it; not now", to: { plan: candidate.plan } },
+    ]);
+    expect(await attemptsOf(id)).toMatchObject([{ state: "stopped" }, { state: "succeeded" }]);
+    await isUntouched(id);
+    // Nothing is said any more of what was measured.
+    const told = (await listJobEvents(world.database.db, id)).filter(({ type }) => type === "progress");
+    expect(told.at(-1)?.data).toMatchObject({ stage: "running", message: "", total: STEPS });
+    await executor.kill();
+    executor = await startExecutor();
   }, 900_000);
 });

@@ -122,7 +122,9 @@ export const EVENT_DATA = {
     origin: PlanChangeSchema.properties.origin,
     planBefore: PlanSchema,
     planAfter: PlanSchema,
-    predictedGain: PlanChangeSchema.properties.predictedGain,
+    predictedGain: Type.Number({
+      description: "1 − predicted step time after / before; 0 while no other plan was found",
+    }),
     measuredGain: PlanChangeSchema.properties.measuredGain,
     appliedAtStep: PlanChangeSchema.properties.appliedAtStep,
     reason: PlanChangeSchema.properties.reason,

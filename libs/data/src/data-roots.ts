@@ -75,6 +75,12 @@ export interface DataPlaces {
   readonly own: string | undefined;
 }
 
+/** Where weights may not, and may, lie. */
+export interface WeightsPlaces extends DataPlaces {
+  /** The directory of the job whose weights may be read: whoever asks has looked whose it is. Null: of none. */
+  readonly ofJob: string | null;
+}
+
 interface NamedFile {
   readonly path: string;
   readonly field: string;
@@ -98,12 +104,20 @@ async function assertEach(
 /**
  * Checks that files do not lie in the installation's own directory, links followed: whoever trains on its
  * secrets, or on another project's checkpoints, has them.
+ * @param except a directory in there whose files may be read
  * @throws ProblemError `data-invalid`, the same whether the file is there or not.
  */
-export async function assertNotOwn(files: readonly NamedFile[], own: string | undefined): Promise<void> {
+async function assertNotOwn(
+  files: readonly NamedFile[],
+  own: string | undefined,
+  except: string | null = null,
+): Promise<void> {
   if (own === undefined) return;
   const real = (await whereItLeads(own)) ?? own;
-  await assertEach(files, (leads) => leads !== undefined && !isBelow(leads, real), {
+  const allowed = except === null ? undefined : await whereItLeads(except);
+  const isRight = (leads: string): boolean =>
+    !isBelow(leads, real) || (allowed !== undefined && isBelow(leads, allowed));
+  await assertEach(files, (leads) => leads !== undefined && isRight(leads), {
     message: "lies in the data directory of the installation, which no job reads its data from",
     remedy: "copy what you train on to a folder outside of it; links are followed first",
   });
@@ -126,11 +140,24 @@ export async function assertMayBeData(
  * asked of the files themselves.
  * @throws ProblemError `data-invalid`, the same whether the file is there or not.
  */
-export async function assertBelowRoots(files: readonly NamedFile[], roots: DataRoots): Promise<void> {
+async function assertBelowRoots(files: readonly NamedFile[], roots: DataRoots): Promise<void> {
   if (roots === null) return;
   const real = await Promise.all(roots.map(async (root) => (await whereItLeads(root)) ?? root));
   await assertEach(files, (leads) => leads !== undefined && real.some((root) => isBelow(leads, root)), {
     message: "is not below a folder that this installation reads data and weights from",
     remedy: `give a path below ${roots.join(" or ")}; links are followed first`,
   });
+}
+
+/**
+ * Checks that a folder of weights, or files of one, are such as an installation lets a job begin with, before anything
+ * is asked of the files. A folder that lies elsewhere may not lead by links into what a job left.
+ * @throws ProblemError `data-invalid`, the same whether the file is there or not.
+ */
+export async function assertMayBeWeights(
+  files: readonly NamedFile[],
+  { roots, own, ofJob }: WeightsPlaces,
+): Promise<void> {
+  await assertBelowRoots(files, roots === null || ofJob === null ? roots : [...roots, ofJob]);
+  await assertNotOwn(files, own, ofJob);
 }

@@ -1,10 +1,10 @@
 export {
   assertMayBeData,
-  assertNotOwn,
   dataRootsOf,
   folderThatHolds,
   type DataPlaces,
   type DataRoots,
+  type WeightsPlaces,
 } from "./data-roots.ts";
 export { assertHeldOut } from "./held-out.ts";
 export { isWrittenAsFolder, weightsWarnings } from "./hugging-face.ts";

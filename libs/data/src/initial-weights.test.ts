@@ -174,8 +174,10 @@ describe("a checkpoint", () => {
       await rm(join(elsewhere, "rank-0"));
       expect(await refusal()).toMatch(/rank-0 is a link to a file outside of the checkpoint$/);
       await writeSafetensors(join(elsewhere, "rank-0"), { secret: [4] });
-      await assertInitialWeights(folder, model, [folder, elsewhere]);
-      await expect(assertInitialWeights(folder, model, [folder])).rejects.toThrow("is not below a folder");
+      await assertInitialWeights(folder, model, { roots: [folder, elsewhere], own: undefined, ofJob: null });
+      await expect(
+        assertInitialWeights(folder, model, { roots: [folder], own: undefined, ofJob: null }),
+      ).rejects.toThrow("is not below a folder");
       await symlink(folder, join(elsewhere, "linked"));
       await rm(join(folder, "rank-0"));
       await putTensors("rank-0", { secret: [4] });

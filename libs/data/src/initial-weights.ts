@@ -22,7 +22,7 @@ import {
   type Config,
   type Member,
 } from "./hugging-face.ts";
-import { assertBelowRoots, whereItLeads, type DataRoots } from "./data-roots.ts";
+import { assertMayBeWeights, whereItLeads, type WeightsPlaces } from "./data-roots.ts";
 import { openData, readExactly } from "./open-data.ts";
 import { checkSafetensors } from "./safetensors.ts";
 import { COPY_AGAIN, WEIGHTS_FIELD as FIELD, weightsFault as refuse } from "./weights-fault.ts";
@@ -102,9 +102,9 @@ async function readDocument<S extends TSchema>(
   schema: S,
   mostBytes: number,
   remedy: string,
-  roots: DataRoots,
+  places: WeightsPlaces,
 ): Promise<Static<S> | undefined> {
-  await assertBelowRoots([{ path, field: FIELD }], roots);
+  await assertMayBeWeights([{ path, field: FIELD }], places);
   if ((await statIfThere(path)) === undefined) return undefined;
   const { handle, sizeBytes } = await openData(path, FIELD);
   let text: string;
@@ -160,10 +160,14 @@ async function statIfThere(path: string): Promise<Stats | undefined> {
 }
 
 /** @returns sizes in bytes, in the order of the names. */
-async function sizesOfFiles(folder: string, names: readonly string[], roots: DataRoots): Promise<number[]> {
-  await assertBelowRoots(
+async function sizesOfFiles(
+  folder: string,
+  names: readonly string[],
+  places: WeightsPlaces,
+): Promise<number[]> {
+  await assertMayBeWeights(
     names.map((name) => ({ path: join(folder, name), field: FIELD })),
-    roots,
+    places,
   );
   const sizes: number[] = [];
   for (const name of names) {
@@ -176,13 +180,13 @@ async function sizesOfFiles(folder: string, names: readonly string[], roots: Dat
 }
 
 /** The files of a folder that have its tensors. */
-async function tensorFiles(folder: string, roots: DataRoots): Promise<readonly string[]> {
+async function tensorFiles(folder: string, places: WeightsPlaces): Promise<readonly string[]> {
   const whole = "model.safetensors";
-  await assertBelowRoots([{ path: join(folder, whole), field: FIELD }], roots);
+  await assertMayBeWeights([{ path: join(folder, whole), field: FIELD }], places);
   if ((await statIfThere(join(folder, whole))) !== undefined) return [whole];
   const path = join(folder, "model.safetensors.index.json");
   const remedy = "copy the index of the weights again";
-  const index = await readDocument(path, IndexSchema, MOST_LIST_BYTES, remedy, roots);
+  const index = await readDocument(path, IndexSchema, MOST_LIST_BYTES, remedy, places);
   if (!index)
     throw refuse(
       folder,
@@ -199,14 +203,14 @@ async function assertHuggingFace(
   folder: string,
   config: Config,
   model: Model,
-  roots: DataRoots,
+  places: WeightsPlaces,
 ): Promise<void> {
   const path = join(folder, "config.json");
   const members = huggingFaceMembers(config);
   if ("message" in members) throw refuse(path, members.message, members.remedy);
   assertEqual(path, members, model);
-  const files = await tensorFiles(folder, roots);
-  await sizesOfFiles(folder, files, roots);
+  const files = await tensorFiles(folder, places);
+  await sizesOfFiles(folder, files, places);
   const tensors = new FolderTensors(model, hasFusedProjections(config));
   for (const name of files) await checkSafetensors(join(folder, name), tensors);
   const missing = tensors.missing();
@@ -217,10 +221,10 @@ async function assertHuggingFace(
 async function assertCheckpointFiles(
   folder: string,
   files: readonly { readonly name: string; readonly bytes: number }[],
-  roots: DataRoots,
+  places: WeightsPlaces,
 ): Promise<void> {
   // A checkpoint is written with its files in it. Where all files may be read, links would lead anywhere.
-  const own = roots === null ? await whereItLeads(folder) : undefined;
+  const own = places.roots === null ? await whereItLeads(folder) : undefined;
   for (const { name } of own === undefined ? [] : files) {
     const leads = await whereItLeads(join(folder, name));
     if (leads === undefined || dirname(leads) !== own)
@@ -233,7 +237,7 @@ async function assertCheckpointFiles(
   const sizes = await sizesOfFiles(
     folder,
     files.map(({ name }) => name),
-    roots,
+    places,
   );
   for (const [index, { name, bytes }] of files.entries()) {
     const path = join(folder, name);
@@ -247,15 +251,15 @@ async function assertCheckpointFiles(
  * Checks that weights can be begun with: that the folder exists, that it is a Hugging Face folder of a model
  * that is known or one checkpoint, whose model is the job's, and that its files are there. The headers of the files are read:
  * each tensor of a Hugging Face folder must be the model's. Data, checksums and slices are checked when they are loaded.
- * @param roots what is elsewhere is refused, and nothing is said of it.
+ * @param places what is elsewhere is refused, links followed, and nothing is said of it.
  * @throws ProblemError `data-invalid`
  */
 export async function assertInitialWeights(
   folder: string,
   model: Model,
-  roots: DataRoots = null,
+  places: WeightsPlaces = { roots: null, own: undefined, ofJob: null },
 ): Promise<void> {
-  await assertBelowRoots([{ path: folder, field: FIELD }], roots);
+  await assertMayBeWeights([{ path: folder, field: FIELD }], places);
   const give = `give a Hugging Face folder of a ${SUPPORTED_MODELS} model (config.json and safetensors), or the directory of one checkpoint (step-<N>)`;
   const found = await stat(folder).catch((error: unknown) => {
     const code = (error as NodeJS.ErrnoException).code;
@@ -274,16 +278,16 @@ export async function assertInitialWeights(
     ConfigSchema,
     MOST_CONFIG_BYTES,
     `give the config.json of a ${SUPPORTED_MODELS} model`,
-    roots,
+    places,
   );
-  if (config) return assertHuggingFace(folder, config, model, roots);
+  if (config) return assertHuggingFace(folder, config, model, places);
   const path = join(folder, "manifest.json");
   const manifest = await readDocument(
     path,
     ManifestSchema,
     MOST_LIST_BYTES,
     "give another checkpoint",
-    roots,
+    places,
   );
   if (!manifest) {
     const names = await readdir(folder).catch((error: unknown) => {
@@ -309,5 +313,5 @@ export async function assertInitialWeights(
     [...SIZES, "ropeScaling" as const].map((here) => ({ there: here, found: identity.model[here], here })),
     model,
   );
-  await assertCheckpointFiles(folder, files, roots);
+  await assertCheckpointFiles(folder, files, places);
 }

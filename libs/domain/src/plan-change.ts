@@ -96,7 +96,9 @@ export const PlanChangeSchema = Type.Object(
     proposalId: nullable(Type.String({ description: "the proposal of a workload that it carries out" })),
     from: PlanOfChangeSchema,
     to: PlanOfChangeSchema,
-    predictedGain: Type.Number({ description: "1 − predicted step time after / before" }),
+    predictedGain: nullable(
+      Type.Number({ description: "1 − predicted step time after / before; null: no other plan was found" }),
+    ),
     gainThreshold: GainThresholdSchema,
     compareSteps: CompareStepsSchema,
     appliedAtStep: Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
@@ -137,7 +139,7 @@ export function planChangeWords(change: PlanChange): string {
   const since = appliedAtStep === null ? "" : ` since step ${formatInteger(appliedAtStep)}`;
   if (state === "searching") return `measures the cluster anew at the next checkpoint: ${reason ?? ""}`;
   if (state === "asked")
-    return `waits for a checkpoint; predicted to gain ${formatSignedPercent(predictedGain)}`;
+    return `waits for a checkpoint${predictedGain === null ? "" : `; predicted to gain ${formatSignedPercent(predictedGain)}`}`;
   if (state === "comparing")
     return `trains under it${since}, and is judged after ${formatCounted(steps, "step")}`;
   return `${reason ?? "no reason was stored"}${state === "kept" ? since : ""}`;

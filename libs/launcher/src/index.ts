@@ -12,7 +12,7 @@ export {
 export type { LaunchCapabilities, Launcher, LeftLaunch, Outliving } from "./launcher.ts";
 export type { LaunchOptions, LaunchOutcome, OnQueue } from "./launch-options.ts";
 export type { ClusterLook } from "./cluster-look.ts";
-export { CLUSTERS_VARIABLE } from "./clusters-file.ts";
+export { CLUSTERS_VARIABLE, ClustersFileError } from "./clusters-file.ts";
 export { ownHost } from "./hosts.ts";
 export type { HostCluster } from "./ssh/settings.ts";
 export type { SlurmSettings } from "./slurm/settings.ts";

@@ -34,7 +34,7 @@ export interface LaunchTarget {
 /**
  * How a job's cluster is reached.
  * @throws ProblemError `job-invalid` when the installation does not know the cluster, or it is smaller than
- * the job's; `unavailable` when the clusters file cannot be read or is wrong.
+ * the job's; ClustersFileError when the clusters file cannot be read, or its entry of the cluster is wrong.
  */
 export async function launchTarget(
   cluster: DescribedCluster & Pick<Cluster, "launcher">,
@@ -52,6 +52,7 @@ export async function launchTarget(
     );
   const clusters = await readClusters(clustersFile, ALL);
   const known = Object.hasOwn(clusters, cluster.name) ? clusters[cluster.name] : undefined;
+  if (known?.fault) throw known.fault;
   if (known?.launcher.kind === cluster.launcher)
     return { ...target, settings: description.settingsOf(known.entry, cluster, clustersFile) };
   const names = Object.entries(clusters).flatMap(([name, each]) =>
@@ -78,7 +79,7 @@ export interface KnownCluster {
 /**
  * The clusters of this installation: this machine under its own name, on which launchers that need no
  * description start ranks whatever a job calls it, and those of the clusters file.
- * @throws ProblemError `unavailable` when the clusters file cannot be read or is wrong.
+ * @throws ClustersFileError when the clusters file cannot be read or is none of clusters.
  */
 export async function knownClusters(here: LaunchCapabilities): Promise<readonly KnownCluster[]> {
   const { clustersFile } = here;
@@ -92,7 +93,8 @@ export async function knownClusters(here: LaunchCapabilities): Promise<readonly 
   const described = clustersFile === undefined ? {} : await readClusters(clustersFile, ALL);
   return [
     ...machines.map((launcher) => known(ownHost(), launcher, undefined)),
-    ...Object.entries(described).map(([name, { launcher, entry }]) => {
+    ...Object.entries(described).map(([name, { launcher, entry, fault }]) => {
+      if (fault) return unusable(name, launcher, fault);
       try {
         return known(name, launcher, launcher.description?.wholeOf(entry, name, clustersFile ?? ""));
       } catch (error) {
@@ -102,7 +104,7 @@ export async function knownClusters(here: LaunchCapabilities): Promise<readonly 
   ];
 }
 
-/** An entry that contradicts itself is a cluster that nobody can use, and that hides no other. */
+/** An entry that is wrong, or contradicts itself, is a cluster that nobody can use, and that hides no other. */
 function unusable(name: string, { kind }: Launcher, error: unknown): KnownCluster {
   if (!(error instanceof ProblemError)) throw error;
   const [detail] = error.details;

@@ -67,7 +67,8 @@ export async function carryOutProposal(
   const change = await storePlanChange(tx, run, {
     origin,
     askedBy,
-    from: run.candidate,
+    // By the measurements of the proposal, as its gain: those of the run's own search may be older.
+    from: { ...run.candidate, ...(current && { rank: current.rank, predicted: current.predicted }) },
     to: proposed,
     predictedGain: proposal.predictedGain,
     gainThreshold: workload.gainThreshold,

@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { schedulerOf, type Cluster } from "@internevo/domain";
-import type { DataRoots } from "@internevo/data";
 
 /** Holds the run directories of clusters, one a directory. */
 export const clustersDirectory = (dataDirectory: string): string => join(dataDirectory, "clusters");
@@ -48,15 +47,6 @@ export const jobDirectory = (dataDirectory: string, jobId: string): string =>
  */
 export const measuredSoFarPath = (dataDirectory: string, owner: string, look?: string): string =>
   join(jobDirectory(dataDirectory, owner), `measured-so-far${look === undefined ? "" : `-${look}`}.jsonl`);
-
-/**
- * Where jobs may name weights: where they may name data, and among the checkpoints of this installation's own
- * jobs.
- */
-export const weightsRoots = (dataRoots: DataRoots, dataDirectory: string | undefined): DataRoots =>
-  dataRoots === null || dataDirectory === undefined
-    ? dataRoots
-    : [...dataRoots, jobsDirectory(dataDirectory)];
 
 export const timelineDirectory = (dataDirectory: string, jobId: string): string =>
   join(jobDirectory(dataDirectory, jobId), "timelines");

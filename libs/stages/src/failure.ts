@@ -1,4 +1,5 @@
 import type { Failure, FailureCode, ProblemCode, ProblemError } from "@internevo/domain";
+import { ClustersFileError } from "@internevo/launcher";
 import { transitionJob, type StageState } from "@internevo/store";
 import type { Effect } from "@internevo/service-kit";
 
@@ -21,6 +22,12 @@ function failureCodeOf(code: ProblemCode): FailureCode {
 /** An expected error of a stage, as the job's failure. */
 export function failureOfProblem(problem: ProblemError): Failure {
   const remedy = problem.details[0]?.remedy;
+  if (problem instanceof ClustersFileError)
+    return {
+      code: "not-started",
+      message: problem.message,
+      remedy: `${remedy ?? "mend the file"}; then let the job go on: internevo resume, or its page in the console`,
+    };
   return {
     code: failureCodeOf(problem.code),
     message: problem.message,
@@ -33,6 +40,17 @@ export const heldJob =
   (jobId: string, from: Exclude<StageState, "planning">, failure: Failure): Effect =>
   async (tx) =>
     void (await transitionJob(tx, { jobId, from, to: "held", failure }));
+
+/**
+ * The effect of an expected error of a stage: it fails the job, unless it is the installation's. Then the job waits for
+ * whoever mends that.
+ */
+export function endedByProblem(jobId: string, stage: StageState, problem: ProblemError): Effect {
+  const failure = failureOfProblem(problem);
+  return stage !== "planning" && problem instanceof ClustersFileError
+    ? heldJob(jobId, stage, failure)
+    : failedJob(jobId, stage, failure);
+}
 
 /** The effect that ends a job in failure. */
 export const failedJob =

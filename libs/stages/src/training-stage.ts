@@ -17,13 +17,13 @@ import {
 import { assertProgram, trainerIn, type Trainer } from "@internevo/launcher";
 import type { CommandType } from "@internevo/contracts";
 import type { CommandContext, Effect } from "@internevo/service-kit";
-import { unendedJobs, type Database, type StageState } from "@internevo/store";
+import { unendedJobs, type Database, type JobRow, type StageState } from "@internevo/store";
 import type { Static, TObject } from "typebox";
-import { weightsRoots } from "./directories.ts";
-import { failedJob, failureOfProblem } from "./failure.ts";
+import { endedByProblem } from "./failure.ts";
 import type { JobFeed } from "./job-feed.ts";
 import type { nativeConfig } from "./native-config.ts";
 import { stageFeed } from "./stage-feed.ts";
+import { jobOfWeights } from "./weights-of-job.ts";
 
 /** What every stage that starts the trainer is set to. */
 export interface TrainingSettings {
@@ -75,9 +75,11 @@ export const preparingFor = (
  */
 export async function prepareTraining(
   settings: TrainingSettings,
-  spec: JobSpec,
+  database: Database,
+  job: Pick<JobRow, "spec" | "project" | "weightsOf">,
   options: PrepareOptions,
 ): Promise<PreparedData> {
+  const { spec } = job;
   await assertProgram(settings.trainer);
   if (spec.data === null)
     throw new ProblemError("data-invalid", "the job names no data", [
@@ -85,11 +87,10 @@ export async function prepareTraining(
     ]);
   await assertMayBeData(dataFiles(spec.data), placesOf(settings));
   if (spec.initialWeights !== undefined)
-    await assertInitialWeights(
-      spec.initialWeights,
-      spec.model,
-      weightsRoots(settings.dataRoots, settings.dataDirectory),
-    );
+    await assertInitialWeights(spec.initialWeights, spec.model, {
+      ...placesOf(settings),
+      ofJob: await jobOfWeights(settings.dataDirectory, database, job, spec.initialWeights),
+    });
   return prepareData(spec.data, settings.dataDirectory, cutOf(spec), options);
 }
 
@@ -129,7 +130,7 @@ export async function withStageFeed<T extends CommandType>(
   } catch (error) {
     if (!(error instanceof ProblemError)) throw error;
     context.log.warn({ code: error.code, details: error.details }, error.message);
-    return failedJob(context.data.jobId, stage, failureOfProblem(error));
+    return endedByProblem(context.data.jobId, stage, error);
   } finally {
     await feed.close();
   }

@@ -117,6 +117,8 @@ export interface SubmitOptions {
   readonly owner?: string;
   /** Fields that its file states, of those whose defaults follow from others. */
   readonly stated?: readonly string[];
+  /** The id of the job whose weights it begins with, which who submits it sees. */
+  readonly weightsOf?: string | undefined;
 }
 
 /**
@@ -148,6 +150,7 @@ export async function submitJob(
       project,
       spec,
       stated: options.stated ?? [],
+      weightsOf: options.weightsOf ?? null,
       state: "profiling",
       owner: options.owner ?? null,
       traceparent,
@@ -164,6 +167,7 @@ export interface JobRow {
   readonly owner: string | null;
   readonly spec: JobSpec;
   readonly stated: readonly string[];
+  readonly weightsOf: string | null;
   readonly state: JobState;
   readonly reason: string | null;
   readonly version: number;

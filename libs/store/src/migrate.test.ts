@@ -150,9 +150,9 @@ describe("migrateDatabase", () => {
 
   it("says so when somebody uses a table all the time, and leaves the database as it was", async () => {
     const { db } = test.database;
-    await db.execute(
-      "delete from drizzle.__drizzle_migrations where created_at = (select max(created_at) from drizzle.__drizzle_migrations)",
-    );
+    // The first of them that are to come again needs every table of the log.
+    const first = journal.entries[tags.indexOf("0029_log_for_earlier_versions")]?.when;
+    await db.execute(`delete from drizzle.__drizzle_migrations where created_at >= ${first}`);
     const reader = new pg.Client({ connectionString: test.url });
     await reader.connect();
     await reader.query("begin");

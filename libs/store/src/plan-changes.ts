@@ -5,6 +5,7 @@ import {
   DISMISSIBLE_PLAN_CHANGE_STATES,
   isDismissible,
   isOpenPlanChange,
+  namesAPlan,
   OPEN_PLAN_CHANGE_STATES,
   planLabel,
   planOfChange,
@@ -32,11 +33,12 @@ export interface RunOfJob {
 const isOpen = inArray(planChanges.state, [...OPEN_PLAN_CHANGE_STATES]);
 
 function changeOf(jobId: string, { runId: _run, firingId: _firing, ...row }: Row): PlanChange {
+  const plans = { from: planOfChange(row.from), to: planOfChange(row.to) };
   return {
     ...row,
     jobId,
-    from: planOfChange(row.from),
-    to: planOfChange(row.to),
+    ...plans,
+    predictedGain: namesAPlan(plans) ? row.predictedGain : null,
     createdAt: row.createdAt.toISOString(),
     appliedAt: row.appliedAt?.toISOString() ?? null,
     endedAt: row.endedAt?.toISOString() ?? null,
@@ -61,10 +63,8 @@ async function announce(tx: Queryable, row: Row): Promise<void> {
   ]);
 }
 
-export type NewPlanChange = Pick<
-  PlanChange,
-  "origin" | "askedBy" | "predictedGain" | "gainThreshold" | "compareSteps"
-> & {
+export type NewPlanChange = Pick<PlanChange, "origin" | "askedBy" | "gainThreshold" | "compareSteps"> & {
+  readonly predictedGain: number;
   readonly from: Candidate;
   /** That of before, while another is searched. */
   readonly to: Candidate;

@@ -2,7 +2,7 @@ import { eventually } from "@internevo/test-kit";
 import { join } from "node:path";
 import { readSlurmRecord } from "@internevo/launcher";
 import { launchDirectory } from "@internevo/stages";
-import { isLeaseLive, jobLease, listTrials, requestCancel } from "@internevo/store";
+import { isLeaseLive, jobLease, listTrials, requestCancel, resumeJob } from "@internevo/store";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { JOB_FILES } from "@internevo/launcher";
 import { whyImpossible } from "../src/stand.ts";
@@ -106,6 +106,33 @@ describe.skipIf(impossible !== undefined)("a job on a Slurm cluster", () => {
       async () => (await jobs.slurmJobs()).at(-1)?.state === "CANCELLED",
       20,
     );
+  }, 900_000);
+
+  it("fails when somebody cancels its Slurm job by hand while it trains, is not submitted again, and goes on when it is resumed", async () => {
+    const { world, site } = jobs;
+    await jobs.supervise();
+    const id = await jobs.submit({ name: "slowed" }, { steps: 200 });
+    await world.untilEvent(id, stepEvent(12), 120);
+    const before = await jobs.slurmJobs();
+    await site.slurm.slurm("scancel", String(before.at(-1)?.id));
+    await world.untilState(id, "failed", 120);
+    expect((await world.job(id)).failure).toMatchObject({
+      code: "cancelled",
+      message: expect.stringMatching(
+        /^Slurm job \d+ has ended in order, with a checkpoint; cancelled in Slurm, and not by InternEvo$/,
+      ),
+      remedy: expect.stringContaining("internevo resume"),
+    });
+    const after = await jobs.slurmJobs();
+    expect(after.map((job) => job.id)).toEqual(before.map((job) => job.id));
+    expect(after.at(-1)?.state).toBe("CANCELLED");
+    const stopped = (await jobs.runOf(id)).steps.length;
+    site.slowed.open("first", "second");
+    await world.database.transaction((tx) => resumeJob(tx, id, "resumed"));
+    await eventually("it has succeeded", async () => (await world.job(id)).state === "succeeded", 120);
+    const { steps, attempts } = await jobs.runOf(id);
+    expect(attempts.at(-1)?.resumedFromStep).toBe(stopped);
+    expect(steps.map(({ step }) => step)).toEqual(upTo(200));
   }, 900_000);
 
   it("is cancelled while it waits in the queue, and while it runs", async () => {

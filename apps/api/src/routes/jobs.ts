@@ -180,6 +180,7 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
             owner: actorOf(request).name,
             // Accepted: it is the job file that it is taken for.
             stated: statedFields(request.body),
+            weightsOf: weights?.owner,
           });
           const job = await detailOf(tx, id, capabilities.dataDirectory, visibleTo(actorOf(request)));
           return {

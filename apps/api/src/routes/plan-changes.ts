@@ -109,15 +109,15 @@ const refused = (
  */
 async function predicted(
   plan: PlanOfJob,
-  { candidate: from }: Run,
+  { candidate: inUse }: Run,
   { spec, profile }: Subject,
   { workers }: SubjectSource,
   gone: AbortSignal,
 ): Promise<Pick<NewPlanChange, "from" | "to" | "predictedGain">> {
-  if (planLabel(plan) === planLabel(from.plan))
+  if (planLabel(plan) === planLabel(inUse.plan))
     throw refused(plan, "is the one that the job has", "name another of its plans; show lists them");
   const [now, next] = await Promise.all(
-    [from.plan, plan].map(
+    [inUse.plan, plan].map(
       async (locate) => (await workers.plan({ spec, profile, top: 1, locate }, gone)).located,
     ),
   );
@@ -133,8 +133,13 @@ async function predicted(
     runnable,
     notRunnableReason: reason,
   };
-  const secondsNow = (now?.predicted ?? from.predicted).stepTimeSeconds;
-  return { from, to, predictedGain: 1 - to.predicted.stepTimeSeconds / secondsNow };
+  // By the newest measurements, as the other: those of its own search may be older.
+  const from: Candidate = {
+    ...inUse,
+    rank: now?.rank ?? inUse.rank,
+    predicted: now?.predicted ?? inUse.predicted,
+  };
+  return { from, to, predictedGain: 1 - to.predicted.stepTimeSeconds / from.predicted.stepTimeSeconds };
 }
 
 function registerAsking(app: ApiInstance, source: SubjectSource): void {

@@ -1,6 +1,6 @@
 import { isAbsolute } from "node:path";
 import { ProblemError, type Model } from "@internevo/domain";
-import { assertInitialWeights, assertNotOwn, folderThatHolds } from "@internevo/data";
+import { assertInitialWeights, folderThatHolds } from "@internevo/data";
 import type { Allowed } from "./check-data.ts";
 
 /** Weights, and the model that they have to be of. */
@@ -57,10 +57,5 @@ export async function checkWeights({
       },
     ]);
   }
-  if (ofJob === null) await assertNotOwn([{ path: initialWeights, field: "initialWeights" }], own);
-  await assertInitialWeights(
-    initialWeights,
-    model,
-    roots === null || ofJob === null ? roots : [...roots, ofJob],
-  );
+  await assertInitialWeights(initialWeights, model, { roots, own, ofJob });
 }

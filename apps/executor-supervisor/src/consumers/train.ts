@@ -92,11 +92,12 @@ interface Training {
 async function searchAnew(
   { settings, database, context, feed }: Pick<Training, "settings" | "database" | "context" | "feed">,
   { id, gainThreshold }: PlanChange,
+  takenBack: AbortSignal,
 ): Promise<BetterPlan> {
   const { job } = context;
   const from = (await findRun(database.db, job.id))?.candidate;
   if (!from) throw new Error(`the run of job ${job.id} is missing`);
-  const signal = AbortSignal.any([context.signal, context.giveWay]);
+  const signal = AbortSignal.any([context.signal, context.giveWay, takenBack]);
   return findBetterPlan({
     settings: settings.profiling,
     database,
@@ -251,6 +252,7 @@ async function launchAttempt(
     feed.log("info", "executor-supervisor", `the ranks write a checkpoint, and stop ${why}`);
     changing.abort();
   });
+  feed.progress("running", "starts the ranks", 0, job.spec.steps);
   try {
     const outcome = await runAttempt({
       ...settings,
@@ -266,8 +268,11 @@ async function launchAttempt(
       giveWay: AbortSignal.any([giveWay, changing.signal]),
       confirm: () => context.confirm(),
       onQueue: (message, waits) => feed.progress("running", message, 0, job.spec.steps, waits),
-      onStarted: (resumedFromStep) =>
-        context.fenced((tx) => setAttemptResumedFrom(tx, runId, number, resumedFromStep)),
+      onStarted: (resumedFromStep) => {
+        // What was at work before them is over. Of a scheduler it is known where they run.
+        if (schedulerOf(spec.cluster) === null) feed.progress("running", "", resumedFromStep, job.spec.steps);
+        return context.fenced((tx) => setAttemptResumedFrom(tx, runId, number, resumedFromStep));
+      },
       write: ({ steps, validations }) =>
         context
           .fenced(async (tx) => {
@@ -419,7 +424,7 @@ export const train =
         feed.log("info", "executor-supervisor", `${(context.giveWay.reason as Error).message}`);
       context.giveWay.addEventListener("abort", tellAsked, { once: true });
       const preparing = preparingFor(job.id, database, context.signal);
-      const dataset = await prepareTraining(settings, job.spec, preparing);
+      const dataset = await prepareTraining(settings, database, job, preparing);
       const heldOut = await prepareHeldOut(settings, job.spec, preparing);
       const reservation: LaunchReservationOptions = {
         ...settings,
@@ -433,7 +438,6 @@ export const train =
         onDetails: (message) => log.info(message),
       };
       const { run, training, end } = await whileReserved(reservation, async () => {
-        feed.progress("running", "starts the ranks", 0, job.spec.steps);
         const run = await context.fenced((tx) => ensureRun(tx, job.id, chosen));
         const changes = new PlanChanges({
           database,
@@ -441,7 +445,7 @@ export const train =
           run: { id: run.id, jobId: job.id },
           fenced: (work) => context.fenced(work),
           replanning: job.spec.replanning && { rule: job.spec.replanning, steps: job.spec.steps },
-          search: (change) => searchAnew({ settings, database, context, feed }, change),
+          search: (change, signal) => searchAnew({ settings, database, context, feed }, change, signal),
           onError: (error) => log.error({ err: error }, "a change of the plan could not be looked at"),
         });
         const training: Training = {

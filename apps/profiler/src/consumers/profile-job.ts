@@ -1,8 +1,8 @@
 import { ProblemError } from "@internevo/domain";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import {
+  endedByProblem,
   failedJob,
-  failureOfProblem,
   heldJob,
   obtainProfile,
   stageFeed,
@@ -35,7 +35,8 @@ export const profileJob =
       });
     } catch (error) {
       if (!(error instanceof ProblemError)) throw error;
-      outcome = { status: "failed", failure: failureOfProblem(error) };
+      log.warn({ code: error.code, details: error.details }, error.message);
+      return endedByProblem(job.id, "profiling", error);
     } finally {
       await feed.close();
     }

@@ -272,7 +272,8 @@ export const tryPlans =
     return withStageFeed(context, "trialling", async (feed) => {
       const dataset = await prepareTraining(
         settings,
-        job.spec,
+        database,
+        job,
         preparingFor(job.id, database, context.signal),
       );
       const jobTrials = new JobTrials({ settings, database }, context, feed, dataset);

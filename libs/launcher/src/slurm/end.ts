@@ -34,6 +34,8 @@ export interface Ended {
 
 const MEMORY = /oom[-_ ]kill|Out Of Memory/i;
 
+const RESUME = "let the job go on with what it has: internevo resume, or its page in the console";
+
 /** Slurm has refused a submission. */
 export const refused = (error: SlurmRefusalError): Failure => ({
   code: "not-started",
@@ -53,13 +55,9 @@ export function needsSlurmsWord({
   done,
   firstError,
 }: Pick<Ended, "end" | "cause" | "done" | "firstError">): boolean {
-  if (
-    cause !== undefined ||
-    end?.exitCode === 0 ||
-    end?.exitCode === null ||
-    isOrderly({ end, done, firstError })
-  )
-    return false;
+  if (cause !== undefined || end?.exitCode === 0 || end?.exitCode === null) return false;
+  // USR1 is a warning, which Slurm sends before it takes nodes away. TERM it sends whoever wants the end.
+  if (isOrderly({ end, done, firstError })) return end?.told !== "USR1";
   return firstError === undefined ? end !== undefined || !done : firstError.code === "communication_error";
 }
 
@@ -97,11 +95,7 @@ function slurmFailure({ job, words, stderrTail, begun }: Ended): Failure | undef
             `${words} before its script began: its first node could not start it, ` +
             "and the log of slurmd there says why, or somebody cancelled it just then",
         };
-      return {
-        code: "cancelled",
-        message: `${words}, and not by InternEvo`,
-        remedy: "let the job go on with what it has: internevo resume, or its page in the console",
-      };
+      return { code: "cancelled", message: `${words}, and not by InternEvo`, remedy: RESUME };
     case "OUT_OF_MEMORY":
       return {
         code: "out-of-memory",
@@ -125,6 +119,22 @@ function slurmFailure({ job, words, stderrTail, begun }: Ended): Failure | undef
   }
 }
 
+/** Nobody of ours has asked for such an end: who did, Slurm may have said. */
+function orderlyFailure({ end, job, words }: Ended, name: string): Failure {
+  const inOrder = `${name} has ended in order, with a checkpoint`;
+  if (job?.state === "CANCELLED" && words !== undefined)
+    return {
+      code: "cancelled",
+      message: `${inOrder}; cancelled in Slurm, and not by InternEvo`,
+      remedy: RESUME,
+    };
+  const why =
+    end?.told === "TERM"
+      ? "Slurm took its nodes away"
+      : "its time limit was near, or a job of higher priority needs its place";
+  return { code: "rank-lost", message: `${inOrder}: ${why}` };
+}
+
 /** What a launch on Slurm came to. */
 export function outcomeOf(ended: Ended): Outcome {
   const { end, cause, done, firstError, stderrTail, jobId, words } = ended;
@@ -135,13 +145,7 @@ export function outcomeOf(ended: Ended): Outcome {
   const name = `Slurm job ${jobId ?? "(not submitted)"}`;
   const orderly = isOrderly(ended);
   if (cause) return { status: "stopped", graceful: cause.kind === "stop" && orderly };
-  if (orderly) {
-    const why =
-      end?.told === "TERM"
-        ? "Slurm took its nodes away"
-        : "its time limit was near, or a job of higher priority needs its place";
-    return failed({ code: "rank-lost", message: `${name} has ended in order, with a checkpoint: ${why}` });
-  }
+  if (orderly) return failed(orderlyFailure(ended, name));
   const script = end && scriptFailure(end, stderrTail, name);
   if (script) return failed(script);
   const slurm = slurmFailure(ended);

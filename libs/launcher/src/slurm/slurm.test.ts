@@ -391,6 +391,31 @@ describe("an end", () => {
       },
     ],
     [
+      "in order, cancelled by somebody else",
+      {
+        end: { jobId: 7, exitCode: 75, told: "TERM" },
+        job: { ...job, state: "CANCELLED" },
+        words: "it was cancelled",
+      },
+      {
+        status: "failed",
+        failure: {
+          code: "cancelled",
+          message:
+            "Slurm job 7 has ended in order, with a checkpoint; cancelled in Slurm, and not by InternEvo",
+          remedy: expect.stringContaining("internevo resume"),
+        },
+      },
+    ],
+    ...["PREEMPTED", "TIMEOUT", "NODE_FAIL", "FAILED"].map((state): [string, Partial<Ended>, object] => [
+      `in order, ${state} by Slurm`,
+      { end: { jobId: 7, exitCode: 75, told: "TERM" }, job: { ...job, state }, words: "it has ended" },
+      {
+        status: "failed",
+        failure: { code: "rank-lost", message: expect.stringContaining("Slurm took its nodes away") },
+      },
+    ]),
+    [
       "started anew by Slurm",
       { done: false, end: { jobId: 7, exitCode: null, told: "REQUEUED" } },
       { status: "failed", failure: { code: "rank-lost" } },

@@ -122,6 +122,8 @@ export const jobs = pgTable(
     stated: jsonb("stated").$type<readonly string[]>().notNull().default([]),
     state: text("state").$type<JobState>().notNull(),
     reason: text("reason"),
+    /** The job among whose files its weights lay when it was submitted, whose files its token saw; null: no job's. */
+    weightsOf: uuid("weights_of"),
     /** Who submitted it, as the token's name; null for jobs of before owners were kept. */
     owner: text("owner"),
     project: text("project")

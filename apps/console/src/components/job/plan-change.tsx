@@ -108,6 +108,8 @@ function AskButton({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] }) 
   );
 }
 
+const gainText = (gain: number | null): string => (gain === null ? "–" : formatSignedPercent(gain));
+
 function Change({ change }: { change: PlanChange }) {
   const session = useSession();
   const queries = useQueryClient();
@@ -130,13 +132,10 @@ function Change({ change }: { change: PlanChange }) {
           ...(hasFound
             ? [
                 { name: "To", value: <PlanText plan={change.to.plan} />, wide: true },
-                { name: "Predicted gain", value: formatSignedPercent(change.predictedGain) },
+                { name: "Predicted gain", value: gainText(change.predictedGain) },
               ]
             : []),
-          {
-            name: "Measured gain",
-            value: change.measuredGain === null ? "–" : formatSignedPercent(change.measuredGain),
-          },
+          { name: "Measured gain", value: gainText(change.measuredGain) },
           { name: "Asked for", value: <Moment at={change.createdAt} />, note: `by ${change.askedBy}` },
         ]}
       />

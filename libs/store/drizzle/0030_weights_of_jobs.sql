@@ -1,0 +1,1 @@
+ALTER TABLE "jobs" ADD COLUMN "weights_of" uuid;
