@@ -155,18 +155,29 @@ describe("a launch on Kubernetes", () => {
     expect(outcome).toMatchObject({ status: "stopped", graceful: false });
   });
 
-  it("is not written again when somebody deletes its JobSet", async () => {
-    const { outcome } = await launch(`trap '' USR1; ${HELLO}; while :; do sleep 0.1; done`, {
+  it.each<[what: string, body: string, words: RegExp]>([
+    [
+      "its ranks are killed",
+      `trap '' USR1; ${HELLO}; while :; do sleep 0.1; done`,
+      /^somebody has deleted internevo-/,
+    ],
+    [
+      "its ranks end in order",
+      `stop() { sleep 1; ${DONE}; exit 75; }; trap stop USR1; ${HELLO}; while :; do sleep 0.1; done`,
+      /in order, with a checkpoint: somebody has deleted it/,
+    ],
+  ])("is not written again when somebody deletes its JobSet and %s", async (_, body, words) => {
+    const { outcome } = await launch(body, {
       onEvent: atEvent(4, () => {
         const name = jobSetName(readKubernetesRecord(runDirectory())?.marker ?? "");
         const path = `/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets/${name}`;
         void stand.api.ask({ method: "DELETE", path });
       }),
-      kubernetes: { saveSeconds: 1 },
+      kubernetes: { saveSeconds: 5 },
     });
     expect(outcome).toMatchObject({
       status: "failed",
-      failure: { code: "cancelled", message: expect.stringMatching(/somebody has deleted internevo-/) },
+      failure: { code: "cancelled", message: expect.stringMatching(words) },
     });
   });
 

@@ -80,6 +80,17 @@ describe("the outcome of a launch", () => {
       { failure: { code: "cancelled", remedy: expect.any(String) } },
     ],
     [
+      "deleted by somebody, and the ranks ended in order",
+      { ...left(75, "TERM"), done: true, isDeleted: true },
+      {
+        failure: {
+          code: "cancelled",
+          message: expect.stringMatching(/in order, with a checkpoint: somebody has deleted it/),
+          remedy: expect.any(String),
+        },
+      },
+    ],
+    [
       "its node was lost, and no word",
       { pods: [lost] },
       { failure: { code: "rank-lost", message: expect.stringMatching(/p-0 on n1/) } },

@@ -24,7 +24,7 @@ export interface Ended extends RanksEnd, Seen {
   readonly end: PodsEnd | undefined;
   /** Of the JobSet, for people. */
   readonly name: string;
-  /** The API server has said that there is no such JobSet, and we did not delete it. */
+  /** The API server has said that the JobSet is gone or going, and we did not delete it. */
   readonly isDeleted: boolean;
   readonly cause: Cause | undefined;
   /** Nodes of its pods that can take none now, in words. */
@@ -48,6 +48,8 @@ export const refused = (error: KubernetesRefusalError): Failure => ({
   remedy: REFUSALS[error.status] ?? "compare the cluster's kubernetes settings with what the cluster allows",
 });
 
+const RESUME = "let the job go on with what it has: internevo resume, or its page in the console";
+
 /** Why Kubernetes took pods away, in words. */
 const takenAway = ({ workload, pods }: Seen): string | undefined =>
   evictionWords(workload) ??
@@ -70,11 +72,7 @@ function kubernetesFailure(ended: Ended): Failure | undefined {
         "raise memoryPerNodeBytes of the cluster's kubernetes settings, or use a plan that needs less memory",
     };
   if (isDeleted && end === undefined)
-    return {
-      code: "cancelled",
-      message: `somebody has deleted ${name}, and not InternEvo`,
-      remedy: "let the job go on with what it has: internevo resume, or its page in the console",
-    };
+    return { code: "cancelled", message: `somebody has deleted ${name}, and not InternEvo`, remedy: RESUME };
   const taken = takenAway(ended);
   if (taken !== undefined && (end === undefined || end.told !== ""))
     return { code: "rank-lost", message: `${name} has ended: ${taken}` };
@@ -101,6 +99,15 @@ function ranksFailure({ end, firstError, stderrTail, nodesOut, name }: Ended): F
   return { ...failure, message: `${failure.message} (${name})` };
 }
 
+/** Nobody of ours has asked for such an end. */
+function orderlyFailure(ended: Ended): Failure {
+  const inOrder = `${ended.name} has ended in order, with a checkpoint`;
+  const taken = takenAway(ended);
+  return ended.isDeleted && taken === undefined
+    ? { code: "cancelled", message: `${inOrder}: somebody has deleted it, and not InternEvo`, remedy: RESUME }
+    : { code: "rank-lost", message: `${inOrder}: ${taken ?? "Kubernetes took its pods away"}` };
+}
+
 /** What a launch on Kubernetes came to. */
 export function outcomeOf(ended: Ended): Outcome {
   const { end, cause, done, firstError, name } = ended;
@@ -109,11 +116,7 @@ export function outcomeOf(ended: Ended): Outcome {
   if (end?.exitCode === 0 && done) return { status: "completed" };
   const orderly = isOrderly(ended);
   if (cause) return { status: "stopped", graceful: cause.kind === "stop" && orderly };
-  if (orderly)
-    return failed({
-      code: "rank-lost",
-      message: `${name} has ended in order, with a checkpoint: ${takenAway(ended) ?? "Kubernetes took its pods away"}`,
-    });
+  if (orderly) return failed(orderlyFailure(ended));
   const failure = kubernetesFailure(ended);
   if (failure) return failed(failure);
   // Its own last word counts where mpirun around it never ended.

@@ -301,10 +301,25 @@ class Follower<P extends Program> {
     return { status: "failed", failure: refused(error), seconds: this.#seconds(), exitCode: null };
   }
 
+  /** Ranks may have ended before a look found out. */
+  async #isDeletedByOthers(): Promise<boolean> {
+    const { uid, cancelled } = this.#job.record;
+    if (this.#isDeleted || uid === null || cancelled || this.#asked || this.#ranks.cause)
+      return this.#isDeleted;
+    try {
+      const jobSet = await this.#job.find();
+      return jobSet === undefined || jobSet.metadata.deletionTimestamp !== undefined;
+    } catch (error) {
+      if (!isNotDone(error)) throw error;
+      return false;
+    }
+  }
+
   /** The ranks are gone, or have to go: nothing of them stays in the cluster. */
   async #over(end: PodsEnd | undefined): Promise<LaunchOutcome> {
     // As it is now: deleting changes it.
     const { seen, nodesOut } = this.#watch;
+    const isDeleted = await this.#isDeletedByOthers();
     const isOver = await this.#job.cancel(CANCEL_SECONDS, this.#pause);
     if (!isOver)
       this.#options.onLog?.(
@@ -317,7 +332,7 @@ class Follower<P extends Program> {
       ...seen,
       end: last,
       name: this.#job.name,
-      isDeleted: this.#isDeleted,
+      isDeleted,
       cause: this.#ranks.cause,
       nodesOut: nodesOut.length > 0 ? nodesOut : this.#watch.nodesOut,
       done: this.#ranks.done,
