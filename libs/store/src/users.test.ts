@@ -1,11 +1,10 @@
 import { sql } from "drizzle-orm";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import type { Place } from "@internevo/contracts";
-import { ProblemError } from "@internevo/domain";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createToken, listAudit } from "./access.ts";
 import { createProject } from "./projects.ts";
-import { MOST_SESSIONS, signIn, type SignedIn } from "./users.ts";
+import { MOST_SESSIONS, signIn, type RefusedSignIn, type SignedIn } from "./users.ts";
 
 let test: TestDatabase;
 beforeAll(async () => {
@@ -19,7 +18,7 @@ const attempt = (
   subject: string,
   places: readonly Place[] = [VIEWER],
   name = subject,
-): Promise<SignedIn | ProblemError> =>
+): Promise<SignedIn | RefusedSignIn> =>
   test.database.transaction(async (tx) => {
     // Who waits for what somebody else holds is seen to wait.
     await tx.execute("set local lock_timeout = '2s'");
@@ -31,7 +30,7 @@ const attempt = (
   });
 async function admitted(...asked: Parameters<typeof attempt>): Promise<SignedIn> {
   const outcome = await attempt(...asked);
-  if (outcome instanceof ProblemError) throw outcome;
+  if ("refusal" in outcome) throw outcome.refusal;
   return outcome;
 }
 async function sessionsOf({ owner }: SignedIn): Promise<Record<string, unknown>[]> {

@@ -9,6 +9,7 @@ import {
   newToken,
   recordAudit,
   sha256,
+  type AuditEntry,
   type TokenOwner,
 } from "./access.ts";
 import type { Queryable, Transaction } from "./database.ts";
@@ -41,6 +42,13 @@ export interface SignedIn {
   readonly secret: string;
   readonly expiresAt: Date;
   readonly owner: TokenOwner;
+}
+
+/** Somebody whom the provider knows, and whose groups give no role. */
+export interface RefusedSignIn {
+  readonly refusal: ProblemError;
+  /** What the audit log is to say of it. It is not written yet: somebody may be refused again and again. */
+  readonly audit: AuditEntry;
 }
 
 /** The whole installation before projects, and projects by name: the first is where a session begins. */
@@ -150,14 +158,14 @@ async function bringSessionsUpToDate(
 /**
  * Signs a person in: a session that begins in the first of the person's places. Somebody whose groups give no role
  * is refused, and loses the sessions of before. Call it inside a transaction, and let the transaction stand when it
- * refuses: its audit row, and the end of those sessions, are part of it.
+ * refuses: the end of those sessions is part of it.
  * @returns the session's secret, which is stored nowhere, when it ends, and whose it is; or why there is none
  */
 export async function signIn(
   tx: Transaction,
   person: SignedInPerson,
   session: NewSession,
-): Promise<SignedIn | ProblemError> {
+): Promise<SignedIn | RefusedSignIn> {
   const places = await existing(tx, person.places);
   const { id: userId, name } = await storePerson(tx, { ...person, places });
   await bringSessionsUpToDate(tx, userId, name, places);
@@ -171,8 +179,7 @@ export async function signIn(
   };
   if (!first) {
     const refusal = noPlace(name, person.places);
-    await recordAudit(tx, { ...audit, target: userId, status: 403, details: { code: refusal.code } });
-    return refusal;
+    return { refusal, audit: { ...audit, target: userId, status: 403, details: { code: refusal.code } } };
   }
   const made = await storeSession(tx, { name, userId, ...first }, session);
   await recordAudit(tx, { ...audit, target: made.owner.id, status: 200 });

@@ -49,7 +49,7 @@ export function registerAuth(
   registerCaller(app);
   const opening = registerOpenings(app);
   app.addHook("onRequest", async (request, reply) => {
-    const { role, isStream = false } = request.routeOptions.config;
+    const { role, scope, isStream = false } = request.routeOptions.config;
     if (role === undefined && !request.url.startsWith(`${API_PREFIX}/`)) {
       if (!isForMachines(request)) await limits.count(request, reply);
       return;
@@ -66,9 +66,9 @@ export function registerAuth(
     request.actor = owner ?? null;
     if (owner) noteUse(owner.id);
     await limits.count(request, reply);
-    if (cookie !== undefined && owner === undefined) {
-      // Pages and ways to sign in are there for those whose session has ended, too.
-      if (role === undefined) return;
+    const hasEnded = cookie !== undefined && owner === undefined;
+    // Ways to sign in are there for those whose session has ended, too.
+    if (hasEnded && role !== undefined) {
       await limits.countGuess(request, reply);
       throw refused(
         "the session has ended",
@@ -76,7 +76,7 @@ export function registerAuth(
         "sign in again",
       );
     }
-    if (token !== undefined && owner === undefined) {
+    if (token !== undefined && owner === undefined && !hasEnded) {
       await limits.countGuess(request, reply);
       throw refused(
         "the token is not valid",
@@ -84,6 +84,7 @@ export function registerAuth(
         "use the token that was printed at the first start, or ask an admin for one (`internevo token create`)",
       );
     }
+    if (scope === "open") return options.turn(request, reply);
     // A path that no route answers: whoever may use the API is told so.
     if (role === undefined) return;
     if (owner === undefined) throw missing(request);

@@ -25,6 +25,8 @@ export interface Limits {
   readonly connections: number;
   /** Requests at work at once, but for event streams; more wait, and beyond the most that wait they are refused. */
   readonly requests: FairTurnsOptions;
+  /** The same of requests without a token, such as the ways to sign in: they wait for one another alone. */
+  readonly openRequests: FairTurnsOptions;
   /** Large bodies that are read at once; the same. */
   readonly bodies: FairTurnsOptions;
 }
@@ -42,6 +44,7 @@ export const DEFAULT_LIMITS: Limits = {
   streams: 1000,
   connections: 5000,
   requests: { atOnce: 16, atOnceOfOne: 2, mostOfOne: 2 + MOST_WAITING_OF_ONE, mostWaiting: MOST_WAITING },
+  openRequests: { atOnce: 4, atOnceOfOne: 2, mostOfOne: 66, mostWaiting: 256, whose: "this address has" },
   bodies: {
     atOnce: 64,
     // Whoever sends slowly leaves turns to the others of its project.
@@ -105,7 +108,7 @@ export const isForMachines = (request: FastifyRequest): boolean =>
   request.routeOptions.config.isForMachines === true;
 
 /** An IPv6 address counts as its /64 network, of which one machine has all addresses. */
-const addressOf = (request: FastifyRequest): string => rateLimit.normalizeIP(request.ip);
+export const addressOf = (request: FastifyRequest): string => rateLimit.normalizeIP(request.ip);
 
 /** Counts per token for those who have one, and wrong tokens per address. */
 export async function registerLimits(app: FastifyInstance, limits: Limits): Promise<RequestLimits> {
