@@ -90,7 +90,7 @@ describe("one person who signs in again and again", () => {
         await within(5, fetch(`${url}/api/v1/whoami`, { headers: { authorization: api.bearer.viewer } })),
       ).toMatchObject({ status: 200 });
       expect(told).toHaveLength(4);
-      for (const browser of told) expect(await problemOf(browser)).toContain("this person has 8 requests");
+      for (const browser of told) expect(await problemOf(browser)).toContain("you have 8 requests");
     } finally {
       free.resolve();
       await holding;
@@ -103,9 +103,7 @@ describe("one person who signs in again and again", () => {
 
 describe("requests that need no token", () => {
   it("take turns by their address, and are refused beyond those that may wait", async () => {
-    await start({
-      openRequests: { atOnce: 1, atOnceOfOne: 1, mostOfOne: 2, mostWaiting: 2, whose: "X has" },
-    });
+    await start({ openRequests: { atOnce: 1, atOnceOfOne: 1, mostOfOne: 2, mostWaiting: 2 } });
     const ask = () => api.app.inject("/api/v1/sign-in");
     const replies = await Promise.all(Array.from({ length: 12 }, ask));
     const statuses = replies.map(({ statusCode }) => statusCode);
@@ -113,7 +111,7 @@ describe("requests that need no token", () => {
     const refused = replies.find(({ statusCode }) => statusCode === 429);
     expect(refused?.json()).toMatchObject({
       code: "rate-limited",
-      detail: expect.stringMatching(/^X has 2/),
+      detail: expect.stringMatching(/^you have 2/),
     });
     expect((await ask()).statusCode).toBe(200);
   });

@@ -14,8 +14,6 @@ export interface FairTurnsOptions {
   readonly mostOfOne: number;
   /** Work of all owners that waits; more is refused. For whoever has little, as above, it is twice as much. */
   readonly mostWaiting: number;
-  /** Who owns work, as whoever is refused reads it. Default: `this token has`. */
-  readonly whose?: string;
 }
 
 export interface TurnOptions {
@@ -137,7 +135,7 @@ export class FairTurns {
   }
 
   #assertRoom(owner: Owner, mayBegin: boolean): void {
-    const { atOnceOfOne, mostOfOne, mostWaiting, whose: owners = "this token has" } = this.#options;
+    const { atOnceOfOne, mostOfOne, mostWaiting } = this.#options;
     const has = owner.running + owner.waiting.length;
     const hasLittle = has < atOnceOfOne;
     const refused = (whose: string, most: number): ProblemError =>
@@ -145,7 +143,7 @@ export class FairTurns {
         "rate-limited",
         `${whose} ${most} requests of this kind at work or waiting; try again when one has ended`,
       );
-    if (has >= mostOfOne) throw refused(owners, mostOfOne);
+    if (has >= mostOfOne) throw refused("you have", mostOfOne);
     if (!hasLittle && owner.group.all >= 2 * mostOfOne)
       throw refused("the tokens of this project have", 2 * mostOfOne);
     if (!mayBegin && this.#waiting >= (hasLittle ? 2 : 1) * mostWaiting)

@@ -2,7 +2,7 @@ import { API_PREFIX, type Role } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import type { Database, TokenOwner } from "@internevo/store";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { inNameOf } from "../work/caller.ts";
+import { countedAs, inNameOfOwner } from "../work/caller.ts";
 import { isForMachines, type RequestLimits } from "./limits.ts";
 import { registerOpenings } from "./openings.ts";
 import { assertFromConsole, sessionCookieOf } from "./session-cookie.ts";
@@ -90,7 +90,7 @@ export function registerAuth(
     if (owner === undefined) throw missing(request);
     if (cookie !== undefined) assertFromConsole(request, cookie, options.publicUrl);
     // By who it is: whoever only guesses tokens has no turn.
-    if (isStream) await opening(owner.id, request, reply);
+    if (isStream) await opening(countedAs(owner), request, reply);
     else await options.turn(request, reply);
     await assertRights(request, owner, role, options.database);
     if (isStream) await limits.countStream(request, reply);
@@ -106,7 +106,7 @@ function registerCaller(app: FastifyInstance): void {
     // Routes that were registered before this one lack even the decoration.
     const { actor, turn } = request;
     if (!actor) done();
-    else inNameOf(actor.id, done, actor.project, () => turn?.giveUp());
+    else inNameOfOwner(actor, done, () => turn?.giveUp());
   });
 }
 

@@ -4,9 +4,10 @@ import underPressure from "@fastify/under-pressure";
 import { ProblemError } from "@internevo/domain";
 import type { FairTurnsOptions } from "@internevo/service-kit";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { countedAs } from "../work/caller.ts";
 
 export interface Limits {
-  /** Requests a minute for one token, or one address where there is no token. */
+  /** Requests a minute for one token, one person, or one address where there is no token. */
   readonly requestsPerMinute: number;
   /**
    * Wrong tokens a minute from one address; then its wrong tokens are refused as too many for the rest of the
@@ -15,11 +16,11 @@ export interface Limits {
   readonly wrongTokensPerMinute: number;
   /** Delay of the event loop beyond which requests are refused, milliseconds; 0: no limit. */
   readonly maximumEventLoopDelayMilliseconds: number;
-  /** Event streams that one token has open at once. */
+  /** Event streams that one token, or one person, has open at once. */
   readonly streamsOfOneToken: number;
-  /** Event streams that one token opens in a minute: each reads what it has not seen. */
+  /** Event streams that one token, or one person, opens in a minute: each reads what it has not seen. */
   readonly streamsPerMinute: number;
-  /** Event streams that are open at once. */
+  /** Event streams that are open at once; of the tokens of one project a quarter. */
   readonly streams: number;
   /** Connections that are open at once; those beyond are closed unread. Each is a file that the process holds. */
   readonly connections: number;
@@ -44,7 +45,7 @@ export const DEFAULT_LIMITS: Limits = {
   streams: 1000,
   connections: 5000,
   requests: { atOnce: 16, atOnceOfOne: 2, mostOfOne: 2 + MOST_WAITING_OF_ONE, mostWaiting: MOST_WAITING },
-  openRequests: { atOnce: 4, atOnceOfOne: 2, mostOfOne: 66, mostWaiting: 256, whose: "this address has" },
+  openRequests: { atOnce: 4, atOnceOfOne: 2, mostOfOne: 66, mostWaiting: 256 },
   bodies: {
     atOnce: 64,
     // Whoever sends slowly leaves turns to the others of its project.
@@ -110,7 +111,11 @@ export const isForMachines = (request: FastifyRequest): boolean =>
 /** An IPv6 address counts as its /64 network, of which one machine has all addresses. */
 export const addressOf = (request: FastifyRequest): string => rateLimit.normalizeIP(request.ip);
 
-/** Counts per token for those who have one, and wrong tokens per address. */
+/** The token or the person that shows one, else the address. */
+const senderOf = (request: FastifyRequest): string =>
+  request.actor === null ? addressOf(request) : countedAs(request.actor);
+
+/** Counts per token or person for those who have one, and wrong tokens per address. */
 export async function registerLimits(app: FastifyInstance, limits: Limits): Promise<RequestLimits> {
   await app.register(rateLimit, { global: false });
   await app.register(underPressure, {
@@ -124,7 +129,7 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
   const requests = app.createRateLimit({
     max: limits.requestsPerMinute,
     timeWindow: MINUTE_MILLISECONDS,
-    keyGenerator: (request) => request.actor?.id ?? addressOf(request),
+    keyGenerator: senderOf,
   });
   const guesses = app.createRateLimit({
     max: limits.wrongTokensPerMinute,
@@ -135,7 +140,7 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
   const opened = app.createRateLimit({
     max: limits.streamsPerMinute,
     timeWindow: MINUTE_MILLISECONDS,
-    keyGenerator: (request) => `stream ${request.actor?.id ?? addressOf(request)}`,
+    keyGenerator: (request) => `stream ${senderOf(request)}`,
   });
 
   async function take(limiter: typeof requests, request: FastifyRequest, reply: FastifyReply): Promise<void> {

@@ -1,6 +1,7 @@
 import { printable } from "@internevo/domain";
 import { isConnectionLoss, isDiskFull, recordAudit, type AuditEntry, type Database } from "@internevo/store";
 import type { FastifyInstance } from "fastify";
+import { countedAs } from "../work/caller.ts";
 import { actionOf } from "./mutations.ts";
 import { statusOf } from "./problems.ts";
 
@@ -38,7 +39,7 @@ export class RefusalAudit {
     });
   }
 
-  /** @param who the id of the token or person */
+  /** @param who the token or person, as it is counted */
   async note(who: string, entry: AuditEntry): Promise<void> {
     const { action, status, details } = entry;
     const key = JSON.stringify([who, action, status, details?.["code"]]);
@@ -98,7 +99,7 @@ export function registerRefusalAudit(app: FastifyInstance, database: Database): 
     if (request.method === "POST" && request.routeOptions.config.role === "viewer") return;
     const { actor, problem } = request;
     const { id } = (request.params ?? {}) as { id?: string };
-    await refusals.note(actor.id, {
+    await refusals.note(countedAs(actor), {
       actor: actor.name,
       role: actor.role,
       action: actionOf(request),

@@ -1,6 +1,6 @@
 import { FairTurns } from "@internevo/service-kit";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { callerOf, type Caller } from "../work/caller.ts";
+import { callerOf, callerOfOwner, type Caller } from "../work/caller.ts";
 import { goneSignal } from "./gone.ts";
 import { addressOf, type Limits } from "./limits.ts";
 import type { Timeouts } from "./timeouts.ts";
@@ -82,7 +82,7 @@ export function registerRequestTurns(
     const { actor } = request;
     const turn = new RequestTurn(
       actor === null ? openTurns : turns,
-      actor === null ? callerOf(`address ${addressOf(request)}`) : callerOf(actor.id, actor.project),
+      actor === null ? callerOf(`address ${addressOf(request)}`) : callerOfOwner(actor),
       goneSignal(reply),
       turnMilliseconds,
     );

@@ -26,13 +26,7 @@ import { answers } from "./shapes.ts";
 /** How long somebody may take at the provider. */
 const SIGN_IN_SECONDS = 900;
 /** Sign-ins hold so many connections of the database at most, and those of one person one. */
-const STORED_SIGN_INS = {
-  atOnce: 2,
-  atOnceOfOne: 1,
-  mostOfOne: 8,
-  mostWaiting: 64,
-  whose: "this person has",
-};
+const STORED_SIGN_INS = { atOnce: 2, atOnceOfOne: 1, mostOfOne: 8, mostWaiting: 64 };
 const PROBLEM_COOKIE = "internevo-sign-in-problem";
 /**
  * Each sign-in that a browser has begun has its own: two tabs do not get into each other's way. What comes back may be
