@@ -23,6 +23,7 @@ import { OpenStreams } from "./http/sse.ts";
 import { DEFAULT_TIMEOUTS, httpTimeouts, registerTimeouts, type Timeouts } from "./http/timeouts.ts";
 import { registerRights, type RouteRule } from "./http/rights.ts";
 import { registerRequestLog, SampledLog } from "./http/request-log.ts";
+import type { TrustsProxy } from "./http/trusted-proxies.ts";
 import { registerTrace } from "./http/trace.ts";
 import { registerValidation } from "./http/validation.ts";
 import { registerAdviceRoutes } from "./routes/advice.ts";
@@ -74,7 +75,8 @@ export interface ApiOptions {
    * 000.
    */
   readonly heartbeatMilliseconds?: number;
-  readonly trustProxy?: boolean;
+  /** Whose `X-Forwarded-For` is believed. Default: nobody's. */
+  readonly trustProxy?: TrustsProxy | false;
   /** How people sign in; absent: by tokens alone. */
   readonly signIn?: SignInSettings | undefined;
   /** Where webhooks may send to. Default: to public addresses. */

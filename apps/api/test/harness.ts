@@ -48,6 +48,7 @@ export async function startTestApi(
       | "logger"
       | "profileFor"
       | "signIn"
+      | "trustProxy"
       | "health"
       | "workers"
     >
