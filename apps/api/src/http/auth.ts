@@ -1,9 +1,9 @@
-import { API_PREFIX, type Role } from "@internevo/contracts";
+import type { Role } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import type { Database, TokenOwner } from "@internevo/store";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { countedAs, inNameOfOwner } from "../work/caller.ts";
-import { isForMachines, type RequestLimits } from "./limits.ts";
+import { isForMachines, isPage, type RequestLimits } from "./limits.ts";
 import { registerOpenings } from "./openings.ts";
 import { assertFromConsole, sessionCookieOf } from "./session-cookie.ts";
 import { assertRights } from "./rights.ts";
@@ -24,6 +24,15 @@ function missing(request: FastifyRequest): ProblemError {
     message,
     "send `Authorization: Bearer <token>`; the token was printed at the first start",
   );
+}
+
+/** What a request shows of who asks. */
+interface Shown {
+  readonly token: string | undefined;
+  /** The token, where it comes as a session's cookie. */
+  readonly cookie: string | undefined;
+  /** Undefined: the token is none, or not valid. */
+  readonly owner: TokenOwner | undefined;
 }
 
 /**
@@ -48,21 +57,31 @@ export function registerAuth(
   app.decorateRequest("actor", null);
   registerCaller(app);
   const opening = registerOpenings(app);
-  app.addHook("onRequest", async (request, reply) => {
-    const { role, scope, isStream = false } = request.routeOptions.config;
-    if (role === undefined && !request.url.startsWith(`${API_PREFIX}/`)) {
-      if (!isForMachines(request)) await limits.count(request, reply);
-      return;
-    }
-    // What is behind a token is for whoever has it: no browser or proxy should keep it.
-    reply.header("cache-control", "no-store");
+  async function shownBy(request: FastifyRequest): Promise<Shown> {
     const cookie =
       request.headers.authorization === undefined ? sessionCookieOf(request, options.publicUrl) : undefined;
     const token = bearerOf(request) ?? cookie;
     const found =
       token === undefined ? undefined : await lookup.ownerOf(token, await limits.isGuessing(request));
     // A cookie comes by itself, and another site can have it sent: no other token may come so.
-    const owner = cookie !== undefined && found?.kind !== "session" ? undefined : found;
+    return { token, cookie, owner: cookie !== undefined && found?.kind !== "session" ? undefined : found };
+  }
+  /** Nobody is looked up for a page, but where its address has used up what it may have. */
+  async function countPage(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    if (isForMachines(request)) return;
+    if (await limits.isUsedUp(request)) {
+      const { token, owner } = await shownBy(request);
+      request.actor = owner ?? null;
+      if (token !== undefined && owner === undefined) await limits.countGuess(request, reply);
+    }
+    await limits.count(request, reply);
+  }
+  app.addHook("onRequest", async (request, reply) => {
+    const { role, scope, isStream = false } = request.routeOptions.config;
+    if (isPage(request)) return countPage(request, reply);
+    // What is behind a token is for whoever has it: no browser or proxy should keep it.
+    reply.header("cache-control", "no-store");
+    const { token, cookie, owner } = await shownBy(request);
     request.actor = owner ?? null;
     if (owner) noteUse(owner.id);
     await limits.count(request, reply);

@@ -1,6 +1,7 @@
 import helmet from "@fastify/helmet";
 import rateLimit from "@fastify/rate-limit";
 import underPressure from "@fastify/under-pressure";
+import { API_PREFIX } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import type { FairTurnsOptions } from "@internevo/service-kit";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -91,6 +92,8 @@ export interface RequestLimits {
    * ProblemError `rate-limited`
    */
   count(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Whether another request of its sender would be refused as too many. */
+  isUsedUp(request: FastifyRequest): Promise<boolean>;
   /** Counts a wrong token for its address. @throws ProblemError `rate-limited` */
   countGuess(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Counts an event stream that is opened, for its token. @throws ProblemError `rate-limited` */
@@ -111,9 +114,19 @@ export const isForMachines = (request: FastifyRequest): boolean =>
 /** An IPv6 address counts as its /64 network, of which one machine has all addresses. */
 export const addressOf = (request: FastifyRequest): string => rateLimit.normalizeIP(request.ip);
 
-/** The token or the person that shows one, else the address. */
-const senderOf = (request: FastifyRequest): string =>
-  request.actor === null ? addressOf(request) : countedAs(request.actor);
+/** Pages of the console, its files, and the descriptions of the API: what is there without a token. */
+export const isPage = (request: FastifyRequest): boolean =>
+  request.routeOptions.config.role === undefined && !request.url.startsWith(`${API_PREFIX}/`);
+
+/**
+ * The token or the person that shows one, else the address. What an address sends without a token is counted apart
+ * for pages, for ways to sign in, and for the rest: one does not use up the other.
+ */
+function senderOf(request: FastifyRequest): string {
+  if (request.actor !== null) return countedAs(request.actor);
+  if (isPage(request)) return `pages ${addressOf(request)}`;
+  return request.routeOptions.config.scope === "open" ? `sign-in ${addressOf(request)}` : addressOf(request);
+}
 
 /** Counts per token or person for those who have one, and wrong tokens per address. */
 export async function registerLimits(app: FastifyInstance, limits: Limits): Promise<RequestLimits> {
@@ -143,6 +156,11 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
     keyGenerator: (request) => `stream ${senderOf(request)}`,
   });
 
+  async function hasNoneLeft(limiter: typeof requests, request: FastifyRequest): Promise<boolean> {
+    const state = await limiter(request, { increment: false });
+    return !state.isAllowed && state.remaining === 0;
+  }
+
   async function take(limiter: typeof requests, request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const state = await limiter(request);
     if (state.isAllowed) throw new Error("nobody is exempt from the limits");
@@ -160,6 +178,7 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
   }
   return {
     count: (request, reply) => take(requests, request, reply),
+    isUsedUp: (request) => hasNoneLeft(requests, request),
     countStream: (request, reply) => take(opened, request, reply),
     async countGuess(request, reply) {
       // Below its limit the answer tells of the limit on requests, as every other does.
@@ -167,10 +186,7 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
       if (!state.isAllowed && state.remaining > 0) return void (await guesses(request));
       await take(guesses, request, reply);
     },
-    async isGuessing(request) {
-      const state = await guesses(request, { increment: false });
-      return !state.isAllowed && state.remaining === 0;
-    },
+    isGuessing: (request) => hasNoneLeft(guesses, request),
   };
 }
 
