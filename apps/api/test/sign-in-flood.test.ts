@@ -8,6 +8,7 @@ import {
 } from "@internevo/test-kit/identity-provider";
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import { DEFAULT_LIMITS } from "../src/http/limits.ts";
 import { MOST_WRITTEN } from "../src/http/refusal-audit.ts";
 import { signInBy, startTestApi, type TestApi } from "./harness.ts";
 
@@ -129,4 +130,32 @@ describe("a guest without a role who signs in again and again", () => {
     expect(later).toHaveLength(MOST_WRITTEN + 1);
     expect(later[0]).toMatchObject({ target: null, details: { code: "forbidden", repeated: 5 } });
   }, 60_000);
+});
+
+describe("sign-ins of command lines", () => {
+  const begin = (remoteAddress: string) =>
+    api.app.inject({ method: "POST", url: "/api/v1/sign-in/device", remoteAddress });
+
+  it("are begun so often a minute by an address, and others begin theirs", async () => {
+    await start();
+    const most = DEFAULT_LIMITS.deviceSignInsPerMinute;
+    const statuses = [];
+    for (let at = 0; at < most + 2; at += 1) statuses.push((await begin("192.0.2.1")).statusCode);
+    expect(statuses).toEqual([...Array<number>(most).fill(200), 429, 429]);
+    const refused = await begin("192.0.2.1");
+    expect(Number(refused.headers["retry-after"])).toBeGreaterThan(0);
+    expect((await begin("192.0.2.2")).statusCode).toBe(200);
+    // Whoever has begun goes on.
+    expect((await api.app.inject({ url: "/api/v1/sign-in", remoteAddress: "192.0.2.1" })).statusCode).toBe(
+      200,
+    );
+  });
+
+  it("are bounded for all, and what an address is refused counts for nobody else", async () => {
+    await start({ deviceSignInsPerMinute: 2, deviceSignInsPerMinuteOfAll: 4 });
+    const statuses = [];
+    for (const address of [1, 1, 1, 1, 1, 2, 3, 4])
+      statuses.push((await begin(`192.0.2.${address}`)).statusCode);
+    expect(statuses).toEqual([200, 200, 429, 429, 429, 200, 200, 429]);
+  });
 });

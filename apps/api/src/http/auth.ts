@@ -77,7 +77,7 @@ export function registerAuth(
     await limits.count(request, reply);
   }
   app.addHook("onRequest", async (request, reply) => {
-    const { role, scope, isStream = false } = request.routeOptions.config;
+    const { role, scope, isStream = false, isDeviceSignIn = false } = request.routeOptions.config;
     if (isPage(request)) return countPage(request, reply);
     // What is behind a token is for whoever has it: no browser or proxy should keep it.
     reply.header("cache-control", "no-store");
@@ -103,6 +103,7 @@ export function registerAuth(
         "use the token that was printed at the first start, or ask an admin for one (`internevo token create`)",
       );
     }
+    if (isDeviceSignIn) await limits.countDeviceSignIn(request, reply);
     if (scope === "open") return options.turn(request, reply);
     // A path that no route answers: whoever may use the API is told so.
     if (role === undefined) return;
@@ -144,5 +145,7 @@ declare module "fastify" {
     role?: Role;
     /** It answers with an event stream. */
     isStream?: true;
+    /** It begins a sign-in of a command line. */
+    isDeviceSignIn?: true;
   }
 }

@@ -15,6 +15,10 @@ export interface Limits {
    * minute. Valid ones are not.
    */
   readonly wrongTokensPerMinute: number;
+  /** Sign-ins of command lines that one address, or one token, begins in a minute: each asks the provider. */
+  readonly deviceSignInsPerMinute: number;
+  /** The same of all. */
+  readonly deviceSignInsPerMinuteOfAll: number;
   /** Delay of the event loop beyond which requests are refused, milliseconds; 0: no limit. */
   readonly maximumEventLoopDelayMilliseconds: number;
   /** Event streams that one token, or one person, has open at once. */
@@ -40,6 +44,8 @@ const MOST_WAITING = 1024;
 export const DEFAULT_LIMITS: Limits = {
   requestsPerMinute: 6000,
   wrongTokensPerMinute: 30,
+  deviceSignInsPerMinute: 10,
+  deviceSignInsPerMinuteOfAll: 120,
   maximumEventLoopDelayMilliseconds: 2000,
   streamsOfOneToken: 100,
   streamsPerMinute: 600,
@@ -96,6 +102,8 @@ export interface RequestLimits {
   isUsedUp(request: FastifyRequest): Promise<boolean>;
   /** Counts a wrong token for its address. @throws ProblemError `rate-limited` */
   countGuess(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Counts a sign-in of a command line that is begun. @throws ProblemError `rate-limited` */
+  countDeviceSignIn(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Counts an event stream that is opened, for its token. @throws ProblemError `rate-limited` */
   countStream(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Whether the address has shown so many wrong tokens that another one would be refused as too many. */
@@ -156,6 +164,17 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
     keyGenerator: (request) => `stream ${senderOf(request)}`,
   });
 
+  const begun = app.createRateLimit({
+    max: limits.deviceSignInsPerMinute,
+    timeWindow: MINUTE_MILLISECONDS,
+    keyGenerator: (request) => `device ${senderOf(request)}`,
+  });
+  const begunByAll = app.createRateLimit({
+    max: limits.deviceSignInsPerMinuteOfAll,
+    timeWindow: MINUTE_MILLISECONDS,
+    keyGenerator: () => "devices of all",
+  });
+
   async function hasNoneLeft(limiter: typeof requests, request: FastifyRequest): Promise<boolean> {
     const state = await limiter(request, { increment: false });
     return !state.isAllowed && state.remaining === 0;
@@ -179,6 +198,11 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
   return {
     count: (request, reply) => take(requests, request, reply),
     isUsedUp: (request) => hasNoneLeft(requests, request),
+    async countDeviceSignIn(request, reply) {
+      await take(begun, request, reply);
+      // What an address is refused does not count for all.
+      await take(begunByAll, request, reply);
+    },
     countStream: (request, reply) => take(opened, request, reply),
     async countGuess(request, reply) {
       // Below its limit the answer tells of the limit on requests, as every other does.

@@ -225,7 +225,7 @@ function registerDeviceRoutes(app: ApiInstance, options: SignIns, tags: string[]
   app.post(
     "/sign-in/device",
     {
-      config: { scope: "open" },
+      config: { scope: "open", isDeviceSignIn: true },
       schema: {
         tags,
         summary: "Begin the sign-in of a command line",
