@@ -97,3 +97,22 @@ it("keeps so many rows of the audit log of each project, and of the installation
     { project: null, actors: "1 2 3 4" },
   ]);
 });
+
+it.each([
+  "grace@example.org",
+  "grace＠example.org",
+  "replanner",
+  "Replanner",
+  "SYSTEM",
+  "first-admin",
+  "local-stack",
+  "api",
+])("makes no token that would be taken for a person or a service: %s", async (name) => {
+  const made = test.database.transaction((tx) =>
+    createToken(tx, { name, role: "viewer", project: null, validForSeconds: null }),
+  );
+  await expect(made).rejects.toMatchObject({
+    code: "bad-request",
+    details: [{ field: "name", value: name, remedy: expect.stringMatching(/^use a name/) as string }],
+  });
+});

@@ -7,6 +7,7 @@ import type { Queryable } from "./database.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { apiTokens, auditLog, idempotencyKeys, users } from "./schema/index.ts";
 import { assertRoomFor } from "./project-bounds.ts";
+import { assertNameOfToken } from "./reserved-names.ts";
 import { seenByMembers } from "./statement-parts.ts";
 
 export const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");
@@ -102,13 +103,15 @@ const nameTaken = (name: string, whose: string): ProblemError =>
 /**
  * Makes a token. @param made.validForSeconds null: until it is revoked. @returns the token, which is stored
  * nowhere, and what is stored of it.
- * @throws ProblemError `conflict` when a token of that name is valid, or a person has it.
+ * @throws ProblemError `bad-request` for a name that would be taken for a person's or a service's; `conflict` when a
+ * token of that name is valid, or a person has it.
  */
 export async function createToken(
   tx: Queryable,
   made: Pick<TokenOwner, "name" | "role" | "project"> & { readonly validForSeconds: number | null },
 ): Promise<{ readonly token: string; readonly record: TokenRecord }> {
   const { name, role, project, validForSeconds } = made;
+  assertNameOfToken(name);
   await tx.execute(sql`select pg_advisory_xact_lock(${NAMES_LOCK})`);
   if ((await tx.$count(users, eq(users.name, name))) > 0) throw nameTaken(name, "a user");
   // A token that has run out frees its name, as a revoked one does.

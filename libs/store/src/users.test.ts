@@ -107,3 +107,9 @@ it("makes one person of first sign-ins at once", async () => {
   expect(new Set(all.map(({ owner }) => owner.name))).toEqual(new Set(["s-first"]));
   expect((await listAudit(test.database.db, { actor: "s-first" })).items).toHaveLength(4);
 });
+
+it("calls nobody as a service is called", async () => {
+  expect((await admitted("s-service", [VIEWER], "Replanner")).owner.name).toMatch(
+    /^Replanner \([0-9a-f]{8}\)$/,
+  );
+});

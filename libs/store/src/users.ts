@@ -14,6 +14,7 @@ import {
 } from "./access.ts";
 import type { Queryable, Transaction } from "./database.ts";
 import { orNoProject } from "./no-project.ts";
+import { isReservedName } from "./reserved-names.ts";
 import { apiTokens, projects, users } from "./schema/index.ts";
 
 /** A person, as the provider of identities says it at a sign-in. */
@@ -83,14 +84,15 @@ function noPlace(name: string, places: readonly Place[]): ProblemError {
   ]);
 }
 
-/** The name that the person is to have: one that another person or a token has is made unlike it. */
+/** The name that the person is to have: one that another person, a token or a service has is made unlike it. */
 async function nameFor(
   tx: Queryable,
   { issuer, subject, name }: SignedInPerson,
   knownId: string | undefined,
 ): Promise<string> {
   const others = and(eq(users.name, name), knownId === undefined ? undefined : ne(users.id, knownId));
-  const isTaken = (await tx.$count(users, others)) > 0 || (await isNameOfToken(tx, name));
+  const isTaken =
+    isReservedName(name) || (await tx.$count(users, others)) > 0 || (await isNameOfToken(tx, name));
   return isTaken ? `${name} (${sha256(`${issuer} ${subject}`).slice(0, 8)})` : name;
 }
 
