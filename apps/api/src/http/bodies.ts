@@ -42,7 +42,7 @@ export function registerBodies(app: FastifyInstance, large: LargeBodies): void {
     await request.turn?.resume();
     large.read(request);
     if (body.length <= SMALL_BODY_BYTES) return check();
-    const end = await checks.take(request.actor === null ? request.ip : countedAs(request.actor), never);
+    const end = await checks.take(request.actor ? countedAs(request.actor) : request.ip, never);
     setImmediate(end);
     check();
   }

@@ -84,7 +84,7 @@ export function registerLargeBodies(
   async function wait(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const { actor } = request;
     // Without a token, as at a sign-in, an address has its turns.
-    const caller = actor === null ? callerOf(`address ${addressOf(request)}`) : callerOfOwner(actor);
+    const caller = actor ? callerOfOwner(actor) : callerOf(`address ${addressOf(request)}`);
     const { token, group } = caller;
     const endTurn = await turns.take(token, goneSignal(reply), { groupName: group });
     const endWatch = watch(request, options.stalledMilliseconds);

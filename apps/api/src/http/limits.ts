@@ -131,7 +131,8 @@ export const isPage = (request: FastifyRequest): boolean =>
  * for pages, for ways to sign in, and for the rest: one does not use up the other.
  */
 function senderOf(request: FastifyRequest): string {
-  if (request.actor !== null) return countedAs(request.actor);
+  // Routes that were registered before tokens are looked at lack even the decoration.
+  if (request.actor) return countedAs(request.actor);
   if (isPage(request)) return `pages ${addressOf(request)}`;
   return request.routeOptions.config.scope === "open" ? `sign-in ${addressOf(request)}` : addressOf(request);
 }
