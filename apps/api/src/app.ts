@@ -15,7 +15,7 @@ import { registerLargeBodies, SMALL_BODY_BYTES } from "./http/large-bodies.ts";
 import { registerRequestTurns } from "./http/request-turns.ts";
 import { DEFAULT_LIMITS, registerLimits, registerSecurityHeaders, type Limits } from "./http/limits.ts";
 import { registerMethods } from "./http/methods.ts";
-import { registerRefusalAudit } from "./http/mutations.ts";
+import { registerRefusalAudit, type RefusalAudit } from "./http/refusal-audit.ts";
 import { answerOneAtATime } from "./http/one-at-a-time.ts";
 import { registerOpenApi } from "./http/openapi.ts";
 import { registerProblems, sendProblem } from "./http/problems.ts";
@@ -23,6 +23,7 @@ import { OpenStreams } from "./http/sse.ts";
 import { DEFAULT_TIMEOUTS, httpTimeouts, registerTimeouts, type Timeouts } from "./http/timeouts.ts";
 import { registerRights, type RouteRule } from "./http/rights.ts";
 import { registerRequestLog, SampledLog } from "./http/request-log.ts";
+import type { TrustsProxy } from "./http/trusted-proxies.ts";
 import { registerTrace } from "./http/trace.ts";
 import { registerValidation } from "./http/validation.ts";
 import { registerAdviceRoutes } from "./routes/advice.ts";
@@ -74,7 +75,8 @@ export interface ApiOptions {
    * 000.
    */
   readonly heartbeatMilliseconds?: number;
-  readonly trustProxy?: boolean;
+  /** Whose `X-Forwarded-For` is believed. Default: nobody's. */
+  readonly trustProxy?: TrustsProxy | false;
   /** How people sign in; absent: by tokens alone. */
   readonly signIn?: SignInSettings | undefined;
   /** Where webhooks may send to. Default: to public addresses. */
@@ -127,12 +129,13 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
   const limits = await registerLimits(app, bounds);
   await app.register(cookies);
   const rules = registerRights(app, database);
-  const turn = registerRequestTurns(app, bounds.requests, timeouts);
+  const turn = registerRequestTurns(app, bounds, timeouts);
   registerAuth(app, { database, limits, turn, publicUrl: options.signIn?.publicUrl });
-  registerRefusalAudit(app, database);
+  const refusals = registerRefusalAudit(app, database);
 
   await app.register(
-    async (scope) => registerRoutes(scope as ApiInstance, options, { streams, heartbeatMilliseconds }),
+    async (scope) =>
+      registerRoutes(scope as ApiInstance, options, refusals, { streams, heartbeatMilliseconds }),
     { prefix: API_PREFIX },
   );
   app.decorate("routeRules", rules);
@@ -185,6 +188,7 @@ declare module "fastify" {
 function registerRoutes(
   api: ApiInstance,
   options: ApiOptions,
+  refusals: RefusalAudit,
   live: { readonly streams: OpenStreams; readonly heartbeatMilliseconds: number },
 ): void {
   const { database, workers, capabilities, measuring, profileFor } = options;
@@ -216,6 +220,6 @@ function registerRoutes(
   registerClusterRoutes(api, { database, clusters });
   const { signIn } = options;
   const provider = signIn && new Provider(signIn, (error, message) => api.log.warn({ err: error }, message));
-  registerSignInRoutes(api, { database, signIn, provider });
+  registerSignInRoutes(api, { database, signIn, provider, refusals });
   registerSessionRoutes(api, { database, signIn, provider });
 }

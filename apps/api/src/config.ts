@@ -25,9 +25,10 @@ export const ApiConfigSchema = Type.Object({
   INTERNEVO_API_CONSOLE_DIRECTORY: Type.Optional(
     Type.String({ description: "the built console; default: apps/console/dist of the checkout" }),
   ),
-  INTERNEVO_API_TRUST_PROXY: Type.Boolean({
-    default: false,
-    description: "take the caller's address from X-Forwarded-For",
+  INTERNEVO_API_TRUST_PROXY: Type.String({
+    default: "false",
+    description:
+      "who is believed what X-Forwarded-For says of the caller: a number of proxies in front of the API, or their addresses and ranges, separated by commas; true: one",
   }),
   INTERNEVO_API_REQUESTS_PER_MINUTE: Type.Integer({
     default: 6000,
@@ -79,7 +80,7 @@ export const ApiConfigSchema = Type.Object({
     default: 1_000_000,
     minimum: 1,
     maximum: 1_000_000_000,
-    description: "rows of the audit log beyond which the oldest are deleted",
+    description: "rows of the audit log that each project keeps, and the installation; the oldest beyond are deleted",
   }),
   ...signInConfig,
   ...webhookConfig,

@@ -1,5 +1,12 @@
 import { sql } from "drizzle-orm";
-import { countAdminTokens, newToken, storeToken, type Database } from "@internevo/store";
+import {
+  countAdminTokens,
+  FIRST_TOKEN_NAME,
+  GIVEN_TOKEN_NAME,
+  newToken,
+  storeToken,
+  type Database,
+} from "@internevo/store";
 
 /** Any number that no other lock of the database has. */
 const FIRST_TOKEN_LOCK = "4471090358127712";
@@ -16,14 +23,14 @@ export async function ensureToken(
   given: string | undefined,
 ): Promise<string | undefined> {
   if (given !== undefined) {
-    await storeToken(database.db, "local-stack", "admin", given);
+    await storeToken(database.db, GIVEN_TOKEN_NAME, "admin", given);
     return undefined;
   }
   return database.transaction(async (tx) => {
     await tx.execute(sql.raw(`select pg_advisory_xact_lock(${FIRST_TOKEN_LOCK})`));
     if ((await countAdminTokens(tx)) > 0) return undefined;
     const token = newToken();
-    await storeToken(tx, "first-admin", "admin", token);
+    await storeToken(tx, FIRST_TOKEN_NAME, "admin", token);
     return token;
   });
 }

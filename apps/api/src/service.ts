@@ -11,6 +11,7 @@ import { pruneAuditLog } from "@internevo/store";
 import { buildApi } from "./app.ts";
 import { ApiConfigSchema } from "./config.ts";
 import { ensureToken } from "./first-token.ts";
+import { trustedProxies } from "./http/trusted-proxies.ts";
 import { signInSettings } from "./sign-in/settings.ts";
 import { createProfileSource } from "./profile-source.ts";
 import { logThreadError } from "./work/thread-errors.ts";
@@ -54,6 +55,7 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
   async start(service) {
     const { config, database } = service;
     const signIn = signInSettings(config);
+    const trustProxy = trustedProxies(config.INTERNEVO_API_TRUST_PROXY);
     const able = capabilities(config);
     const workers = createWorkers({
       searchesOfOneToken: config.INTERNEVO_API_SEARCHES_OF_ONE_TOKEN,
@@ -83,7 +85,7 @@ export const apiService: ServiceDefinition<typeof ApiConfigSchema> = {
         streamsPerMinute: config.INTERNEVO_API_STREAMS_PER_MINUTE,
         streams: config.INTERNEVO_API_STREAMS,
       },
-      trustProxy: config.INTERNEVO_API_TRUST_PROXY,
+      trustProxy,
       signIn,
       webhookAddresses: { privateAddresses: config[PRIVATE_ADDRESSES_SETTING] },
       namespace: config.INTERNEVO_NAMESPACE,

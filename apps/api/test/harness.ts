@@ -50,6 +50,7 @@ export async function startTestApi(
       | "logger"
       | "profileFor"
       | "signIn"
+      | "trustProxy"
       | "health"
       | "workers"
     >

@@ -116,7 +116,7 @@ describe("requests of one token", () => {
       const reply = await whoami(api.tokens.viewer);
       return reply.statusCode === 429 && reply;
     });
-    expect(problem(refused, 429, "rate-limited").detail).toContain("this token has 2 requests");
+    expect(problem(refused, 429, "rate-limited").detail).toContain("you have 2 requests");
     expect(Number(refused.headers["retry-after"])).toBeGreaterThan(0);
     const others = [ask(api.tokens.operator, "c"), ask(api.tokens.operator, "d")];
     await eventually("another is at work", () => gate.at === 2);

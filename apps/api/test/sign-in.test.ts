@@ -241,8 +241,8 @@ describe("a browser", () => {
     provider.people.set("s-robot", { preferredUsername: "robot", groups: ["admins"] });
     const { browser } = await signIn("s-robot");
     expect((await whoami(browser)).body.name).toMatch(/^robot \([0-9a-f]{8}\)$/);
-    await signIn("s-ada");
-    const taken = await create("ada@example.org");
+    await signIn("s-typed");
+    const taken = await create("typed");
     expect(taken.statusCode).toBe(409);
     expect(taken.json<Problem>().errors).toMatchObject([
       { field: "name", message: "is the name of somebody who signs in" },

@@ -181,6 +181,6 @@ it("has a name of which every character is seen", async () => {
     });
   for (const one of ["\u3164", "\u200d", "\ufe0f", "\u2800", "\u00a0", "\u200b", "\u{e0041}", "\ufff9", " "])
     expect([one.codePointAt(0), (await create(`ci${one}`)).statusCode]).toEqual([one.codePointAt(0), 400]);
-  for (const name of ["nightly planner", "größe-ci", "ночь", "夜間", "a.b@example.org"])
+  for (const name of ["nightly planner", "größe-ci", "ночь", "夜間", "a.b-example.org"])
     expect([name, (await create(name)).statusCode]).toEqual([name, 201]);
 });

@@ -10,6 +10,7 @@ export * from "./problem.ts";
 export * from "./cluster-state.ts";
 export * from "./queue-place.ts";
 export * from "./priority.ts";
+export { SERVICE_NAMES } from "./service-names.ts";
 export * from "./fair-share.ts";
 export * from "./retention.ts";
 export * from "./project.ts";

@@ -11,7 +11,8 @@ export {
   type ServerAddresses,
   type ServiceProcess,
 } from "./stack.ts";
-export { productServices, SERVICE_NAMES } from "./services.ts";
+export { SERVICE_NAMES } from "@internevo/domain";
+export { productServices } from "./services.ts";
 export {
   readSecrets,
   readStackInfo,

@@ -1,15 +1,6 @@
 import { join } from "node:path";
+import { SERVICE_NAMES } from "@internevo/domain";
 import type { ServiceProcess } from "./stack.ts";
-
-/** The product's services; each is `apps/<name>/src/main.ts`. */
-export const SERVICE_NAMES = [
-  "api",
-  "profiler",
-  "planner",
-  "trial-runner",
-  "executor-supervisor",
-  "replanner",
-] as const;
 
 /** All services of this checkout. */
 export function productServices(): ServiceProcess[] {

@@ -143,7 +143,7 @@ export class FairTurns {
         "rate-limited",
         `${whose} ${most} requests of this kind at work or waiting; try again when one has ended`,
       );
-    if (has >= mostOfOne) throw refused("this token has", mostOfOne);
+    if (has >= mostOfOne) throw refused("you have", mostOfOne);
     if (!hasLittle && owner.group.all >= 2 * mostOfOne)
       throw refused("the tokens of this project have", 2 * mostOfOne);
     if (!mayBegin && this.#waiting >= (hasLittle ? 2 : 1) * mostWaiting)

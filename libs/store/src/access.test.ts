@@ -2,7 +2,14 @@ import { sql } from "drizzle-orm";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { MOST_TOKENS } from "@internevo/domain";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { createToken, listTokens, recordTokenUse, revokeToken } from "./access.ts";
+import {
+  createToken,
+  listTokens,
+  pruneAuditLog,
+  recordAudit,
+  recordTokenUse,
+  revokeToken,
+} from "./access.ts";
 import { createProject } from "./projects.ts";
 
 let test: TestDatabase;
@@ -55,4 +62,57 @@ it("a project has so many tokens at most, also where many are made at once", asy
   await test.database.transaction((tx) => revokeToken(tx, first.record.id));
   await make("in its place");
   await expect(make("one too many")).rejects.toMatchObject({ code: "quota-exceeded" });
+});
+
+it("keeps so many rows of the audit log of each project, and of the installation", async () => {
+  const { db } = test.database;
+  await db.execute("delete from audit_log");
+  const write = async (project: string | null, rows: number): Promise<void> => {
+    for (let at = 0; at < rows; at += 1)
+      await recordAudit(db, {
+        actor: `${at}`,
+        role: "admin",
+        action: "POST /x",
+        target: null,
+        status: 200,
+        project,
+      });
+  };
+  // Rows of a project that is gone are kept as those of others.
+  await write("gone", 3);
+  await write(null, 5);
+  await write("nlp", 2);
+  await write("loud", 50);
+  await pruneAuditLog(db, { days: 90, rows: 4 });
+  const kept = async (): Promise<unknown[]> =>
+    (
+      await db.execute(
+        "select project, string_agg(actor, ' ' order by id) as actors from audit_log group by project order by project",
+      )
+    ).rows;
+  expect(await kept()).toEqual([
+    { project: "gone", actors: "0 1 2" },
+    { project: "loud", actors: "46 47 48 49" },
+    { project: "nlp", actors: "0 1" },
+    { project: null, actors: "1 2 3 4" },
+  ]);
+});
+
+it.each([
+  "grace@example.org",
+  "grace＠example.org",
+  "replanner",
+  "Replanner",
+  "SYSTEM",
+  "first-admin",
+  "local-stack",
+  "api",
+])("makes no token that would be taken for a person or a service: %s", async (name) => {
+  const made = test.database.transaction((tx) =>
+    createToken(tx, { name, role: "viewer", project: null, validForSeconds: null }),
+  );
+  await expect(made).rejects.toMatchObject({
+    code: "bad-request",
+    details: [{ field: "name", value: name, remedy: expect.stringMatching(/^use a name/) as string }],
+  });
 });

@@ -1,5 +1,5 @@
 import { createHash, randomBytes, randomUUID } from "node:crypto";
-import { and, desc, eq, gt, gte, inArray, isNotNull, isNull, lt, lte, or, sql } from "drizzle-orm";
+import { and, desc, eq, gt, gte, inArray, isNotNull, isNull, lt, lte, or, sql, type SQL } from "drizzle-orm";
 import type { AuditFilter, AuditRecord, Role, TokenKind, TokenRecord } from "@internevo/contracts";
 import { instantMilliseconds, MOST_TOKENS, ProblemError } from "@internevo/domain";
 import { orNoProject } from "./no-project.ts";
@@ -7,6 +7,7 @@ import type { Queryable } from "./database.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
 import { apiTokens, auditLog, idempotencyKeys, users } from "./schema/index.ts";
 import { assertRoomFor } from "./project-bounds.ts";
+import { assertNameOfToken } from "./reserved-names.ts";
 import { seenByMembers } from "./statement-parts.ts";
 
 export const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");
@@ -102,13 +103,15 @@ const nameTaken = (name: string, whose: string): ProblemError =>
 /**
  * Makes a token. @param made.validForSeconds null: until it is revoked. @returns the token, which is stored
  * nowhere, and what is stored of it.
- * @throws ProblemError `conflict` when a token of that name is valid, or a person has it.
+ * @throws ProblemError `bad-request` for a name that would be taken for a person's or a service's; `conflict` when a
+ * token of that name is valid, or a person has it.
  */
 export async function createToken(
   tx: Queryable,
   made: Pick<TokenOwner, "name" | "role" | "project"> & { readonly validForSeconds: number | null },
 ): Promise<{ readonly token: string; readonly record: TokenRecord }> {
   const { name, role, project, validForSeconds } = made;
+  assertNameOfToken(name);
   await tx.execute(sql`select pg_advisory_xact_lock(${NAMES_LOCK})`);
   if ((await tx.$count(users, eq(users.name, name))) > 0) throw nameTaken(name, "a user");
   // A token that has run out frees its name, as a revoked one does.
@@ -367,19 +370,55 @@ export async function listAudit(
 
 export interface AuditLimits {
   readonly days: number;
+  /** Of each project, and of the installation. */
   readonly rows: number;
 }
 
 const AUDIT_BATCH = 10_000;
 
+/** Deletes the rows, oldest first, in small statements: each has the time that a statement may take. */
+async function deleteAudit(db: Queryable, which: SQL | undefined): Promise<void> {
+  const oldest = db
+    .select({ id: auditLog.id })
+    .from(auditLog)
+    .where(which)
+    .orderBy(auditLog.id)
+    .limit(AUDIT_BATCH);
+  for (let deleted = AUDIT_BATCH; deleted === AUDIT_BATCH;)
+    deleted = (await db.delete(auditLog).where(inArray(auditLog.id, oldest))).rowCount ?? 0;
+}
+
+/** Whose rows the audit log has; null: the installation's. It goes from one to the next in the index. */
+async function auditedProjects(db: Queryable): Promise<readonly (string | null)[]> {
+  const { rows } = await db.execute<{ project: string }>(sql`
+    with recursive audited(project) as (
+      (select ${auditLog.project} from ${auditLog} where ${auditLog.project} is not null order by ${auditLog.project} limit 1)
+      union all
+      select (select ${auditLog.project} from ${auditLog} where ${auditLog.project} > audited.project
+        order by ${auditLog.project} limit 1)
+      from audited where audited.project is not null
+    )
+    select project from audited where project is not null`);
+  return [null, ...rows.map(({ project }) => project)];
+}
+
 /**
- * Forgets what is older than so many days, and the oldest rows beyond so many. In small statements: each has
- * the time that a statement may take.
+ * Forgets what is older than so many days, and of each project, and of the installation, the oldest rows beyond so
+ * many: what one project does pushes out no row of another.
  */
 export async function pruneAuditLog(db: Queryable, { days, rows }: AuditLimits): Promise<void> {
-  const oldest = sql`(select ${auditLog.id} from ${auditLog} where ${auditLog.at} < clock_timestamp() - make_interval(days => ${days}) or ${auditLog.id} <= (select ${auditLog.id} from ${auditLog} order by ${auditLog.id} desc offset ${rows} limit 1) order by ${auditLog.id} limit ${AUDIT_BATCH})`;
-  for (let deleted = AUDIT_BATCH; deleted === AUDIT_BATCH;)
-    deleted = (await db.delete(auditLog).where(sql`${auditLog.id} in ${oldest}`)).rowCount ?? 0;
+  await deleteAudit(db, lt(auditLog.at, sql`clock_timestamp() - make_interval(days => ${days})`));
+  for (const project of await auditedProjects(db)) {
+    const isIts = project === null ? isNull(auditLog.project) : eq(auditLog.project, project);
+    const [newestBeyond] = await db
+      .select({ id: auditLog.id })
+      .from(auditLog)
+      .where(isIts)
+      .orderBy(desc(auditLog.id))
+      .offset(rows)
+      .limit(1);
+    if (newestBeyond) await deleteAudit(db, and(isIts, lte(auditLog.id, newestBeyond.id)));
+  }
 }
 
 export interface KeyedAnswer {

@@ -39,6 +39,7 @@ export * from "./webhook-deliveries.ts";
 export * from "./tracker-cursors.ts";
 export * from "./running-jobs.ts";
 export * from "./users.ts";
+export { FIRST_TOKEN_NAME, GIVEN_TOKEN_NAME } from "./reserved-names.ts";
 export * from "./retention.ts";
 export * from "./retention-rows.ts";
 export * from "./reconcile.ts";

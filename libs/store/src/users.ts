@@ -9,10 +9,12 @@ import {
   newToken,
   recordAudit,
   sha256,
+  type AuditEntry,
   type TokenOwner,
 } from "./access.ts";
 import type { Queryable, Transaction } from "./database.ts";
 import { orNoProject } from "./no-project.ts";
+import { isReservedName } from "./reserved-names.ts";
 import { apiTokens, projects, users } from "./schema/index.ts";
 
 /** A person, as the provider of identities says it at a sign-in. */
@@ -41,6 +43,13 @@ export interface SignedIn {
   readonly secret: string;
   readonly expiresAt: Date;
   readonly owner: TokenOwner;
+}
+
+/** Somebody whom the provider knows, and whose groups give no role. */
+export interface RefusedSignIn {
+  readonly refusal: ProblemError;
+  /** What the audit log is to say of it. It is not written yet: somebody may be refused again and again. */
+  readonly audit: AuditEntry;
 }
 
 /** The whole installation before projects, and projects by name: the first is where a session begins. */
@@ -75,9 +84,21 @@ function noPlace(name: string, places: readonly Place[]): ProblemError {
   ]);
 }
 
+/** The name that the person is to have: one that another person, a token or a service has is made unlike it. */
+async function nameFor(
+  tx: Queryable,
+  { issuer, subject, name }: SignedInPerson,
+  knownId: string | undefined,
+): Promise<string> {
+  const others = and(eq(users.name, name), knownId === undefined ? undefined : ne(users.id, knownId));
+  const isTaken =
+    isReservedName(name) || (await tx.$count(users, others)) > 0 || (await isNameOfToken(tx, name));
+  return isTaken ? `${name} (${sha256(`${issuer} ${subject}`).slice(0, 8)})` : name;
+}
+
 /**
- * The person's row, made or brought up to date. A name that another person or a token has is made unlike it: jobs
- * and the audit log tell who did something by the name.
+ * The person's row, made or brought up to date: jobs and the audit log tell who did something by the name. Only who
+ * gets a name waits for others who get one. The lock comes before the row, so that no two wait for each other.
  */
 async function storePerson(
   tx: Queryable,
@@ -85,52 +106,68 @@ async function storePerson(
 ): Promise<{ readonly id: string; readonly name: string }> {
   const { issuer, subject, email, places } = person;
   const isPerson = and(eq(users.issuer, issuer), eq(users.subject, subject));
-  const [known] = await tx.select().from(users).where(isPerson).for("update");
-  const others = and(eq(users.name, person.name), known && ne(users.id, known.id));
-  const isTaken = (await tx.$count(users, others)) > 0 || (await isNameOfToken(tx, person.name));
-  const name = isTaken ? `${person.name} (${sha256(`${issuer} ${subject}`).slice(0, 8)})` : person.name;
-  const now = { name, email, places, lastSignInAt: sql`clock_timestamp()` };
-  if (known) {
-    await tx.update(users).set(now).where(eq(users.id, known.id));
-    return { id: known.id, name };
+  const now = { email, places, lastSignInAt: sql`clock_timestamp()` };
+  const look = () => tx.select({ id: users.id, name: users.name }).from(users).where(isPerson);
+  const [before] = await look();
+  if (before && (await nameFor(tx, person, before.id)) === before.name) {
+    const isStill = and(eq(users.id, before.id), eq(users.name, before.name));
+    const updated = await tx.update(users).set(now).where(isStill).returning({ id: users.id });
+    if (updated.length === 1) return before;
   }
-  const id = randomUUID();
-  await tx.insert(users).values({ id, issuer, subject, ...now, createdAt: sql`clock_timestamp()` });
+  await tx.execute(sql`select pg_advisory_xact_lock(${NAMES_LOCK})`);
+  const [known] = await look();
+  const name = await nameFor(tx, person, known?.id);
+  const id = known?.id ?? randomUUID();
+  if (known)
+    await tx
+      .update(users)
+      .set({ ...now, name })
+      .where(eq(users.id, id));
+  else
+    await tx.insert(users).values({ id, issuer, subject, name, ...now, createdAt: sql`clock_timestamp()` });
   return { id, name };
 }
 
-/** What the person's other sessions may do follows what the groups give now. */
+/** Sessions and logins that a person has at most. */
+export const MOST_SESSIONS = 20;
+
+/**
+ * What the person's other sessions may do follows what the groups give now, and the oldest make room for a new one.
+ * One statement, whatever has ended before.
+ */
 async function bringSessionsUpToDate(
   tx: Queryable,
   userId: string,
   name: string,
   places: readonly Place[],
 ): Promise<void> {
-  const open = await tx
-    .select({ id: apiTokens.id, project: apiTokens.project })
-    .from(apiTokens)
-    .where(and(eq(apiTokens.userId, userId), isNull(apiTokens.revokedAt)));
-  for (const { id, project } of open) {
-    const place = places.find((each) => each.project === project);
-    await tx
-      .update(apiTokens)
-      .set(place ? { role: place.role, name } : { revokedAt: sql`clock_timestamp()` })
-      .where(eq(apiTokens.id, id));
-  }
+  const age = sql`row_number() over (order by ${apiTokens.createdAt} desc, ${apiTokens.id} desc)`;
+  await tx.execute(sql`
+    with place as (
+      select project, role from jsonb_to_recordset(${JSON.stringify(places)}::jsonb) as given(project text, role text)
+    ), open as (
+      select ${apiTokens.id} as id, place.role as role, place.role is not null and ${age} < ${MOST_SESSIONS} as stays
+      from ${apiTokens} left join place on place.project is not distinct from ${apiTokens.project}
+      where ${and(eq(apiTokens.userId, userId), isValidToken)}
+    )
+    update ${apiTokens} set
+      name = ${name},
+      role = coalesce(open.role, ${apiTokens.role}),
+      revoked_at = case when open.stays then null else clock_timestamp() end
+    from open where ${apiTokens.id} = open.id`);
 }
 
 /**
  * Signs a person in: a session that begins in the first of the person's places. Somebody whose groups give no role
  * is refused, and loses the sessions of before. Call it inside a transaction, and let the transaction stand when it
- * refuses: its audit row, and the end of those sessions, are part of it.
+ * refuses: the end of those sessions is part of it.
  * @returns the session's secret, which is stored nowhere, when it ends, and whose it is; or why there is none
  */
 export async function signIn(
   tx: Transaction,
   person: SignedInPerson,
   session: NewSession,
-): Promise<SignedIn | ProblemError> {
-  await tx.execute(sql`select pg_advisory_xact_lock(${NAMES_LOCK})`);
+): Promise<SignedIn | RefusedSignIn> {
   const places = await existing(tx, person.places);
   const { id: userId, name } = await storePerson(tx, { ...person, places });
   await bringSessionsUpToDate(tx, userId, name, places);
@@ -144,8 +181,7 @@ export async function signIn(
   };
   if (!first) {
     const refusal = noPlace(name, person.places);
-    await recordAudit(tx, { ...audit, target: userId, status: 403, details: { code: refusal.code } });
-    return refusal;
+    return { refusal, audit: { ...audit, target: userId, status: 403, details: { code: refusal.code } } };
   }
   const made = await storeSession(tx, { name, userId, ...first }, session);
   await recordAudit(tx, { ...audit, target: made.owner.id, status: 200 });

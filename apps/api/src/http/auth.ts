@@ -1,9 +1,9 @@
-import { API_PREFIX, type Role } from "@internevo/contracts";
+import type { Role } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import type { Database, TokenOwner } from "@internevo/store";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { inNameOf } from "../work/caller.ts";
-import { isForMachines, type RequestLimits } from "./limits.ts";
+import { countedAs, inNameOfOwner } from "../work/caller.ts";
+import { isForMachines, isPage, type RequestLimits } from "./limits.ts";
 import { registerOpenings } from "./openings.ts";
 import { assertFromConsole, sessionCookieOf } from "./session-cookie.ts";
 import { assertRights } from "./rights.ts";
@@ -24,6 +24,15 @@ function missing(request: FastifyRequest): ProblemError {
     message,
     "send `Authorization: Bearer <token>`; the token was printed at the first start",
   );
+}
+
+/** What a request shows of who asks. */
+interface Shown {
+  readonly token: string | undefined;
+  /** The token, where it comes as a session's cookie. */
+  readonly cookie: string | undefined;
+  /** Undefined: the token is none, or not valid. */
+  readonly owner: TokenOwner | undefined;
 }
 
 /**
@@ -48,27 +57,37 @@ export function registerAuth(
   app.decorateRequest("actor", null);
   registerCaller(app);
   const opening = registerOpenings(app);
-  app.addHook("onRequest", async (request, reply) => {
-    const { role, isStream = false } = request.routeOptions.config;
-    if (role === undefined && !request.url.startsWith(`${API_PREFIX}/`)) {
-      if (!isForMachines(request)) await limits.count(request, reply);
-      return;
-    }
-    // What is behind a token is for whoever has it: no browser or proxy should keep it.
-    reply.header("cache-control", "no-store");
+  async function shownBy(request: FastifyRequest): Promise<Shown> {
     const cookie =
       request.headers.authorization === undefined ? sessionCookieOf(request, options.publicUrl) : undefined;
     const token = bearerOf(request) ?? cookie;
     const found =
       token === undefined ? undefined : await lookup.ownerOf(token, await limits.isGuessing(request));
     // A cookie comes by itself, and another site can have it sent: no other token may come so.
-    const owner = cookie !== undefined && found?.kind !== "session" ? undefined : found;
+    return { token, cookie, owner: cookie !== undefined && found?.kind !== "session" ? undefined : found };
+  }
+  /** Nobody is looked up for a page, but where its address has used up what it may have. */
+  async function countPage(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    if (isForMachines(request)) return;
+    if (await limits.isUsedUp(request)) {
+      const { token, owner } = await shownBy(request);
+      request.actor = owner ?? null;
+      if (token !== undefined && owner === undefined) await limits.countGuess(request, reply);
+    }
+    await limits.count(request, reply);
+  }
+  app.addHook("onRequest", async (request, reply) => {
+    const { role, scope, isStream = false, isDeviceSignIn = false } = request.routeOptions.config;
+    if (isPage(request)) return countPage(request, reply);
+    // What is behind a token is for whoever has it: no browser or proxy should keep it.
+    reply.header("cache-control", "no-store");
+    const { token, cookie, owner } = await shownBy(request);
     request.actor = owner ?? null;
     if (owner) noteUse(owner.id);
     await limits.count(request, reply);
-    if (cookie !== undefined && owner === undefined) {
-      // Pages and ways to sign in are there for those whose session has ended, too.
-      if (role === undefined) return;
+    const hasEnded = cookie !== undefined && owner === undefined;
+    // Ways to sign in are there for those whose session has ended, too.
+    if (hasEnded && role !== undefined) {
       await limits.countGuess(request, reply);
       throw refused(
         "the session has ended",
@@ -76,7 +95,7 @@ export function registerAuth(
         "sign in again",
       );
     }
-    if (token !== undefined && owner === undefined) {
+    if (token !== undefined && owner === undefined && !hasEnded) {
       await limits.countGuess(request, reply);
       throw refused(
         "the token is not valid",
@@ -84,12 +103,14 @@ export function registerAuth(
         "use the token that was printed at the first start, or ask an admin for one (`internevo token create`)",
       );
     }
+    if (isDeviceSignIn) await limits.countDeviceSignIn(request, reply);
+    if (scope === "open") return options.turn(request, reply);
     // A path that no route answers: whoever may use the API is told so.
     if (role === undefined) return;
     if (owner === undefined) throw missing(request);
     if (cookie !== undefined) assertFromConsole(request, cookie, options.publicUrl);
     // By who it is: whoever only guesses tokens has no turn.
-    if (isStream) await opening(owner.id, request, reply);
+    if (isStream) await opening(countedAs(owner), request, reply);
     else await options.turn(request, reply);
     await assertRights(request, owner, role, options.database);
     if (isStream) await limits.countStream(request, reply);
@@ -105,7 +126,7 @@ function registerCaller(app: FastifyInstance): void {
     // Routes that were registered before this one lack even the decoration.
     const { actor, turn } = request;
     if (!actor) done();
-    else inNameOf(actor.id, done, actor.project, () => turn?.giveUp());
+    else inNameOfOwner(actor, done, () => turn?.giveUp());
   });
 }
 
@@ -124,5 +145,7 @@ declare module "fastify" {
     role?: Role;
     /** It answers with an event stream. */
     isStream?: true;
+    /** It begins a sign-in of a command line. */
+    isDeviceSignIn?: true;
   }
 }

@@ -1,6 +1,7 @@
 import { isNestedDeeper, ProblemError } from "@internevo/domain";
 import { FairTurns } from "@internevo/service-kit";
 import type { FastifyInstance, FastifyRequest } from "fastify";
+import { countedAs } from "../work/caller.ts";
 import { SMALL_BODY_BYTES, type LargeBodies } from "./large-bodies.ts";
 
 /**
@@ -41,7 +42,7 @@ export function registerBodies(app: FastifyInstance, large: LargeBodies): void {
     await request.turn?.resume();
     large.read(request);
     if (body.length <= SMALL_BODY_BYTES) return check();
-    const end = await checks.take(request.actor?.id ?? request.ip, never);
+    const end = await checks.take(request.actor ? countedAs(request.actor) : request.ip, never);
     setImmediate(end);
     check();
   }

@@ -1,8 +1,9 @@
 import { FairTurns, type FairTurnsOptions } from "@internevo/service-kit";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { callerOf } from "../work/caller.ts";
+import { callerOf, callerOfOwner } from "../work/caller.ts";
 import { answerStalled, closeSlowly } from "./client-errors.ts";
 import { goneSignal } from "./gone.ts";
+import { addressOf } from "./limits.ts";
 import { LOOK_MILLISECONDS } from "./timeouts.ts";
 
 /** Bytes up to which a body is read as it comes. */
@@ -83,7 +84,8 @@ export function registerLargeBodies(
   async function wait(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const { actor } = request;
     // Without a token, as at a sign-in, an address has its turns.
-    const { token, group } = callerOf(actor?.id ?? `address ${request.ip}`, actor?.project);
+    const caller = actor ? callerOfOwner(actor) : callerOf(`address ${addressOf(request)}`);
+    const { token, group } = caller;
     const endTurn = await turns.take(token, goneSignal(reply), { groupName: group });
     const endWatch = watch(request, options.stalledMilliseconds);
     const end = (): void => (endWatch(), endTurn());

@@ -1,30 +1,38 @@
 import helmet from "@fastify/helmet";
 import rateLimit from "@fastify/rate-limit";
 import underPressure from "@fastify/under-pressure";
+import { API_PREFIX } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import type { FairTurnsOptions } from "@internevo/service-kit";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { countedAs } from "../work/caller.ts";
 
 export interface Limits {
-  /** Requests a minute for one token, or one address where there is no token. */
+  /** Requests a minute for one token, one person, or one address where there is no token. */
   readonly requestsPerMinute: number;
   /**
    * Wrong tokens a minute from one address; then its wrong tokens are refused as too many for the rest of the
    * minute. Valid ones are not.
    */
   readonly wrongTokensPerMinute: number;
+  /** Sign-ins of command lines that one address, or one token, begins in a minute: each asks the provider. */
+  readonly deviceSignInsPerMinute: number;
+  /** The same of all. */
+  readonly deviceSignInsPerMinuteOfAll: number;
   /** Delay of the event loop beyond which requests are refused, milliseconds; 0: no limit. */
   readonly maximumEventLoopDelayMilliseconds: number;
-  /** Event streams that one token has open at once. */
+  /** Event streams that one token, or one person, has open at once. */
   readonly streamsOfOneToken: number;
-  /** Event streams that one token opens in a minute: each reads what it has not seen. */
+  /** Event streams that one token, or one person, opens in a minute: each reads what it has not seen. */
   readonly streamsPerMinute: number;
-  /** Event streams that are open at once. */
+  /** Event streams that are open at once; of the tokens of one project a quarter. */
   readonly streams: number;
   /** Connections that are open at once; those beyond are closed unread. Each is a file that the process holds. */
   readonly connections: number;
   /** Requests at work at once, but for event streams; more wait, and beyond the most that wait they are refused. */
   readonly requests: FairTurnsOptions;
+  /** The same of requests without a token, such as the ways to sign in: they wait for one another alone. */
+  readonly openRequests: FairTurnsOptions;
   /** Large bodies that are read at once; the same. */
   readonly bodies: FairTurnsOptions;
 }
@@ -36,12 +44,15 @@ const MOST_WAITING = 1024;
 export const DEFAULT_LIMITS: Limits = {
   requestsPerMinute: 6000,
   wrongTokensPerMinute: 30,
+  deviceSignInsPerMinute: 10,
+  deviceSignInsPerMinuteOfAll: 120,
   maximumEventLoopDelayMilliseconds: 2000,
   streamsOfOneToken: 100,
   streamsPerMinute: 600,
   streams: 1000,
   connections: 5000,
   requests: { atOnce: 16, atOnceOfOne: 2, mostOfOne: 2 + MOST_WAITING_OF_ONE, mostWaiting: MOST_WAITING },
+  openRequests: { atOnce: 4, atOnceOfOne: 2, mostOfOne: 66, mostWaiting: 256 },
   bodies: {
     atOnce: 64,
     // Whoever sends slowly leaves turns to the others of its project.
@@ -87,8 +98,12 @@ export interface RequestLimits {
    * ProblemError `rate-limited`
    */
   count(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Whether another request of its sender would be refused as too many. */
+  isUsedUp(request: FastifyRequest): Promise<boolean>;
   /** Counts a wrong token for its address. @throws ProblemError `rate-limited` */
   countGuess(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Counts a sign-in of a command line that is begun. @throws ProblemError `rate-limited` */
+  countDeviceSignIn(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Counts an event stream that is opened, for its token. @throws ProblemError `rate-limited` */
   countStream(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Whether the address has shown so many wrong tokens that another one would be refused as too many. */
@@ -105,9 +120,24 @@ export const isForMachines = (request: FastifyRequest): boolean =>
   request.routeOptions.config.isForMachines === true;
 
 /** An IPv6 address counts as its /64 network, of which one machine has all addresses. */
-const addressOf = (request: FastifyRequest): string => rateLimit.normalizeIP(request.ip);
+export const addressOf = (request: FastifyRequest): string => rateLimit.normalizeIP(request.ip);
 
-/** Counts per token for those who have one, and wrong tokens per address. */
+/** Pages of the console, its files, and the descriptions of the API: what is there without a token. */
+export const isPage = (request: FastifyRequest): boolean =>
+  request.routeOptions.config.role === undefined && !request.url.startsWith(`${API_PREFIX}/`);
+
+/**
+ * The token or the person that shows one, else the address. What an address sends without a token is counted apart
+ * for pages, for ways to sign in, and for the rest: one does not use up the other.
+ */
+function senderOf(request: FastifyRequest): string {
+  // Routes that were registered before tokens are looked at lack even the decoration.
+  if (request.actor) return countedAs(request.actor);
+  if (isPage(request)) return `pages ${addressOf(request)}`;
+  return request.routeOptions.config.scope === "open" ? `sign-in ${addressOf(request)}` : addressOf(request);
+}
+
+/** Counts per token or person for those who have one, and wrong tokens per address. */
 export async function registerLimits(app: FastifyInstance, limits: Limits): Promise<RequestLimits> {
   await app.register(rateLimit, { global: false });
   await app.register(underPressure, {
@@ -121,7 +151,7 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
   const requests = app.createRateLimit({
     max: limits.requestsPerMinute,
     timeWindow: MINUTE_MILLISECONDS,
-    keyGenerator: (request) => request.actor?.id ?? addressOf(request),
+    keyGenerator: senderOf,
   });
   const guesses = app.createRateLimit({
     max: limits.wrongTokensPerMinute,
@@ -132,8 +162,24 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
   const opened = app.createRateLimit({
     max: limits.streamsPerMinute,
     timeWindow: MINUTE_MILLISECONDS,
-    keyGenerator: (request) => `stream ${request.actor?.id ?? addressOf(request)}`,
+    keyGenerator: (request) => `stream ${senderOf(request)}`,
   });
+
+  const begun = app.createRateLimit({
+    max: limits.deviceSignInsPerMinute,
+    timeWindow: MINUTE_MILLISECONDS,
+    keyGenerator: (request) => `device ${senderOf(request)}`,
+  });
+  const begunByAll = app.createRateLimit({
+    max: limits.deviceSignInsPerMinuteOfAll,
+    timeWindow: MINUTE_MILLISECONDS,
+    keyGenerator: () => "devices of all",
+  });
+
+  async function hasNoneLeft(limiter: typeof requests, request: FastifyRequest): Promise<boolean> {
+    const state = await limiter(request, { increment: false });
+    return !state.isAllowed && state.remaining === 0;
+  }
 
   async function take(limiter: typeof requests, request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const state = await limiter(request);
@@ -152,6 +198,12 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
   }
   return {
     count: (request, reply) => take(requests, request, reply),
+    isUsedUp: (request) => hasNoneLeft(requests, request),
+    async countDeviceSignIn(request, reply) {
+      await take(begun, request, reply);
+      // What an address is refused does not count for all.
+      await take(begunByAll, request, reply);
+    },
     countStream: (request, reply) => take(opened, request, reply),
     async countGuess(request, reply) {
       // Below its limit the answer tells of the limit on requests, as every other does.
@@ -159,10 +211,7 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
       if (!state.isAllowed && state.remaining > 0) return void (await guesses(request));
       await take(guesses, request, reply);
     },
-    async isGuessing(request) {
-      const state = await guesses(request, { increment: false });
-      return !state.isAllowed && state.remaining === 0;
-    },
+    isGuessing: (request) => hasNoneLeft(guesses, request),
   };
 }
 

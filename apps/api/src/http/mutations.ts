@@ -1,21 +1,17 @@
-import { printable, ProblemError } from "@internevo/domain";
+import { ProblemError } from "@internevo/domain";
 import {
   answerIdempotencyKey,
   claimIdempotencyKey,
-  isConnectionLoss,
-  isDiskFull,
   lookUpIdempotencyKey,
   recordAudit,
-  type AuditEntry,
   type Database,
   type KeyClaim,
   type KeyedAnswer,
   type TokenOwner,
   type Transaction,
 } from "@internevo/store";
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import { actorOf } from "./auth.ts";
-import { statusOf } from "./problems.ts";
 
 /** What a mutation answers. */
 export interface MutationResult {
@@ -63,7 +59,7 @@ function requestText(request: FastifyRequest): string {
 }
 
 /** For example `POST /api/v1/jobs/:id/cancel`. */
-const actionOf = (request: FastifyRequest): string =>
+export const actionOf = (request: FastifyRequest): string =>
   `${request.method} ${request.routeOptions.url ?? request.url}`;
 
 /**
@@ -190,97 +186,3 @@ export async function mutateChecked<C>(
   const checked = await check();
   return mutate(database, request, reply, (tx) => work(tx, checked));
 }
-
-const MUTATING = new Set(["POST", "PUT", "PATCH", "DELETE"]);
-
-/** Refusals of one kind and token that are written down each, in this time; further ones are counted. */
-const MOST_WRITTEN = 20;
-const REPEATED_MILLISECONDS = 60_000;
-/** Kinds of refusals that are counted at once; further ones are written down one by one. */
-const MOST_COUNTED = 1000;
-
-/**
- * What was refused is written down as well; a mutation that happened has its row in its own transaction. Of a
- * refusal that one token repeats the first 20 in a minute have a row each, and one row at its end says how
- * many followed (`details.repeated`).
- */
-export function registerRefusalAudit(app: FastifyInstance, database: Database): void {
-  const counted = new Map<
-    string,
-    { readonly entry: AuditEntry; refused: number; lastAt: number; readonly timer: NodeJS.Timeout }
-  >();
-  async function record(entry: AuditEntry, secondsAgo = 0): Promise<void> {
-    try {
-      await recordAudit(database.db, entry, secondsAgo);
-    } catch (error) {
-      if (!isConnectionLoss(error) && !isDiskFull(error)) throw error;
-      app.log.warn(
-        { err: error, traceId: entry.traceId },
-        "the refusal could not be written to the audit log",
-      );
-    }
-  }
-  async function end(key: string): Promise<void> {
-    const found = counted.get(key);
-    if (!found) return;
-    counted.delete(key);
-    clearTimeout(found.timer);
-    const { entry } = found;
-    const repeated = found.refused - MOST_WRITTEN;
-    if (repeated <= 0) return;
-    const { actor, role, action, status, project = null } = entry;
-    const details = { ...entry.details, repeated };
-    // Each had a target of its own, and the last one's trace would say nothing of the others. It is of the time of
-    // the last: a project that has the name by now was not refused anything.
-    await record(
-      { actor, role, action, status, project, target: null, details },
-      (performance.now() - found.lastAt) / 1000,
-    );
-  }
-  app.addHook("onClose", async () => void (await Promise.all([...counted.keys()].map(end))));
-  app.addHook("onResponse", async (request) => {
-    // What no route answers has changed nothing, and may be any text.
-    if (request.problem === null || request.actor === null || request.is404 || !MUTATING.has(request.method))
-      return;
-    // What every viewer may POST is a question: it would have changed nothing.
-    if (request.method === "POST" && request.routeOptions.config.role === "viewer") return;
-    const { actor, problem } = request;
-    const action = actionOf(request);
-    const status = statusOf(problem.code);
-    const key = JSON.stringify([actor.id, action, status, problem.code]);
-    const found = counted.get(key);
-    if (found) Object.assign(found, { refused: found.refused + 1, lastAt: performance.now() });
-    if (found && found.refused > MOST_WRITTEN) return;
-    const { id } = (request.params ?? {}) as { id?: string };
-    // An id that is refused may be any text, and not all text can be stored.
-    const target = id === undefined ? null : printable(id).slice(0, LONGEST_TARGET);
-    const entry = {
-      actor: actor.name,
-      role: actor.role,
-      action,
-      target,
-      // What a project's token was refused is that project's business.
-      project: request.project ?? actor.project,
-      status,
-      traceId: request.trace.traceId,
-      details: { code: problem.code },
-    };
-    if (!found && counted.size < MOST_COUNTED)
-      counted.set(key, {
-        entry,
-        refused: 1,
-        lastAt: performance.now(),
-        timer: setTimeout(
-          () =>
-            void end(key).catch((error: unknown) =>
-              app.log.error({ err: error }, "a refusal could not be written to the audit log"),
-            ),
-          REPEATED_MILLISECONDS,
-        ).unref(),
-      });
-    await record(entry);
-  });
-}
-
-/** Characters of what a refused request named; every id is shorter. */
-const LONGEST_TARGET = 100;

@@ -49,11 +49,11 @@ export class TurnsByCaller {
 /**
  * Few event streams are opened at once. Each asks the database what its token may see, and a thousand of them would
  * keep everybody else's questions waiting.
- * @returns what waits for the turn of a token to open a stream
+ * @returns what waits for the turn of a caller to open a stream
  */
 export function registerOpenings(
   app: FastifyInstance,
-): (tokenId: string, request: FastifyRequest, reply: FastifyReply) => Promise<void> {
+): (caller: string, request: FastifyRequest, reply: FastifyReply) => Promise<void> {
   const turns = new TurnsByCaller(OPENED_AT_ONCE);
   const ends = new WeakMap<FastifyRequest, () => void>();
   // Its answer begins, or the error that it is refused with.
@@ -61,8 +61,8 @@ export function registerOpenings(
     ends.get(request)?.();
     done();
   });
-  return async (tokenId, request, reply) => {
-    const end = await turns.take(tokenId);
+  return async (caller, request, reply) => {
+    const end = await turns.take(caller);
     ends.set(request, end);
     if (reply.raw.destroyed) {
       end();

@@ -1,7 +1,8 @@
-import { FairTurns, type FairTurnsOptions } from "@internevo/service-kit";
+import { FairTurns } from "@internevo/service-kit";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { callerOf, type Caller } from "../work/caller.ts";
+import { callerOf, callerOfOwner, type Caller } from "../work/caller.ts";
 import { goneSignal } from "./gone.ts";
+import { addressOf, type Limits } from "./limits.ts";
 import type { Timeouts } from "./timeouts.ts";
 
 /**
@@ -53,15 +54,17 @@ const isStream = (payload: unknown): boolean =>
 /**
  * Few requests of a token, or of the tokens of one project, are at work at once; the others wait for their turn. An
  * answer of a megabyte takes the server a while to read and to write, and whoever asks for little waits for few of
- * them, however many somebody else has asked for.
+ * them, however many somebody else has asked for. Requests without a token take turns by their address, among
+ * themselves.
  * @returns what waits for the first turn of a request, before anything is done for it but to know its token
  */
 export function registerRequestTurns(
   app: FastifyInstance,
-  options: FairTurnsOptions,
+  { requests, openRequests }: Pick<Limits, "requests" | "openRequests">,
   { turnMilliseconds }: Pick<Timeouts, "turnMilliseconds">,
 ): (request: FastifyRequest, reply: FastifyReply) => Promise<void> {
-  const turns = new FairTurns(options);
+  const turns = new FairTurns(requests);
+  const openTurns = new FairTurns(openRequests);
   const answered = new WeakSet<FastifyRequest>();
   app.decorateRequest("turn", null);
   // What is written out in full takes a turn, whatever was waited for until then.
@@ -76,10 +79,10 @@ export function registerRequestTurns(
     done();
   });
   return async (request, reply) => {
-    if (request.actor === null) throw new Error("a request takes turns by its token, and has none yet");
+    const { actor } = request;
     const turn = new RequestTurn(
-      turns,
-      callerOf(request.actor.id, request.actor.project),
+      actor === null ? openTurns : turns,
+      actor === null ? callerOf(`address ${addressOf(request)}`) : callerOfOwner(actor),
       goneSignal(reply),
       turnMilliseconds,
     );

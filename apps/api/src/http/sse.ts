@@ -2,6 +2,7 @@ import { Readable } from "node:stream";
 import { ProblemError } from "@internevo/domain";
 import type { TokenOwner } from "@internevo/store";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { countedAs } from "../work/caller.ts";
 
 /** One message of an event stream; without an id it does not move `Last-Event-ID`. */
 export interface SseMessage {
@@ -28,13 +29,16 @@ function sentPage(messages: readonly SseMessage[]): Buffer {
   return page;
 }
 
-/** A token, and where it has its role; null: in the whole installation. */
-export type Reader = Pick<TokenOwner, "id" | "project">;
+/** A token, whose it is, and where it has its role; null: in the whole installation. */
+export type Reader = Pick<TokenOwner, "id" | "userId" | "project">;
+
+/** So many projects have to fill their part before others find no room. */
+const PROJECTS_THAT_FILL = 4;
 
 export interface StreamOptions {
-  /** Streams of one token that are open at once; more are refused. */
+  /** Streams of one token, or of one person, that are open at once; more are refused. */
   readonly streamsOfOneToken: number;
-  /** Streams of all tokens that are open at once; more are refused. */
+  /** Streams of all tokens that are open at once, a quarter of them of one project; more are refused. */
   readonly streams: number;
   /** How often it is looked whether the streams' tokens are still valid. */
   readonly lookMilliseconds: number;
@@ -83,13 +87,21 @@ export class OpenStreams {
     }
   }
 
-  #assertRoom(tokenId: string): void {
+  #assertRoom(reader: Reader): void {
     const { streamsOfOneToken, streams } = this.#options;
-    const own = [...this.#open.values()].filter(({ id }) => id === tokenId).length;
+    const { userId, project } = reader;
+    const open = [...this.#open.values()];
+    const own = open.filter((each) => countedAs(each) === countedAs(reader)).length;
     if (own >= streamsOfOneToken)
       throw new ProblemError(
         "rate-limited",
-        `this token has ${own} event streams open; close one, or follow fewer jobs at once`,
+        `${userId === null ? "this token has" : "your sessions have"} ${own} event streams open; close one, or follow fewer jobs at once`,
+      );
+    const ofProject = open.filter((each) => each.project === project).length;
+    if (project !== null && ofProject >= Math.ceil(streams / PROJECTS_THAT_FILL))
+      throw new ProblemError(
+        "rate-limited",
+        `project ${project} has ${ofProject} event streams open, as many as a project may; close one, or follow fewer jobs at once`,
       );
     if (this.#open.size >= streams)
       throw new ProblemError("unavailable", "too many event streams are open; try again shortly");
@@ -105,7 +117,7 @@ export class OpenStreams {
     reader: Reader,
     source: (signal: AbortSignal) => AsyncGenerator<readonly SseMessage[] | typeof HEARTBEAT, void, void>,
   ): FastifyReply {
-    this.#assertRoom(reader.id);
+    this.#assertRoom(reader);
     const controller = new AbortController();
     this.#open.set(controller, reader);
     const stream = Readable.from(frames(source(controller.signal)), { objectMode: true, highWaterMark: 1 });

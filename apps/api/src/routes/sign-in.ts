@@ -7,11 +7,15 @@ import {
   type DeviceToken,
 } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
+import { FairTurns } from "@internevo/service-kit";
 import { signIn as storeSignIn, type NewSession, type SignedIn, type SignedInPerson } from "@internevo/store";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { randomNonce, randomPKCECodeVerifier, randomState } from "openid-client";
 import { Type } from "typebox";
+import { goneSignal } from "../http/gone.ts";
 import type { ApiInstance } from "../http/instance.ts";
+import { actionOf } from "../http/mutations.ts";
+import type { RefusalAudit } from "../http/refusal-audit.ts";
 import { clearCookie, readCookie, setCookie, setSessionCookie } from "../http/session-cookie.ts";
 import { personOf } from "../sign-in/person.ts";
 import type { Expected, Provider } from "../sign-in/provider.ts";
@@ -21,6 +25,8 @@ import { answers } from "./shapes.ts";
 
 /** How long somebody may take at the provider. */
 const SIGN_IN_SECONDS = 900;
+/** Sign-ins hold so many connections of the database at most, and those of one person one. */
+const STORED_SIGN_INS = { atOnce: 2, atOnceOfOne: 1, mostOfOne: 8, mostWaiting: 64 };
 const PROBLEM_COOKIE = "internevo-sign-in-problem";
 /**
  * Each sign-in that a browser has begun has its own: two tabs do not get into each other's way. What comes back may be
@@ -53,10 +59,22 @@ const begunOf = (cookie: string | undefined): Begun | undefined => {
   }
 };
 
-function needed({ signIn, provider }: SessionRoutesOptions): {
-  settings: SignInSettings;
-  provider: Provider;
-} {
+export interface SignInRoutesOptions extends SessionRoutesOptions {
+  /** Counts those whom the provider knows and who have no role, for the audit log. */
+  readonly refusals: RefusalAudit;
+}
+
+interface SignIns extends SignInRoutesOptions {
+  /** Of sign-ins that are being stored. */
+  readonly turns: FairTurns;
+}
+
+/** The settings, and the provider. Whoever waits for its answer leaves the request's turn to others. */
+function needed(
+  { signIn, provider }: SessionRoutesOptions,
+  request: FastifyRequest,
+): { settings: SignInSettings; provider: Provider } {
+  request.turn?.giveUp();
   if (signIn && provider) return { settings: signIn, provider };
   throw new ProblemError("not-found", "this installation has no provider of identities", [
     {
@@ -67,15 +85,23 @@ function needed({ signIn, provider }: SessionRoutesOptions): {
   ]);
 }
 
-/** @throws ProblemError `forbidden` for somebody whose groups give no role */
+/**
+ * Stores a sign-in when it is its turn. @throws ProblemError `forbidden` for somebody whose groups give no role;
+ * `rate-limited`, `unavailable` when too many wait
+ */
 async function admit(
-  { database }: SessionRoutesOptions,
+  { database, turns, refusals }: SignIns,
   person: SignedInPerson,
   session: NewSession,
+  reply: FastifyReply,
 ): Promise<SignedIn> {
-  const outcome = await database.transaction((tx) => storeSignIn(tx, person, session));
-  if (outcome instanceof ProblemError) throw outcome;
-  return outcome;
+  const who = JSON.stringify([person.issuer, person.subject]);
+  const outcome = await turns.run(who, goneSignal(reply), () =>
+    database.transaction((tx) => storeSignIn(tx, person, session)),
+  );
+  if (!("refusal" in outcome)) return outcome;
+  await refusals.note(who, outcome.audit);
+  throw outcome.refusal;
 }
 
 const notBegun = (): ProblemError =>
@@ -88,7 +114,7 @@ const notBegun = (): ProblemError =>
   ]);
 
 /** People sign in at the provider of identities: browsers by its pages, devices by a code. */
-export function registerSignInRoutes(app: ApiInstance, options: SessionRoutesOptions): void {
+export function registerSignInRoutes(app: ApiInstance, options: SignInRoutesOptions): void {
   const tags = ["access"];
   app.get(
     "/sign-in",
@@ -107,17 +133,14 @@ export function registerSignInRoutes(app: ApiInstance, options: SessionRoutesOpt
       };
     },
   );
-  registerBrowserRoutes(app, options, tags);
-  registerDeviceRoutes(app, options, tags);
+  const signIns: SignIns = { ...options, turns: new FairTurns(STORED_SIGN_INS) };
+  registerBrowserRoutes(app, signIns, tags);
+  registerDeviceRoutes(app, signIns, tags);
 }
 
 /** Signs in whom the provider has sent back. @returns where in the console the browser goes on */
-async function comeBack(
-  options: SessionRoutesOptions,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<string> {
-  const { settings, provider } = needed(options);
+async function comeBack(options: SignIns, request: FastifyRequest, reply: FastifyReply): Promise<string> {
+  const { settings, provider } = needed(options, request);
   const { publicUrl, sessionSeconds, idleSeconds } = settings;
   const url = new URL(request.url, publicUrl);
   const name = begunCookie(url.searchParams.get("state") ?? "");
@@ -125,18 +148,19 @@ async function comeBack(
   clearCookie(reply, name, publicUrl);
   if (begun === undefined) throw notBegun();
   const person = personOf(await provider.claimsOfCallback(url.search, begun), settings);
-  const { secret } = await admit(options, person, {
+  const session: NewSession = {
     kind: "session",
     validForSeconds: sessionSeconds,
     idleSeconds,
-    action: `GET ${request.routeOptions.url ?? url.pathname}`,
+    action: actionOf(request),
     traceId: request.trace.traceId,
-  });
+  };
+  const { secret } = await admit(options, person, session, reply);
   setSessionCookie(reply, secret, { publicUrl, seconds: sessionSeconds });
   return pathWithin(publicUrl, begun.returnTo);
 }
 
-function registerBrowserRoutes(app: ApiInstance, options: SessionRoutesOptions, tags: string[]): void {
+function registerBrowserRoutes(app: ApiInstance, options: SignIns, tags: string[]): void {
   app.get(
     "/sign-in/begin",
     {
@@ -156,7 +180,7 @@ function registerBrowserRoutes(app: ApiInstance, options: SessionRoutesOptions, 
       },
     },
     async (request, reply) => {
-      const { settings, provider } = needed(options);
+      const { settings, provider } = needed(options, request);
       const { publicUrl } = settings;
       const begun: Begun = {
         state: randomState(),
@@ -186,7 +210,7 @@ function registerBrowserRoutes(app: ApiInstance, options: SessionRoutesOptions, 
       try {
         return await reply.redirect(await comeBack(options, request, reply));
       } catch (error) {
-        const { publicUrl } = needed(options).settings;
+        const { publicUrl } = needed(options, request).settings;
         if (!(error instanceof ProblemError)) throw error;
         // A person looks at this, not a program: the sign-in page says what went wrong.
         setCookie(reply, PROBLEM_COOKIE, error.message, { publicUrl, seconds: 60 });
@@ -197,11 +221,11 @@ function registerBrowserRoutes(app: ApiInstance, options: SessionRoutesOptions, 
   );
 }
 
-function registerDeviceRoutes(app: ApiInstance, options: SessionRoutesOptions, tags: string[]): void {
+function registerDeviceRoutes(app: ApiInstance, options: SignIns, tags: string[]): void {
   app.post(
     "/sign-in/device",
     {
-      config: { scope: "open" },
+      config: { scope: "open", isDeviceSignIn: true },
       schema: {
         tags,
         summary: "Begin the sign-in of a command line",
@@ -211,7 +235,7 @@ function registerDeviceRoutes(app: ApiInstance, options: SessionRoutesOptions, t
         response: answers({ 200: DeviceSignInSchema }),
       },
     },
-    async () => needed(options).provider.beginDevice(),
+    async (request) => needed(options, request).provider.beginDevice(),
   );
   app.post(
     "/sign-in/device/token",
@@ -225,17 +249,19 @@ function registerDeviceRoutes(app: ApiInstance, options: SessionRoutesOptions, t
         response: answers({ 200: DeviceTokenSchema }),
       },
     },
-    async (request): Promise<DeviceToken> => {
-      const { settings, provider } = needed(options);
+    async (request, reply): Promise<DeviceToken> => {
+      const { settings, provider } = needed(options, request);
       const outcome = await provider.deviceOutcome(request.body.deviceCode);
       if (outcome.state !== "signed-in") return { state: outcome.state, token: null, expiresAt: null };
-      const { secret, expiresAt } = await admit(options, personOf(outcome.claims, settings), {
+      const session: NewSession = {
         kind: "login",
         validForSeconds: settings.loginSeconds,
         idleSeconds: null,
-        action: `POST ${request.routeOptions.url ?? ""}`,
+        action: actionOf(request),
         traceId: request.trace.traceId,
-      });
+      };
+      const person = personOf(outcome.claims, settings);
+      const { secret, expiresAt } = await admit(options, person, session, reply);
       return { state: "signed-in", token: secret, expiresAt: expiresAt.toISOString() };
     },
   );
