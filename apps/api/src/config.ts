@@ -80,7 +80,8 @@ export const ApiConfigSchema = Type.Object({
     default: 1_000_000,
     minimum: 1,
     maximum: 1_000_000_000,
-    description: "rows of the audit log that each project keeps, and the installation; the oldest beyond are deleted",
+    description:
+      "rows of the audit log that each project keeps, and the installation; the oldest beyond are deleted",
   }),
   ...signInConfig,
   ...webhookConfig,
