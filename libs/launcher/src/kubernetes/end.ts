@@ -4,7 +4,7 @@ import { Type, type Static } from "typebox";
 import { failureOfEnd } from "../failure.ts";
 import { readRecordFile } from "../process/record-file.ts";
 import type { Cause } from "../scheduled/followed-ranks.ts";
-import { decidedBy, failed, isOrderly, type Outcome, type RanksEnd } from "../scheduled/ends.ts";
+import { decidedBy, failed, isOrderly, type Outcome, type RanksEnd, RESUME } from "../scheduled/ends.ts";
 import type { KubernetesRefusalError } from "./api.ts";
 import { evictionWords, podEnd, type Seen } from "./reasons.ts";
 import { namesInWords } from "./status.ts";
@@ -47,8 +47,6 @@ export const refused = (error: KubernetesRefusalError): Failure => ({
   message: `Kubernetes refuses the job: ${error.message}`,
   remedy: REFUSALS[error.status] ?? "compare the cluster's kubernetes settings with what the cluster allows",
 });
-
-const RESUME = "let the job go on with what it has: internevo resume, or its page in the console";
 
 /** Why Kubernetes took pods away, in words. */
 const takenAway = ({ workload, pods }: Seen): string | undefined =>

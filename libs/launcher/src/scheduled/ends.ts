@@ -28,6 +28,9 @@ export type Outcome =
 
 export const failed = (failure: Failure): Outcome => ({ status: "failed", failure });
 
+/** What to do where somebody has ended ranks by hand, past InternEvo. */
+export const RESUME = "let the job go on with what it has: internevo resume, or its page in the console";
+
 /** The outcome that a cause decides, whatever the ranks did; undefined: what they did counts. */
 export function decidedBy(cause: Cause | undefined): Outcome | undefined {
   if (cause?.kind === "thrown") return { thrown: cause.error };

@@ -2,7 +2,7 @@ import { TRAINER_EXIT } from "@internevo/contracts";
 import type { Failure } from "@internevo/domain";
 import { goneOf, failureOfEnd, type NativeError } from "../failure.ts";
 import type { Cause } from "../scheduled/followed-ranks.ts";
-import { decidedBy, failed, isOrderly, type Outcome } from "../scheduled/ends.ts";
+import { decidedBy, failed, isOrderly, type Outcome, RESUME } from "../scheduled/ends.ts";
 import type { SlurmJob, SlurmNode, SlurmRefusalError } from "./control.ts";
 import type { JobEnd } from "./files.ts";
 import { describeNode } from "./words.ts";
@@ -33,8 +33,6 @@ export interface Ended {
 }
 
 const MEMORY = /oom[-_ ]kill|Out Of Memory/i;
-
-const RESUME = "let the job go on with what it has: internevo resume, or its page in the console";
 
 /** Slurm has refused a submission. */
 export const refused = (error: SlurmRefusalError): Failure => ({
