@@ -35,7 +35,7 @@ function residentMebibytes(): number {
   return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024;
 }
 
-/** V8 collects what a start or a burst leaves once nothing happens for some seconds. */
+/** V8 collects what a start or a burst leaves once nothing happens for some seconds; on a busy machine, much later. */
 const fallsBelow = (mebibytes: number): Promise<number> =>
   eventually(
     `less than ${mebibytes.toFixed(0)} MiB in use`,
@@ -43,7 +43,7 @@ const fallsBelow = (mebibytes: number): Promise<number> =>
       const now = residentMebibytes();
       return now < mebibytes && now;
     },
-    60,
+    180,
     () => `${residentMebibytes().toFixed(0)} MiB are in use`,
   );
 
