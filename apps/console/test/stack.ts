@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { createTestDatabase, testStack, type TestDatabase } from "@internevo/test-kit/stack";
+import { createTestDatabase, madeOnce, testStack, type TestDatabase } from "@internevo/test-kit/stack";
 import { newToken, storeToken } from "@internevo/store";
 import { chromium, type Browser } from "playwright-core";
 
@@ -22,6 +22,8 @@ const CHROMIUM_FLAGS = [
   "--disable-background-networking",
   "--disable-component-update",
   "--disable-sync",
+  // What moves is drawn by the processor here, for as long as a page is open.
+  "--force-prefers-reduced-motion",
 ];
 
 const ended = (child: ChildProcess): Promise<number | null> =>
@@ -112,9 +114,9 @@ export async function startConsoleStack(
   settings: Readonly<Record<string, string>> = {},
 ): Promise<ConsoleStack> {
   if (!existsSync(CHROMIUM)) throw new Error(`${CHROMIUM} is missing: apt-get install chromium`);
-  const directory = mkdtempSync(join(tmpdir(), "internevo-console-"));
   const dataDirectory = mkdtempSync(join(tmpdir(), "internevo-console-data-"));
-  const [database] = await Promise.all([createTestDatabase(), buildConsole(directory)]);
+  const database = await createTestDatabase();
+  const directory = await madeOnce("console", buildConsole);
   const tokens = { admin: newToken(), viewer: newToken() };
   await storeToken(database.database.db, "ada", "admin", tokens.admin);
   await storeToken(database.database.db, "vic", "viewer", tokens.viewer);
@@ -135,7 +137,7 @@ export async function startConsoleStack(
       await browser.close();
       await api.stop();
       await database.drop();
-      for (const made of [directory, dataDirectory]) rmSync(made, { recursive: true, force: true });
+      rmSync(dataDirectory, { recursive: true, force: true });
     },
   };
 }

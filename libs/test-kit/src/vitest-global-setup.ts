@@ -27,7 +27,12 @@ export default async function setup(project: TestProject): Promise<() => Promise
     await client.query(`create database ${TEMPLATE}`);
     await client.end();
     await migrateDatabase(databaseUrlFor(databaseUrl, TEMPLATE));
-    project.provide("internevoTestStack", { databaseUrl, templateName: TEMPLATE, natsUrl });
+    project.provide("internevoTestStack", {
+      databaseUrl,
+      templateName: TEMPLATE,
+      natsUrl,
+      directory: dataDirectory,
+    });
   } catch (error) {
     await end();
     throw error;
