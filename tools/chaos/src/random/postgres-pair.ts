@@ -75,28 +75,32 @@ class Server {
     return this.#process?.stop() ?? Promise.resolve();
   }
 
-  async ask<T extends pg.QueryResultRow>(text: string): Promise<readonly T[]> {
+  /** Asks by a connection of its own. */
+  async connected<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {
     const client = new pg.Client({
       connectionString: postgresUrl(this.settings, "postgres"),
       connectionTimeoutMillis: 2000,
       query_timeout: PATIENCE_SECONDS * 1000,
     });
+    // Heard again, and handled, where the connection is used.
     client.on("error", () => {});
     try {
       await client.connect();
-      return (await client.query<T>(text)).rows;
+      return await work(client);
     } finally {
+      // The server may have been killed meanwhile: then nothing is left to be closed.
       await client.end().catch(() => {});
     }
   }
 
+  ask<T extends pg.QueryResultRow>(text: string): Promise<readonly T[]> {
+    return this.connected(async (client) => (await client.query<T>(text)).rows);
+  }
+
   /** Becomes a copy of another that runs: needs no program beside the server's own. */
-  async copyOf(other: Server): Promise<void> {
+  copyOf(other: Server): Promise<void> {
     const { home, env } = this.settings;
-    const client = new pg.Client({ connectionString: postgresUrl(other.settings, "postgres") });
-    client.on("error", () => {});
-    try {
-      await client.connect();
+    return other.connected(async (client) => {
       await client.query("select pg_backup_start('pair', true)");
       runAsOwner(home, COPY, [other.settings.home.dataDirectory, home.dataDirectory], env);
       const { rows } = await client.query<{ label: string }>(
@@ -104,9 +108,7 @@ class Server {
       );
       const source = postgresUrl(other.settings, "postgres");
       runAsOwner(home, FOLLOW, [home.dataDirectory, source], env, rows[0]?.label);
-    } finally {
-      await client.end().catch(() => {});
-    }
+    });
   }
 }
 
