@@ -4,7 +4,7 @@ import type { Place } from "@internevo/contracts";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createToken, listAudit } from "./access.ts";
 import { createProject } from "./projects.ts";
-import { MOST_SESSIONS, signIn, type RefusedSignIn, type SignedIn } from "./users.ts";
+import { ENDED_SESSIONS_KEPT, MOST_SESSIONS, signIn, type RefusedSignIn, type SignedIn } from "./users.ts";
 
 let test: TestDatabase;
 beforeAll(async () => {
@@ -51,6 +51,22 @@ it("keeps the newest sessions of a person who signs in again and again", async (
   made.push(last.owner.id);
   const open = (await sessionsOf(last)).filter((row) => row["open"]).map(({ id }) => id);
   expect(open).toEqual(made.slice(-MOST_SESSIONS));
+});
+
+it("forgets the oldest of the sessions that have ended, and no other person's", async () => {
+  const [much, other] = [await admitted("s-much"), await admitted("s-little")];
+  const ended = ENDED_SESSIONS_KEPT + 30;
+  for (const { owner } of [much, other])
+    await test.database.db.execute(sql`
+      insert into api_tokens (id, kind, user_id, name, role, token_sha256, created_at, expires_at, revoked_at)
+      select gen_random_uuid(), 'session', ${owner.userId}, ${owner.name}, 'viewer', ${owner.name} || at,
+        now() - interval '1 hour' * at, now() + interval '1 hour' * (at % 2),
+        case when at % 2 = 1 then now() end
+      from generate_series(1, ${ended}) at`);
+  const kept = (await sessionsOf(much)).slice(30).map(({ id }) => id);
+  const again = await admitted("s-much");
+  expect((await sessionsOf(again)).map(({ id }) => id)).toEqual([...kept, again.owner.id]);
+  expect(await sessionsOf(other)).toHaveLength(ended + 1);
 });
 
 it("brings the sessions up to date that have not ended, and writes no others", async () => {

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { and, eq, inArray, isNull, ne, sql } from "drizzle-orm";
+import { and, desc, eq, inArray, isNull, ne, sql } from "drizzle-orm";
 import type { Place, TokenKind } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import {
@@ -157,6 +157,19 @@ async function bringSessionsUpToDate(
     from open where ${apiTokens.id} = open.id`);
 }
 
+/** Sessions of a person that have ended and are remembered: whoever signs in again and again fills no database. */
+export const ENDED_SESSIONS_KEPT = 100;
+
+async function forgetOldSessions(tx: Queryable, userId: string): Promise<void> {
+  const old = tx
+    .select({ id: apiTokens.id })
+    .from(apiTokens)
+    .where(and(eq(apiTokens.userId, userId), sql`not (${isValidToken})`))
+    .orderBy(desc(apiTokens.createdAt), desc(apiTokens.id))
+    .offset(ENDED_SESSIONS_KEPT);
+  await tx.delete(apiTokens).where(inArray(apiTokens.id, old));
+}
+
 /**
  * Signs a person in: a session that begins in the first of the person's places. Somebody whose groups give no role
  * is refused, and loses the sessions of before. Call it inside a transaction, and let the transaction stand when it
@@ -171,6 +184,7 @@ export async function signIn(
   const places = await existing(tx, person.places);
   const { id: userId, name } = await storePerson(tx, { ...person, places });
   await bringSessionsUpToDate(tx, userId, name, places);
+  await forgetOldSessions(tx, userId);
   const [first] = places;
   const audit = {
     actor: name,
