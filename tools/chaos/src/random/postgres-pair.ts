@@ -191,7 +191,8 @@ export class PostgresPair {
   async #replacePrimary(): Promise<void> {
     const standby = this.#standby;
     if (!this.#isSynchronous || !standby.isUp) return this.#primary.start();
-    await standby.ask(`select pg_promote(true, ${PATIENCE_SECONDS})`);
+    // The answer of a promotion may have been lost: it is asked for once only.
+    await standby.ask(`select pg_promote(true, ${PATIENCE_SECONDS}) where pg_is_in_recovery()`);
     this.#primary = standby;
     this.#isCopied = false;
     this.#isSynchronous = false;
