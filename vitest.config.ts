@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { YIELDS_VARIABLE } from "./libs/launcher/src/environment.ts";
 import { LongestFirst } from "./tools/check/longest-first.ts";
 import { UNIT_OPTIONS, UNIT_TESTS } from "./vitest.unit.config.ts";
 
@@ -11,6 +12,16 @@ export const withRealParts = {
   globalSetup: [`${import.meta.dirname}/libs/test-kit/src/vitest-global-setup.ts`],
   setupFiles: [`${import.meta.dirname}/libs/test-kit/src/vitest-file-setup.ts`],
   pool: "forks" as const,
+};
+
+/** Of the programs that tests start. */
+const OF_PROGRAMS = {
+  env: {
+    // Ranks of several files wait beside others that compute: two that spin would take both cores.
+    [YIELDS_VARIABLE]: "1",
+    // Services are started some hundred times. What is compiled once is kept, as for a user's.
+    NODE_COMPILE_CACHE: `${import.meta.dirname}/.tools/compile-cache`,
+  },
 };
 
 /** They keep nothing in their modules: files of one worker share them. */
@@ -26,6 +37,7 @@ export default defineConfig({
       {
         test: {
           ...withRealParts,
+          ...OF_PROGRAMS,
           name: "whole",
           include: ["libs/*/{src,test}/**/*.test.ts", "apps/*/{src,test}/**/*.test.ts", "tools/**/*.test.ts"],
           exclude: ["**/node_modules/**", "**/*.e2e.test.ts", ...UNIT_TESTS, ...API_TESTS],
@@ -34,6 +46,7 @@ export default defineConfig({
       {
         test: {
           ...withRealParts,
+          ...OF_PROGRAMS,
           name: "api",
           isolate: false,
           include: API_TESTS,

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
-import { rmSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { existsSync, readFileSync, rmSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { parseEnv } from "node:util";
 import { ProblemError } from "@internevo/domain";
 import { assertNotHalfRestored, makeDataDirectory } from "./data-directory.ts";
 import { lockDirectory } from "./directory-lock.ts";
@@ -388,14 +389,12 @@ class StackProcesses implements LocalStack {
   }
 
   #startService(service: ServiceProcess, { databaseUrl, natsUrl }: ServerAddresses): void {
-    // For young objects V8 takes 128 MiB in a process that answers requests, by the machine's memory, and
-    // seldom gives any back.
-    const nodeOptions = service.name === "api" ? ["--max-semi-space-size=8"] : [];
     this.#supervise({
       name: service.name,
       command: "setpriv",
-      args: ["--pdeathsig", "KILL", process.execPath, ...nodeOptions, service.entry],
+      args: ["--pdeathsig", "KILL", process.execPath, service.entry],
       env: {
+        ...startEnvironment(service.entry),
         ...this.#env,
         DATABASE_URL: databaseUrl,
         NATS_URL: natsUrl,
@@ -414,13 +413,7 @@ class StackProcesses implements LocalStack {
   }
 
   #apiEnvironment(): Record<string, string> {
-    return {
-      // Threads of searches come and go: with an arena of malloc for each, what they leave is spread over all
-      // of them and never given back.
-      MALLOC_ARENA_MAX: this.#env["MALLOC_ARENA_MAX"] ?? "2",
-      INTERNEVO_API_PORT: String(this.#secrets.apiPort),
-      INTERNEVO_API_TOKEN: this.#secrets.apiToken,
-    };
+    return { INTERNEVO_API_PORT: String(this.#secrets.apiPort), INTERNEVO_API_TOKEN: this.#secrets.apiToken };
   }
 
   /**
@@ -433,6 +426,12 @@ class StackProcesses implements LocalStack {
       void this.stop();
     }, WATCH_MILLISECONDS);
   }
+}
+
+/** What `process.env` of an app says that its process is started with. */
+function startEnvironment(entry: string): NodeJS.Dict<string> {
+  const file = join(dirname(entry), "..", "process.env");
+  return existsSync(file) ? parseEnv(readFileSync(file, "utf8")) : {};
 }
 
 /** The last words of a process that keeps ending before it is of use. */

@@ -1,4 +1,5 @@
 import type { Size } from "../scheduled/begin.ts";
+import { YIELDS_VARIABLE } from "../environment.ts";
 import { positive } from "../scheduled/positive.ts";
 import { quote, runRanks, TELL } from "../scheduled/shell.ts";
 
@@ -67,7 +68,7 @@ export function podScript(options: PodScriptOptions): string {
   const { directory } = options;
   return `#!/bin/bash
 cd ${quote(directory)} || exit 1
-export OMPI_MCA_mpi_yield_when_idle="\${OMPI_MCA_mpi_yield_when_idle:-1}"
+export ${YIELDS_VARIABLE}="\${${YIELDS_VARIABLE}:-1}"
 export OMPI_MCA_orte_base_help_aggregate=0
 # Large messages over TCP as sends: see hosts over ssh.
 export OMPI_MCA_btl_tcp_flags="\${OMPI_MCA_btl_tcp_flags:-send}"

@@ -1,6 +1,9 @@
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { YIELDS_VARIABLE } from "../environment.ts";
 import { failureOfEnd, lostRankOf } from "../failure.ts";
 import { localCommand, yieldsWhenIdle } from "./command.ts";
+
+afterEach(() => vi.unstubAllEnvs());
 
 describe("the lost rank", () => {
   it("is found in what mpirun and srun write", () => {
@@ -29,6 +32,7 @@ describe("the lost rank", () => {
 });
 
 it("localCommand lets waiting ranks keep their cores where there is one for each of their threads", () => {
+  vi.stubEnv(YIELDS_VARIABLE, undefined);
   expect([yieldsWhenIdle(2, 1, 2), yieldsWhenIdle(3, 1, 2), yieldsWhenIdle(2, 2, 2)]).toEqual([
     false,
     true,
@@ -45,4 +49,16 @@ it("localCommand lets waiting ranks keep their cores where there is one for each
     }).join(" ");
   expect(command(false)).toContain("--mca mpi_yield_when_idle 0 ");
   expect(command(true)).toContain("--mca mpi_yield_when_idle 1 ");
+});
+
+it.each([
+  ["1", true],
+  ["0", false],
+])("yieldsWhenIdle is what %s says, whatever the number of cores", (asked, yields) => {
+  vi.stubEnv(YIELDS_VARIABLE, asked);
+  expect([yieldsWhenIdle(2, 1, 2), yieldsWhenIdle(3, 1, 2), yieldsWhenIdle(1, 1, undefined)]).toEqual([
+    yields,
+    yields,
+    yields,
+  ]);
 });

@@ -1,3 +1,5 @@
+import { YIELDS_VARIABLE } from "../environment.ts";
+
 export interface LocalCommandOptions {
   readonly program: string;
   readonly configPath: string;
@@ -16,10 +18,15 @@ export interface LocalCommandOptions {
 /**
  * With more ranks than cores a rank that spins would stop the one it waits for, so it gives its core away.
  * With a core for each it keeps it: whatever else runs on the machine, however nice, would have it for a tick
- * of the scheduler (milliseconds) in every collective.
+ * of the scheduler (milliseconds) in every collective. On a machine that has much other work this costs the others
+ * more than it gains: {@link YIELDS_VARIABLE} says so.
+ * @param cores of the host; undefined: they are not known
  */
-export const yieldsWhenIdle = (ranks: number, threadsPerRank: number, cores: number): boolean =>
-  ranks * threadsPerRank > cores;
+export function yieldsWhenIdle(ranks: number, threadsPerRank: number, cores: number | undefined): boolean {
+  const asked = process.env[YIELDS_VARIABLE];
+  if (asked === "0" || asked === "1") return asked === "1";
+  return cores === undefined || ranks * threadsPerRank > cores;
+}
 
 /**
  * The command line that starts ranks with Open MPI. mpirun gets SIGKILL when its parent dies, and the ranks

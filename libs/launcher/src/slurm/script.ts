@@ -1,3 +1,4 @@
+import { YIELDS_VARIABLE } from "../environment.ts";
 import { positive } from "../scheduled/positive.ts";
 import { quote, runRanks, TELL } from "../scheduled/shell.ts";
 import type { SlurmSettings } from "./settings.ts";
@@ -101,7 +102,7 @@ trap 'tell TERM' TERM
 
 ${modules(settings)}${Object.entries(settings.environment ?? {})
     .map(([name, value]) => `export ${name}=${quote(value)}\n`)
-    .join("")}export OMPI_MCA_mpi_yield_when_idle="\${OMPI_MCA_mpi_yield_when_idle:-1}"
+    .join("")}export ${YIELDS_VARIABLE}="\${${YIELDS_VARIABLE}:-1}"
 # Slurm's other way (a tree) lets ranks through a fence without data before all have come, and MPI_Init relies on it: the first message to a rank
 # that is not ready ends it.
 export SLURM_PMIX_FENCE="\${SLURM_PMIX_FENCE:-ring}"

@@ -81,11 +81,7 @@ export function hostsCommand(options: HostsCommandOptions): string[] {
     // Where it is not known that hosts have a core for every thread, ranks give theirs away while they wait.
     "--mca",
     "mpi_yield_when_idle",
-    used.every(
-      ({ cores }) => cores !== undefined && !yieldsWhenIdle(ranksPerNode, options.threadsPerRank, cores),
-    )
-      ? "0"
-      : "1",
+    used.some(({ cores }) => yieldsWhenIdle(ranksPerNode, options.threadsPerRank, cores)) ? "1" : "0",
     "--mca",
     "orte_base_help_aggregate",
     "0",

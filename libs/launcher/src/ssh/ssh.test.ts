@@ -1,9 +1,12 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { YIELDS_VARIABLE } from "../environment.ts";
 import { launchTarget } from "../launchers.ts";
 import { hostsCommand } from "./command.ts";
+
+afterEach(() => vi.unstubAllEnvs());
 
 const hosts = [
   { name: "n1", slots: 4 },
@@ -58,6 +61,7 @@ describe("hostsCommand", () => {
   });
 
   it("lets waiting ranks keep their cores only where every host is known to have one for each thread", () => {
+    vi.stubEnv(YIELDS_VARIABLE, undefined);
     const yields = (cores: readonly (number | undefined)[], threadsPerRank = 1): string | undefined =>
       mca(
         hostsCommand({
