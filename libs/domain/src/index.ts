@@ -42,6 +42,7 @@ export * from "./profile.ts";
 export * from "./planning.ts";
 export * from "./host-use.ts";
 export * from "./execution.ts";
+export * from "./speed.ts";
 export * from "./trial-statistics.ts";
 export * from "./workload.ts";
 export * from "./plan-change.ts";

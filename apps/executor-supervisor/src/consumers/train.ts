@@ -465,6 +465,7 @@ export const train =
       if (end) return (end.state === "held" ? heldJob : failedJob)(job.id, "running", end.failure);
       await removeOlderCheckpoints(settings, context, feed);
       const report = reportOf({
+        job: job.spec,
         chosen,
         steps: await allSteps(database.db, run.id),
         validations: await allValidations(database.db, run.id),
