@@ -115,6 +115,14 @@ describe("a proposal", () => {
     ]);
   });
 
+  it("is carried out for a paused workload where somebody asks for it", async () => {
+    const workload = await createNightly();
+    const proposal = await propose(workload);
+    await training();
+    expect((await send("PATCH", `workloads/${workload.id}`, { enabled: false })).statusCode).toBe(200);
+    expect(shaped(ProposalSchema, await answer(workload, proposal?.id, "apply")).state).toBe("applying");
+  });
+
   it("is tried by a run, one change at a time", async () => {
     const [first, second] = [await createNightly(), await createNightly()];
     const [one, other] = [await propose(first), await propose(second, 2)];
