@@ -54,6 +54,7 @@ export * from "./figures.ts";
 export * from "./terms.ts";
 export * from "./words.ts";
 export * from "./memory-lines.ts";
+export * from "./too-much-memory.ts";
 export * from "./quota.ts";
 export * from "./queue-order.ts";
 export * from "./csv.ts";
