@@ -1,5 +1,6 @@
 import {
   checkpointsToKeep,
+  disturbancesOf,
   formatBytes,
   formatCounted,
   planLabel,
@@ -289,7 +290,10 @@ async function launchAttempt(
           );
         return context.fenced((tx) => recordCheckpoint(tx, { runId, attempt: number }, event));
       },
-      onHosts: (hosts) => (training.hosts = hosts),
+      onHosts: (hosts) => {
+        training.hosts = hosts;
+        changes.sawDisturbances(number, disturbancesOf(hosts, settings.mostOthersPercent));
+      },
       onLog: (line) => feed.log("warn", "internevo-trainer", line),
     });
     return { outcome, isToChange: changing.signal.aborted };
