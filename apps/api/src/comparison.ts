@@ -2,7 +2,8 @@ import { MOST_CURVE_POINTS, type Comparison, type JobDetail, type ProfileRecord 
 import {
   arrangedJob,
   differingFields,
-  meanTokensPerRankPerSecond,
+  measuredMfu,
+  tokensPerRankPerSecond,
   planLabel,
   RUN_FIGURE_NAMES,
   trainedPlan,
@@ -10,6 +11,7 @@ import {
   writtenJob,
   measurementOfPlan,
   type RunFigure,
+  type TimedSteps,
 } from "@internevo/domain";
 import {
   allValidations,
@@ -48,50 +50,35 @@ function meanLoss(steps: readonly MeanOfSteps[]): number | null {
   return count === 0 ? null : steps.reduce((sum, each) => sum + each.steps * each.loss, 0) / count;
 }
 
-/** How fast a training is: by its report, or by its steps so far. */
-function speedOf({
-  job: { report, spec, chosen, ...job },
-  attempts,
-}: Compared): Pick<Record<RunFigure, number | null>, "stepTimeSeconds" | "tokensPerGpuPerSecond"> {
-  if (report !== null)
-    return {
-      stepTimeSeconds: report.meanStepTimeSeconds,
-      tokensPerGpuPerSecond: report.tokensPerGpuPerSecond,
-    };
-  if (attempts.length === 0) return { stepTimeSeconds: null, tokensPerGpuPerSecond: null };
-  const sum = (of: (each: StepsOfAttempt) => number): number =>
-    attempts.reduce((total, each) => total + of(each), 0);
-  const ranksOf = ({ attempt }: StepsOfAttempt): number => {
-    const plan = job.attempts.find(({ number }) => number === attempt)?.plan ?? chosen?.plan;
-    return plan === undefined ? spec.cluster.nodes * spec.cluster.gpusPerNode : worldSize(plan);
-  };
-  return {
-    stepTimeSeconds: sum(({ seconds }) => seconds) / sum(({ steps }) => steps),
-    tokensPerGpuPerSecond: meanTokensPerRankPerSecond(
-      attempts.map((each) => ({ ...each, ranks: ranksOf(each) })),
-    ),
-  };
+/** The steps of a training by the ranks that made them: those that are stored, or those of its report. */
+function timedSteps({ job: { report, spec, chosen, ...job }, attempts }: Compared): TimedSteps[] {
+  const asked = spec.cluster.nodes * spec.cluster.gpusPerNode;
+  if (attempts.length > 0)
+    return attempts.map(({ attempt, steps, seconds }) => {
+      const plan = job.attempts.find(({ number }) => number === attempt)?.plan ?? chosen?.plan;
+      return { steps, seconds, ranks: plan === undefined ? asked : worldSize(plan) };
+    });
+  if (report === null) return [];
+  const { steps, meanStepTimeSeconds, plan } = report;
+  return [{ steps, seconds: steps * meanStepTimeSeconds, ranks: worldSize(plan) }];
 }
 
 /** What a training measured: by its report, or by its steps so far. */
 function figuresOf(compared: Compared): Readonly<Record<RunFigure, number | null>> {
   const { job, steps } = compared;
   const { report, chosen, trials, lastValidation } = job;
-  const { stepTimeSeconds, tokensPerGpuPerSecond } = speedOf(compared);
-  const predicted = chosen?.predicted;
+  const timed = timedSteps(compared);
+  const seconds = timed.reduce((sum, each) => sum + each.seconds, 0);
+  const counted = timed.reduce((sum, each) => sum + each.steps, 0);
   const lastTenth = steps.slice(-Math.max(1, Math.ceil(steps.length / 10)));
   const plan = trainedPlan(job);
   // Of the plan that is shown, and of no other: where that was not tried, nobody measured it.
   const measured = plan === null ? undefined : measurementOfPlan(trials, plan);
   return {
     steps: report?.steps ?? (job.lastStep > 0 ? job.lastStep : null),
-    stepTimeSeconds,
-    tokensPerGpuPerSecond,
-    // What a token needs of a GPU's peak is the same, measured or predicted.
-    mfu:
-      predicted === undefined || tokensPerGpuPerSecond === null
-        ? null
-        : (predicted.mfu * tokensPerGpuPerSecond) / predicted.tokensPerGpuPerSecond,
+    stepTimeSeconds: counted === 0 ? null : seconds / counted,
+    tokensPerGpuPerSecond: counted === 0 ? null : tokensPerRankPerSecond(job.spec, timed),
+    mfu: counted === 0 || chosen === null ? null : measuredMfu(chosen, timed),
     peakMemoryBytes: measured?.peakMemoryBytes ?? null,
     lossNats: report?.finalLossNats ?? meanLoss(lastTenth),
     validationLossNats: report?.validation?.lossNats ?? lastValidation?.loss ?? null,

@@ -1,5 +1,5 @@
 import { ComparisonSchema } from "@internevo/contracts";
-import { planLabel, resolveJob, type StepMetric } from "@internevo/domain";
+import { measuredMfu, planLabel, resolveJob, worldSize, type StepMetric } from "@internevo/domain";
 import {
   changeRunPlan,
   createTrials,
@@ -37,6 +37,7 @@ async function train(
   steps: number,
   lossOf: (step: number) => number,
   secondsOf: (step: number) => number = () => 0.5,
+  tokensWithTarget = 512,
 ): Promise<void> {
   const at = new Date().toISOString();
   await api.database.transaction(async (tx) => {
@@ -49,7 +50,7 @@ async function train(
       gradientNorm: 1,
       learningRate: 1e-3,
       stepTimeSeconds: secondsOf(index + 1),
-      tokensPerSecond: 512 / secondsOf(index + 1),
+      tokensPerSecond: tokensWithTarget / secondsOf(index + 1),
       exposedCommunicationSeconds: 0,
       attempt: 1,
       at,
@@ -154,6 +155,20 @@ describe("a comparison", () => {
       const [one, other] = valuesOf(name);
       expect([name, other]).toEqual([name, expect.closeTo(one ?? Number.NaN, 9)]);
     }
+  });
+
+  it("has the MFU that step times say, however many tokens of packed documents have a target", async () => {
+    const [whole, packed] = [await submit(), await submit()];
+    const half = (): number => 0.5;
+    await train(whole, 10, half);
+    await train(packed, 10, half, half, 300);
+    const { figures } = await compare(whole, packed);
+    const valuesOf = (name: string) => figures.find(({ figure }) => figure === name)?.values;
+    // Its plan has two ranks.
+    expect(valuesOf("tokensPerGpuPerSecond")).toEqual([512, 512]);
+    const steps = { steps: 10, seconds: 10 * 0.5, ranks: worldSize(exampleCandidate().plan) };
+    const mfu = measuredMfu(exampleCandidate(), [steps]);
+    expect(valuesOf("mfu")).toEqual([mfu, mfu]);
   });
 
   it("is of 2 to 8 jobs that are there, each once", async () => {

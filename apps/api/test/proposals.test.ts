@@ -11,12 +11,15 @@ import {
 } from "@internevo/domain";
 import { planJob } from "@internevo/search";
 import {
+  beginPlanChange,
   createProject,
   createProposal,
   createWorkload,
+  endPlanChange,
   ensureRun,
   finishFiring,
   fireWorkloadNow,
+  openPlanChange,
   submitJob,
 } from "@internevo/store";
 import { shippedProfileSpec } from "@internevo/test-kit/fixtures";
@@ -115,6 +118,14 @@ describe("a proposal", () => {
     ]);
   });
 
+  it("is carried out for a paused workload where somebody asks for it", async () => {
+    const workload = await createNightly();
+    const proposal = await propose(workload);
+    await training();
+    expect((await send("PATCH", `workloads/${workload.id}`, { enabled: false })).statusCode).toBe(200);
+    expect(shaped(ProposalSchema, await answer(workload, proposal?.id, "apply")).state).toBe("applying");
+  });
+
   it("is tried by a run, one change at a time", async () => {
     const [first, second] = [await createNightly(), await createNightly()];
     const [one, other] = [await propose(first), await propose(second, 2)];
@@ -128,6 +139,24 @@ describe("a proposal", () => {
     });
     problem(await answer(second, other?.id, "apply"), 409, "conflict");
     expect(await proposalsOf(second)).toMatchObject([{ state: "proposed", jobId: null }]);
+  });
+
+  it("stays tried, and waits for an answer, where its run went back though it gained", async () => {
+    const workload = await createNightly();
+    const proposal = await propose(workload);
+    const jobId = await training();
+    await answer(workload, proposal?.id, "apply");
+    const reason = "tried: a step took less; in doubt, since other work ran on the hosts meanwhile";
+    const comparison = { secondsBefore: 2, secondsAfter: 1, measuredGain: 0.5, steps: 7 };
+    await api.database.transaction(async (tx) => {
+      const run = await ensureRun(tx, jobId, plans[0] as Candidate);
+      const change = await openPlanChange(tx, { id: run.id, jobId });
+      if (!change) throw new Error("no change is open");
+      await beginPlanChange(tx, change, { atStep: 10, attempt: 2 });
+      await endPlanChange(tx, change, { state: "returned", reason, comparison, proposalWaits: true });
+    });
+    expect(await proposalsOf(workload)).toMatchObject([{ state: "tried", reason, measuredGain: 0.5 }]);
+    expect(shaped(ProposalSchema, await answer(workload, proposal?.id, "apply")).state).toBe("applying");
   });
 
   it("is refused with a reason where no run can go over to it", async () => {

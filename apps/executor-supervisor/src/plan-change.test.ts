@@ -26,6 +26,39 @@ describe("a verdict", () => {
     });
   });
 
+  it("says why a comparison is in doubt, and decides what a person asked for as ever", () => {
+    const busy = ["here: others took 45% of the processor time"];
+    const person = { ...change, origin: "person" } as PlanChange;
+    expect(verdictOf(person, compared(1.5), false, busy)).toMatchObject({
+      state: "kept",
+      reason: expect.stringMatching(
+        /: \+25\.0%; in doubt, since other work ran on the hosts meanwhile \(here: /,
+      ),
+    });
+    const noisy = { ...compared(1.95), noiseBefore: 0.04, noiseAfter: 0.03 };
+    expect(verdictOf(person, noisy)).toMatchObject({
+      state: "returned",
+      reason: expect.stringMatching(
+        /below the threshold of 5\.0%; in doubt, since the noise of both, ±4\.0%/,
+      ),
+    });
+  });
+
+  it("keeps nothing by a workload's policy alone whose comparison is in doubt", () => {
+    const busy = ["here: others took 45% of the processor time"];
+    const policy = { ...change, origin: "workload" } as PlanChange;
+    expect(verdictOf(policy, compared(1.5))).toMatchObject({ state: "kept" });
+    expect(verdictOf(policy, compared(1.5), false, busy)).toMatchObject({
+      state: "returned",
+      proposalWaits: true,
+      reason: expect.stringMatching(/^tried: .*; in doubt, since other work ran/),
+    });
+    // Whoever takes any plan asks for no proof.
+    const any = { ...policy, gainThreshold: -1 };
+    expect(verdictOf(any, compared(1.5), false, busy)).toMatchObject({ state: "kept" });
+    expect(verdictOf(policy, compared(1.95), false, busy)).not.toHaveProperty("proposalWaits");
+  });
+
   it("keeps what cannot be compared, and what training ended under", () => {
     const nothing = { secondsBefore: null, secondsAfter: 1, measuredGain: null, steps: 10 };
     expect(verdictOf(change, nothing)).toMatchObject({ state: "kept" });

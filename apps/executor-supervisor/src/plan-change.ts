@@ -1,5 +1,6 @@
 import {
   compareSteps,
+  comparisonDoubt,
   DriftWatch,
   driftWords,
   FAILURES_OF_PLANS,
@@ -28,6 +29,7 @@ import {
   stepsBetween,
   storePlanChange,
   type BegunChange,
+  type EndOfPlanChange,
   type Database,
   type Transaction,
 } from "@internevo/store";
@@ -56,7 +58,7 @@ const TAKEN_BACK = new Error("the search was taken back");
 
 /** What is to become of a change under which the run goes on, by its steps. */
 export type Verdict =
-  | { readonly state: "kept" | "returned"; readonly reason: string; readonly comparison: Comparison }
+  | EndOfPlanChange
   /** Too few steps have run. */
   | undefined;
 
@@ -67,21 +69,40 @@ function wordsOf({ secondsBefore, secondsAfter, measuredGain, steps }: Compariso
   );
 }
 
-/** Judges a change by the run's steps. @param isLast no more steps will come */
-export function verdictOf(change: PlanChange, comparison: Comparison, isLast = false): Verdict {
+/**
+ * Whether a change is not to be kept on a comparison that is in doubt: nobody asked for it but a workload's policy, and
+ * it is to show a gain.
+ */
+const needsProof = ({ origin, gainThreshold }: PlanChange): boolean =>
+  origin === "workload" && gainThreshold >= 0;
+
+/**
+ * Judges a change by the run's steps. @param isLast no more steps will come @param disturbances what else the hosts did
+ */
+export function verdictOf(
+  change: PlanChange,
+  comparison: Comparison,
+  isLast = false,
+  disturbances: readonly string[] = [],
+): Verdict {
   if (comparison.steps < change.compareSteps && !isLast) return undefined;
   const { measuredGain } = comparison;
   if (measuredGain === null)
     return { state: "kept", reason: "there were no steps to compare it with", comparison };
-  const words = wordsOf(comparison);
+  const figures = wordsOf(comparison);
+  const doubt = comparisonDoubt(comparison, disturbances);
+  const inDoubt = doubt === undefined ? "" : `; in doubt, since ${doubt}`;
+  const words = `${figures}${inDoubt}`;
   if (change.isTrial) return { state: "returned", reason: `tried: ${words}`, comparison };
   if (isLast) return { state: "kept", reason: `training is complete: ${words}`, comparison };
-  return measuredGain < change.gainThreshold
-    ? {
-        state: "returned",
-        reason: `${words}, below the threshold of ${formatPercent(change.gainThreshold)}`,
-        comparison,
-      }
+  if (measuredGain < change.gainThreshold)
+    return {
+      state: "returned",
+      reason: `${figures}, below the threshold of ${formatPercent(change.gainThreshold)}${inDoubt}`,
+      comparison,
+    };
+  return doubt !== undefined && needsProof(change)
+    ? { state: "returned", reason: `tried: ${words}`, comparison, proposalWaits: true }
     : { state: "kept", reason: words, comparison };
 }
 
@@ -92,6 +113,8 @@ export class PlanChanges {
   readonly #run: ChangedRun;
   #drift: DriftWatch | undefined;
   #lastStep = 0;
+  /** What else the hosts did, by the attempt whose ranks said it. */
+  readonly #disturbances = new Map<number, readonly string[]>();
 
   constructor(run: ChangedRun) {
     this.#run = run;
@@ -110,6 +133,17 @@ export class PlanChanges {
     this.#lastStep = steps.at(-1)?.step ?? this.#lastStep;
   }
 
+  /** What else the hosts did while an attempt ran, in sentences: a comparison with its steps is in doubt. */
+  sawDisturbances(attempt: number, disturbances: readonly string[]): void {
+    this.#disturbances.set(attempt, disturbances);
+  }
+
+  /** Of the last attempt under the plan before, and of those under the new one. */
+  #disturbancesOf({ firstAttempt }: PlanChange): string[] {
+    if (firstAttempt === null) return [];
+    return [...this.#disturbances].flatMap(([attempt, said]) => (attempt >= firstAttempt - 1 ? said : []));
+  }
+
   #open(): Promise<PlanChange | undefined> {
     return openPlanChange(this.#run.database.db, this.#run.run);
   }
@@ -122,7 +156,7 @@ export class PlanChanges {
       first: at - most,
       last: at + most,
     });
-    return verdictOf(change, compareSteps(steps, change), isLast);
+    return verdictOf(change, compareSteps(steps, change), isLast, this.#disturbancesOf(change));
   }
 
   /**

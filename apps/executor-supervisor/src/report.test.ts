@@ -22,7 +22,8 @@ const step = (number: number, loss: number): StepMetric => ({
   gradientNorm: 1,
   learningRate: 1,
   stepTimeSeconds: 2,
-  tokensPerSecond: 100,
+  // Of the tokens with a target, as an earlier version stored it: the report counts all of the step.
+  tokensPerSecond: 60,
   exposedCommunicationSeconds: 0,
   attempt: 1,
   at: "",
@@ -90,6 +91,7 @@ describe("predictionErrors", () => {
 describe("reportOf", () => {
   const plan = (dataParallel: number) => ({ pipelineParallel: 1, dataParallel, sequenceParallel: 1 }) as Plan;
   const options = {
+    job: { globalBatchTokens: 200 },
     chosen: { plan: plan(4) } as Candidate,
     attempts: [] as Attempt[],
     trials: [],
@@ -138,7 +140,7 @@ describe("reportOf", () => {
     expect(report).toMatchObject({ plan: plan(2), tokensPerGpuPerSecond: (200 + 200) / (2 * 4 + 2 * 2) });
   });
   it("gives the throughput that goes with the mean step time, however steps vary", () => {
-    const steps = [step(1, 1), { ...step(2, 1), stepTimeSeconds: 10, tokensPerSecond: 20 }];
+    const steps = [step(1, 1), { ...step(2, 1), stepTimeSeconds: 10 }];
     const { meanStepTimeSeconds, tokensPerGpuPerSecond } = reportOf({ ...options, steps });
     expect([meanStepTimeSeconds, tokensPerGpuPerSecond]).toEqual([6, 200 / 6 / 4]);
   });

@@ -3,11 +3,12 @@ import {
   choiceWords,
   disturbancesOf,
   disturbedTrialsWords,
-  meanTokensPerRankPerSecond,
+  tokensPerRankPerSecond,
   worldSize,
   type Attempt,
   type Candidate,
   type HostUse,
+  type JobSpec,
   type Report,
   type StepMetric,
   type Trial,
@@ -68,6 +69,7 @@ export function predictionErrors(
 }
 
 export interface ReportOptions {
+  readonly job: Pick<JobSpec, "globalBatchTokens">;
   readonly chosen: Candidate;
   readonly steps: readonly StepMetric[];
   /** In order of steps; empty where nothing is evaluated. */
@@ -135,7 +137,7 @@ function quality({
  * go unnoticed.
  */
 export function reportOf(options: ReportOptions): Report {
-  const { chosen, steps, attempts, trials, unigramEntropyNats } = options;
+  const { job, chosen, steps, attempts, trials, unigramEntropyNats } = options;
   const gap = steps.findIndex((step, index) => step.step !== index + 1);
   if (steps.length === 0 || gap >= 0)
     throw new Error(`step ${gap + 1} is missing among the ${steps.length} stored steps`);
@@ -149,12 +151,9 @@ export function reportOf(options: ReportOptions): Report {
     ...validationOf(options.validations ?? []),
     unigramEntropyNats,
     meanStepTimeSeconds: mean(steps.map((step) => step.stepTimeSeconds)),
-    tokensPerGpuPerSecond: meanTokensPerRankPerSecond(
-      steps.map((step) => ({
-        tokens: step.tokensPerSecond * step.stepTimeSeconds,
-        seconds: step.stepTimeSeconds,
-        ranks: ranksOf(step),
-      })),
+    tokensPerGpuPerSecond: tokensPerRankPerSecond(
+      job,
+      steps.map((step) => ({ steps: 1, seconds: step.stepTimeSeconds, ranks: ranksOf(step) })),
     ),
     attempts: attempts.length,
     ...predictionErrors(trials),

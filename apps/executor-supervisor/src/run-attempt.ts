@@ -1,6 +1,7 @@
 import type { TrainerConfig, TrainerEvent } from "@internevo/contracts";
 import {
   checkpointsToKeep,
+  tokensPerSecond,
   worldSize,
   type HostUse,
   type JobSpec,
@@ -73,13 +74,16 @@ export interface AttemptLaunch {
   readonly onLog: (line: string) => void;
 }
 
-const metricOf = (event: Extract<TrainerEvent, { event: "step" }>, attempt: number): StepMetric => ({
+const metricOf = (
+  event: Extract<TrainerEvent, { event: "step" }>,
+  { spec, attempt }: Pick<AttemptLaunch, "spec" | "attempt">,
+): StepMetric => ({
   step: event.step,
   loss: event.loss,
   gradientNorm: event.gradientNorm,
   learningRate: event.learningRate,
   stepTimeSeconds: event.stepTimeSeconds,
-  tokensPerSecond: event.tokensPerSecond,
+  tokensPerSecond: tokensPerSecond(spec, event.stepTimeSeconds),
   exposedCommunicationSeconds: event.exposedCommunicationSeconds,
   attempt,
   at: new Date().toISOString(),
@@ -211,7 +215,7 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
         if (event.event === "started") store(() => launch.onStarted(event.resumedFromStep));
         if (event.event === "hosts") launch.onHosts(event.hosts);
         if (event.event === "step") {
-          recorder.push(metricOf(event, launch.attempt));
+          recorder.push(metricOf(event, launch));
           stepped();
         }
         if (event.event === "validation") recorder.push(lossOf(event, launch.attempt));

@@ -1,6 +1,5 @@
-import { planLabel } from "@internevo/domain";
+import { measuredMfu, planLabel, worldSize } from "@internevo/domain";
 import { openJobCounts, runningJobs, secondsOfSteps, type Database, type RunningJob } from "@internevo/store";
-import { measuredMfu } from "@internevo/trackers";
 import { Gauge, type Registry } from "prom-client";
 
 /** Jobs that have series of their own: however many run, a scrape has an end. */
@@ -22,7 +21,7 @@ const FIGURES = {
   ],
   internevo_job_step_time_seconds: ["Seconds of the last step", ({ last }) => last?.stepTimeSeconds],
   internevo_job_tokens_per_second: [
-    "Tokens per second of the last step",
+    "Tokens per second of the last step: of all its sequences, also those without a target",
     ({ last }) => last?.tokensPerSecond,
   ],
   internevo_job_mfu: [
@@ -30,7 +29,9 @@ const FIGURES = {
     ({ last, predicted, plan }) =>
       last === null || predicted === null
         ? undefined
-        : measuredMfu({ plan: predicted.plan, predicted }, plan ?? undefined, last.stepTimeSeconds),
+        : measuredMfu({ plan: predicted.plan, predicted }, [
+            { steps: 1, seconds: last.stepTimeSeconds, ranks: worldSize(plan ?? predicted.plan) },
+          ]),
   ],
   internevo_job_restarts: [
     "Starts of the ranks behind the first",

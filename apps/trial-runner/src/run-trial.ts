@@ -96,6 +96,7 @@ export async function runTrial(
   }
   return {
     measured: measurementOf({
+      job: spec,
       started,
       steps,
       warmupSteps,

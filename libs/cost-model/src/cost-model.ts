@@ -12,6 +12,7 @@ import {
   splitKind,
   splitOf,
   usesGpus,
+  tokensPerRankPerSecond,
   withoutHeadroom,
   type JobSpec,
   type MemoryLines,
@@ -480,12 +481,14 @@ export class CostModel {
 
   /** Memory, time and utilisation of a plan. */
   predict(plan: PlanOfJob): Prediction {
-    const { model, sequenceLengthTokens, globalBatchTokens, precision } = this.job;
+    const { model, sequenceLengthTokens, precision } = this.job;
     const { device } = this.profile;
     const time = this.time(plan);
     const stepTimeSeconds = totalSeconds(time);
     const ranks = clusterRanks(this.job);
-    const tokensPerGpuPerSecond = globalBatchTokens / (stepTimeSeconds * ranks);
+    const tokensPerGpuPerSecond = tokensPerRankPerSecond(this.job, [
+      { steps: 1, seconds: stepTimeSeconds, ranks },
+    ]);
     const peak =
       PRECISION_BYTES[precision].activationBytes === 4
         ? device.peakFlopsPerSecondFp32

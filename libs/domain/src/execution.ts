@@ -2,6 +2,7 @@ import { Type, type Static } from "typebox";
 import { HostUseSchema } from "./host-use.ts";
 import { CandidateSchema, MemoryLinesSchema } from "./planning.ts";
 import { PlanSchema } from "./plan.ts";
+import { TOKENS_COUNTED } from "./speed.ts";
 
 /** One run of a plan, over its steps after warm-up. */
 export const TrialRunSchema = Type.Object(
@@ -42,7 +43,7 @@ export const MeasurementSchema = Type.Object(
         description: "every run; those that were disturbed count only where all were",
       }),
     ),
-    tokensPerGpuPerSecond: Type.Number(),
+    tokensPerGpuPerSecond: Type.Number({ description: TOKENS_COUNTED }),
     peakMemoryBytes: Type.Integer(),
     residentPeakBytes: Type.Integer(),
     memory: MemoryLinesSchema,
@@ -134,7 +135,7 @@ export const StepMetricSchema = Type.Object(
     gradientNorm: Type.Number(),
     learningRate: Type.Number(),
     stepTimeSeconds: Type.Number(),
-    tokensPerSecond: Type.Number(),
+    tokensPerSecond: Type.Number({ description: TOKENS_COUNTED }),
     exposedCommunicationSeconds: Type.Number(),
     attempt: Type.Integer({ minimum: 1 }),
     at: Type.String(),
@@ -142,18 +143,6 @@ export const StepMetricSchema = Type.Object(
   { additionalProperties: false },
 );
 export type StepMetric = Static<typeof StepMetricSchema>;
-
-/**
- * Tokens that a rank trains on in a second: all tokens by all of the ranks' time. So what slow steps lose counts as
- * it does in the mean step time; the mean of the steps' rates is higher.
- */
-export function meanTokensPerRankPerSecond(
-  parts: readonly { readonly tokens: number; readonly seconds: number; readonly ranks: number }[],
-): number {
-  const sum = (of: (part: (typeof parts)[number]) => number): number =>
-    parts.reduce((total, part) => total + of(part), 0);
-  return sum(({ tokens }) => tokens) / sum(({ seconds, ranks }) => seconds * ranks);
-}
 
 /** The loss of held-out data at a step, 0 before training; by one attempt or another, it is the same. */
 export const ValidationLossSchema = Type.Object(
@@ -194,7 +183,7 @@ export const ReportSchema = Type.Object(
       description: "of the training tokens, nats per token",
     }),
     meanStepTimeSeconds: Type.Number(),
-    tokensPerGpuPerSecond: Type.Number(),
+    tokensPerGpuPerSecond: Type.Number({ description: TOKENS_COUNTED }),
     attempts: Type.Integer(),
     timeErrorOverTrials: Type.Union([Type.Number(), Type.Null()], {
       description: "mean |predicted − measured| / measured",

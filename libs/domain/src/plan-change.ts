@@ -1,9 +1,9 @@
 import { Type, type Static } from "typebox";
-import { formatCounted, formatInteger, formatSignedPercent } from "./figures.ts";
+import { formatCounted, formatInteger, formatPercent, formatSignedPercent } from "./figures.ts";
 import { CandidateSchema, type Candidate } from "./planning.ts";
 import { PlanSchema } from "./plan.ts";
 import { planLabel } from "./plan-fields.ts";
-import { quantile } from "./trial-statistics.ts";
+import { medianOfSteps, noisyRange, rangesTouch } from "./trial-statistics.ts";
 
 /**
  * The life of a change of a run's plan:
@@ -168,8 +168,36 @@ export interface Comparison {
   readonly secondsBefore: number | null;
   readonly secondsAfter: number | null;
   readonly measuredGain: number | null;
+  /** Noise of either median, as a fraction of it, as trials count theirs; absent where there is no median. */
+  readonly noiseBefore?: number;
+  readonly noiseAfter?: number;
   /** Steps that count under the new plan. */
   readonly steps: number;
+}
+
+/**
+ * Why what was compared says little, as a clause; undefined where nothing speaks against it.
+ * @param disturbances what else the hosts did under either plan, in sentences, where the ranks said it
+ */
+export function comparisonDoubt(
+  { secondsBefore, secondsAfter, noiseBefore, noiseAfter }: Comparison,
+  disturbances: readonly string[],
+): string | undefined {
+  if (secondsBefore === null || secondsAfter === null) return undefined;
+  const [first, ...more] = disturbances;
+  const others = more.length > 0 ? `; and ${more.length} more` : "";
+  const doubts = [
+    ...(first === undefined ? [] : [`other work ran on the hosts meanwhile (${first}${others})`]),
+    ...(noiseBefore !== undefined &&
+    noiseAfter !== undefined &&
+    rangesTouch(noisyRange(secondsBefore, noiseBefore), noisyRange(secondsAfter, noiseAfter))
+      ? [
+          `the noise of both, ±${formatPercent(noiseBefore)} and ±${formatPercent(noiseAfter)}, ` +
+            "is as large as what lies between them",
+        ]
+      : []),
+  ];
+  return doubts.length === 0 ? undefined : doubts.join(", and ");
 }
 
 /**
@@ -186,9 +214,14 @@ export function compareSteps(
   const isNew = ({ attempt }: TimedStep): boolean => attempt >= firstAttempt;
   const before = timesOf(steps.filter((one) => one.step <= appliedAtStep && !isNew(one))).slice(-most);
   const after = timesOf(steps.filter((one) => one.step > appliedAtStep && isNew(one))).slice(0, most);
-  const secondsBefore = before.length === 0 ? null : quantile(before, 0.5);
-  const secondsAfter = after.length === 0 ? null : quantile(after, 0.5);
-  const measuredGain =
-    secondsBefore === null || secondsAfter === null ? null : 1 - secondsAfter / secondsBefore;
-  return { secondsBefore, secondsAfter, measuredGain, steps: after.length };
+  const medianBefore = before.length === 0 ? undefined : medianOfSteps(before);
+  const medianAfter = after.length === 0 ? undefined : medianOfSteps(after);
+  return {
+    secondsBefore: medianBefore?.seconds ?? null,
+    secondsAfter: medianAfter?.seconds ?? null,
+    measuredGain: medianBefore && medianAfter ? 1 - medianAfter.seconds / medianBefore.seconds : null,
+    ...(medianBefore && { noiseBefore: medianBefore.noise }),
+    ...(medianAfter && { noiseAfter: medianAfter.noise }),
+    steps: after.length,
+  };
 }

@@ -1,6 +1,7 @@
 import { Type, type Static } from "typebox";
 import { MemoryModelNameSchema, TimeModelNameSchema } from "./cost-models.ts";
 import { PlanSchema } from "./plan.ts";
+import { TOKENS_COUNTED } from "./speed.ts";
 
 /** Why a plan was rejected: a closed set, CountSchema for every plan of the space. */
 export const REJECTION_REASONS = [
@@ -67,7 +68,7 @@ export const PredictionSchema = Type.Object(
         },
       ),
     ),
-    tokensPerGpuPerSecond: Type.Number({ exclusiveMinimum: 0 }),
+    tokensPerGpuPerSecond: Type.Number({ exclusiveMinimum: 0, description: TOKENS_COUNTED }),
     peakMemoryBytes: Type.Integer({ minimum: 0 }),
     memory: MemoryLinesSchema,
     hostMemoryBytes: Type.Optional(

@@ -347,7 +347,8 @@ export const ProfileSchema = Type.Object(
         runtimeBytes: Type.Integer({
           minimum: 0,
           maximum: MAXIMUM_BYTES,
-          description: "memory of a rank before the arena: libraries, communicators, context",
+          description:
+            "memory of a rank before the arena: libraries, communicators, context; measured on processors, with what another start may take more",
         }),
       },
       { additionalProperties: false },

@@ -110,22 +110,51 @@ export function withRun(measured: Measurement, run: Measurement): Measurement {
  */
 export function noiseOf(measured: Measurement): number {
   const counted = countedRuns(runsOf(measured));
-  const times = counted.map(({ stepTimeSeconds }) => stepTimeSeconds);
-  const steps = counted.reduce((sum, run) => sum + run.steps, 0);
-  const ofRuns = (Math.max(...times) - Math.min(...times)) / 2;
-  const ofSteps = (measured.stepTimeSecondsP90 - measured.stepTimeSecondsP10) / 2 / Math.sqrt(steps);
-  return Math.max(
-    ofRuns / measured.stepTimeSeconds,
-    ofSteps / measured.stepTimeSeconds,
-    RUNS_APART / 2 / Math.sqrt(counted.length),
+  return noiseOfRuns(
+    counted.map(({ stepTimeSeconds }) => stepTimeSeconds),
+    { ...measured, steps: counted.reduce((sum, run) => sum + run.steps, 0) },
   );
 }
 
-/** A measured step time with its noise on both sides. */
-export function measuredRange(measured: Measurement): TimeRange {
-  const noise = noiseOf(measured);
-  return { low: measured.stepTimeSeconds * (1 - noise), high: measured.stepTimeSeconds * (1 + noise) };
+/** @param times of the runs @param all of their steps together */
+function noiseOfRuns(
+  times: readonly number[],
+  all: Pick<Measurement, "stepTimeSeconds" | "stepTimeSecondsP10" | "stepTimeSecondsP90" | "steps">,
+): number {
+  const { stepTimeSeconds, stepTimeSecondsP10, stepTimeSecondsP90, steps } = all;
+  const ofRuns = (Math.max(...times) - Math.min(...times)) / 2;
+  const ofSteps = (stepTimeSecondsP90 - stepTimeSecondsP10) / 2 / Math.sqrt(steps);
+  return Math.max(
+    ofRuns / stepTimeSeconds,
+    ofSteps / stepTimeSeconds,
+    RUNS_APART / 2 / Math.sqrt(times.length),
+  );
 }
+
+/** The median of steps of one run, and its noise as {@link noiseOf} has it. */
+export function medianOfSteps(stepSeconds: readonly number[]): {
+  readonly seconds: number;
+  readonly noise: number;
+} {
+  const seconds = quantile(stepSeconds, 0.5);
+  const noise = noiseOfRuns([seconds], {
+    stepTimeSeconds: seconds,
+    stepTimeSecondsP10: quantile(stepSeconds, 0.1),
+    stepTimeSecondsP90: quantile(stepSeconds, 0.9),
+    steps: stepSeconds.length,
+  });
+  return { seconds, noise };
+}
+
+/** A time with its noise on both sides. */
+export const noisyRange = (seconds: number, noise: number): TimeRange => ({
+  low: seconds * (1 - noise),
+  high: seconds * (1 + noise),
+});
+
+/** A measured step time with its noise on both sides. */
+export const measuredRange = (measured: Measurement): TimeRange =>
+  noisyRange(measured.stepTimeSeconds, noiseOf(measured));
 
 /** What is known of a trial when one is chosen. */
 export interface Tried {

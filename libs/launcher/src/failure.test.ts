@@ -71,6 +71,33 @@ describe("the failure of ranks that ended", () => {
   });
 });
 
+describe("a plan that does not fit", () => {
+  it("is said in units and in words, with the field of the job", () => {
+    const said: NativeError = {
+      event: "error",
+      code: "out_of_memory",
+      message:
+        "the plan needs 31134720 bytes a rank; memoryLimitBytes is 30870464: parameters 8388608, offloadStaging 0, " +
+        "gatherPool 0, gradients 4194304, runtime 18551808",
+      field: "memoryLimitBytes",
+      value: "30870464",
+      remedy: "use more ranks, more sharding, recomputation or a smaller micro-batch",
+      rank: 0,
+    };
+    expect(failureOfError(said)).toEqual({
+      code: "out-of-memory",
+      message:
+        "the plan does not fit: it needs 29.7 MiB a rank, 258.1 KiB more than the 29.4 MiB that a rank may use " +
+        "(cluster.memoryPerGpu): runtime 17.7 MiB, parameters 8.00 MiB, gradients 4.00 MiB",
+      rank: 0,
+      remedy: "use more ranks, more sharding, recomputation or a smaller micro-batch",
+    });
+    expect(failureOfError({ ...said, message: "no room" }).message).toBe(
+      'no room (memoryLimitBytes = "30870464")',
+    );
+  });
+});
+
 describe("a refused configuration", () => {
   it("is the plan's fault when a field of the plan is wrong", () => {
     const refused: NativeError = {

@@ -1,8 +1,29 @@
 import { TRAINER_EXIT, type NativeErrorEventSchema } from "@internevo/contracts";
-import type { Failure, FailureCode } from "@internevo/domain";
+import {
+  formatBytes,
+  largestLinesWords,
+  readTooMuchMemory,
+  tooMuchMemoryWords,
+  type Failure,
+  type FailureCode,
+} from "@internevo/domain";
 import type { Static } from "typebox";
 
 export type NativeError = Static<typeof NativeErrorEventSchema>;
+
+/** The field that an error names, behind its message. */
+function fieldWords({ field, value }: NativeError): string {
+  if (field === undefined) return "";
+  return ` (${field}${value === undefined ? "" : ` = ${JSON.stringify(value)}`})`;
+}
+
+/** What the trainer counts in bytes and by its own names, in the words and fields of jobs. */
+function doesNotFitWords({ code, message }: NativeError): string | undefined {
+  const said = code === "out_of_memory" ? readTooMuchMemory(message) : undefined;
+  if (said === undefined) return undefined;
+  const has = `the ${formatBytes(said.limitBytes)} that a rank may use (cluster.memoryPerGpu)`;
+  return `${tooMuchMemoryWords(said, has)}: ${largestLinesWords(said.lines)}`;
+}
 
 /** The failure that an error event of a native program means. */
 export function failureOfError(error: NativeError): Failure {
@@ -29,13 +50,9 @@ export function failureOfError(error: NativeError): Failure {
         return "not-finite";
     }
   })();
-  const field =
-    error.field === undefined
-      ? ""
-      : ` (${error.field}${error.value === undefined ? "" : ` = ${JSON.stringify(error.value)}`})`;
   return {
     code,
-    message: error.message + field,
+    message: doesNotFitWords(error) ?? error.message + fieldWords(error),
     ...(error.rank === undefined ? {} : { rank: error.rank }),
     ...(error.remedy === undefined ? {} : { remedy: error.remedy }),
   };

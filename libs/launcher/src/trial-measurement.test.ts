@@ -18,7 +18,8 @@ const step = (number: number, seconds: number, peak = 10): Extract<TrainerEvent,
   loss: 10 - number,
   gradientNorm: 1,
   learningRate: 1,
-  tokens: 100,
+  // Those with a target: fewer than the step's.
+  tokens: 60,
   stepTimeSeconds: seconds,
   tokensPerSecond: 1,
   computeSeconds: 1,
@@ -44,6 +45,7 @@ const use = (othersSeconds: number): HostUse => ({
 
 describe("measurementOf", () => {
   const run = {
+    job: { globalBatchTokens: 100 },
     started,
     steps: [step(1, 100, 99), step(2, 1), step(3, 2), step(4, 3)],
     warmupSteps: 1,

@@ -1,5 +1,12 @@
 import type { TrainerEvent } from "@internevo/contracts";
-import { disturbancesOf, quantile, type HostUse, type Measurement } from "@internevo/domain";
+import {
+  disturbancesOf,
+  quantile,
+  tokensPerRankPerSecond,
+  type HostUse,
+  type JobSpec,
+  type Measurement,
+} from "@internevo/domain";
 
 type Started = Extract<TrainerEvent, { event: "started" }>;
 type Step = Extract<TrainerEvent, { event: "step" }>;
@@ -11,6 +18,7 @@ type Step = Extract<TrainerEvent, { event: "step" }>;
  * @throws Error when the ranks ended without the steps that were asked for.
  */
 export function measurementOf(trial: {
+  readonly job: Pick<JobSpec, "globalBatchTokens">;
   readonly started: Started | undefined;
   readonly steps: readonly Step[];
   readonly warmupSteps: number;
@@ -18,7 +26,7 @@ export function measurementOf(trial: {
   readonly hosts?: readonly HostUse[] | undefined;
   readonly mostOthersPercent: number;
 }): Measurement {
-  const { started, steps, warmupSteps, measuredSteps, hosts = [] } = trial;
+  const { job, started, steps, warmupSteps, measuredSteps, hosts = [] } = trial;
   const measured = steps.filter((step) => step.step > warmupSteps);
   const last = measured.at(-1);
   if (!started || !last || measured.length !== measuredSteps)
@@ -44,7 +52,9 @@ export function measurementOf(trial: {
         ...(disturbances.length > 0 ? { disturbances } : {}),
       },
     ],
-    tokensPerGpuPerSecond: last.tokens / run.stepTimeSeconds / started.worldSize,
+    tokensPerGpuPerSecond: tokensPerRankPerSecond(job, [
+      { steps: 1, seconds: run.stepTimeSeconds, ranks: started.worldSize },
+    ]),
     peakMemoryBytes: Math.max(...steps.map((step) => step.peakMemoryBytes)),
     residentPeakBytes: Math.max(...steps.map((step) => step.residentPeakBytes)),
     memory: started.memory,

@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Cluster, Failure } from "@internevo/domain";
-import { runtimeRun } from "@internevo/profiles";
+import { plannedRuntimeBytes, runtimeRun } from "@internevo/profiles";
 import { encodeHeader } from "@internevo/data";
 import { launchRanks, type LaunchOptions, type Trainer } from "@internevo/launcher";
 
@@ -15,7 +15,7 @@ export type RuntimeOutcome =
 /**
  * What a rank of the trainer takes beside its arena (program, libraries, communicators, lanes), as the
  * trainer says it of a step of a tiny model: the probe is another program, and differs. It hardly depends on
- * the plan; one with all kinds of threads and groups is taken.
+ * the plan; one with all kinds of threads and groups is taken. It is as plans count it: enough for other starts.
  */
 export async function measureRuntime(
   options: { readonly trainer: Trainer; readonly cluster: Pick<Cluster, "device"> } & Omit<
@@ -51,5 +51,5 @@ export async function measureRuntime(
         status: "failed",
         failure: { code: "internal", message: "the trainer did not say what it takes beside its arena" },
       }
-    : { status: "measured", bytes };
+    : { status: "measured", bytes: plannedRuntimeBytes(bytes, cluster) };
 }

@@ -15,7 +15,6 @@ export interface StepsOfAttempt {
   readonly attempt: number;
   readonly steps: number;
   readonly seconds: number;
-  readonly tokens: number;
 }
 
 /** What a job's attempts trained, each step once. */
@@ -25,7 +24,6 @@ export const stepsByAttempt = (db: Queryable, jobId: string): Promise<StepsOfAtt
       attempt: stepMetrics.attempt,
       steps: sql<number>`count(*)::int`,
       seconds: sql<number>`sum(${stepMetrics.stepTimeSeconds})`,
-      tokens: sql<number>`sum(${stepMetrics.tokensPerSecond} * ${stepMetrics.stepTimeSeconds})`,
     })
     .from(stepMetrics)
     .where(ofJob(db, jobId))

@@ -186,6 +186,7 @@ interface Move {
   readonly begun?: BegunChange;
   readonly comparison?: Comparison;
   readonly found?: FoundPlan;
+  readonly proposalWaits?: boolean;
 }
 
 async function move(tx: Transaction, id: string, move: Move): Promise<Row | undefined> {
@@ -212,7 +213,7 @@ async function move(tx: Transaction, id: string, move: Move): Promise<Row | unde
     .returning();
   if (row) {
     await announce(tx, row);
-    await followPlanChange(tx, row);
+    await followPlanChange(tx, row, move.proposalWaits);
   }
   return row;
 }
@@ -283,6 +284,15 @@ export async function beginPlanChange(
   return row !== undefined;
 }
 
+/** How a change that was made ends. */
+export interface EndOfPlanChange {
+  readonly state: "kept" | "returned";
+  readonly reason: string;
+  readonly comparison: Comparison;
+  /** The proposal that it carries out waits for somebody's answer: the run went back though it gained. */
+  readonly proposalWaits?: boolean;
+}
+
 /**
  * Ends a change that was made. `returned`: the run's next attempt goes by the plan before. @returns false when it had
  * ended
@@ -290,7 +300,7 @@ export async function beginPlanChange(
 export async function endPlanChange(
   tx: Transaction,
   { id }: Pick<PlanChange, "id">,
-  end: { readonly state: "kept" | "returned"; readonly reason: string; readonly comparison: Comparison },
+  end: EndOfPlanChange,
 ): Promise<boolean> {
   const row = await move(tx, id, { from: ["comparing"], to: end.state, ...end });
   if (row && end.state === "returned") await setRunPlan(tx, row.runId, row.from);

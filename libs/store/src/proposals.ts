@@ -109,17 +109,19 @@ export async function moveProposal(
   return proposalOf(row);
 }
 
-/** What becomes of a proposal when the change of a run's plan that carries it out comes into a state. */
-function stateAfter({
-  state,
-  isTrial,
-  measuredGain,
-}: Pick<PlanChange, "state" | "isTrial" | "measuredGain">) {
+/**
+ * What becomes of a proposal when the change of a run's plan that carries it out comes into a state.
+ * @param waits it was only tried, and waits for somebody's answer
+ */
+function stateAfter(
+  { state, isTrial, measuredGain }: Pick<PlanChange, "state" | "isTrial" | "measuredGain">,
+  waits: boolean,
+) {
   switch (state) {
     case "kept":
       return isTrial ? "tried" : "applied";
     case "returned":
-      return isTrial && measuredGain !== null ? "tried" : "returned";
+      return (isTrial || waits) && measuredGain !== null ? "tried" : "returned";
     case "dismissed":
     case "superseded":
       return state;
@@ -128,12 +130,13 @@ function stateAfter({
   }
 }
 
-/** A proposal goes the way of the change that carries it out, in the same transaction. */
+/** A proposal goes the way of the change that carries it out, in the same transaction. @param waits see {@link stateAfter} */
 export async function followPlanChange(
   tx: Transaction,
   change: Pick<PlanChange, "state" | "isTrial" | "measuredGain" | "reason" | "proposalId">,
+  waits = false,
 ): Promise<void> {
-  const to = stateAfter(change);
+  const to = stateAfter(change, waits);
   const { proposalId, reason, measuredGain } = change;
   if (proposalId === null || to === undefined) return;
   await moveProposal(tx, proposalId, { to, reason, measuredGain, from: CARRIED_OUT_PROPOSAL_STATES });

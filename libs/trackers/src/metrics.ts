@@ -1,5 +1,5 @@
 import type { JobStreamEvent } from "@internevo/contracts";
-import type { Attempt, Candidate, Plan, Report, Trial } from "@internevo/domain";
+import { measuredMfu, worldSize, type Attempt, type Plan, type Report, type Trial } from "@internevo/domain";
 import type { JobRow, RunPoints } from "@internevo/store";
 
 /** A job as trackers describe it. */
@@ -27,21 +27,6 @@ export const VALIDATION_LOSS = "validation/loss";
 
 /** JSON has no word for what is not finite: it is stored as null. */
 const numberOf = (value: unknown): number => (typeof value === "number" ? value : Number.NaN);
-const ranksOf = ({ pipelineParallel, dataParallel, sequenceParallel }: Plan): number =>
-  pipelineParallel * dataParallel * sequenceParallel;
-
-/**
- * MFU of a step that took so long. The model needs as many operations under every plan, so that it follows from what
- * was predicted for one of them.
- */
-export function measuredMfu(
-  chosen: Pick<Candidate, "plan"> & { readonly predicted: { mfu: number; stepTimeSeconds: number } },
-  plan: Plan | undefined,
-  stepTimeSeconds: number,
-): number {
-  const { mfu, stepTimeSeconds: predictedSeconds } = chosen.predicted;
-  return ((mfu * predictedSeconds) / stepTimeSeconds) * (ranksOf(chosen.plan) / ranksOf(plan ?? chosen.plan));
-}
 
 /** The plan that an attempt's ranks run; null where nobody knows. */
 export function planOfAttempt(job: TrackedJob, attempt: number): Plan | undefined {
@@ -57,6 +42,12 @@ export function beginningAttempt(job: TrackedJob, event: JobStreamEvent): Attemp
   );
 }
 
+function mfuOf(job: TrackedJob, attempt: number, seconds: number): Record<string, number> {
+  if (job.chosen === null) return {};
+  const ranks = worldSize(planOfAttempt(job, attempt) ?? job.chosen.plan);
+  return { "speed/mfu": measuredMfu(job.chosen, [{ steps: 1, seconds, ranks }]) };
+}
+
 function stepFigures(job: TrackedJob, data: JobStreamEvent["data"]): Record<string, number> {
   const seconds = numberOf(data["stepTimeSeconds"]);
   const attempt = numberOf(data["attempt"]);
@@ -67,9 +58,7 @@ function stepFigures(job: TrackedJob, data: JobStreamEvent["data"]): Record<stri
     "speed/step_time_seconds": seconds,
     "speed/tokens_per_second": numberOf(data["tokensPerSecond"]),
     "speed/exposed_communication_seconds": numberOf(data["exposedCommunicationSeconds"]),
-    ...(job.chosen === null
-      ? {}
-      : { "speed/mfu": measuredMfu(job.chosen, planOfAttempt(job, attempt), seconds) }),
+    ...mfuOf(job, attempt, seconds),
     "run/attempt": attempt,
   };
 }

@@ -219,6 +219,7 @@ export async function runPlan(
     ? observed
     : measurementOf({
         ...observed,
+        job: options.spec,
         warmupSteps,
         measuredSteps,
         mostOthersPercent: DEFAULT_MOST_OTHERS_PERCENT,

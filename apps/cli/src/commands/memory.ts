@@ -8,6 +8,7 @@ import {
   planLabel,
   plannedMemoryBytes,
   ProblemError,
+  termWords,
   worldSize,
   trainedPlan,
   type JobSpec,
@@ -169,10 +170,15 @@ export function addMemory(program: Command, context: Context): void {
   );
 }
 
-interface Totals {
+/** Lines of memory that lie outside the arena, and so have no region in it. */
+const BESIDE_ARENA = ["timeline", "communicators"] as const;
+
+export interface Totals {
   readonly arenaBytes: number;
   /** Null: no profile says it. */
   readonly programBytes: number | null;
+  /** What a rank needs beside its arena and the program itself, by the names of memory's lines. */
+  readonly besideArena: MemoryLines;
   readonly checkpointStagingBytes: number;
   readonly totalBytes: number;
   /** As `internevo plan` counts. */
@@ -191,13 +197,15 @@ function withProgram(
 ): { memory: MemoryLines; totals: Totals } {
   const programBytes = profile?.device.runtimeBytes ?? null;
   const checkpointStagingBytes = lines["checkpointStaging"] ?? 0;
-  const besideArenaBytes = (lines["timeline"] ?? 0) + (lines["communicators"] ?? 0);
+  const besideArena = Object.fromEntries(BESIDE_ARENA.map((name) => [name, lines[name] ?? 0]));
+  const besideArenaBytes = Object.values(besideArena).reduce((sum, bytes) => sum + bytes, 0);
   const totalBytes = arenaBytes + besideArenaBytes + (programBytes ?? 0);
   return {
     memory: programBytes === null ? lines : { ...lines, runtime: programBytes },
     totals: {
       arenaBytes,
       programBytes,
+      besideArena,
       checkpointStagingBytes,
       totalBytes,
       totalAsPlannedBytes: totalBytes - checkpointStagingBytes,
@@ -256,11 +264,21 @@ function plannedText(
     : `\`internevo plan\` counts the same${lacksStaging ? "; without room for their staging, checkpoints are written in the step loop" : ""}`;
 }
 
-/** @param planned what the planner counts, as {@link plannedText} says it. */
-function totalsText({ programBytes, totalBytes }: Totals, profile: Profile | null, planned: string): string {
+/** What a rank's memory comes to, part by part. @param planned what the planner counts, as {@link plannedText} says it. */
+export function totalsText(
+  { programBytes, besideArena, totalBytes }: Totals,
+  profile: Pick<Profile, "name"> | null,
+  planned: string,
+): string {
+  const beside = Object.entries(besideArena)
+    .filter(([, bytes]) => bytes > 0)
+    .map(([name, bytes]) => `${formatBytes(bytes)} of ${termWords(name)}`);
+  const with_ = (parts: readonly string[]): string =>
+    parts.length === 0 ? "" : `with ${parts.join(" and ")}, `;
   if (profile === null || programBytes === null)
-    return `a rank needs more than these ${formatBytes(totalBytes)}: the program itself is not counted, because no profile says what it takes (--profile)`;
-  return `with ${formatBytes(programBytes)} of the program itself, as the profile ${profile.name} has it, ${formatBytes(totalBytes)}; ${planned}`;
+    return `${with_(beside)}a rank needs more than these ${formatBytes(totalBytes)}: the program itself is not counted, because no profile says what it takes (--profile)`;
+  const program = `${formatBytes(programBytes)} of the program itself, as the profile ${profile.name} has it,`;
+  return `with ${[program, ...beside].join(" and ")}${beside.length > 0 ? "," : ""} ${formatBytes(totalBytes)}; ${planned}`;
 }
 
 /** The account of the fullest rank, where a profile is known and it needs more than the one that is shown. */

@@ -214,7 +214,7 @@ export function WorkloadPage() {
       }
     >
       {!workload.enabled && (
-        <Alert color="gray">It is paused: no schedule plans it, and no run changes for it.</Alert>
+        <Alert color="gray">It is paused: no schedule plans it, and no run changes for it by itself.</Alert>
       )}
       <Facts
         items={[

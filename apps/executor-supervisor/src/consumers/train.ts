@@ -1,5 +1,6 @@
 import {
   checkpointsToKeep,
+  disturbancesOf,
   formatBytes,
   formatCounted,
   planLabel,
@@ -289,7 +290,10 @@ async function launchAttempt(
           );
         return context.fenced((tx) => recordCheckpoint(tx, { runId, attempt: number }, event));
       },
-      onHosts: (hosts) => (training.hosts = hosts),
+      onHosts: (hosts) => {
+        training.hosts = hosts;
+        changes.sawDisturbances(number, disturbancesOf(hosts, settings.mostOthersPercent));
+      },
       onLog: (line) => feed.log("warn", "internevo-trainer", line),
     });
     return { outcome, isToChange: changing.signal.aborted };
@@ -465,6 +469,7 @@ export const train =
       if (end) return (end.state === "held" ? heldJob : failedJob)(job.id, "running", end.failure);
       await removeOlderCheckpoints(settings, context, feed);
       const report = reportOf({
+        job: job.spec,
         chosen,
         steps: await allSteps(database.db, run.id),
         validations: await allValidations(database.db, run.id),

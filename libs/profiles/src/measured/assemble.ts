@@ -24,6 +24,7 @@ import {
 } from "./kit.ts";
 import { assembleProfile, completedProfile, hostsOfProbe } from "./probe.ts";
 import { DEFAULT_MOST_SPREAD_PERCENT, qualityOf } from "./quality.ts";
+import { plannedRuntimeBytes } from "./runtime.ts";
 import { measuredSlice, noRoomNote, ofRounds } from "./slices.ts";
 
 /** Cases of the check that answer a piece of a kit's profile. */
@@ -115,7 +116,7 @@ const neededLine = (answers: Answers, id: string, why: string): CaseLine => {
 const hostsOf = (events: readonly TrainerEvent[]) =>
   events.flatMap((event) => (event.event === "hosts" ? event.hosts : []));
 
-/** What a rank takes beside its plan, as the trainer said. */
+/** What a rank takes beside its plan, as the trainer said and plans count it. */
 function runtimeBytesOf(answers: Answers): number {
   const started = answerOf(
     RuntimeAnswerSchema,
@@ -128,7 +129,7 @@ function runtimeBytesOf(answers: Answers): number {
       message: "has no event `started` with memory.runtime",
       remedy: AGAIN,
     });
-  return runtimeBytes;
+  return plannedRuntimeBytes(runtimeBytes, answers.about.cluster);
 }
 
 /** What the trainer answered of slices. */

@@ -28,6 +28,20 @@ export const MEASURING_OPTIMIZER: TrainerConfig["optimizer"] = {
 };
 const SEQUENCE_LENGTH_TOKENS = 16;
 
+/**
+ * So much more than was measured may another start of the program take on processors: the kernel maps pages of it and
+ * of its libraries around those that it reads, and not always the same. Five starts took 18,259,968 to 18,460,672
+ * bytes, others lay 0.4 MB apart.
+ */
+const STARTS_APART_BYTES = 512 * 1024;
+
+/**
+ * What plans count for the program itself, where one start of it has taken so many bytes: enough for any other start.
+ * On GPUs it is the device's memory, which every start takes alike.
+ */
+export const plannedRuntimeBytes = (measuredBytes: number, cluster: Pick<Cluster, "device">): number =>
+  usesGpus(cluster) ? measuredBytes : measuredBytes + STARTS_APART_BYTES;
+
 /** The tokens of a run that measures: any below the vocabulary's size. */
 export interface TokensOfRun {
   readonly count: number;
