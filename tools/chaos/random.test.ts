@@ -52,6 +52,34 @@ it("every promise that a job breaks is told", () => {
     expect(brokenPromises({ ...kept, ...over }, expected)).toContain(words);
 });
 
+it("losses under another plan begin as those of the old one, and drift by little", () => {
+  const losses = Array.from({ length: 100 }, () => 2);
+  const change = { state: "kept", from: "a", to: "b", appliedAtStep: 50 } as const;
+  const told = (step: number, relative: number): readonly string[] =>
+    brokenPromises(
+      {
+        state: "succeeded",
+        reason: null,
+        trials: [],
+        steps: losses.map((loss, index) => ({
+          step: index + 1,
+          loss: loss * (index + 1 === step ? 1 + relative : 1),
+        })),
+        attempts: 2,
+        plans: { changes: [change], attempts: ["a", "b"], run: "b" },
+      },
+      { trials: 0, steps: losses.length, losses },
+    );
+  for (const [step, relative, isTold] of [
+    [50, 1e-9, true],
+    [51, 5e-7, false],
+    [75, 2e-6, true],
+    [76, 5e-4, false],
+    [76, 2e-3, true],
+  ] as const)
+    expect(told(step, relative)).toHaveLength(isTold ? 1 : 0);
+});
+
 it("a plan that is between two is told", () => {
   const change = { from: "a", to: "b", appliedAtStep: 2 };
   for (const [state, attempts, run, words] of [

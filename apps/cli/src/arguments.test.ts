@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { durationArgument, instantArgument, spanArgument } from "./arguments.ts";
+import { durationArgument, instantArgument, shareArgument, spanArgument } from "./arguments.ts";
 
 it("reads durations, with minutes as min or m", () => {
   expect(["90s", "30min", "30m", "1.5h", "30d"].map(durationArgument)).toEqual([
@@ -7,6 +7,13 @@ it("reads durations, with minutes as min or m", () => {
   ]);
   for (const text of ["0", "0s", "5", "1w", "m", "-1m"])
     expect(() => durationArgument(text), text).toThrow(/such as 12h or 30d \(s, m, h, d\)/);
+});
+
+it("reads shares with and without a percent sign", () => {
+  expect(["5%", "0.05", "100%", "0"].map(shareArgument(0, 1))).toEqual([0.05, 0.05, 1, 0]);
+  expect(shareArgument(-1, 1)("-2%")).toBe(-0.02);
+  for (const text of ["", "5", "101%", "-1%", "five"])
+    expect(() => shareArgument(0, 1)(text), text).toThrow(/from 0% to 100%, such as 5% or 0\.05/);
 });
 
 it("reads spans that may be none", () => {

@@ -1,4 +1,4 @@
-import { parseQuantity, readMemory } from "@internevo/domain";
+import { parseQuantity, readMemory, readShare } from "@internevo/domain";
 import { InvalidArgumentError } from "commander";
 
 /** An option's value as an integer within bounds. */
@@ -18,6 +18,18 @@ export const numberArgument =
     if (text.trim() === "" || !Number.isFinite(value) || value < minimum || value > maximum)
       throw new InvalidArgumentError(`give a number from ${minimum} to ${maximum}.`);
     return value;
+  };
+
+/** An option's value as a share within bounds: `5%` or `0.05`. */
+export const shareArgument =
+  (minimum: number, maximum: number) =>
+  (text: string): number => {
+    const share = readShare(text);
+    if (share === undefined || share < minimum || share > maximum)
+      throw new InvalidArgumentError(
+        `give a share from ${100 * minimum}% to ${100 * maximum}%, such as 5% or 0.05.`,
+      );
+    return share;
   };
 
 /** An option's value as tokens of a sequence or a batch, from 1 to `maximum`: `4k` is 4096. */

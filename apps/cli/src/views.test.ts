@@ -55,8 +55,13 @@ it("puts the plan of a trial below its figures where a terminal is narrow", () =
   expect(trialsTable([trial(1, 3)], { ...colors, width: 200 }).split("\n")).toHaveLength(2);
   const [head, ...narrow] = trialsTable([trial(1, 3), trial(2, 2)], { ...colors, width: 80 }).split("\n");
   expect([head as string, ...narrow].filter((line) => line.length > 80)).toEqual([]);
-  // What is left out is told elsewhere; the errors and the result are not.
-  expect(head).toMatch(/^RANK +STEP pred\. +meas\. +place +error +(MEMORY pred\. +)?meas\. +error +RESULT$/);
+  // What is left out is told elsewhere; the error of step times and the result are not.
+  expect(head).toMatch(/^RANK +STEP pred\. +meas\. +place +error +MEMORY pred\. +meas\. +error +RESULT$/);
+});
+
+it("leaves out the columns of one figure together where a terminal is narrow", () => {
+  const [head] = trialsTable([trial(1, 3), trial(2, 2)], { ...colors, width: 60 }).split("\n");
+  expect(head).toMatch(/^RANK +STEP pred\. +meas\. +place +error +RESULT$/);
 });
 
 /** A job as lists show it, with what its stage said of how far it is. */

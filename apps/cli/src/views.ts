@@ -151,6 +151,9 @@ const memoryError = (trial: Trial): number | undefined =>
       trial.measured.peakMemoryBytes
     : undefined;
 
+const errorText = (error: number | undefined): string =>
+  error === undefined ? NONE : formatSignedPercent(error);
+
 /** Predicted beside measured, best predicted first, with the place by measurement. */
 export function trialsTable(
   trials: readonly Trial[],
@@ -183,12 +186,7 @@ export function trialsTable(
       align: "right",
       value: measured((trial) => String(times.indexOf(trial.measured.stepTimeSeconds) + 1)),
     },
-    {
-      title: "error",
-      align: "right",
-      value: (trial) =>
-        stepError(trial) === undefined ? NONE : formatSignedPercent(stepError(trial) as number),
-    },
+    { title: "error", align: "right", value: (trial) => errorText(stepError(trial)) },
     {
       title: "TOKENS/GPU/S pred.",
       align: "right",
@@ -210,14 +208,10 @@ export function trialsTable(
     {
       title: "meas.",
       align: "right",
+      spare: 2,
       value: measured((trial) => formatBytes(trial.measured.peakMemoryBytes)),
     },
-    {
-      title: "error",
-      align: "right",
-      value: (trial) =>
-        memoryError(trial) === undefined ? NONE : formatSignedPercent(memoryError(trial) as number),
-    },
+    { title: "error", align: "right", spare: 2, value: (trial) => errorText(memoryError(trial)) },
     {
       title: "RESULT",
       value: (trial) => {

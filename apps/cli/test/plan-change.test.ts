@@ -38,7 +38,7 @@ it("asks for a change, waits for what becomes of it, and shows it", async () => 
   const { id, runId, plans } = await training();
   const { database } = test;
   expect((await internevo("plan-change", "changing")).stdout).toBe("no plan changes\n");
-  const asked = await internevo("plan-change", "ask", "changing", "2", "--threshold", "0.05");
+  const asked = await internevo("plan-change", "ask", "changing", "2", "--threshold", "5%");
   expect([asked.status, asked.stdout]).toEqual([
     0,
     expect.stringMatching(/^plan change [^]*asked for: waits for a checkpoint; predicted to gain −/),
@@ -71,7 +71,7 @@ it("asks for a change, waits for what becomes of it, and shows it", async () => 
   );
   expect((await internevo("show", id)).stdout).toContain("plan change\n  from ");
   const wrong = await internevo("plan-change", "ask", id, "2", "--threshold", "7");
-  expect([wrong.status, wrong.stderr]).toEqual([2, expect.stringContaining("from -1 to 1")]);
+  expect([wrong.status, wrong.stderr]).toEqual([2, expect.stringContaining("from -100% to 100%")]);
   const none = await internevo("plan-change", "ask", id, "nothing.json");
   expect([none.status === 0, none.stderr]).toEqual([false, expect.stringContaining("nothing.json")]);
 });

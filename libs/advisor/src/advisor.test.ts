@@ -217,11 +217,13 @@ describe("why-not", () => {
       binding: { reason: "gate-up-not-possible", message: expect.stringMatching(/measure the cluster/) },
       predicted: null,
     });
-    expect(whyNot(job, copying, host).binding?.message).toMatch(/cluster\.hostMemory/);
-    const ample = jobOf({}, { hostMemory: "1TB" });
+    const gpus = { device: "cuda", memoryPerGpu: "80GB" };
+    expect(whyNot(jobOf({}, gpus), copying, host).binding?.message).toMatch(/cluster\.hostMemory/);
+    expect(whyNot(jobOf({}, { hostMemory: "1TB" }), copying, host).binding?.message).toMatch(/processors/);
+    const ample = jobOf({}, { ...gpus, hostMemory: "1TB" });
     expect(whyNot(ample, copying, host)).toMatchObject({ binding: null });
     expect(whyNot(ample, copying, host).predicted?.hostMemoryBytes).toBeGreaterThan(1e6);
-    const short = whyNot(jobOf({}, { hostMemory: "1MB" }), copying, host);
+    const short = whyNot(jobOf({}, { ...gpus, hostMemory: "1MB" }), copying, host);
     expect(short.binding).toMatchObject({
       reason: "memory-exceeded",
       message: expect.stringMatching(/host's memory/),

@@ -31,6 +31,7 @@ export interface SweepRow {
   readonly best: Candidate | null;
   /** Tokens of the whole cluster a second; 0 where there is no plan. */
   readonly tokensPerSecond: number;
+  /** Plans that the search looked at and found to fit; it looks at fewer where many fit. */
   readonly feasible: number;
   /** Why there is no plan. */
   readonly reason: string | null;

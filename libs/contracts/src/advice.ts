@@ -256,7 +256,9 @@ const SweepRowSchema = Type.Object({
   value: Type.Number(),
   best: nullable(CandidateSchema),
   tokensPerSecond: Type.Number({ description: "of the whole cluster; 0 where there is no plan" }),
-  feasible: Type.Integer(),
+  feasible: Type.Integer({
+    description: "plans that the search looked at and found to fit; it looks at fewer where many fit",
+  }),
   reason: nullable(Type.String({ description: "why there is no plan" })),
 });
 /** Beside every answer about other circumstances. */

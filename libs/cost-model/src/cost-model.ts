@@ -386,8 +386,11 @@ export class CostModel {
       return "only our own models of memory and time know it";
     const unpriced = unpricedHost(this, { gateUp: "host" });
     if (unpriced !== null) return unpriced;
-    const isAsked = this.job.plan?.gateUp !== undefined && allowedBy(this.job.plan.gateUp, "host");
-    if (this.job.cluster.hostMemoryBytes === undefined && !isAsked)
+    const { cluster, plan } = this.job;
+    if (plan?.gateUp !== undefined && allowedBy(plan.gateUp, "host")) return null;
+    if (!usesGpus(cluster))
+      return "ranks on processors have no memory but their host's: ask for it with plan.gateUp, or give cluster.device: cuda";
+    if (cluster.hostMemoryBytes === undefined)
       return "the cluster does not say how much memory its hosts have: give cluster.hostMemory, or ask for it with plan.gateUp";
     return null;
   }

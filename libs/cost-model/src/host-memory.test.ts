@@ -75,6 +75,16 @@ describe("gate and up in the host's memory", () => {
     expect(open(jobOf({ hostMemory: "1TB" }, { memoryModel: "paper" }), rates)).toBe(false);
   });
 
+  it("are searched on processors where they are asked for, since the host's memory is the ranks' own", () => {
+    const rates = withRates(2e10, 2e10);
+    const fault = (over: Record<string, unknown> = {}) =>
+      new CostModel(jobOf({ hostMemory: "1TB", device: "cpu" }, over), rates).hostFault;
+    expect(fault()).toBe(
+      "ranks on processors have no memory but their host's: ask for it with plan.gateUp, or give cluster.device: cuda",
+    );
+    expect(fault({ plan: { gateUp: ["kept", "host"] } })).toBeNull();
+  });
+
   it("fit where every GPU's part of its node's memory is enough", () => {
     const fault = (hostMemory: number) => {
       const model = new CostModel(jobOf({ hostMemory: `${hostMemory}B` }), withRates(2e10, 2e10));

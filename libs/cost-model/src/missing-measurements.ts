@@ -103,10 +103,27 @@ export function countMissing(profile: Profile, needed: Measurements): number {
   });
 }
 
+/** What says of a point whether it is noisy. */
+interface Noise {
+  readonly noisy?: true;
+  readonly stillNoisy?: true;
+}
+
 /** The needed measurements that a profile has, but noisily. */
-export function noisyMeasurements(profile: Profile, needed: Measurements): Measurements {
-  const quiet = <T extends { readonly noisy?: true }>(points: readonly T[]): T[] =>
-    points.filter(({ noisy }) => noisy !== true);
+export const noisyMeasurements = (profile: Profile, needed: Measurements): Measurements =>
+  measurementsWith(profile, needed, ({ noisy }) => noisy === true);
+
+/** Those that another job measured again in vain: while a profile is fresh, nobody does so twice. */
+export const stillNoisyMeasurements = (profile: Profile, needed: Measurements): Measurements =>
+  measurementsWith(profile, needed, ({ stillNoisy }) => stillNoisy === true);
+
+/** The needed measurements whose points in a profile have some noise. */
+function measurementsWith(
+  profile: Profile,
+  needed: Measurements,
+  has: (point: Noise) => boolean,
+): Measurements {
+  const quiet = <T extends Noise>(points: readonly T[]): T[] => points.filter((point) => !has(point));
   const withoutNoisy: Profile = {
     ...profile,
     modules: quiet(profile.modules),
@@ -140,14 +157,20 @@ const NONE: Measurements = { modules: [], collectives: [], overlaps: [], slices:
 export interface FirstMeasurements {
   /** What the fresh profile lacks; all where there is none. */
   readonly missing: Measurements;
-  /** What it has noisily, where it is noisy as a whole. */
+  /** What it has noisily, where it is noisy as a whole, and nobody measured again yet. */
   readonly noisy: Measurements;
 }
+
+const isNoisy = ({ quality }: Profile): boolean => quality?.verdict === "noisy";
+
+/** The rule of measuring again: a noisy point once, while its profile is fresh. */
+const oncePerProfile = (profile: Profile, needed: Measurements): Measurements =>
+  measurementsWith(profile, needed, ({ noisy, stillNoisy }) => noisy === true && stillNoisy !== true);
 
 /** @param profile what is fresh and comparable; undefined where nothing is. */
 export function firstMeasurements(profile: Profile | undefined, needed: Measurements): FirstMeasurements {
   if (profile === undefined) return { missing: needed, noisy: NONE };
-  const noisy = profile.quality?.verdict === "noisy" ? noisyMeasurements(profile, needed) : NONE;
+  const noisy = isNoisy(profile) ? oncePerProfile(profile, needed) : NONE;
   const isGood = countMissing(profile, needed) === 0 && measurementCount(noisy) === 0;
   return isGood ? { missing: NONE, noisy: NONE } : { missing: missingMeasurements(profile, needed), noisy };
 }
@@ -196,7 +219,9 @@ export function estimatedWith(
   const listed = jobs.filter((job) => clusterRanks(job) <= MOST_LISTED_RANKS);
   if (listed.length === 0) return undefined;
   const needed = neededOfAny(listed);
-  const { missing, noisy } = firstMeasurements(profile, needed);
+  const { missing } = firstMeasurements(profile, needed);
+  // Those that jobs go on with, too: figures that rest on them are uncertain all the same.
+  const noisy = isNoisy(profile) ? noisyMeasurements(profile, needed) : NONE;
   if (measurementCount(missing) + measurementCount(noisy) === 0) return undefined;
   const { modules, collectives, overlaps, slices } = missing;
   return {

@@ -1,7 +1,14 @@
 import { Test as hasFormat } from "typebox/format";
 import { nearestWord } from "./nearest.ts";
 import type { ProblemDetail } from "./problem.ts";
-import { forbiddenIn, LINE_PATTERN, printable, VISIBLE_NAME_PATTERN } from "./text.ts";
+import {
+  forbiddenIn,
+  LABEL_NAME,
+  LINE_PATTERN,
+  printable,
+  TIME_OF_DAY,
+  VISIBLE_NAME_PATTERN,
+} from "./text.ts";
 
 /** The part of JSON Schema that the product's schemas are written in. */
 interface JsonSchema {
@@ -118,6 +125,12 @@ function patternOf(pattern: string): RegExp {
   return known;
 }
 
+/** Patterns that nobody has to read: they are told in words. */
+const REMEDIES = new Map([TIME_OF_DAY, LABEL_NAME].map(({ pattern, remedy }) => [pattern, remedy]));
+
+const patternRemedy = (pattern: string): string =>
+  REMEDIES.get(pattern) ?? `give text that matches ${pattern}`;
+
 function textFault(schema: JsonSchema, value: string): Pick<ProblemDetail, "message" | "remedy"> | undefined {
   const { minLength = 0, maxLength = Number.POSITIVE_INFINITY, pattern, format } = schema;
   if (value.length < minLength)
@@ -140,7 +153,7 @@ function textFault(schema: JsonSchema, value: string): Pick<ProblemDetail, "mess
       remedy: "use letters, digits and signs that can be seen",
     };
   if (pattern !== LINE_PATTERN && pattern !== VISIBLE_NAME_PATTERN)
-    return { message: "is not of the form that is asked for", remedy: `give text that matches ${pattern}` };
+    return { message: "is not of the form that is asked for", remedy: patternRemedy(pattern) };
   const character = forbiddenIn(value);
   if (character === undefined) return { message: "is blank", remedy: "give text that can be seen" };
   return {
@@ -150,6 +163,10 @@ function textFault(schema: JsonSchema, value: string): Pick<ProblemDetail, "mess
 }
 
 function unknownFieldRemedy(name: string, known: readonly string[], beside: object): string {
+  if (name === "<<") return "merges of YAML (<<) are not read: write the fields themselves";
+  // What `{ rate: 1,5e-4 }` leaves behind its comma.
+  if (/^\d[\d.e+-]*$/i.test(name) && (beside as Record<string, unknown>)[name] === null)
+    return "a decimal comma? Write numbers with a point, such as 1.5";
   if (known.length === 0) return "remove it";
   const isGiven = (one: string): boolean => Object.hasOwn(beside, one);
   // Of equally near fields, one that is not written beside it.
@@ -225,12 +242,20 @@ function* objectFaults(
       yield* faultsOf(schema.additionalProperties, inner, at);
       continue;
     }
-    yield {
-      field: fieldOf(at),
-      value: inner,
-      message: "unknown field",
-      remedy: unknownFieldRemedy(name, Object.keys(properties), value),
-    };
+    const [pattern] = byPattern.map(([one]) => one);
+    yield pattern === undefined
+      ? {
+          field: fieldOf(at),
+          value: inner,
+          message: "unknown field",
+          remedy: unknownFieldRemedy(name, Object.keys(properties), value),
+        }
+      : {
+          field: fieldOf(at),
+          value: inner,
+          message: "has a name that is not of the form that is asked for",
+          remedy: patternRemedy(pattern),
+        };
   }
 }
 
@@ -344,6 +369,17 @@ function* unionFaults(branches: readonly JsonSchema[], value: unknown, path: Pat
   }
 }
 
+/** What to do about a value of another type, where that is plain; undefined elsewhere. */
+function typeRemedy(schema: JsonSchema, value: unknown, path: Path): string | undefined {
+  if (schema.type === "object" && Array.isArray(value) && path.length === 0)
+    return "write fields with their values (name: value), without a dash before them";
+  if (typeof value !== "string" || (schema.type !== "integer" && schema.type !== "number")) return undefined;
+  const number = value.trim() === "" ? Number.NaN : Number(value);
+  return hasType(number, schema.type) && numberFault(schema, number) === undefined
+    ? `drop the quotes: ${value.trim()}`
+    : undefined;
+}
+
 /**
  * Everything that keeps a value from matching a schema, in words: each fault once, at the innermost field
  * that is wrong. Of a union only the branch is told that the value means.
@@ -360,7 +396,12 @@ export function* faultsOf(schema: JsonSchema, value: unknown, path: Path = []): 
   }
   const field = fieldOf(path);
   if (schema.type !== undefined && !hasType(value, schema.type)) {
-    yield { field, value, message: `is not ${TYPE_WORDS[schema.type]}`, remedy: `give ${wanted(schema)}` };
+    yield {
+      field,
+      value,
+      message: `is not ${TYPE_WORDS[schema.type]}`,
+      remedy: typeRemedy(schema, value, path) ?? `give ${wanted(schema)}`,
+    };
     return;
   }
   if (typeof value === "number") {

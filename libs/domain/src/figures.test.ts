@@ -87,6 +87,18 @@ describe("figures for people", () => {
     expect(formatBandwidth(2.039e12)).toBe("2.04 TB/s");
     expect(formatBandwidth(4e9)).toBe("4.00 GB/s");
     expect(formatFlops(3.12e14)).toBe("312 TFLOP/s");
+    expect(formatFlops(5e5)).toBe("0.500 MFLOP/s");
+  });
+
+  it("carry what rounds up to the next unit over to it", () => {
+    expect([999.6, 999.6e6, 999.4e6, 2e15].map(formatBandwidth)).toEqual([
+      "1.00 kB/s",
+      "1.00 GB/s",
+      "999 MB/s",
+      "2,000 TB/s",
+    ]);
+    expect([999.7e12, 1.2e18].map(formatFlops)).toEqual(["1.00 PFLOP/s", "1,200 PFLOP/s"]);
+    expect([999.6, 9960, 9940].map(formatSpan)).toEqual(["1.0 s", "10 s", "9.9 s"]);
   });
 
   it("write moments on a 24-hour clock, with their zone", () => {

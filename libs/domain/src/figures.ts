@@ -66,36 +66,45 @@ export function formatSecondsRange({ low, high }: { readonly low: number; readon
   return from === to ? to : `${from.endsWith(unit) ? from.slice(0, -unit.length) : from} – ${to}`;
 }
 
+/** Three figures in the first unit in which they are below a thousand: 999.6 MB/s are 1.00 GB/s. */
+function inLargestUnit(value: number, units: readonly (readonly [unit: string, size: number])[]): string {
+  for (const [unit, size] of units) {
+    const text = (value / size).toPrecision(3);
+    if (Math.abs(Number(text)) < 1000) return `${text} ${unit}`;
+  }
+  const [unit, size] = units.at(-1) ?? ["", 1];
+  return `${formatInteger(value / size)} ${unit}`;
+}
+
 /** Bandwidth with decimal units, as vendors give it. */
 export function formatBandwidth(bytesPerSecond: number): string {
-  for (const [unit, size] of [
-    ["TB/s", 1e12],
-    ["GB/s", 1e9],
-    ["MB/s", 1e6],
+  const bytes = bytesPerSecond.toFixed(0);
+  if (Number(bytes) < 1000) return `${bytes} B/s`;
+  return inLargestUnit(bytesPerSecond, [
     ["kB/s", 1e3],
-  ] as const) {
-    if (bytesPerSecond >= size) return `${(bytesPerSecond / size).toPrecision(3)} ${unit}`;
-  }
-  return `${bytesPerSecond.toFixed(0)} B/s`;
+    ["MB/s", 1e6],
+    ["GB/s", 1e9],
+    ["TB/s", 1e12],
+  ]);
 }
 
 /** Arithmetic rate with decimal units. */
 export function formatFlops(flopsPerSecond: number): string {
-  for (const [unit, size] of [
-    ["PFLOP/s", 1e15],
-    ["TFLOP/s", 1e12],
+  return inLargestUnit(flopsPerSecond, [
+    ["MFLOP/s", 1e6],
     ["GFLOP/s", 1e9],
-  ] as const) {
-    if (flopsPerSecond >= size) return `${(flopsPerSecond / size).toPrecision(3)} ${unit}`;
-  }
-  return `${(flopsPerSecond / 1e6).toPrecision(3)} MFLOP/s`;
+    ["TFLOP/s", 1e12],
+    ["PFLOP/s", 1e15],
+  ]);
 }
 
 /** A span between two moments, a stage or a training: 850 ms, 12 s, 3 min 5 s, 2 h 4 min, 3 d 1 h. */
 export function formatSpan(milliseconds: number): string {
   const seconds = Math.max(0, milliseconds) / 1000;
-  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.floor(seconds)} s`;
+  const rounded = Math.round(seconds * 1000);
+  if (rounded < 1000) return `${rounded} ms`;
+  const tenths = seconds.toFixed(1);
+  if (seconds < 60) return `${Number(tenths) < 10 ? tenths : Math.max(10, Math.floor(seconds))} s`;
   const units: [number, string][] = [
     [86_400, "d"],
     [3600, "h"],

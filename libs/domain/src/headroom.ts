@@ -1,5 +1,6 @@
 import type { JobSpec } from "./job.ts";
 import { ProblemError, type ProblemDetail } from "./problem.ts";
+import { readPercent } from "./share.ts";
 import { formatBytes, parseBytes } from "./units.ts";
 
 /** Memory of each GPU that plans leave free: for what fragments, and for what a prediction misses. */
@@ -14,8 +15,9 @@ export const HEADROOM_REMEDY = "give a share below 100%, such as 5%, or a size w
 
 /** Reads `5%` or `4GB`. @returns undefined for a text that is neither */
 export function readHeadroom(text: string): Headroom | undefined {
-  const percent = Number(/^(\d+(?:\.\d+)?)\s*%$/.exec(text.trim())?.[1] ?? Number.NaN);
-  if (percent < 100) return { text, bytesOf: (memory) => Math.ceil((memory * percent) / 100) };
+  const percent = readPercent(text);
+  if (percent !== undefined && percent >= 0 && percent < 100)
+    return { text, bytesOf: (memory) => Math.ceil((memory * percent) / 100) };
   // A number without a unit would be bytes, which nobody means.
   const bytes = /[A-Za-z]\s*$/.test(text) ? parseBytes(text) : undefined;
   return bytes === undefined ? undefined : { text, bytesOf: () => bytes };

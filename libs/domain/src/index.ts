@@ -33,6 +33,7 @@ export * from "./launchers.ts";
 export * from "./job-file.ts";
 export { boundFaults, type BoundFault, type PlanSizes } from "./job-file/plan-limits.ts";
 export * from "./headroom.ts";
+export * from "./share.ts";
 export * from "./written-job.ts";
 export * from "./job-to-change.ts";
 export * from "./comparison.ts";

@@ -27,7 +27,7 @@ export const DEVICES = ["cpu", "cuda"] as const;
 
 /** Of a cluster's hostMemoryBytes. */
 export const HOST_MEMORY_WORDS =
-  "memory of a node's host that its ranks may keep activations in; left out: unknown, so no plan that needs it is chosen unless plan.gateUp asks for it";
+  "memory of a node's host that ranks on GPUs may keep activations in; left out, or on processors: no plan that needs it is chosen unless plan.gateUp asks for it";
 
 /** Of a job's `headroom`. */
 export const HEADROOM_WORDS =

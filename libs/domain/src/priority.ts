@@ -1,5 +1,5 @@
 import { Type, type Static } from "typebox";
-import { Line } from "./text.ts";
+import { LABEL_NAME, Line, LONGEST_LABEL } from "./text.ts";
 
 /** How urgent a job is among those that wait for the same hosts, the least first. */
 export const PRIORITIES = ["low", "normal", "high"] as const;
@@ -19,17 +19,11 @@ export const PreemptibleSchema = Type.Boolean({
 });
 
 const MOST_LABELS = 16;
-/** Of a label's key, and of its value. */
-const LONGEST_LABEL = 63;
 
 /** What people sort their jobs by: `team: nlp`. */
-export const LabelsSchema = Type.Record(
-  Type.String({ pattern: `^[A-Za-z0-9][A-Za-z0-9._/-]{0,${LONGEST_LABEL - 1}}$` }),
-  Line(LONGEST_LABEL),
-  {
-    maxProperties: MOST_LABELS,
-    additionalProperties: false,
-    description: `up to ${MOST_LABELS} names with values, for lists to be narrowed by; names have letters, digits and . _ / -`,
-  },
-);
+export const LabelsSchema = Type.Record(Type.String({ pattern: LABEL_NAME.pattern }), Line(LONGEST_LABEL), {
+  maxProperties: MOST_LABELS,
+  additionalProperties: false,
+  description: `up to ${MOST_LABELS} names with values, for lists to be narrowed by; names have letters, digits and . _ / -`,
+});
 export type Labels = Static<typeof LabelsSchema>;

@@ -65,12 +65,15 @@ async function withFields<T>(read: () => Promise<T>, renamed: (field: string) =>
   }
 }
 
+/** Fields of held-out data. How documents are packed is said of the training data, and holds for both. */
+const IN_HELD_OUT = /^data\b(?!\.(?:packing|endOfDocumentToken|maxDocumentsPerSequence)\b)/;
+
 /**
  * Calls what reads a part of a job, and has its expected errors name that part's fields: `data.path` becomes
  * `validation.data.path` below `validation`.
  */
 export const asPartOf = <T>(part: string, read: () => Promise<T>): Promise<T> =>
-  withFields(read, (field) => (/^data\b/.test(field) ? `${part}.${field}` : field));
+  withFields(read, (field) => (IN_HELD_OUT.test(field) ? `${part}.${field}` : field));
 
 /**
  * Calls what reads one source of a job's data, and has its expected errors name that source's fields: `data.path`

@@ -32,6 +32,12 @@ const noisy = Type.Optional(
     description: "its samples lay too far apart, or other work ran beside it; absent where neither is known",
   }),
 );
+const stillNoisy = Type.Optional(
+  Type.Literal(true, {
+    description:
+      "noisy also when another job measured it again: jobs go on with it while the profile is fresh",
+  }),
+);
 const estimated = Type.Optional(
   Type.Literal(true, {
     description: "made from published figures, not measured; absent where it was measured",
@@ -58,6 +64,7 @@ export const CollectiveCurveSchema = Type.Object(
           p90Seconds: Type.Optional(seconds),
           samples,
           noisy,
+          stillNoisy,
           estimated,
         },
         { additionalProperties: false },
@@ -161,6 +168,7 @@ export const ModuleTimeSchema = Type.Object(
     p90Seconds: Type.Optional(seconds),
     samples,
     noisy,
+    stillNoisy,
     estimated,
   },
   { additionalProperties: false },
@@ -182,6 +190,7 @@ export const OverlapSchema = Type.Object(
     computeSeconds: Type.Optional(seconds),
     communicationSeconds: Type.Optional(seconds),
     noisy,
+    stillNoisy,
     estimated,
   },
   { additionalProperties: false },
@@ -266,6 +275,7 @@ export const SliceTimeSchema = Type.Object(
     p90Seconds: Type.Optional(seconds),
     samples,
     noisy,
+    stillNoisy,
   },
   { additionalProperties: false },
 );
@@ -279,7 +289,7 @@ const flopsPerSecond = Type.Number({ minimum: 1e6, maximum: 1e18 });
 export const ProfileQualitySchema = Type.Object(
   {
     verdict: Type.Enum(["quiet", "noisy"], {
-      description: "noisy: so many points are noisy that new jobs measure these again",
+      description: "noisy: so many points are noisy that new jobs measure these again, once",
     }),
     points: Type.Integer({ minimum: 0 }),
     noisyPoints: Type.Integer({ minimum: 0 }),
@@ -421,7 +431,12 @@ export function qualityWords({
     noisyPoints === 0
       ? `None of ${formatInteger(points)} points is noisy${again}.`
       : `${formatInteger(noisyPoints)} of ${formatInteger(points)} points are noisy${again}: other work ran beside them, or their samples lie further apart than ${mostSpreadPercent}% of their median (the worst: ${formatInteger(worstSpreadPercent)}%).`;
-  const fate = verdict === "noisy" ? ["New jobs measure the noisy points that they need again."] : [];
+  const fate =
+    verdict === "noisy"
+      ? [
+          "New jobs measure the noisy points that they need again, each point once while the profile is fresh.",
+        ]
+      : [];
   return [counts, ...summedDisturbances(disturbances).map((each) => `${each}.`), ...fate];
 }
 

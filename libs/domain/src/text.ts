@@ -18,6 +18,27 @@ const ALLOWED = `[^${FORBIDDEN}${SURROGATES}]*`;
  */
 export const LINE_PATTERN = String.raw`^(?=\s*\S)${ALLOWED}(?:[\ud800-\udbff][\udc00-\udfff]${ALLOWED})*$`;
 
+/** A pattern, and in words what to give. */
+export interface ToldPattern {
+  readonly pattern: string;
+  readonly remedy: string;
+}
+
+/** A time of day. */
+export const TIME_OF_DAY: ToldPattern = {
+  pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$",
+  remedy: "give a time of day from 00:00 to 23:59 as HH:MM, such as 22:00",
+};
+
+/** Of a label's key, and of its value. */
+export const LONGEST_LABEL = 63;
+
+/** The name of a label. */
+export const LABEL_NAME: ToldPattern = {
+  pattern: `^[A-Za-z0-9][A-Za-z0-9._/-]{0,${LONGEST_LABEL - 1}}$`,
+  remedy: `use up to ${LONGEST_LABEL} letters, digits and . _ / -, of which the first is a letter or a digit`,
+};
+
 /** One line of text from outside: a name, a path, a reason. */
 export const Line = (maxLength: number, options: { readonly description?: string } = {}): TString =>
   Type.String({ minLength: 1, maxLength, pattern: LINE_PATTERN, ...options });

@@ -137,13 +137,30 @@ describe("formats for people", () => {
       "90.00 s",
       "10.0 min",
       "2.0 h",
-      "48.0 h",
+      "2.0 d",
       "15.5 d",
     ]);
     expect(
       [0, 4.88e-7, 9.996e-7, 4e-10].map(formatSeconds),
       "what takes time is never written as none",
     ).toEqual(["0 s", "488 ns", "1 µs", "< 1 ns"]);
+  });
+
+  it("carry what rounds up to the next unit over to it", () => {
+    expect([1_048_570, 1_048_524, 1023.97 * 2 ** 30, 9.999 * 1024].map(formatBytes)).toEqual([
+      "1.00 MiB",
+      "1023.9 KiB",
+      "1.00 TiB",
+      "10.0 KiB",
+    ]);
+    expect([0.000_999_6, 0.009_996, 0.999_96, 119.996, 7199, 172_790].map(formatSeconds)).toEqual([
+      "1.00 ms",
+      "10.0 ms",
+      "1.00 s",
+      "2.0 min",
+      "2.0 h",
+      "2.0 d",
+    ]);
   });
 
   it("write about how long something takes as people say it", () => {

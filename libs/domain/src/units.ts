@@ -100,23 +100,40 @@ export function formatBytes(bytes: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let value = bytes;
   let index = 0;
-  while (Math.abs(value) >= 1024 && index < units.length - 1) {
+  const isBelow = (bound: number, decimals: number): boolean =>
+    Math.abs(Number(value.toFixed(decimals))) < bound;
+  while (!isBelow(1024, index === 0 ? 0 : 1) && index < units.length - 1) {
     value /= 1024;
     index += 1;
   }
-  return `${index === 0 ? value : value.toFixed(value < 10 ? 2 : 1)} ${units[index]}`;
+  return `${index === 0 ? value : value.toFixed(isBelow(10, 2) ? 2 : 1)} ${units[index]}`;
 }
+
+/** How a duration is written below so many of a unit, the smallest unit first; above all of them in days. */
+const SECONDS_WRITTEN: readonly {
+  readonly unit: string;
+  readonly below: number;
+  readonly decimals: number;
+  readonly of: (seconds: number) => number;
+}[] = [
+  { unit: "ns", below: 1000, decimals: 0, of: (seconds) => seconds * 1e9 },
+  { unit: "µs", below: 1000, decimals: 0, of: (seconds) => seconds * 1e6 },
+  { unit: "ms", below: 10, decimals: 2, of: (seconds) => seconds * 1e3 },
+  { unit: "ms", below: 1000, decimals: 1, of: (seconds) => seconds * 1e3 },
+  { unit: "s", below: 120, decimals: 2, of: (seconds) => seconds },
+  { unit: "min", below: 120, decimals: 1, of: (seconds) => seconds / 60 },
+  { unit: "h", below: 48, decimals: 1, of: (seconds) => seconds / 3600 },
+];
 
 /** Formats a duration, for people. What takes time is never written as none. */
 export function formatSeconds(seconds: number): string {
   if (seconds === 0) return "0 s";
   if (seconds > 0 && seconds < 1e-9) return "< 1 ns";
-  if (seconds > 0 && seconds < 9.995e-7) return `${(seconds * 1e9).toFixed(0)} ns`;
-  if (seconds < 1e-3) return `${(seconds * 1e6).toFixed(0)} µs`;
-  if (seconds < 1) return `${(seconds * 1e3).toFixed(seconds < 0.01 ? 2 : 1)} ms`;
-  if (seconds < 120) return `${seconds.toFixed(2)} s`;
-  if (seconds < 7200) return `${(seconds / 60).toFixed(1)} min`;
-  return seconds < 172_800 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86_400).toFixed(1)} d`;
+  for (const { unit, below, decimals, of } of SECONDS_WRITTEN) {
+    const text = of(seconds).toFixed(decimals);
+    if (Math.abs(Number(text)) < below) return `${text} ${unit}`;
+  }
+  return `${(seconds / 86_400).toFixed(1)} d`;
 }
 
 /** About how long something takes, as people say it: "about 20 seconds", "about a minute", "about 2 hours". */

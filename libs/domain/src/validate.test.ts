@@ -1,10 +1,12 @@
 import { Type, type TSchema } from "typebox";
 import { describe, expect, it } from "vitest";
 import { JobFileSchema } from "./job-file.ts";
+import { LabelsSchema } from "./priority.ts";
 import { ProblemError } from "./problem.ts";
 import { ModuleShapeSchema } from "./profile.ts";
 import { printable } from "./text.ts";
 import { validate } from "./validate.ts";
+import { DailyWindowSchema } from "./workload.ts";
 
 function detailsOf(schema: TSchema, value: unknown): ProblemError["details"] {
   try {
@@ -191,6 +193,36 @@ describe("validate", () => {
         JSON.parse('{"__proto__": 1, "constructor": 2}'),
       ).map((detail) => detail.field),
     ).toEqual(["__proto__", "constructor"]);
+  });
+
+  it("says in words what is meant by slips that are often made in YAML", () => {
+    const fields = Type.Object(
+      { steps: Type.Optional(Type.Integer({ minimum: 1 })), rate: Type.Optional(Type.Number()) },
+      { additionalProperties: false },
+    );
+    const remedyOf = (value: unknown, schema: TSchema = fields): string | undefined =>
+      detailsOf(schema, value)[0]?.remedy;
+    expect(remedyOf({ "<<": { steps: 1 } })).toBe(
+      "merges of YAML (<<) are not read: write the fields themselves",
+    );
+    expect(remedyOf({ rate: 1, "0.0005": null })).toMatch(/^a decimal comma\?/);
+    expect(remedyOf({ steps: "64" })).toBe("drop the quotes: 64");
+    expect(remedyOf({ steps: "64k" })).toBe("give an integer of 1 or more");
+    expect(remedyOf({ steps: "0" })).toBe("give an integer of 1 or more");
+    expect(remedyOf([{ steps: 1 }])).toBe(
+      "write fields with their values (name: value), without a dash before them",
+    );
+  });
+
+  it("says patterns in words", () => {
+    const [label] = detailsOf(LabelsSchema, { "a b": "x" });
+    expect(label).toMatchObject({
+      field: "a b",
+      message: "has a name that is not of the form that is asked for",
+      remedy: expect.stringMatching(/^use up to 63 letters, digits and/),
+    });
+    const [time] = detailsOf(DailyWindowSchema, { from: "24:00", to: "06:00" });
+    expect(time?.remedy).toBe("give a time of day from 00:00 to 23:59 as HH:MM, such as 22:00");
   });
 
   it("does not take what every object inherits for a field", () => {

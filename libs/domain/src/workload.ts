@@ -4,7 +4,7 @@ import { CompareStepsSchema, DEFAULT_COMPARE_STEPS } from "./plan-change.ts";
 import type { Plan } from "./plan.ts";
 import { CandidateSchema } from "./planning.ts";
 import { ProjectNameSchema } from "./project.ts";
-import { Line } from "./text.ts";
+import { Line, TIME_OF_DAY } from "./text.ts";
 
 /**
  * What becomes of a better plan that was found for a workload, where nobody says anything:
@@ -15,8 +15,7 @@ import { Line } from "./text.ts";
 export const REPLAN_POLICIES = ["notify", "try", "apply"] as const;
 export type ReplanPolicy = (typeof REPLAN_POLICIES)[number];
 
-const timeOfDay = (description: string) =>
-  Type.String({ pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$", description });
+const timeOfDay = (description: string) => Type.String({ pattern: TIME_OF_DAY.pattern, description });
 
 /** Hours of each day; over midnight where it ends before it begins. */
 export const DailyWindowSchema = Type.Object(

@@ -32,7 +32,8 @@ const offersHost = ({ plan, cluster, memoryModel }: JobSpec, { device }: Profile
   memoryModel === "executor" &&
   device.toHostBytesPerSecond !== undefined &&
   device.toDeviceBytesPerSecond !== undefined &&
-  (cluster.hostMemoryBytes !== undefined || [plan?.gateUp ?? []].flat().includes("host"));
+  ((cluster.hostMemoryBytes !== undefined && cluster.device === "cuda") ||
+    [plan?.gateUp ?? []].flat().includes("host"));
 
 /**
  * The search again, written to be read: every field of a plan from its least to its most value, the

@@ -1,5 +1,5 @@
 import { shippedProfile } from "@internevo/cost-model";
-import { comparePlans, resolveJob, type JobSpec } from "@internevo/domain";
+import { comparePlans, keepsGateUpOnHost, resolveJob, type JobSpec, type Plan } from "@internevo/domain";
 import { measured, smallJobCase } from "@internevo/test-kit/job-cases";
 import fc from "fast-check";
 import { expect, it } from "vitest";
@@ -8,6 +8,7 @@ import { bruteForce, type Judged } from "./brute-force.ts";
 
 const onGpus = (job: JobSpec, memoryPerGpuBytes: number): JobSpec => ({
   ...job,
+  memoryModel: "executor",
   cluster: { ...job.cluster, device: "cuda", memoryPerGpuBytes },
 });
 
@@ -16,6 +17,9 @@ const order = (a: Judged, b: Judged) =>
 
 it("finds what a plain search finds where communicators take memory of their own", () => {
   const seen = { some: 0, none: 0, mixed: 0 };
+  const hosted = { listed: 0, feasible: 0, tooLarge: 0 };
+  const hostedOf = (list: readonly { readonly plan: Plan }[]) =>
+    list.filter(({ plan }) => keepsGateUpOnHost(plan)).length;
   fc.assert(
     fc.property(
       measured(smallJobCase),
@@ -32,6 +36,9 @@ it("finds what a plain search finds where communicators take memory of their own
         const top = 12;
         const result = planJob(job, profile, { top, plans: top, exhaustive: true });
         const { plans = [], counts, closest } = result;
+        hosted.feasible += hostedOf(feasible);
+        hosted.tooLarge += hostedOf(tooLarge);
+        hosted.listed += hostedOf(plans);
         expect(plans.map(({ plan }) => plan)).toEqual(feasible.slice(0, top).map(({ plan }) => plan));
         expect(counts.feasible).toBe(feasible.length);
         expect(counts.rejected["memory-exceeded"] ?? 0).toBe(tooLarge.length);
@@ -43,6 +50,10 @@ it("finds what a plain search finds where communicators take memory of their own
     { numRuns: 50, seed: 20_261_128 },
   );
   expect(seen.mixed).toBeGreaterThan(20);
+  // Plans that keep gate and up on the host are among those that fit, that do not, and that are listed.
+  expect(hosted.feasible).toBeGreaterThan(500);
+  expect(hosted.tooLarge).toBeGreaterThan(1000);
+  expect(hosted.listed).toBeGreaterThan(5);
 });
 
 it("lists no plan above the limit, whatever was planned before on the same profile", () => {

@@ -2,7 +2,6 @@ import { aPlan } from "@internevo/test-kit";
 import { CostModel, shippedProfile } from "@internevo/cost-model";
 import {
   comparePlans,
-  keepsGateUpOnHost,
   resolveJob,
   type Plan,
   type PlanningResult,
@@ -61,12 +60,9 @@ function expectSound(result: PlanningResult): void {
 describe("planJob", () => {
   it("finds what a plain search over every field finds", () => {
     let plans = 0;
-    const hosted = { listed: 0, feasible: 0, tooLarge: 0 };
     const tensor = { listed: 0, feasible: 0, tooLarge: 0 };
     const tensorOf = (list: readonly { readonly plan: Plan }[]) =>
       list.filter(({ plan }) => plan.tensorParallel > 1 && plan.backwardOverlap !== "none").length;
-    const hostedOf = (list: readonly { readonly plan: Plan }[]) =>
-      list.filter(({ plan }) => keepsGateUpOnHost(plan)).length;
     fc.assert(
       fc.property(measured(smallJobCase), fc.integer({ min: 1, max: 12 }), ([job, profile], top) => {
         const { feasible, tooLarge } = bruteForce(job, profile);
@@ -75,9 +71,6 @@ describe("planJob", () => {
         tensor.feasible += tensorOf(feasible);
         tensor.tooLarge += tensorOf(tooLarge);
         tensor.listed += tensorOf(firstOfEach(feasible).slice(0, top));
-        hosted.feasible += hostedOf(feasible);
-        hosted.tooLarge += hostedOf(tooLarge);
-        hosted.listed += hostedOf(firstOfEach(feasible).slice(0, top));
         const result = planJob(job, profile, { top, plans: top });
         // Whatever the family, and the first of every family.
         expect(result.plans?.map(({ plan }) => plan)).toEqual(feasible.slice(0, top).map(({ plan }) => plan));
@@ -106,11 +99,8 @@ describe("planJob", () => {
       { numRuns: 150, seed: 20_240_501 },
     );
     expect(plans).toBeGreaterThan(50_000);
-    // Plans that keep gate and up on the host are among those that fit, that do not, and that are listed.
-    expect(hosted.feasible).toBeGreaterThan(1000);
-    expect(hosted.tooLarge).toBeGreaterThan(1000);
-    expect(hosted.listed).toBeGreaterThan(5);
-    // So are plans whose tensor ranks communicate beside the backward pass.
+    // Plans whose tensor ranks communicate beside the backward pass are among those that fit, that do not, and
+    // that are listed.
     expect(tensor.feasible).toBeGreaterThan(200);
     expect(tensor.tooLarge).toBeGreaterThan(200);
     expect(tensor.listed).toBeGreaterThan(0);

@@ -28,6 +28,14 @@ it("says of plans that fit why none is chosen, and not that they do not fit", ()
   expect(said({ memoryPerGpu: "80B" })).toMatch(/^no plan fits in 80 B a rank; the one that needs the least/);
 });
 
+it("counts the plans that were rejected, one too", () => {
+  const one = { microBatchSize: 1, recompute: false, recomputeLayers: 0, gateUp: "kept" };
+  const tight = { gpusPerNode: 1, memoryPerGpu: "80B" };
+  const plan = { ...one, forwardOverlap: "none", backwardOverlap: "none" };
+  expect(said(tight, { plan })).toContain("Why 1 plan was rejected: ");
+  expect(said(tight)).toMatch(/Why [\d,]+ plans were rejected: /);
+});
+
 it("names the headroom where it takes what a plan would need", () => {
   const spec = resolveJob(
     aJob({ headroom: "99.9%", cluster: { nodes: 1, gpusPerNode: 2, memoryPerGpu: "4GiB" } }),

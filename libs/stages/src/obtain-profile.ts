@@ -4,6 +4,7 @@ import {
   firstMeasurements,
   measurementCount,
   requiredMeasurements,
+  stillNoisyMeasurements,
   type Measurements,
 } from "@internevo/cost-model";
 import {
@@ -18,7 +19,7 @@ import {
 } from "@internevo/domain";
 import { assertProgram, type Probe, type Trainer } from "@internevo/launcher";
 import { measurementRuns, measureProfile, type MeasureProfileOutcome } from "@internevo/profiling";
-import { mergeProfiles, qualityOf, type NoiseLimits, type MeasuringEffort } from "@internevo/profiles";
+import { freshProfileWith, qualityOf, type NoiseLimits, type MeasuringEffort } from "@internevo/profiles";
 import {
   newestProfile,
   storeGivenProfile,
@@ -99,8 +100,8 @@ async function given(
  * A profile that holds what the planner needs for a job: the one that the job names, a stored one that is
  * fresh, of this probe and complete, or a new measurement under the cluster's lease. A fresh one that lacks
  * some shapes is completed: only those are measured, and the whole is as old as its oldest part. A fresh one
- * that is noisy is not as good as a quiet one: the noisy points that the job needs are measured again. A job
- * that asks for it measures everything again.
+ * that is noisy is not as good as a quiet one: the noisy points that the job needs are measured again, each
+ * once while the profile is fresh. A job that asks for it measures everything again.
  * @throws ProblemError for a named profile that is missing, or a probe that is not built; the signal's
  * reason.
  */
@@ -120,10 +121,12 @@ export async function obtainProfile(options: ObtainProfileOptions): Promise<Obta
     // Noisy ones are better than none until the cluster is free.
     return options.acceptsOld ? missing : bothMeasurements(missing, noisy);
   };
-  const reuse = (stored: ProfileRecord | undefined): ObtainProfileOutcome | undefined =>
-    stored && measurementCount(first(stored)) === 0
-      ? { status: "obtained", profile: stored.profile, how: "fresh", persist: async () => stored.id }
-      : undefined;
+  const reuse = (stored: ProfileRecord | undefined): ObtainProfileOutcome | undefined => {
+    if (!stored || measurementCount(first(stored)) > 0) return undefined;
+    const words = goesOnWithNoisyWords(stored.profile, needed);
+    if (words !== undefined) options.onLog?.(words);
+    return { status: "obtained", profile: stored.profile, how: "fresh", persist: async () => stored.id };
+  };
 
   const again = spec.measureAgain === true;
   const early = again ? undefined : reuse(await newest());
@@ -165,7 +168,7 @@ export async function measureAnew(
 
 /** A profile with a newer measurement of some of its points, and how quiet both are together. */
 function completed(older: Profile, newer: Profile): Profile {
-  const merged = mergeProfiles(older, newer);
+  const merged = freshProfileWith(older, newer);
   const { quality } = newer;
   return quality
     ? {
@@ -176,6 +179,14 @@ function completed(older: Profile, newer: Profile): Profile {
         }),
       }
     : merged;
+}
+
+/** What a job says that plans with noisy points; undefined where it needs none. */
+function goesOnWithNoisyWords(profile: Profile, needed: Measurements): string | undefined {
+  const points = measurementCount(stillNoisyMeasurements(profile, needed));
+  return points === 0
+    ? undefined
+    : `goes on with ${formatCounted(points, "noisy point")} of profile ${profile.name}, measured again before: measureAgain: true measures everything anew`;
 }
 
 /** How many times the time of a point the probe may take for one, with a busy machine's waits. */

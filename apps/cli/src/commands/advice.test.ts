@@ -186,7 +186,7 @@ describe("advice", () => {
   it("answers what-if as CSV that other programs read", async () => {
     const { stdout } = await cli("what-if", JOB, "--axis", "sequence", "--values", "8k..32k", "--csv");
     const lines = stdout.trim().split("\n");
-    expect(lines[0]).toMatch(/^sequence,tokensPerSecond,feasible,stepTimeSeconds,/);
+    expect(lines[0]).toMatch(/^sequence,tokensPerSecond,foundToFit,stepTimeSeconds,/);
     expect(lines.slice(1).map((line) => Number(line.split(",")[0]))).toEqual([8192, 16384, 32768]);
     for (const line of lines.slice(1)) expect(Number(line.split(",")[1])).toBeGreaterThan(0);
   });

@@ -304,7 +304,7 @@ async function onGpus(path: string, text: string, options: WhatIfOptions, contex
           gpu,
           memoryPerGpuBytes,
           tokensPerSecond,
-          feasible,
+          foundToFit: feasible,
           ...candidateRow(best),
           reason: reason ?? "",
         })),
@@ -365,7 +365,7 @@ class WhatIf {
       rows.map(({ value, tokensPerSecond, feasible, reason, best }) => ({
         [axis]: value,
         tokensPerSecond,
-        feasible,
+        foundToFit: feasible,
         ...candidateRow(best),
         reason: reason ?? "",
       })),

@@ -2,7 +2,7 @@ import { isOpenPlanChange, type PlanChange } from "@internevo/domain";
 import type { PlanChoice } from "@internevo/contracts";
 import type { InternEvoClient } from "@internevo/client";
 import type { Command } from "commander";
-import { integerArgument, numberArgument } from "../arguments.ts";
+import { integerArgument, shareArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { isPath, isRank, PLAN_HELP, readJson } from "../plan-argument.ts";
 import { planChangeLines, planChangesTable } from "../plan-change-view.ts";
@@ -66,9 +66,9 @@ export function addPlanChange(program: Command, context: Context): void {
     .argument("<job>", JOB_ARGUMENT)
     .argument("<plan>", PLAN_HELP)
     .option(
-      "--threshold <fraction>",
-      "measured gain in step time below which the job goes back, e.g. 0.05; default: 0, it must not be slower",
-      numberArgument(-1, 1),
+      "--threshold <share>",
+      "measured gain in step time below which the job goes back, e.g. 5%; default: 0, it must not be slower",
+      shareArgument(-1, 1),
     )
     .option("--steps <count>", "steps that are compared; default: 10", integerArgument(1, 1000))
     .option("--wait", "stay until the change is judged")

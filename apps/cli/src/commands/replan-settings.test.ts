@@ -15,6 +15,11 @@ it("reads a window, and takes it away", () => {
   expect(settings()).toEqual({});
 });
 
+it("reads the gain that a plan must have as 5% and as 0.05", () => {
+  for (const text of ["5%", "0.05"])
+    expect(settings("--gain-threshold", text)).toEqual({ gainThreshold: 0.05 });
+});
+
 it.each(["25:00-06:00", "22:00", "22:00-06:00-07:00", "", "22:0-06:00"])("%j is no window", (text) => {
   expect(() => settings("--window", text)).toThrow(`--window ${text} is no window`);
 });

@@ -8,7 +8,7 @@ import {
 } from "@internevo/domain";
 import { Option, type Command } from "commander";
 import { Check } from "typebox/value";
-import { integerArgument, numberArgument } from "../arguments.ts";
+import { integerArgument, shareArgument } from "../arguments.ts";
 
 export const WORKLOAD_ARGUMENT = "id of the workload, the beginning of it, or its name";
 
@@ -46,9 +46,9 @@ export function addSettings(command: Command): Command {
   return command
     .option("--time-zone <zone>", "IANA name; default of a new one: this machine's")
     .option(
-      "--gain-threshold <fraction>",
-      "gain in step time that makes a proposal, by prediction, and keeps a plan, as measured",
-      numberArgument(0, 1),
+      "--gain-threshold <share>",
+      "gain in step time that makes a proposal, by prediction, and keeps a plan, as measured, e.g. 5%",
+      shareArgument(0, 1),
     )
     .option(
       "--catch-up-window <seconds>",

@@ -86,7 +86,7 @@ function ProposalCard({ proposal }: { proposal: Proposal }) {
           · <Moment at={proposal.createdAt} both />
         </span>
       </header>
-      <Table label={`Proposal: plan in use and plan proposed`} narrow="cards">
+      <Table label="Proposal: plan in use and plan proposed" narrow="cards">
         <Head>
           <Row>
             <Column />
@@ -98,7 +98,7 @@ function ProposalCard({ proposal }: { proposal: Proposal }) {
         <Body>
           {current && (
             <Row>
-              <RowTitle>In use</RowTitle>
+              <RowTitle>{proposal.state === "applied" ? "In use before" : "In use"}</RowTitle>
               <Cell label="Plan">
                 <PlanText plan={current.plan} />
               </Cell>
@@ -111,7 +111,7 @@ function ProposalCard({ proposal }: { proposal: Proposal }) {
             </Row>
           )}
           <Row className="row-chosen">
-            <RowTitle>Proposed</RowTitle>
+            <RowTitle>{proposal.state === "applied" ? "In use" : "Proposed"}</RowTitle>
             <Cell label="Plan">
               <PlanText plan={proposed.plan} />
             </Cell>

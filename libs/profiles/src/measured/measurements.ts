@@ -1,17 +1,21 @@
 import type { ProbeEvent } from "@internevo/contracts";
 import { overlapKey, shapeKey, sliceKey } from "@internevo/cost-model";
 import type { CollectiveCurve, Profile } from "@internevo/domain";
-import { quieter, type Point } from "./quality.ts";
+import { quieter, quieterAgain, type Point } from "./quality.ts";
 
-/** Every point by its key, the quieter one where several have it. */
+/** Of two measurements of one point the one that counts. */
+type Choose = <T extends Point>(older: T, newer: T) => T;
+
+/** Every point by its key, the one that counts where several have it. */
 function byKey<T extends Point>(
   points: readonly T[],
   keyOf: (point: T) => string | number,
+  choose: Choose,
 ): Map<string | number, T> {
   const all = new Map<string | number, T>();
   for (const point of points) {
     const known = all.get(keyOf(point));
-    all.set(keyOf(point), known ? quieter(known, point) : point);
+    all.set(keyOf(point), known ? choose(known, point) : point);
   }
   return all;
 }
@@ -51,18 +55,33 @@ export const copyRates = ({
  * has the better figures of both, points of both are kept; where both have one it is the newer's, or the older's where only the newer's is
  * noisy, or is the noisier of two.
  */
-export function mergeProfiles(older: Profile, newer: Profile): Profile {
-  const modules = byKey([...older.modules, ...newer.modules], (module) => shapeKey(module.shape));
-  const overlaps = byKey([...older.overlaps, ...newer.overlaps], (overlap) =>
-    overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes, overlap.placement),
+export const mergeProfiles = (older: Profile, newer: Profile): Profile => merged(older, newer, quieter);
+
+/**
+ * A fresh profile completed by what another job measured, as {@link mergeProfiles} merges them; points that
+ * were measured again in vain are marked.
+ */
+export const freshProfileWith = (fresh: Profile, newer: Profile): Profile =>
+  merged(fresh, newer, quieterAgain);
+
+function merged(older: Profile, newer: Profile, choose: Choose): Profile {
+  const modules = byKey([...older.modules, ...newer.modules], (module) => shapeKey(module.shape), choose);
+  const overlaps = byKey(
+    [...older.overlaps, ...newer.overlaps],
+    (overlap) => overlapKey(overlap.shape, overlap.op, overlap.groupSize, overlap.bytes, overlap.placement),
+    choose,
   );
   const curves = new Map<string, CollectiveCurve>();
   for (const curve of [...older.collectives, ...newer.collectives]) {
     const key = `${curve.op} ${curve.groupSize} ${curve.placement}`;
-    const points = byKey([...(curves.get(key)?.points ?? []), ...curve.points], (point) => point.bytes);
+    const points = byKey(
+      [...(curves.get(key)?.points ?? []), ...curve.points],
+      (point) => point.bytes,
+      choose,
+    );
     curves.set(key, { ...curve, points: [...points.values()].sort((a, b) => a.bytes - b.bytes) });
   }
-  const slices = byKey([...(older.slices ?? []), ...(newer.slices ?? [])], sliceKey);
+  const slices = byKey([...(older.slices ?? []), ...(newer.slices ?? [])], sliceKey, choose);
   const notes = [...newer.provenance.notes, `completes the profile ${older.name}`];
   return {
     ...newer,

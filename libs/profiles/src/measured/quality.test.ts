@@ -1,7 +1,7 @@
 import { noisyMeasurements, shippedProfile, type Measurements } from "@internevo/cost-model";
 import { ProfileSchema, validate, type ModuleTime, type Profile } from "@internevo/domain";
 import { describe, expect, it } from "vitest";
-import { mergeProfiles } from "./measurements.ts";
+import { freshProfileWith, mergeProfiles } from "./measurements.ts";
 import { marked, qualityOf, quieter } from "./quality.ts";
 
 const limits = { mostSpreadPercent: 50, mostOthersPercent: 10 };
@@ -63,6 +63,23 @@ describe("quieter", () => {
     expect(merged.modules.map(({ medianSeconds, noisy }) => [medianSeconds, noisy])).toEqual([
       [2, undefined],
       [1, undefined],
+    ]);
+  });
+});
+
+describe("a fresh profile that another job completes", () => {
+  it("marks what is noisy in both measurements, and nothing else", () => {
+    const noisy = (rows: number, apart: number) => time(rows, 1, apart, { noisy: true });
+    const { modules } = freshProfileWith(
+      profileOf([noisy(1, 0.9), noisy(2, 0.9), noisy(3, 0.9), time(4, 1, 0.1)]),
+      profileOf([noisy(1, 0.8), time(2, 1, 0.1), noisy(5, 0.9)]),
+    );
+    expect(modules).toEqual([
+      { ...noisy(1, 0.8), stillNoisy: true },
+      time(2, 1, 0.1),
+      noisy(3, 0.9),
+      time(4, 1, 0.1),
+      noisy(5, 0.9),
     ]);
   });
 });

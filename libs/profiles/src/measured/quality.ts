@@ -19,6 +19,8 @@ export interface Point {
   readonly p10Seconds?: number;
   readonly p90Seconds?: number;
   readonly noisy?: true;
+  /** Noisy also when it was measured again for another job. */
+  readonly stillNoisy?: true;
 }
 
 /**
@@ -45,6 +47,15 @@ export function quieter<T extends Point>(older: T, newer: T): T {
   return (spreadOf(older) ?? Infinity) < (spreadOf(newer) ?? Infinity) ? older : newer;
 }
 
+/**
+ * The quieter of a fresh profile's point and of what another job measured. One that is noisy in both is marked:
+ * no further job measures it while the profile is fresh.
+ */
+export function quieterAgain<T extends Point>(older: T, newer: T): T {
+  const one = quieter(older, newer);
+  return one.noisy === true ? { ...one, stillNoisy: true } : one;
+}
+
 /** Marks what is noisy. @param disturbed whether other work ran beside all of these points. */
 export function marked<T extends Point>(
   points: readonly T[],
@@ -52,7 +63,7 @@ export function marked<T extends Point>(
   { mostSpreadPercent }: Pick<NoiseLimits, "mostSpreadPercent">,
 ): T[] {
   return points.map((point) => {
-    const { noisy: _, ...plain } = point;
+    const { noisy: _noisy, stillNoisy: _still, ...plain } = point;
     return (
       disturbed || 100 * (spreadOf(point) ?? 0) > mostSpreadPercent ? { ...plain, noisy: true } : plain
     ) as T;

@@ -18,7 +18,12 @@ export function FinalReport({ report }: { report: Report }) {
   return (
     <>
       {learned !== undefined && (
-        <Alert color={learned > 0 ? "evo" : "yellow"} variant="light" mb="sm" className="verdict">
+        <Alert
+          color={learned > 0 ? "evo" : "red"}
+          variant="light"
+          mb="sm"
+          {...(learned > 0 ? { className: "verdict" } : { role: "alert" })}
+        >
           {learned > 0
             ? `The loss ended ${learned.toFixed(3)} nats below the unigram entropy of the text: the model learned more than how often each token occurs.`
             : `The loss did not end below the unigram entropy of the text, which counting tokens alone reaches.`}

@@ -19,6 +19,7 @@ import type { PlanRow } from "../../data/plan-rows.ts";
 import { jobKey } from "../../data/queries.ts";
 import { mayActAs, useSession } from "../../session/session.tsx";
 import { formatSignedPercent, sentence } from "../../text/format.ts";
+import { percentFault, shareOfField } from "../../text/percent.ts";
 import { ConfirmedButton } from "../confirmed-button.tsx";
 import { Dialog } from "../dialog.tsx";
 import { Moment } from "../moment.tsx";
@@ -43,6 +44,8 @@ const isChangeable = (job: JobDetail): boolean =>
   job.spec.checkpointing !== null &&
   (job.planChange === undefined || !isOpenPlanChange(job.planChange.state));
 
+const GAIN_PERCENT = { min: -100, max: 100 };
+
 function AskButton({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] }) {
   const { client } = useSession();
   const queries = useQueryClient();
@@ -53,8 +56,9 @@ function AskButton({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] }) 
   );
   const [plan, setPlan] = useState(others[0]?.key ?? "");
   const [percent, setPercent] = useState<number | string>(0);
+  const gainFault = percentFault(percent, GAIN_PERCENT.min, GAIN_PERCENT.max);
   const ask = useMutation({
-    mutationFn: () => client.changePlan(job.id, { plan, gainThreshold: Number(percent) / 100 }),
+    mutationFn: () => client.changePlan(job.id, { plan, gainThreshold: shareOfField(percent) }),
     onSuccess: () => {
       void queries.invalidateQueries({ queryKey: jobKey(job.id) });
       close();
@@ -85,10 +89,10 @@ function AskButton({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] }) 
           mt="sm"
           label="Least gain"
           description="Measured, in percent of the step time; 0: it must not be slower"
-          min={-100}
-          max={100}
+          {...GAIN_PERCENT}
           value={percent}
           onChange={setPercent}
+          error={gainFault}
         />
         {ask.isError && (
           <Alert color="red" mt="sm" role="alert">
@@ -99,7 +103,7 @@ function AskButton({ job, rows }: { job: JobDetail; rows: readonly PlanRow[] }) 
           <Button variant="default" onClick={close}>
             Leave it
           </Button>
-          <Button loading={ask.isPending} onClick={() => ask.mutate()}>
+          <Button loading={ask.isPending} disabled={gainFault !== undefined} onClick={() => ask.mutate()}>
             Change the plan
           </Button>
         </Group>

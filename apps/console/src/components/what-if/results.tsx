@@ -272,7 +272,7 @@ function Sweep({
       csv={rows.map(({ value, tokensPerSecond, feasible, reason, best }) => ({
         [axis]: value,
         tokensPerSecond,
-        feasible,
+        foundToFit: feasible,
         ...csvOf(best),
         reason,
       }))}

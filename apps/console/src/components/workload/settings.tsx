@@ -1,5 +1,6 @@
 import {
   formatCounted,
+  percentOf,
   REPLAN_POLICIES,
   type DailyWindow,
   type ReplanPolicy,
@@ -9,6 +10,7 @@ import { Alert, Button, Checkbox, Group, NativeSelect, NumberInput, TextInput } 
 import { useDisclosure } from "@mantine/hooks";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
+import { percentFault, shareOfField } from "../../text/percent.ts";
 import { useSession } from "../../session/session.tsx";
 import { Dialog } from "../dialog.tsx";
 
@@ -119,11 +121,14 @@ function RunFields({ value, onChange }: { value: OfRuns; onChange: (value: OfRun
   );
 }
 
+const GAIN_PERCENT = { min: 0, max: 100 };
+
 function EditForm({ workload, onClose }: { workload: Workload; onClose: () => void }) {
   const [cron, setCron] = useState(workload.cron);
   const [timeZone, setTimeZone] = useState(workload.timeZone);
   const [policy, setPolicy] = useState<ReplanPolicy>(workload.policy);
-  const [percent, setPercent] = useState<number | string>(workload.gainThreshold * 100);
+  const [percent, setPercent] = useState<number | string>(percentOf(workload.gainThreshold));
+  const gainFault = percentFault(percent, GAIN_PERCENT.min, GAIN_PERCENT.max);
   const { changeWindow, mayMeasureRuns } = workload;
   const [ofRuns, setOfRuns] = useState<OfRuns>({ changeWindow, mayMeasureRuns });
   const change = useChange(workload.id, onClose);
@@ -131,7 +136,8 @@ function EditForm({ workload, onClose }: { workload: Workload; onClose: () => vo
     <form
       onSubmit={(event) => {
         event.preventDefault();
-        change.mutate({ cron, timeZone, policy, gainThreshold: Number(percent) / 100, ...ofRuns });
+        if (gainFault !== undefined) return;
+        change.mutate({ cron, timeZone, policy, gainThreshold: shareOfField(percent), ...ofRuns });
       }}
     >
       <TextInput
@@ -150,10 +156,10 @@ function EditForm({ workload, onClose }: { workload: Workload; onClose: () => vo
         mt="sm"
         label="Minimum gain"
         description="In percent of the step time: by prediction for a proposal, and as measured to keep it"
-        min={0}
-        max={100}
+        {...GAIN_PERCENT}
         value={percent}
         onChange={setPercent}
+        error={gainFault}
       />
       <NativeSelect
         mt="sm"
@@ -172,7 +178,7 @@ function EditForm({ workload, onClose }: { workload: Workload; onClose: () => vo
         <Button variant="default" onClick={onClose}>
           Leave it
         </Button>
-        <Button type="submit" loading={change.isPending}>
+        <Button type="submit" loading={change.isPending} disabled={gainFault !== undefined}>
           Save
         </Button>
       </Group>
