@@ -5,12 +5,12 @@ import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import type { Transaction } from "./database.ts";
 import { submitJob } from "./jobs.ts";
-import { storePlanning } from "./plannings.ts";
+import { MOST_PLANNINGS, newestWorkloadPlanning, storePlanning } from "./plannings.ts";
 import { createProject } from "./projects.ts";
 import { createProposal, proposalsToPursue } from "./proposals.ts";
 import { ensureRun } from "./runs.ts";
-import { jobs, workloads } from "./schema/index.ts";
-import { createWorkload, fireWorkloadNow } from "./workloads.ts";
+import { jobs, planningCandidates, plannings, workloads } from "./schema/index.ts";
+import { createWorkload, deleteWorkload, fireWorkloadNow } from "./workloads.ts";
 
 let test: TestDatabase;
 beforeAll(async () => {
@@ -73,4 +73,32 @@ it("runs are asked for in turns of the projects, oldest first, and only where on
   await train(specIn("modest"));
   expect(await names()).toEqual(["first", "waits", "second", "third"]);
   expect(await names(2)).toEqual(["first", "waits"]);
+});
+
+it("a workload keeps its newest plannings and those that it proposed, and takes them with it", async () => {
+  const { id: workloadId } = await workloadIn(specIn("modest"), "often");
+  const { id: other } = await workloadIn(specIn("modest"), "another");
+  const proposed = await propose(workloadId);
+  const ofOther = await within((tx) => storePlanning(tx, examplePlanning(1), { workloadId: other }));
+  const stored: string[] = [];
+  for (let at = 0; at < MOST_PLANNINGS + 5; at += 1)
+    stored.push(await within((tx) => storePlanning(tx, examplePlanning(2), { workloadId })));
+  const kept = async (id: string) =>
+    (
+      await test.database.db
+        .select({ id: plannings.id })
+        .from(plannings)
+        .where(eq(plannings.workloadId, id))
+        .orderBy(plannings.createdAt)
+    ).map((row) => row.id);
+  expect(await kept(workloadId)).toEqual([proposed, ...stored.slice(-MOST_PLANNINGS)]);
+  expect((await newestWorkloadPlanning(test.database.db, workloadId))?.id).toBe(stored.at(-1));
+  const jobId = await within((tx) => submitJob(tx, specIn("modest")));
+  const ofJob = stored.at(-2) as string;
+  await test.database.db.update(jobs).set({ planningId: ofJob }).where(eq(jobs.id, jobId));
+  expect(await within((tx) => deleteWorkload(tx, workloadId))).toBe(true);
+  expect(await kept(workloadId)).toEqual([ofJob]);
+  expect(await kept(other)).toEqual([ofOther]);
+  const candidates = await test.database.db.select().from(planningCandidates);
+  expect(new Set(candidates.map(({ planningId }) => planningId)).size).toBeGreaterThan(1);
 });
