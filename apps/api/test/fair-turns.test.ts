@@ -1,5 +1,5 @@
 import { findShippedProfile } from "@internevo/cost-model";
-import { resolveJob } from "@internevo/domain";
+import { resolveJob, type JobSpec } from "@internevo/domain";
 import { FairTurns } from "@internevo/service-kit";
 import { setImmediate as settle } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
@@ -130,6 +130,39 @@ describe("searches", () => {
     expect(answer.value).toBe(4096);
     gone.abort(new Error("gone"));
     // None of them had ended: what was answered did not wait for them.
+    for (const outcome of await Promise.all(long)) expect(outcome).toBeInstanceOf(Error);
+  });
+
+  it("of one project never have all threads, and listing what many jobs need goes on elsewhere", async () => {
+    const profile = findShippedProfile("a800-128");
+    if (!profile) throw new Error("the profile ships with the project");
+    workers = createWorkers({ planThreads: 2 });
+    const pool = workers;
+    const job = (sequences: number) =>
+      resolveJob({
+        name: "many divisors",
+        model: { hiddenSize: 64, layers: 2, heads: 8, kvHeads: 8, vocabularySize: 256 },
+        sequenceLengthTokens: 16,
+        globalBatchTokens: 16 * sequences,
+        cluster: { nodes: 1, gpusPerNode: 8, memoryPerGpu: "1GB" },
+      });
+    const remedy = { measuredBy: "internevo profile measure", planWith: null };
+    const ask = (token: string, planned: JobSpec[], signal?: AbortSignal) =>
+      as(token, () =>
+        pool.advise<"estimates">({ kind: "estimates", spec: job(16), profile, planned, remedy }, signal),
+      );
+    const gone = new AbortController();
+    const many = Array.from({ length: 1000 }, (_, at) => job(65_214_507_758_400 - 4_838_400 * at));
+    let answered = 0;
+    const long = [0, 1, 2].map(() =>
+      ask("greedy", many, gone.signal).then(
+        () => (answered += 1),
+        (error: unknown) => error,
+      ),
+    );
+    expect((await ask("modest", [job(16)]))?.needed).toBeGreaterThan(0);
+    expect(answered).toBe(0);
+    gone.abort(new Error("gone"));
     for (const outcome of await Promise.all(long)) expect(outcome).toBeInstanceOf(Error);
   });
 

@@ -1,5 +1,6 @@
 import { estimatedWith } from "@internevo/cost-model";
 import { estimatedProfileWords, type Estimates, type JobSpec, type Profile } from "@internevo/domain";
+import { assertWithinBound } from "@internevo/search";
 import { jobAt, type SweepAxis } from "./sweep.ts";
 
 /** Fields on which it depends what has to be measured, and their values. */
@@ -19,6 +20,7 @@ const NOTHING_MISSING: Pick<Estimates, "needed" | "missing" | "noisy"> = {
  * Which figures of an answer about a job are estimated; undefined where all is measured.
  * @param planned the jobs that the answer's plans are of: the job itself, or the job with fields varied
  * @param remedy what measures the job, as {@link Estimates} has it
+ * @throws what ends the searches of this thread, where their time is over or nobody waits
  */
 export function estimatesOf(
   job: JobSpec,
@@ -26,7 +28,7 @@ export function estimatesOf(
   profile: Profile,
   remedy: Pick<Estimates, "measuredBy" | "planWith">,
 ): Estimates | undefined {
-  const estimated = estimatedWith(planned, profile);
+  const estimated = estimatedWith(planned, profile, assertWithinBound);
   const estimatedProfile = estimatedProfileWords(profile, job.cluster);
   if (estimated === undefined && (estimatedProfile === undefined || planned.length === 0)) return undefined;
   const varies = Object.entries(VARIED).flatMap(([field, valueOf]) =>

@@ -28,6 +28,7 @@ import { layersOfSlice, sliceShape } from "./slice-corrections.ts";
 import { unitParameters } from "./stage.ts";
 import { workOf } from "./work.ts";
 import { slicesOf, type PlanSlice } from "./plan-slices.ts";
+import { thin } from "./thin.ts";
 
 export interface CollectiveRequest {
   readonly op: Collective;
@@ -59,21 +60,19 @@ export interface RequiredMeasurements {
 const MOST_SIZES = 3;
 const MOST_COLLECTIVE_SIZES = 7;
 
-/** At most `most` of ascending values, always with the first and the last, evenly spread over their order. */
-function thin(values: readonly number[], most: number): number[] {
-  if (values.length <= most) return [...values];
-  const picked = new Set<number>();
-  for (let i = 0; i < most; i += 1)
-    picked.add(values[Math.round((i * (values.length - 1)) / (most - 1))] as number);
-  return [...picked];
+// Arrays of doubles sort numbers themselves: many thousands take a few milliseconds.
+const ascending = (values: Iterable<number>): number[] => [...Float64Array.from(new Set(values)).sort()];
+
+/** Bytes of a collective's uses. */
+interface Uses {
+  least: number;
+  most: number;
 }
 
-const ascending = (values: Iterable<number>): number[] => [...new Set(values)].sort((a, b) => a - b);
-
 /** Powers of two from below the smallest to above the largest use, spread evenly. */
-function sizeGrid(bytes: readonly number[]): number[] {
-  const low = Math.floor(Math.log2(Math.max(64, Math.min(...bytes))));
-  const high = Math.ceil(Math.log2(Math.max(128, ...bytes)));
+function sizeGrid({ least, most }: Uses): number[] {
+  const low = Math.floor(Math.log2(Math.max(64, least)));
+  const high = Math.ceil(Math.log2(Math.max(128, most)));
   return thin(
     Array.from({ length: high - low + 1 }, (_, i) => 2 ** (low + i)),
     MOST_COLLECTIVE_SIZES,
@@ -167,6 +166,7 @@ function requiredModules(spec: JobSpec, slices: readonly LayerSlice[]): ModuleSh
   const rowsOnly = new Set<number>();
   for (const slice of whole) {
     const rows = sliceRows(slice);
+    if (!rowsWanted.has(rows) && !batchesWanted.has(slice.microBatchSize)) continue;
     const layer = layerModules(model, slice, precision);
     for (const { shape } of [...layer.forward, ...layer.backward]) {
       if (shape.module === "accumulate") continue;
@@ -233,15 +233,22 @@ function requiredSlices(spec: JobSpec, slices: readonly LayerSlice[]): SliceRequ
 }
 
 /** Smallest and largest bytes of every collective that the plans of a job issue. */
-function collectiveUses(spec: JobSpec, slices: readonly PlanSlice[]): Map<Collective, number[]> {
+function collectiveUses(spec: JobSpec, slices: readonly PlanSlice[]): Map<Collective, Uses> {
   const { model, precision } = spec;
   const bytes = PRECISION_BYTES[precision];
   const ranks = clusterRanks(spec);
   const layer = layerParameters(model);
   const whole = totalParameters(model);
   const table = model.vocabularySize * model.hiddenSize;
-  const uses = new Map<Collective, number[]>();
-  const use = (op: Collective, ...list: number[]) => uses.set(op, [...(uses.get(op) ?? []), ...list]);
+  const uses = new Map<Collective, Uses>();
+  const use = (op: Collective, ...list: number[]): void => {
+    const known = uses.get(op) ?? { least: Infinity, most: 0 };
+    uses.set(op, known);
+    for (const one of list) {
+      known.least = Math.min(known.least, one);
+      known.most = Math.max(known.most, one);
+    }
+  };
   use(
     "all-gather",
     (layer * bytes.parameterBytes) / ranks,

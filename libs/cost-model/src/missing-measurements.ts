@@ -180,9 +180,12 @@ export function firstMeasurements(profile: Profile | undefined, needed: Measurem
  */
 export const MOST_LISTED_RANKS = 8192;
 
-/** What any of some jobs need, each measurement once. */
-function neededOfAny(jobs: readonly JobSpec[]): Measurements {
-  const needs = jobs.map((job) => requiredMeasurements(job));
+/** What any of some jobs need, each measurement once. @param look called before each job is looked at */
+function neededOfAny(jobs: readonly JobSpec[], look: () => void): Measurements {
+  const needs = jobs.map((job) => {
+    look();
+    return requiredMeasurements(job);
+  });
   if (needs.length === 1 && needs[0]) return needs[0];
   const once = <T>(lists: readonly (readonly T[])[], keyOf: (one: T) => string): T[] => [
     ...new Map(lists.flat().map((one) => [keyOf(one), one])).values(),
@@ -211,14 +214,16 @@ function neededOfAny(jobs: readonly JobSpec[]): Measurements {
 /**
  * What is estimated where jobs are planned with a profile; undefined where all is measured, or the clusters
  * are very large.
+ * @param look called before each job is looked at; what it throws ends the work
  */
 export function estimatedWith(
   jobs: readonly JobSpec[],
   profile: Profile,
+  look: () => void = () => undefined,
 ): Pick<Estimates, "needed" | "missing" | "noisy"> | undefined {
   const listed = jobs.filter((job) => clusterRanks(job) <= MOST_LISTED_RANKS);
   if (listed.length === 0) return undefined;
-  const needed = neededOfAny(listed);
+  const needed = neededOfAny(listed, look);
   const { missing } = firstMeasurements(profile, needed);
   // Those that jobs go on with, too: figures that rest on them are uncertain all the same.
   const noisy = isNoisy(profile) ? noisyMeasurements(profile, needed) : NONE;

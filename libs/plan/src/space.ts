@@ -116,6 +116,28 @@ function arrangementsOf(
 const upTo = (first: number, last: number): number[] =>
   Array.from({ length: last - first + 1 }, (_, i) => first + i);
 
+/** The micro-batch sizes of layouts with so many data-parallel ranks; null where the batch does not divide. */
+function microBatchSizesOf(job: JobSpec): (dataParallel: number) => readonly number[] | null {
+  const asked = job.plan ?? {};
+  const sequences = sequencesPerStep(job);
+  const sizes = divisors(sequences).filter(
+    (b) => b <= MOST_OF_A_FACTOR && allowedBy(asked.microBatchSize, b),
+  );
+  const known = new Map<number, readonly number[] | null>();
+  const made = (dataParallel: number): readonly number[] | null => {
+    if (sequences % dataParallel !== 0) return null;
+    const own = sequences / dataParallel;
+    return divisorsAmong(sizes, own).filter(
+      (b) => own / b <= MOST_OF_A_FACTOR && allowedBy(asked.microBatches, own / b),
+    );
+  };
+  return (dataParallel) => {
+    let list = known.get(dataParallel);
+    if (list === undefined) known.set(dataParallel, (list = made(dataParallel)));
+    return list;
+  };
+}
+
 /**
  * The complete space of a job, within what its `plan` allows: s_pp | N; s_sp | N / s_pp; s_tp = s_sp, or 1
  * and a ring of c | s_sp ranks; s_dp the rest; b | B / (S·s_dp), n the rest; v·s_pp ≤ L chunks where there
@@ -124,11 +146,10 @@ const upTo = (first: number, last: number): number[] =>
  */
 export function* layoutsOf(job: JobSpec): Generator<LayoutSpace> {
   const ranks = clusterRanks(job);
-  const sequences = sequencesPerStep(job);
+  const sizesOf = microBatchSizesOf(job);
   const { layers } = job.model;
   const asked = job.plan ?? {};
   const factors = divisors(ranks);
-  const sizes = divisors(sequences);
   for (const pipelineParallel of factors) {
     if (!allowedBy(asked.pipelineParallel, pipelineParallel)) continue;
     const most = Math.ceil(layers / pipelineParallel);
@@ -149,17 +170,7 @@ export function* layoutsOf(job: JobSpec): Generator<LayoutSpace> {
         !allowedBy(asked.dataParallel, dataParallel)
       )
         continue;
-      const own = sequences / dataParallel;
-      const divides = sequences % dataParallel === 0;
-      const microBatchSizes = divides
-        ? divisorsAmong(sizes, own).filter(
-            (b) =>
-              b <= MOST_OF_A_FACTOR &&
-              own / b <= MOST_OF_A_FACTOR &&
-              allowedBy(asked.microBatchSize, b) &&
-              allowedBy(asked.microBatches, own / b),
-          )
-        : null;
+      const microBatchSizes = sizesOf(dataParallel);
       for (const { tensorParallel, contextParallel } of arrangementsOf(sequenceParallel, factors)) {
         if (
           !allowedBy(asked.tensorParallel, tensorParallel) ||
@@ -178,7 +189,8 @@ export function* layoutsOf(job: JobSpec): Generator<LayoutSpace> {
           replicas: replicaRanks(layout),
           microBatchSizes,
           ...shared,
-          fault: layoutFault(layout, job)?.reason ?? (divides ? null : "batch-not-divisible"),
+          fault:
+            layoutFault(layout, job)?.reason ?? (microBatchSizes === null ? "batch-not-divisible" : null),
         };
       }
     }

@@ -3,6 +3,7 @@ export * from "./plan-job.ts";
 export * from "./search.ts";
 export * from "./top.ts";
 export {
+  assertWithinBound,
   boundSearches,
   SEARCH_MEGABYTES,
   SearchLimitError,

@@ -85,6 +85,16 @@ export async function boundSearches<T>(
   }
 }
 
+/**
+ * For what is no search, between its parts: ends it as {@link boundSearches} ends the searches of this thread.
+ * @throws ProblemError `unavailable` where nobody waits for it; {@link SearchTimeError}
+ */
+export function assertWithinBound(): void {
+  if (bound === undefined) return;
+  if (bound.isCancelled?.() === true) throw cancelled();
+  if (bound.clock() > bound.until) throw new SearchTimeError(bound.seconds);
+}
+
 /** Counts what a search does, tells of it, and ends it when it is told to or has no end. */
 export class Watch {
   #steps = 0;
@@ -114,10 +124,7 @@ export class Watch {
     this.#steps += 1;
     if (this.#steps > (this.#options.maximumSteps ?? MAXIMUM_STEPS))
       throw new SearchLimitError(this.#steps - 1);
-    if (this.#steps % LOOK_AT_CLOCK_EVERY === 0 && bound !== undefined) {
-      if (bound.isCancelled?.() === true) throw cancelled();
-      if (bound.clock() > bound.until) throw new SearchTimeError(bound.seconds);
-    }
+    if (this.#steps % LOOK_AT_CLOCK_EVERY === 0) assertWithinBound();
     if (this.#steps % REPORT_EVERY !== 0) return;
     this.#options.onProgress?.(this.#place.done, this.#place.total);
     if (this.#options.isCancelled?.() === true) throw cancelled();

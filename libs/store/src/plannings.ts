@@ -1,12 +1,15 @@
 import { randomUUID } from "node:crypto";
-import { asc, desc, eq } from "drizzle-orm";
+import { and, asc, desc, eq, notExists, notInArray } from "drizzle-orm";
 import type { Candidate, PlanningResult } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
 import { announceFound, type Asker } from "./events.ts";
 import { isUuid } from "./pages.ts";
-import { planningCandidates, plannings } from "./schema/index.ts";
+import { jobs, planningCandidates, plannings, proposals } from "./schema/index.ts";
 
 const ROWS_AT_ONCE = 500;
+
+/** Of a workload, beside those that proposals or jobs refer to. */
+export const MOST_PLANNINGS = 50;
 
 export interface PlanningOwner {
   readonly jobId?: string;
@@ -14,7 +17,38 @@ export interface PlanningOwner {
   readonly profileId?: string;
 }
 
-/** Stores a search's answer: candidates as ranked rows, rejection counts, warnings. @returns its id. */
+/**
+ * Removes plannings of a workload, with their candidates, all but the newest and those that a proposal or a job refers
+ * to.
+ */
+export async function removePlannings(tx: Queryable, workloadId: string, kept: number): Promise<void> {
+  const newest = tx
+    .select({ id: plannings.id })
+    .from(plannings)
+    .where(eq(plannings.workloadId, workloadId))
+    .orderBy(desc(plannings.createdAt), desc(plannings.id))
+    .limit(kept);
+  const proposed = tx
+    .select({ id: proposals.id })
+    .from(proposals)
+    .where(eq(proposals.planningId, plannings.id));
+  const ofJob = tx.select({ id: jobs.id }).from(jobs).where(eq(jobs.planningId, plannings.id));
+  await tx
+    .delete(plannings)
+    .where(
+      and(
+        eq(plannings.workloadId, workloadId),
+        notInArray(plannings.id, newest),
+        notExists(proposed),
+        notExists(ofJob),
+      ),
+    );
+}
+
+/**
+ * Stores a search's answer: candidates as ranked rows, rejection counts, warnings. Of a workload older ones are removed
+ * ({@link MOST_PLANNINGS}). @returns its id.
+ */
 export async function storePlanning(
   tx: Queryable,
   result: PlanningResult,
@@ -45,6 +79,7 @@ export async function storePlanning(
   const rows = [...rowsOf("all", candidates), ...rowsOf("runnable", runnableCandidates)];
   for (let at = 0; at < rows.length; at += ROWS_AT_ONCE)
     await tx.insert(planningCandidates).values(rows.slice(at, at + ROWS_AT_ONCE));
+  if (owner.workloadId !== undefined) await removePlannings(tx, owner.workloadId, MOST_PLANNINGS);
   await announce(tx, id, result, owner);
   return id;
 }

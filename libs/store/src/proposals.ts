@@ -16,6 +16,7 @@ import {
 import type { Queryable, Transaction } from "./database.ts";
 import { announceOfWorkload } from "./events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
+import { hasRunningWork } from "./plan-in-use.ts";
 import { proposals, workloads } from "./schema/index.ts";
 import { workloadOf } from "./workloads.ts";
 
@@ -202,17 +203,32 @@ export async function earlierProposal(
   return row && proposalOf(row);
 }
 
-/** The proposals that a workload's policy lets a run try or get, without anybody's answer. */
+/** More proposals than runs are asked for at a time; a project has fewer workloads. */
+const MOST_PURSUED = 1000;
+
+/**
+ * The proposals that a workload's policy lets a run try or get, without anybody's answer, where such a run trains.
+ * Projects take turns, each with its oldest first.
+ */
 export async function proposalsToPursue(
   db: Queryable,
-  limit = 50,
+  limit = MOST_PURSUED,
 ): Promise<readonly { readonly workload: Workload; readonly proposal: Proposal }[]> {
+  const turn = sql`row_number() over (
+    partition by ${workloads.project} order by ${proposals.createdAt}, ${proposals.id})`;
   const rows = await db
     .select({ workload: workloads, proposal: proposals })
     .from(proposals)
     .innerJoin(workloads, eq(workloads.id, proposals.workloadId))
-    .where(and(eq(proposals.state, "proposed"), eq(workloads.enabled, true), ne(workloads.policy, "notify")))
-    .orderBy(desc(proposals.createdAt), desc(proposals.id))
+    .where(
+      and(
+        eq(proposals.state, "proposed"),
+        eq(workloads.enabled, true),
+        ne(workloads.policy, "notify"),
+        hasRunningWork(db),
+      ),
+    )
+    .orderBy(turn, proposals.createdAt, proposals.id)
     .limit(limit);
   return rows.map(({ workload, proposal }) => ({
     workload: workloadOf(workload),

@@ -15,6 +15,7 @@ import { lockProject, orNoProject } from "./no-project.ts";
 import { assertRoomFor } from "./project-bounds.ts";
 import { enqueueMessage } from "./outbox.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
+import { removePlannings } from "./plannings.ts";
 import { workloadFirings, workloads, type FiringState } from "./schema/index.ts";
 import { newTraceparent } from "./trace.ts";
 
@@ -145,10 +146,11 @@ export async function listWorkloads(
   return pageOf(rows, limit, (row) => ({ at: row.createdAt, id: row.id }), summaryOf);
 }
 
-/** Deletes a workload with its firings and proposals. @returns whether it was there. */
+/** Deletes a workload with its firings, proposals and plannings. @returns whether it was there. */
 export async function deleteWorkload(tx: Queryable, id: string): Promise<boolean> {
   if (!isUuid(id)) return false;
   const rows = await tx.delete(workloads).where(eq(workloads.id, id)).returning({ id: workloads.id });
+  await removePlannings(tx, id, 0);
   return rows.length === 1;
 }
 

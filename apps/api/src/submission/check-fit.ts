@@ -1,6 +1,7 @@
 import {
   firstMeasurements,
   measurementCount,
+  MOST_LISTED_RANKS,
   requiredMeasurements,
   shippedProfile,
 } from "@internevo/cost-model";
@@ -13,7 +14,7 @@ import {
   type Profile,
   tooLittleMemory,
 } from "@internevo/domain";
-import { pinnedFault, pinnedPlan } from "@internevo/plan";
+import { clusterRanks, pinnedFault, pinnedPlan } from "@internevo/plan";
 import { exceedsHosts, freshProfile, namedProfile, noFeasiblePlan, type Measuring } from "@internevo/stages";
 import type { Database } from "@internevo/store";
 import type { PlanTask } from "../work/tasks.ts";
@@ -30,6 +31,13 @@ const UNKNOWN: RuntimeMemory = {
   uncounted: () =>
     "what the trainer's program itself takes is not counted: it is measured before the job is planned",
 };
+
+/** Whether a job measures something before it is planned; of a very large cluster that is taken for likely. */
+function measuresFirst(spec: JobSpec, fresh: Profile): boolean {
+  if (clusterRanks(spec) > MOST_LISTED_RANKS) return true;
+  const { missing, noisy } = firstMeasurements(fresh, requiredMeasurements(spec));
+  return measurementCount(missing) + measurementCount(noisy) > 0;
+}
 
 /**
  * What the profile says that the job will be planned with, as far as it is known now: of the one that it
@@ -56,12 +64,10 @@ export async function runtimeMemory(
   if (!fresh) return UNKNOWN;
   return {
     bytes: fresh.profile.device.runtimeBytes,
-    uncounted: () => {
-      const { missing, noisy } = firstMeasurements(fresh.profile, requiredMeasurements(spec));
-      return measurementCount(missing) + measurementCount(noisy) === 0
-        ? undefined
-        : "what the trainer's program itself takes is measured again before the job is planned, and may come out larger";
-    },
+    uncounted: () =>
+      measuresFirst(spec, fresh.profile)
+        ? "what the trainer's program itself takes is measured again before the job is planned, and may come out larger"
+        : undefined,
   };
 }
 

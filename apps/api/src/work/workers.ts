@@ -223,13 +223,13 @@ class WorkerPools implements Workers {
     );
   }
 
-  /** Nothing takes long here: one token may have all threads, and the others take turns with it. */
+  /** Nothing takes long here. A project leaves a thread to the others all the same, where there are more. */
   #quickLane(threads: number): Lane {
     return {
       pool: this.#threads(threads),
       turns: new FairTurns({
         atOnce: threads,
-        atOnceOfOne: threads,
+        atOnceOfOne: Math.max(1, threads - 1),
         mostOfOne: this.#queue + threads,
         mostWaiting: 4 * this.#queue,
       }),
