@@ -3,11 +3,11 @@ import { removeAbandonedDatasets } from "@internevo/data";
 import type { ServiceDefinition } from "@internevo/service-kit";
 import {
   DEFAULT_LOST_RANK_LIMIT,
-  MOST_AT_A_TIME,
   endLaunchesOfEndedJobs,
   nativeConfig,
   profilingConfig,
   profilingSettings,
+  stagePlaces,
   trainingSettings,
 } from "@internevo/stages";
 import { train } from "./consumers/train.ts";
@@ -62,10 +62,6 @@ export const executorSupervisor: ServiceDefinition<typeof ConfigSchema> = {
       const removed = await removeAbandonedDatasets(settings.dataDirectory);
       if (removed.length > 0) service.log.warn({ removed }, "what was left of datasets was removed");
     });
-    service.handleCommand({
-      type: "job.run",
-      concurrency: MOST_AT_A_TIME,
-      handler: train(settings, database),
-    });
+    service.handleCommand({ type: "job.run", ...stagePlaces(database), handler: train(settings, database) });
   },
 };

@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import type { ServiceDefinition } from "@internevo/service-kit";
-import { MOST_AT_A_TIME, nativeConfig, profilingConfig, profilingSettings } from "@internevo/stages";
+import { nativeConfig, profilingConfig, profilingSettings, stagePlaces } from "@internevo/stages";
 import { profileJob } from "./consumers/profile-job.ts";
 
 const ConfigSchema = Type.Object({ ...nativeConfig, ...profilingConfig });
@@ -14,7 +14,7 @@ export const profiler: ServiceDefinition<typeof ConfigSchema> = {
     const settings = profilingSettings(config);
     service.handleCommand({
       type: "job.profile",
-      concurrency: MOST_AT_A_TIME,
+      ...stagePlaces(database),
       handler: profileJob(settings, database),
     });
   },

@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import { removeAbandonedDatasets } from "@internevo/data";
 import type { ServiceDefinition } from "@internevo/service-kit";
-import { MOST_AT_A_TIME, nativeConfig, trainingSettings } from "@internevo/stages";
+import { nativeConfig, stagePlaces, trainingSettings } from "@internevo/stages";
 import { tryPlans } from "./consumers/try-plans.ts";
 
 const ConfigSchema = Type.Object({
@@ -37,7 +37,7 @@ export const trialRunner: ServiceDefinition<typeof ConfigSchema> = {
     });
     service.handleCommand({
       type: "job.trial",
-      concurrency: MOST_AT_A_TIME,
+      ...stagePlaces(database),
       handler: tryPlans(settings, database),
     });
   },

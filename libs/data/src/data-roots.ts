@@ -84,7 +84,12 @@ export interface WeightsPlaces extends DataPlaces {
 interface NamedFile {
   readonly path: string;
   readonly field: string;
+  /** Where it lies, of a file that is open; else its path says it. */
+  readonly leads?: string;
 }
+
+/** Refuses files by where they lie, whether they are there or not. */
+export type Judge = (files: readonly NamedFile[]) => Promise<void>;
 
 /** @throws ProblemError `data-invalid` that tells what is wrong with each file, if anything is */
 async function assertEach(
@@ -93,8 +98,9 @@ async function assertEach(
   words: { readonly message: string; readonly remedy: string },
 ): Promise<void> {
   const details: ProblemDetail[] = [];
-  for (const { path, field } of files) {
-    if (!isRight(await whereItLeads(resolve(path)))) details.push({ field, value: path, ...words });
+  for (const { path, field, leads } of files) {
+    if (!isRight(leads ?? (await whereItLeads(resolve(path)))))
+      details.push({ field, value: path, ...words });
     if (details.length === MOST_DETAILS) break;
   }
   const [first] = details;

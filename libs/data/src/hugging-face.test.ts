@@ -59,7 +59,7 @@ const check = async (written: Record<string, unknown>, fields: Record<string, un
   const model = modelOf(fields);
   const shapes = written["model_type"] === "internlm2" ? internlm2Shapes(model) : huggingFaceShapes(model);
   await writeSafetensors(join(folder, "model.safetensors"), shapes);
-  return assertInitialWeights(folder, model);
+  await assertInitialWeights(folder, model);
 };
 async function refusal(
   written: Record<string, unknown>,

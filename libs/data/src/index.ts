@@ -4,8 +4,11 @@ export {
   folderThatHolds,
   type DataPlaces,
   type DataRoots,
+  type Judge,
   type WeightsPlaces,
 } from "./data-roots.ts";
+export { assertLeadsStill } from "./handed-over.ts";
+export { assertWeightsLeadStill, handOverWeights } from "./handed-weights.ts";
 export { assertHeldOut } from "./held-out.ts";
 export { isWrittenAsFolder, weightsWarnings } from "./hugging-face.ts";
 export * from "./initial-weights.ts";
@@ -18,7 +21,7 @@ export {
   textRoomFault,
   type Disk,
 } from "./disk-room.ts";
-export { openData } from "./open-data.ts";
+export { openData, type Reading } from "./open-data.ts";
 export {
   countPackedDocuments,
   FULLY_READ_BYTES,
@@ -30,6 +33,7 @@ export {
   assertRoomForDocuments,
   BYTE_VOCABULARY_SIZE,
   DatasetSchema,
+  datasetsDirectory,
   assertHoldsBatches,
   prepareData,
   prepareDataset,

@@ -22,8 +22,8 @@ import {
   type Config,
   type Member,
 } from "./hugging-face.ts";
-import { assertMayBeWeights, whereItLeads, type WeightsPlaces } from "./data-roots.ts";
-import { openData, readExactly } from "./open-data.ts";
+import { assertMayBeWeights, whereItLeads, type Judge, type WeightsPlaces } from "./data-roots.ts";
+import { openData, readExactly, type Reading } from "./open-data.ts";
 import { checkSafetensors } from "./safetensors.ts";
 import { COPY_AGAIN, WEIGHTS_FIELD as FIELD, weightsFault as refuse } from "./weights-fault.ts";
 
@@ -39,6 +39,22 @@ const MOST_LEVELS = 100;
 const MOST_TOLD = 100;
 
 const Scalar = Type.Optional(Type.Union([Type.Number(), Type.Boolean(), Type.Null()]));
+
+/** What describes weights, as it was read, and where the files with their tensors lie. */
+export interface CheckedWeights {
+  readonly documents: ReadonlyMap<string, string>;
+  /** By their names in the folder, with no link left in the path. */
+  readonly files: ReadonlyMap<string, string>;
+}
+
+/** A folder of weights that is being read, and what was found in it so far. */
+interface Folder {
+  readonly path: string;
+  readonly places: WeightsPlaces;
+  readonly reading: Reading;
+  readonly documents: Map<string, string>;
+  readonly files: Map<string, string>;
+}
 
 /** Of a file in the same folder, never of a path elsewhere. */
 const FileName = Type.String({ minLength: 1, maxLength: 255, pattern: "^(?!\\.{1,2}$)[^/\\u0000]+$" });
@@ -98,15 +114,16 @@ function shapeFault(schema: TSchema, value: unknown): string | undefined {
  * @throws ProblemError `data-invalid`, which tells what is expected and nothing of what is there.
  */
 async function readDocument<S extends TSchema>(
-  path: string,
+  { path: folder, places, reading, documents }: Folder,
+  name: string,
   schema: S,
   mostBytes: number,
   remedy: string,
-  places: WeightsPlaces,
 ): Promise<Static<S> | undefined> {
+  const path = join(folder, name);
   await assertMayBeWeights([{ path, field: FIELD }], places);
   if ((await statIfThere(path)) === undefined) return undefined;
-  const { handle, sizeBytes } = await openData(path, FIELD);
+  const { handle, sizeBytes } = await openData(path, FIELD, reading);
   let text: string;
   try {
     if (sizeBytes > mostBytes)
@@ -129,6 +146,7 @@ async function readDocument<S extends TSchema>(
   }
   const fault = shapeFault(schema, value);
   if (fault !== undefined) throw refuse(path, `is no description of weights: ${fault}`, remedy);
+  documents.set(name, text);
   return value as Static<S>;
 }
 
@@ -160,11 +178,7 @@ async function statIfThere(path: string): Promise<Stats | undefined> {
 }
 
 /** @returns sizes in bytes, in the order of the names. */
-async function sizesOfFiles(
-  folder: string,
-  names: readonly string[],
-  places: WeightsPlaces,
-): Promise<number[]> {
+async function sizesOfFiles({ path: folder, places }: Folder, names: readonly string[]): Promise<number[]> {
   await assertMayBeWeights(
     names.map((name) => ({ path: join(folder, name), field: FIELD })),
     places,
@@ -180,70 +194,74 @@ async function sizesOfFiles(
 }
 
 /** The files of a folder that have its tensors. */
-async function tensorFiles(folder: string, places: WeightsPlaces): Promise<readonly string[]> {
+async function tensorFiles(folder: Folder): Promise<readonly string[]> {
+  const { path: at, places } = folder;
   const whole = "model.safetensors";
-  await assertMayBeWeights([{ path: join(folder, whole), field: FIELD }], places);
-  if ((await statIfThere(join(folder, whole))) !== undefined) return [whole];
-  const path = join(folder, "model.safetensors.index.json");
+  await assertMayBeWeights([{ path: join(at, whole), field: FIELD }], places);
+  if ((await statIfThere(join(at, whole))) !== undefined) return [whole];
+  const name = "model.safetensors.index.json";
   const remedy = "copy the index of the weights again";
-  const index = await readDocument(path, IndexSchema, MOST_LIST_BYTES, remedy, places);
+  const index = await readDocument(folder, name, IndexSchema, MOST_LIST_BYTES, remedy);
   if (!index)
     throw refuse(
-      folder,
+      at,
       "has neither model.safetensors nor model.safetensors.index.json",
       "give a folder with safetensors files",
     );
   const names = new Set(Object.values(index.weight_map));
   if (names.size === 0)
-    throw refuse(path, "is no description of weights: weight_map: give the file of each tensor", remedy);
+    throw refuse(
+      join(at, name),
+      "is no description of weights: weight_map: give the file of each tensor",
+      remedy,
+    );
   return [...names];
 }
 
-async function assertHuggingFace(
-  folder: string,
-  config: Config,
-  model: Model,
-  places: WeightsPlaces,
-): Promise<void> {
-  const path = join(folder, "config.json");
+async function assertHuggingFace(folder: Folder, config: Config, model: Model): Promise<void> {
+  const { path: at, reading } = folder;
+  const path = join(at, "config.json");
   const members = huggingFaceMembers(config);
   if ("message" in members) throw refuse(path, members.message, members.remedy);
   assertEqual(path, members, model);
-  const files = await tensorFiles(folder, places);
-  await sizesOfFiles(folder, files, places);
+  const files = await tensorFiles(folder);
+  await sizesOfFiles(folder, files);
   const tensors = new FolderTensors(model, hasFusedProjections(config));
-  for (const name of files) await checkSafetensors(join(folder, name), tensors);
+  for (const name of files) folder.files.set(name, await checkSafetensors(join(at, name), tensors, reading));
   const missing = tensors.missing();
-  if (missing !== undefined) throw refuse(folder, `holds no ${missing}`, "give the whole model");
+  if (missing !== undefined) throw refuse(at, `holds no ${missing}`, "give the whole model");
 }
+
+const refuseLink = (path: string): ProblemError =>
+  refuse(
+    path,
+    "is a link to a file outside of the checkpoint",
+    "copy the checkpoint with its files, not links to them",
+  );
 
 /** Checks the files of a checkpoint: where they lie, their sizes, and that their headers are sound. */
 async function assertCheckpointFiles(
-  folder: string,
+  folder: Folder,
   files: readonly { readonly name: string; readonly bytes: number }[],
-  places: WeightsPlaces,
 ): Promise<void> {
+  const { path: at, places, reading } = folder;
   // A checkpoint is written with its files in it. Where all files may be read, links would lead anywhere.
-  const own = places.roots === null ? await whereItLeads(folder) : undefined;
-  for (const { name } of own === undefined ? [] : files) {
-    const leads = await whereItLeads(join(folder, name));
-    if (leads === undefined || dirname(leads) !== own)
-      throw refuse(
-        join(folder, name),
-        "is a link to a file outside of the checkpoint",
-        "copy the checkpoint with its files, not links to them",
-      );
-  }
+  const own = places.roots === null ? await whereItLeads(at) : undefined;
+  const isOutside = (leads: string | undefined): boolean =>
+    own !== undefined && (leads === undefined || dirname(leads) !== own);
+  for (const { name } of own === undefined ? [] : files)
+    if (isOutside(await whereItLeads(join(at, name)))) throw refuseLink(join(at, name));
   const sizes = await sizesOfFiles(
     folder,
     files.map(({ name }) => name),
-    places,
   );
   for (const [index, { name, bytes }] of files.entries()) {
-    const path = join(folder, name);
+    const path = join(at, name);
     if (sizes[index] !== bytes)
       throw refuse(path, `has ${String(sizes[index])} bytes; the manifest says ${bytes}`, COPY_AGAIN);
-    await checkSafetensors(path, ANY_TENSORS);
+    const leads = await checkSafetensors(path, ANY_TENSORS, reading);
+    if (isOutside(leads)) throw refuseLink(path);
+    folder.files.set(name, leads);
   }
 }
 
@@ -252,14 +270,31 @@ async function assertCheckpointFiles(
  * that is known or one checkpoint, whose model is the job's, and that its files are there. The headers of the files are read:
  * each tensor of a Hugging Face folder must be the model's. Data, checksums and slices are checked when they are loaded.
  * @param places what is elsewhere is refused, links followed, and nothing is said of it.
+ * @returns what was read, and where the files lay that were judged and checked
  * @throws ProblemError `data-invalid`
  */
 export async function assertInitialWeights(
   folder: string,
   model: Model,
   places: WeightsPlaces = { roots: null, own: undefined, ofJob: null },
-): Promise<void> {
-  await assertMayBeWeights([{ path: folder, field: FIELD }], places);
+  reading: Omit<Reading, "judge"> = {},
+): Promise<CheckedWeights> {
+  const judge: Judge = (files) => assertMayBeWeights(files, places);
+  const found: Folder = {
+    path: folder,
+    places,
+    reading: { ...reading, judge },
+    documents: new Map(),
+    files: new Map(),
+  };
+  await judge([{ path: folder, field: FIELD }]);
+  await assertFolder(found, model);
+  return found;
+}
+
+/** @throws ProblemError `data-invalid` for a folder without weights of the model */
+async function assertFolder(whole: Folder, model: Model): Promise<void> {
+  const { path: folder } = whole;
   const give = `give a Hugging Face folder of a ${SUPPORTED_MODELS} model (config.json and safetensors), or the directory of one checkpoint (step-<N>)`;
   const found = await stat(folder).catch((error: unknown) => {
     const code = (error as NodeJS.ErrnoException).code;
@@ -274,20 +309,20 @@ export async function assertInitialWeights(
   });
   if (!found.isDirectory()) throw refuse(folder, "is no directory", give);
   const config = await readDocument(
-    join(folder, "config.json"),
+    whole,
+    "config.json",
     ConfigSchema,
     MOST_CONFIG_BYTES,
     `give the config.json of a ${SUPPORTED_MODELS} model`,
-    places,
   );
-  if (config) return assertHuggingFace(folder, config, model, places);
-  const path = join(folder, "manifest.json");
+  if (config) return assertHuggingFace(whole, config, model);
+  const name = "manifest.json";
   const manifest = await readDocument(
-    path,
+    whole,
+    name,
     ManifestSchema,
     MOST_LIST_BYTES,
     "give another checkpoint",
-    places,
   );
   if (!manifest) {
     const names = await readdir(folder).catch((error: unknown) => {
@@ -309,9 +344,9 @@ export async function assertInitialWeights(
   }
   const { identity, files } = manifest.content;
   assertEqual(
-    path,
+    join(folder, name),
     [...SIZES, "ropeScaling" as const].map((here) => ({ there: here, found: identity.model[here], here })),
     model,
   );
-  await assertCheckpointFiles(folder, files, places);
+  await assertCheckpointFiles(whole, files);
 }

@@ -1,5 +1,5 @@
 import { formatBytes, ProblemError } from "@internevo/domain";
-import { openData, readExactly } from "./open-data.ts";
+import { nextPart, openTokens, readExactly, type Reading } from "./open-data.ts";
 import { TokenReader } from "./token-reader.ts";
 import type { TokenSource } from "./token-source.ts";
 
@@ -23,6 +23,7 @@ const invalid = (path: string, message: string, remedy = REMEDY): ProblemError =
 
 interface Meta {
   readonly path: string;
+  readonly leads: string;
   /** Where the cells begin. */
   readonly firstByte: number;
   readonly bytesPerCell: 4 | 8;
@@ -32,8 +33,8 @@ interface Meta {
 }
 
 /** Head of a NumPy file, checked against its size. */
-async function readMeta(path: string): Promise<Meta> {
-  const { handle, sizeBytes } = await openData(path, "data.path");
+async function readMeta(path: string, reading: Reading): Promise<Meta> {
+  const { handle, sizeBytes, leads } = await openTokens(path, reading);
   try {
     const notNumpy = (): ProblemError => invalid(path, "is no NumPy array file");
     if (sizeBytes < 12) throw notNumpy();
@@ -48,6 +49,7 @@ async function readMeta(path: string): Promise<Meta> {
     const [, rows, columns] = /'shape':\s*\((\d+),\s*(\d+)\)/.exec(text) ?? [];
     const meta = {
       path,
+      leads,
       firstByte: at + length,
       bytesPerCell: bytesPerCell as 4 | 8,
       columnMajor: /'fortran_order':\s*True/.test(text),
@@ -87,12 +89,13 @@ interface Line {
  * Every document's line and number of tokens, in order. @throws where lines do not ascend, or lie outside of
  * the file.
  */
-async function* linesOf(meta: Meta, fileBytes: number): AsyncGenerator<Line> {
+async function* linesOf(meta: Meta, fileBytes: number, reading: Reading): AsyncGenerator<Line> {
   const { path, documents, columns, bytesPerCell: width } = meta;
-  const { handle } = await openData(path, "data.path");
+  const { handle } = await openTokens(path, reading);
   try {
     let former = -1;
     for (let first = 0; first < documents; first += AT_A_TIME) {
+      await nextPart(reading);
       const count = Math.min(AT_A_TIME, documents - first);
       const row = width * columns;
       const column = async (place: number): Promise<number[]> => {
@@ -124,9 +127,9 @@ async function* linesOf(meta: Meta, fileBytes: number): AsyncGenerator<Line> {
   }
 }
 
-async function* documentStarts(meta: Meta, fileBytes: number): AsyncGenerator<number> {
+async function* documentStarts(meta: Meta, fileBytes: number, reading: Reading): AsyncGenerator<number> {
   let start = 0;
-  for await (const { tokens } of linesOf(meta, fileBytes)) {
+  for await (const { tokens } of linesOf(meta, fileBytes, reading)) {
     if (tokens > 0) yield start;
     start += tokens;
   }
@@ -179,25 +182,27 @@ function parseLine(
 }
 
 /** Opens InternEvo's data by the path of its .bin file. @throws ProblemError `data-invalid` */
-export async function openInternevo(path: string): Promise<TokenSource> {
-  const { handle, sizeBytes } = await openData(path, "data.path");
+export async function openInternevo(path: string, reading: Reading): Promise<TokenSource> {
+  const { handle, sizeBytes, leads } = await openTokens(path, reading);
   await handle.close();
-  const meta = await readMeta(`${path}.meta`);
+  const meta = await readMeta(`${path}.meta`, reading);
   let tokenCount = 0;
-  for await (const line of linesOf(meta, sizeBytes)) tokenCount += line.tokens;
+  for await (const line of linesOf(meta, sizeBytes, reading)) tokenCount += line.tokens;
   return {
     path,
     files: [path, meta.path],
+    leads: [leads, meta.leads],
     sizeBytes,
     tokenCount,
-    starts: () => documentStarts(meta, sizeBytes),
+    starts: () => documentStarts(meta, sizeBytes, reading),
     async read(vocabularySize, onToken) {
       const tokens = new TokenReader(path, vocabularySize, onToken);
-      const { handle: again } = await openData(path, "data.path");
+      const { handle: again } = await openTokens(path, reading);
       /** Lines that lie together, up to where the one behind them begins. */
       const readLines = async (lines: readonly Line[], end: number): Promise<void> => {
         const from = lines[0]?.byte ?? 0;
         const most = (lines.at(-1)?.byte ?? from) + MOST_LINE_BYTES;
+        await nextPart(reading);
         const bytes = await readExactly(again, from, Math.min(end, most) - from);
         for (const [i, line] of lines.entries()) {
           const next = lines[i + 1];
@@ -213,7 +218,7 @@ export async function openInternevo(path: string): Promise<TokenSource> {
       };
       try {
         let lines: Line[] = [];
-        for await (const line of linesOf(meta, sizeBytes)) {
+        for await (const line of linesOf(meta, sizeBytes, reading)) {
           if (lines[0] && line.byte - lines[0].byte > READ_BYTES) {
             await readLines(lines, line.byte);
             lines = [];

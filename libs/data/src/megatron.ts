@@ -1,5 +1,5 @@
 import { megatronStem, ProblemError } from "@internevo/domain";
-import { openData, readExactly } from "./open-data.ts";
+import { nextPart, openTokens, readExactly, type Reading } from "./open-data.ts";
 import { readPlainTokens, TokenReader, type PlainTokens } from "./token-reader.ts";
 import type { TokenSource } from "./token-source.ts";
 
@@ -28,6 +28,7 @@ const invalid = (path: string, message: string, remedy = REMEDY, value: unknown 
 
 interface Index {
   readonly path: string;
+  readonly leads: string;
   readonly sequences: number;
   readonly documentEntries: number;
   readonly tokens: Pick<PlainTokens, "bytesPerToken" | "read">;
@@ -37,8 +38,8 @@ const pointersByte = ({ sequences }: Index): number => HEADER_BYTES + 4 * sequen
 const documentsByte = ({ sequences }: Index): number => HEADER_BYTES + 12 * sequences;
 
 /** Checks the head of an index against its size. */
-async function readIndex(path: string): Promise<Index> {
-  const { handle, sizeBytes } = await openData(path, "data.path");
+async function readIndex(path: string, reading: Reading): Promise<Index> {
+  const { handle, sizeBytes, leads } = await openTokens(path, reading);
   try {
     if (sizeBytes < HEADER_BYTES)
       throw invalid(path, `is truncated: expected ${HEADER_BYTES} bytes of header, found ${sizeBytes}`);
@@ -59,6 +60,7 @@ async function readIndex(path: string): Promise<Index> {
       );
     const index: Index = {
       path,
+      leads,
       sequences: Number(head.readBigUInt64LE(18)),
       documentEntries: Number(head.readBigUInt64LE(26)),
       tokens,
@@ -81,16 +83,17 @@ async function readIndex(path: string): Promise<Index> {
  * Calls for every sequence with its length in tokens. @returns tokens in all. @throws where sequences do not
  * follow one another.
  */
-async function checkSequences(index: Index): Promise<number> {
+async function checkSequences(index: Index, reading: Reading): Promise<number> {
   const {
     path,
     sequences,
     tokens: { bytesPerToken },
   } = index;
-  const { handle } = await openData(path, "data.path");
+  const { handle } = await openTokens(path, reading);
   try {
     let byte = 0;
     for (let first = 0; first < sequences; first += AT_A_TIME) {
+      await nextPart(reading);
       const count = Math.min(AT_A_TIME, sequences - first);
       const lengths = await readExactly(handle, HEADER_BYTES + 4 * first, 4 * count);
       const pointers = await readExactly(handle, pointersByte(index) + 8 * first, 8 * count);
@@ -117,14 +120,14 @@ async function checkSequences(index: Index): Promise<number> {
  * First tokens of the documents; the last entry of the index is the end. @throws where entries do not ascend
  * from 0 to the end.
  */
-async function* documentStarts(index: Index): AsyncGenerator<number> {
+async function* documentStarts(index: Index, reading: Reading): AsyncGenerator<number> {
   const {
     path,
     sequences,
     documentEntries,
     tokens: { bytesPerToken },
   } = index;
-  const { handle } = await openData(path, "data.path");
+  const { handle } = await openTokens(path, reading);
   try {
     let former = 0;
     let window: { readonly first: number; readonly bytes: Buffer } = { first: 0, bytes: Buffer.alloc(0) };
@@ -142,6 +145,7 @@ async function* documentStarts(index: Index): AsyncGenerator<number> {
       return Number(window.bytes.readBigInt64LE(8 * (sequence - window.first)));
     };
     for (let first = 0; first < documentEntries; first += AT_A_TIME) {
+      await nextPart(reading);
       const entries = await readExactly(
         handle,
         documentsByte(index) + 8 * first,
@@ -171,12 +175,12 @@ async function* documentStarts(index: Index): AsyncGenerator<number> {
  * Opens a data set of Megatron-LM by the path of either file, or by what they have in common. @throws
  * ProblemError `data-invalid`
  */
-export async function openMegatron(path: string): Promise<TokenSource> {
-  const index = await readIndex(`${megatronStem(path)}.idx`);
+export async function openMegatron(path: string, reading: Reading): Promise<TokenSource> {
+  const index = await readIndex(`${megatronStem(path)}.idx`, reading);
   const bin = `${megatronStem(path)}.bin`;
-  const { handle, sizeBytes } = await openData(bin, "data.path");
+  const { handle, sizeBytes, leads } = await openTokens(bin, reading);
   await handle.close();
-  const tokenCount = await checkSequences(index);
+  const tokenCount = await checkSequences(index, reading);
   const expected = tokenCount * index.tokens.bytesPerToken;
   if (sizeBytes !== expected)
     throw invalid(
@@ -184,18 +188,19 @@ export async function openMegatron(path: string): Promise<TokenSource> {
       `is ${sizeBytes < expected ? "truncated" : "too long"}: expected ${expected} bytes for the ${tokenCount} tokens of its index, found ${sizeBytes}`,
       "give the .bin and the .idx file of one data set",
     );
-  for await (const _start of documentStarts(index));
+  for await (const _start of documentStarts(index, reading));
   return {
     path: bin,
     files: [bin, index.path],
+    leads: [leads, index.leads],
     sizeBytes,
     tokenCount,
-    starts: () => documentStarts(index),
+    starts: () => documentStarts(index, reading),
     async read(vocabularySize, onToken) {
       const tokens = new TokenReader(bin, vocabularySize, onToken);
-      const { handle: again } = await openData(bin, "data.path");
+      const { handle: again } = await openTokens(bin, reading);
       try {
-        await readPlainTokens(again, { ...index.tokens, firstByte: 0, tokenCount }, tokens);
+        await readPlainTokens(again, { ...index.tokens, firstByte: 0, tokenCount }, tokens, reading);
       } finally {
         await again.close();
       }

@@ -1,6 +1,41 @@
 import { constants, type BigIntStats } from "node:fs";
-import { open, stat, type FileHandle } from "node:fs/promises";
-import { ProblemError } from "@internevo/domain";
+import { open, readlink, stat, type FileHandle } from "node:fs/promises";
+import { formatBytes, ProblemError } from "@internevo/domain";
+import type { Judge } from "./data-roots.ts";
+
+/** How files of data, or of weights, are read. */
+export interface Reading {
+  /** Ends it, with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called between parts of a file: whoever has read for long waits there until it is their turn again. */
+  readonly pause?: (() => Promise<void>) | undefined;
+  /** Refuses a file by where it lies once it is open: a link may have come into its path since it was looked at. */
+  readonly judge?: Judge | undefined;
+}
+
+/** To be awaited between parts of what is read. */
+export async function nextPart({ signal, pause }: Reading): Promise<void> {
+  signal?.throwIfAborted();
+  await pause?.();
+  signal?.throwIfAborted();
+}
+
+export interface OpenData {
+  readonly handle: FileHandle;
+  readonly sizeBytes: number;
+  readonly modifiedNanoseconds: bigint;
+  /** Where it lies, with no link left in the path. */
+  readonly leads: string;
+}
+
+/** Names a file without opening it: what it is can be asked, and nothing waits or acts. */
+const O_PATH = 0o10000000;
+
+/** Smaller files may have holes: what is in them is read within seconds. */
+const MOST_WITH_HOLES_BYTES = 2 ** 30;
+/** A file system that compresses keeps tokens in no fewer bytes than this share. */
+const LEAST_ON_DISK = 1 / 16;
+const BYTES_A_BLOCK = 512n;
 
 /** What a file is that is no regular one; undefined for a regular one. */
 function otherKind(found: BigIntStats): string | undefined {
@@ -11,33 +46,13 @@ function otherKind(found: BigIntStats): string | undefined {
   return "a device";
 }
 
-/**
- * Opens a file for reading, with an error that people understand. Only regular files: opening a pipe waits
- * for its writer, opening a device may act on it.
- */
-export async function openData(
-  path: string,
-  field: string,
-): Promise<{ handle: FileHandle; sizeBytes: number; modifiedNanoseconds: bigint }> {
-  const refuse = (message: string, remedy: string, cause?: unknown): ProblemError =>
-    new ProblemError("data-invalid", `${path} ${message}`, [{ field, value: path, message, remedy }], {
-      cause,
-    });
-  const assertRegular = (found: BigIntStats): void => {
-    const kind = otherKind(found);
-    if (kind !== undefined)
-      throw refuse(
-        `is ${kind}`,
-        kind === "a directory" ? "give the files in it, one by one" : "give a regular file",
-      );
-  };
-  let handle: FileHandle;
+type Refuse = (message: string, remedy: string, cause?: unknown) => ProblemError;
+
+/** Opens, with an error that people understand. */
+async function opened(path: string, flags: number, refuse: Refuse): Promise<FileHandle> {
   try {
-    assertRegular(await stat(path, { bigint: true }));
-    // Should the path mean something else by now, this does not wait for it.
-    handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    return await open(path, flags);
   } catch (error) {
-    if (error instanceof ProblemError) throw error;
     const code = (error as NodeJS.ErrnoException).code;
     if (code === "ENOENT" || code === "ENOTDIR")
       throw refuse("does not exist", "give the path of a file that exists on the machine that trains", error);
@@ -45,13 +60,72 @@ export async function openData(
       throw refuse("cannot be read", "give the service's user the right to read it", error);
     throw refuse(`cannot be opened (${code ?? String(error)})`, "check the file", error);
   }
+}
+
+/** Where the file of a handle lies. @throws ProblemError where it is not there any more */
+async function placeOf(handle: FileHandle, found: BigIntStats, refuse: Refuse): Promise<string> {
+  const leads = await readlink(`/proc/self/fd/${handle.fd}`);
+  const there = await stat(leads, { bigint: true }).catch(() => undefined);
+  if (there?.dev === found.dev && there.ino === found.ino) return leads;
+  throw refuse("was replaced while it was opened", "leave the file as it is, and submit the job again");
+}
+
+/** @throws ProblemError for a large file of holes, which would take hours to read and nothing to make */
+function assertWritten({ size, blocks }: BigIntStats, refuse: Refuse): void {
+  const onDiskBytes = Number(blocks * BYTES_A_BLOCK);
+  if (size <= MOST_WITH_HOLES_BYTES || onDiskBytes >= LEAST_ON_DISK * Number(size)) return;
+  throw refuse(
+    `has ${formatBytes(Number(size))}, of which ${formatBytes(onDiskBytes)} were written; the rest are holes`,
+    "give a file that was written whole: cp --sparse=never writes one",
+  );
+}
+
+/**
+ * Opens a file for reading, with an error that people understand. Only regular files: opening a pipe waits
+ * for its writer, opening a device may act on it. What was judged is what is read, whatever its path means by then.
+ */
+export async function openData(
+  path: string,
+  field: string,
+  { judge }: Pick<Reading, "judge"> = {},
+): Promise<OpenData> {
+  const refuse: Refuse = (message, remedy, cause) =>
+    new ProblemError("data-invalid", `${path} ${message}`, [{ field, value: path, message, remedy }], {
+      cause,
+    });
+  const named = await opened(path, O_PATH, refuse);
   try {
-    const found = await handle.stat({ bigint: true });
-    assertRegular(found);
+    const found = await named.stat({ bigint: true });
+    const leads = await placeOf(named, found, refuse);
+    await judge?.([{ path, field, leads }]);
+    const kind = otherKind(found);
+    if (kind !== undefined)
+      throw refuse(
+        `is ${kind}`,
+        kind === "a directory" ? "give the files in it, one by one" : "give a regular file",
+      );
     if (found.size === 0n) throw refuse("is empty", "give a file with content");
-    return { handle, sizeBytes: Number(found.size), modifiedNanoseconds: found.mtimeNs };
+    const flags = constants.O_RDONLY | constants.O_NONBLOCK;
+    const handle = await opened(`/proc/self/fd/${named.fd}`, flags, refuse);
+    return { handle, sizeBytes: Number(found.size), modifiedNanoseconds: found.mtimeNs, leads };
+  } finally {
+    await named.close();
+  }
+}
+
+/** Opens a file of tokens, or of their index, as {@link openData} does; one of holes is refused. */
+export async function openTokens(path: string, reading: Reading): Promise<OpenData> {
+  const field = "data.path";
+  const file = await openData(path, field, reading);
+  try {
+    assertWritten(
+      await file.handle.stat({ bigint: true }),
+      (message, remedy) =>
+        new ProblemError("data-invalid", `${path} ${message}`, [{ field, value: path, message, remedy }]),
+    );
+    return file;
   } catch (error) {
-    await handle.close();
+    await file.handle.close();
     throw error;
   }
 }

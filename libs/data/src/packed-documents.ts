@@ -7,7 +7,7 @@ import {
   type PackedDocuments,
   type SingleData,
 } from "@internevo/domain";
-import { openData } from "./open-data.ts";
+import { nextPart, openData, type Reading } from "./open-data.ts";
 import { assertKnowsDocuments, DocumentCounter, openSource } from "./source.ts";
 
 /** Sequences that are counted at most, and tiles of queries: beyond that a mean is known well enough. */
@@ -234,8 +234,9 @@ const counterFor = (
 async function countText(
   { paths, endOfDocumentToken }: Extract<SingleData, { format: "text" }>,
   job: DocumentTask,
+  reading: Reading,
 ): Promise<CountedDocuments | undefined> {
-  const opened = async (place: number) => openData(paths[place] as string, `data.paths.${place}`);
+  const opened = async (place: number) => openData(paths[place] as string, `data.paths.${place}`, reading);
   const sizes: number[] = [];
   for (const place of paths.keys()) {
     const { handle, sizeBytes } = await opened(place);
@@ -253,6 +254,7 @@ async function countText(
       const { handle } = await opened(place);
       try {
         for (let at = 0; ;) {
+          await nextPart(reading);
           const { bytesRead } = await handle.read(bytes, 0, bytes.length, null);
           if (bytesRead === 0) break;
           for (let i = 0; i < bytesRead; i += 1)
@@ -269,9 +271,13 @@ async function countText(
 }
 
 /** @returns undefined where only the tokens of a file beyond 1 GiB tell where documents end */
-async function countSource(data: SingleData, job: DocumentTask): Promise<CountedDocuments | undefined> {
-  if (data.format === "text") return countText(data, job);
-  const source = await openSource(data);
+async function countSource(
+  data: SingleData,
+  job: DocumentTask,
+  reading: Reading,
+): Promise<CountedDocuments | undefined> {
+  if (data.format === "text") return countText(data, job, reading);
+  const source = await openSource(data, reading);
   assertKnowsDocuments(data, source);
   const { endOfDocumentToken: end } = data;
   const counter = counterFor(job, source.tokenCount);
@@ -335,11 +341,12 @@ function mixed(counted: readonly { readonly documents: Counted; readonly weight:
 export async function countPackedDocuments(
   data: Data | null,
   job: DocumentTask,
+  reading: Reading = {},
 ): Promise<CountedData | undefined> {
   if (data?.packing !== "documents" || job.sequenceLengthTokens > LONGEST_COUNTED_TOKENS) return undefined;
   const counted: (CountedDocuments & { readonly weight: number })[] = [];
   for (const { data: source, weight, part } of sourcesOf(data)) {
-    const one = await asSource(part, () => countSource(source, job));
+    const one = await asSource(part, () => countSource(source, job, reading));
     if (one === undefined) return undefined;
     counted.push({ ...one, weight });
   }

@@ -23,7 +23,8 @@ import {
   type Unended,
 } from "./dataset-use.ts";
 import { assertTextRoom, BYTES_PER_TEXT_TOKEN as BYTES_PER_TOKEN } from "./disk-room.ts";
-import { openData } from "./open-data.ts";
+import { handOver } from "./handed-over.ts";
+import { nextPart, openData, openTokens, type Reading } from "./open-data.ts";
 import { removeAbandoned, writePassing } from "./passing-files.ts";
 import { assertKnowsDocuments, DocumentCounter, openSource, type TokenData } from "./source.ts";
 import { countTokens } from "./token-source.ts";
@@ -41,7 +42,9 @@ export const DatasetSchema = Type.Object(
     mostDocuments: Type.Optional(
       Type.Integer({ minimum: 1, description: "with packing: documents of the sequence that has most" }),
     ),
-    unigramEntropyNats: Type.Number({ minimum: 0, description: "of the tokens, nats per token" }),
+    unigramEntropyNats: Type.Union([Type.Number({ minimum: 0 }), Type.Null()], {
+      description: "of the tokens, nats per token; null: more tokens occur than are counted",
+    }),
   },
   { additionalProperties: false },
 );
@@ -49,9 +52,10 @@ export type Dataset = Static<typeof DatasetSchema>;
 
 /** Text becomes bytes: 256 tokens. */
 export const BYTE_VOCABULARY_SIZE = 256;
-const CHUNK_BYTES = 4 << 20;
+/** A part is worked on within milliseconds, and then others have their turn. */
+const CHUNK_BYTES = 1 << 20;
 /** Others fill the disk too: after so many chunks it is asked again whether the rest has room. */
-const CHUNKS_A_LOOK = 16;
+const CHUNKS_A_LOOK = 64;
 /** Other users of the machine may not read datasets. */
 const OWN_FOLDER = 0o700;
 
@@ -87,15 +91,15 @@ const packingOf = (data: SingleData, sequenceLengthTokens: number): Packing | un
     : undefined;
 
 /**
- * Identity of the sources without reading them: path, size and time of change, and what decides what is made
- * of them.
+ * Identity of the sources without reading them: path and where it leads, size and time of change, and what decides
+ * what is made of them.
  */
 async function sourceKey(
   data: SingleData,
   files: readonly { readonly path: string; readonly field: string }[],
   vocabularySize: number,
   packing: Packing | undefined,
-  signal: AbortSignal | undefined,
+  reading: Reading,
 ): Promise<string> {
   const packed = packing
     ? ` ${packing.endOfDocumentToken ?? "documents"} ${packing.sequenceLengthTokens}`
@@ -104,10 +108,10 @@ async function sourceKey(
     `${data.format} ${data.format === "text" ? BYTE_VOCABULARY_SIZE : vocabularySize}${packed}\n`,
   );
   for (const { path, field } of files) {
-    signal?.throwIfAborted();
-    const { handle, sizeBytes, modifiedNanoseconds } = await openData(path, field);
+    reading.signal?.throwIfAborted();
+    const { handle, sizeBytes, modifiedNanoseconds, leads } = await openData(path, field, reading);
     await handle.close();
-    hash.update(`${resolve(path)}\0${sizeBytes}\0${modifiedNanoseconds}\n`);
+    hash.update(`${resolve(path)}\0${leads}\0${sizeBytes}\0${modifiedNanoseconds}\n`);
   }
   return hash.digest("hex");
 }
@@ -118,8 +122,9 @@ async function appendText(
   path: string,
   field: string,
   onByte: ((byte: number, index: number) => void) | undefined,
+  reading: Reading,
 ): Promise<number> {
-  const { handle } = await openData(path, field);
+  const { handle } = await openData(path, field, reading);
   try {
     const bytes = Buffer.alloc(CHUNK_BYTES);
     const tokens = Buffer.alloc(CHUNK_BYTES * BYTES_PER_TOKEN);
@@ -155,10 +160,10 @@ const endOf =
  * Ends the writing of text when the signal does, or the disk has no room for the rest, though copies that nobody needs
  * were removed.
  */
-function guarded(sizeTokens: number, directory: string, { signal, user }: PrepareOptions) {
+function guarded(sizeTokens: number, directory: string, { user, ...reading }: PrepareOptions) {
   let [leftBytes, chunks] = [sizeTokens * BYTES_PER_TOKEN, 0];
   return async (writtenBytes: number): Promise<void> => {
-    signal?.throwIfAborted();
+    await nextPart(reading);
     if (chunks % CHUNKS_A_LOOK === 0) {
       const bytes = Math.max(leftBytes, writtenBytes);
       if (user) await makeRoom(bytes, directory, user.unended);
@@ -177,8 +182,12 @@ async function tokenize(
 ): Promise<Dataset> {
   const counts = new Float64Array(BYTE_VOCABULARY_SIZE);
   const body = createHash("sha256");
-  const sizes = await Promise.all(paths.map(async (path) => (await stat(path)).size));
-  const sizeTokens = sizes.reduce((sum, size) => sum + size, 0);
+  let sizeTokens = 0;
+  for (const [index, path] of paths.entries()) {
+    const { handle, sizeBytes } = await openData(path, `data.paths.${index}`, options);
+    await handle.close();
+    sizeTokens += sizeBytes;
+  }
   const documents = packing && new DocumentCounter(packing.sequenceLengthTokens, sizeTokens);
   const byToken = packing?.endOfDocumentToken !== undefined;
   const starts: number[] = [];
@@ -202,6 +211,7 @@ async function tokenize(
         path,
         `data.paths.${index}`,
         onByte && ((byte, at) => onByte(byte, first + at)),
+        options,
       );
     }
     header = { ...header, tokenCount, ...(packing && !byToken ? { documentCount: starts.length } : {}) };
@@ -230,16 +240,16 @@ async function tokenize(
 }
 
 /** @returns the hash of the files' bytes, one behind the other. */
-async function hashFiles(files: readonly string[], signal: AbortSignal | undefined): Promise<string> {
+async function hashFiles(files: readonly string[], reading: Reading): Promise<string> {
   const sha256 = createHash("sha256");
   const chunk = Buffer.alloc(CHUNK_BYTES);
   for (const path of files) {
-    const { handle } = await openData(path, "data.path");
+    const { handle } = await openTokens(path, reading);
     try {
       for (;;) {
+        await nextPart(reading);
         const { bytesRead } = await handle.read(chunk, 0, chunk.length, null);
         if (bytesRead === 0) break;
-        signal?.throwIfAborted();
         sha256.update(chunk.subarray(0, bytesRead));
       }
     } finally {
@@ -251,11 +261,12 @@ async function hashFiles(files: readonly string[], signal: AbortSignal | undefin
 
 async function inspect(
   data: TokenData,
+  directory: string,
   vocabularySize: number,
   packing: Packing | undefined,
-  signal: AbortSignal | undefined,
+  reading: Reading,
 ): Promise<Dataset> {
-  const source = await openSource(data);
+  const source = await openSource(data, reading);
   const { path, files, tokenCount, sizeBytes, starts } = source;
   if (tokenCount === 0)
     throw new ProblemError("data-invalid", `${path} holds no token`, [
@@ -271,15 +282,15 @@ async function inspect(
     documents && packing.endOfDocumentToken !== undefined
       ? endOf(documents, packing.endOfDocumentToken)
       : undefined,
-    signal,
   );
+  const occurrences = counts.counts();
   return {
-    path: resolve(path),
+    path: await handOver(data, source, directory),
     tokenCount,
     sizeBytes,
-    sha256: await hashFiles(files, signal),
+    sha256: await hashFiles(files, reading),
     ...(documents ? { mostDocuments: documents.most } : {}),
-    unigramEntropyNats: unigramEntropyNats(counts),
+    unigramEntropyNats: occurrences && unigramEntropyNats(occurrences),
   };
 }
 
@@ -301,7 +312,8 @@ async function known(sidecar: string): Promise<Dataset | undefined> {
   }
 }
 
-const datasetsDirectory = (dataDirectory: string): string => resolve(dataDirectory, "datasets");
+/** Where a service keeps what it makes of data. */
+export const datasetsDirectory = (dataDirectory: string): string => resolve(dataDirectory, "datasets");
 
 async function ownFolder(dataDirectory: string): Promise<string> {
   const directory = datasetsDirectory(dataDirectory);
@@ -325,9 +337,8 @@ export const removeUnusedDatasets = (
   options: { readonly now: Date; readonly signal: AbortSignal },
 ): Promise<RemovedDatasets> => removeUnusedCopies(datasetsDirectory(dataDirectory), unended, options);
 
-export interface PrepareOptions {
-  /** Ends it, with the signal's reason; what was written by then is removed. */
-  readonly signal?: AbortSignal | undefined;
+/** What was written when the signal ends it is removed. */
+export interface PrepareOptions extends Reading {
   /** The job that needs it until it has ended; where room is lacking, copies that no job needs make room. */
   readonly user?: DatasetUser | undefined;
 }
@@ -371,13 +382,13 @@ export async function prepareDataset(
   const packing = packingOf(data, sequenceLengthTokens);
   const sidecar = join(
     directory,
-    `source-${await sourceKey(data, dataFiles(data), vocabularySize, packing, signal)}.json`,
+    `source-${await sourceKey(data, dataFiles(data), vocabularySize, packing, options)}.json`,
   );
   const make = async (): Promise<Dataset> => {
     const dataset =
       data.format === "text"
         ? await tokenize(data.paths, directory, packing, options)
-        : await inspect(data, vocabularySize, packing, signal);
+        : await inspect(data, directory, vocabularySize, packing, options);
     await writePassing(sidecar, async (handle) => {
       await handle.writeFile(JSON.stringify(dataset, null, 2));
       return { path: sidecar };
@@ -394,7 +405,7 @@ export async function prepareDataset(
 
 /** A job's data, ready for the trainer. */
 export interface PreparedData extends Pick<Dataset, "path" | "tokenCount" | "mostDocuments"> {
-  /** Null for a mixture: frequencies of its sources are not kept. */
+  /** Null for a mixture too: frequencies of its sources are not kept. */
   readonly unigramEntropyNats: number | null;
   /** Of a mixture: what the trainer reads, with the sequences of a cycle that each gives. `path` is the first one's. */
   readonly sources?: readonly { readonly path: string; readonly share: number }[];

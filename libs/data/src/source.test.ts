@@ -45,7 +45,7 @@ describe("InternEvo's data that lies", () => {
   it("about its array's header is refused before the header is read", async () => {
     const error = await damaged(async (path) => {
       await writeFile(`${path}.meta`, Buffer.from("\x93NUMPY\x02\x00\xff\xff\xff\x7f", "latin1"));
-      await truncate(`${path}.meta`, 2 ** 31 + 100);
+      await truncate(`${path}.meta`, 2 ** 30);
     });
     expect(error.details[0]).toMatchObject({ field: "data.path", message: "is no NumPy array file" });
   });
@@ -83,7 +83,7 @@ describe("InternEvo's data that lies", () => {
     const path = await writeInternevo(at("long.bin"), documents);
     await truncate(path, 200 * 2 ** 20);
     const source = await openSource({ format: "internevo", path });
-    expect((await countTokens(source, 256)).reduce((sum, count) => sum + count, 0)).toBe(17);
+    expect((await countTokens(source, 256)).counts()?.reduce((sum, count) => sum + count, 0)).toBe(17);
   });
 });
 
@@ -131,7 +131,7 @@ describe.each(written)("data of %s", (_what, write) => {
     const tokens: number[] = [];
     const counts = await countTokens(source, 17, (token, index) => (tokens[index] = token));
     expect(tokens).toEqual(documents.flat());
-    expect([...counts]).toEqual(Array.from({ length: 17 }, () => 1));
+    expect(counts.counts()).toEqual(Array.from({ length: 17 }, () => 1));
   });
 
   it("is prepared where it is, with the documents of the fullest sequence", async () => {

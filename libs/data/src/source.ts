@@ -1,23 +1,23 @@
 import { ProblemError, type SingleData } from "@internevo/domain";
 import { openInternevo } from "./internevo.ts";
 import { openMegatron } from "./megatron.ts";
+import type { Reading } from "./open-data.ts";
 import { openTokenFile } from "./token-file.ts";
 import type { TokenSource } from "./token-source.ts";
 
 /** Data that is tokens already. */
 export type TokenData = Exclude<SingleData, { format: "text" }>;
 
-const OPEN: Readonly<Record<TokenData["format"], (path: string) => Promise<TokenSource>>> = {
-  tokens: openTokenFile,
-  megatron: openMegatron,
-  internevo: openInternevo,
-};
+const OPEN: Readonly<Record<TokenData["format"], (path: string, reading: Reading) => Promise<TokenSource>>> =
+  { tokens: openTokenFile, megatron: openMegatron, internevo: openInternevo };
 
 /**
  * Opens the files of a job's data and checks headers, sizes and indices.
+ * @param reading also of what the source reads later
  * @throws ProblemError `data-invalid` with file, what was found, what was expected, and the remedy.
  */
-export const openSource = (data: TokenData): Promise<TokenSource> => OPEN[data.format](data.path);
+export const openSource = (data: TokenData, reading: Reading = {}): Promise<TokenSource> =>
+  OPEN[data.format](data.path, reading);
 
 /**
  * Whether where documents begin is known before tokens are read. @throws ProblemError `data-invalid` for

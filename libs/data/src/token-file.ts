@@ -1,6 +1,6 @@
 import type { FileHandle } from "node:fs/promises";
 import { ProblemError } from "@internevo/domain";
-import { openData, readExactly } from "./open-data.ts";
+import { nextPart, openTokens, readExactly, type Reading } from "./open-data.ts";
 import { readPlainTokens, TokenReader } from "./token-reader.ts";
 import type { TokenSource } from "./token-source.ts";
 
@@ -103,12 +103,17 @@ const DOCUMENTS_AT_A_TIME = 1 << 16;
  * First tokens of the documents of a file of version 2. @throws ProblemError `data-invalid` where they do not
  * ascend from 0.
  */
-async function* documentStarts(path: string, header: TokenFileHeader): AsyncGenerator<number> {
+async function* documentStarts(
+  path: string,
+  header: TokenFileHeader,
+  reading: Reading,
+): AsyncGenerator<number> {
   const { documentCount = 0, tokenCount } = header;
-  const { handle } = await openData(path, "data.path");
+  const { handle } = await openTokens(path, reading);
   try {
     let former = -1;
     for (let document = 0; document < documentCount;) {
+      await nextPart(reading);
       const bytes = await readExactly(
         handle,
         documentsByte(header) + 8 * document,
@@ -134,8 +139,8 @@ async function* documentStarts(path: string, header: TokenFileHeader): AsyncGene
 }
 
 /** Opens a token file and checks all of it but the tokens. @throws ProblemError `data-invalid` */
-export async function openTokenFile(path: string): Promise<TokenSource> {
-  const { handle, sizeBytes } = await openData(path, "data.path");
+export async function openTokenFile(path: string, reading: Reading): Promise<TokenSource> {
+  const { handle, sizeBytes, leads } = await openTokens(path, reading);
   let header: TokenFileHeader;
   try {
     header = await readHeader(handle, path, sizeBytes);
@@ -143,16 +148,17 @@ export async function openTokenFile(path: string): Promise<TokenSource> {
     await handle.close();
   }
   const { bytesPerToken, tokenCount, documentCount = 0 } = header;
-  for await (const _start of documentStarts(path, header));
+  for await (const _start of documentStarts(path, header, reading));
   return {
     path,
     files: [path],
+    leads: [leads],
     sizeBytes,
     tokenCount,
-    starts: documentCount > 0 ? () => documentStarts(path, header) : null,
+    starts: documentCount > 0 ? () => documentStarts(path, header, reading) : null,
     async read(vocabularySize, onToken) {
       const tokens = new TokenReader(path, vocabularySize, onToken);
-      const { handle: again } = await openData(path, "data.path");
+      const { handle: again } = await openTokens(path, reading);
       try {
         await readPlainTokens(
           again,
@@ -166,6 +172,7 @@ export async function openTokenFile(path: string): Promise<TokenSource> {
                 : (bytes, at) => bytes.readUInt32LE(at),
           },
           tokens,
+          reading,
         );
       } finally {
         await again.close();

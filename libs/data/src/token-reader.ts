@@ -1,5 +1,6 @@
 import type { FileHandle } from "node:fs/promises";
 import { ProblemError } from "@internevo/domain";
+import { nextPart, type Reading } from "./open-data.ts";
 
 /** Called for every token, in order. */
 export type OnToken = (token: number, index: number) => void;
@@ -47,7 +48,8 @@ export class TokenReader {
   }
 }
 
-const CHUNK_BYTES = 4 << 20;
+/** Its tokens are taken within milliseconds, and then others have their turn. */
+const CHUNK_BYTES = 1 << 20;
 
 /** Tokens of one width, one behind the other. */
 export interface PlainTokens {
@@ -62,10 +64,12 @@ export async function readPlainTokens(
   handle: FileHandle,
   { firstByte, tokenCount, bytesPerToken, read }: PlainTokens,
   into: TokenReader,
+  reading: Reading,
 ): Promise<void> {
   const chunk = Buffer.alloc(CHUNK_BYTES);
   const end = firstByte + tokenCount * bytesPerToken;
   for (let position = firstByte; position < end;) {
+    await nextPart(reading);
     const { bytesRead } = await handle.read(chunk, 0, Math.min(chunk.length, end - position), position);
     const whole = bytesRead - (bytesRead % bytesPerToken);
     if (whole === 0) return;
@@ -77,14 +81,14 @@ export async function readPlainTokens(
 /**
  * Entropy of the tokens taken one by one, in nats per token: what a model that knows only frequencies would
  * reach.
+ * @param counts how often each token occurs
  */
-export function unigramEntropyNats(counts: ArrayLike<number>): number {
-  let total = 0;
-  for (let token = 0; token < counts.length; token += 1) total += counts[token] as number;
-  let entropy = 0;
-  for (let token = 0; token < counts.length; token += 1) {
-    const share = (counts[token] as number) / total;
-    if (share > 0) entropy -= share * Math.log(share);
+export function unigramEntropyNats(counts: Iterable<number>): number {
+  // With the sum T of counts n: ln T − Σ n ln n / T.
+  let [total, weighted] = [0, 0];
+  for (const count of counts) {
+    total += count;
+    if (count > 0) weighted += count * Math.log(count);
   }
-  return entropy;
+  return total === 0 ? 0 : Math.max(0, Math.log(total) - weighted / total);
 }

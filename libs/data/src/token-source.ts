@@ -6,6 +6,8 @@ export interface TokenSource {
   readonly path: string;
   /** All files of it. */
   readonly files: readonly string[];
+  /** Where each of them lay when it was opened, with no link left in the path. */
+  readonly leads: readonly string[];
   /** Of the file at `path`. */
   readonly sizeBytes: number;
   readonly tokenCount: number;
@@ -19,24 +21,50 @@ export interface TokenSource {
   read(vocabularySize: number, onToken?: OnToken): Promise<void>;
 }
 
-/** After so many tokens it is asked whether reading them is to end. */
-const TOKENS_A_LOOK = 1 << 16;
+/** No vocabulary that is trained with is larger: of others only tokens that occur are counted. */
+const LISTED_TOKENS = 2 ** 20;
+/** So many others are counted at most. */
+const MOST_OTHERS = 2 ** 18;
 
-/**
- * Reads every token, as {@link TokenSource.read} does. @returns how often each one occurs: 8 bytes a token of
- * the vocabulary, which only a job that fits its cluster may ask for.
- */
+/** How often each token occurs, in memory that does not grow with the vocabulary. */
+export class TokenCounts {
+  readonly #listed: Float64Array;
+  readonly #others = new Map<number, number>();
+  #areAll = true;
+
+  constructor(vocabularySize: number) {
+    this.#listed = new Float64Array(Math.min(vocabularySize, LISTED_TOKENS));
+  }
+
+  add(token: number): void {
+    if (token < this.#listed.length) {
+      this.#listed[token] = (this.#listed[token] as number) + 1;
+      return;
+    }
+    const before = this.#others.get(token);
+    if (before !== undefined || this.#others.size < MOST_OTHERS) this.#others.set(token, (before ?? 0) + 1);
+    else this.#areAll = false;
+  }
+
+  /** Of tokens that occur, in no order; null where more do than are counted. */
+  counts(): readonly number[] | null {
+    if (!this.#areAll) return null;
+    const counts = [...this.#others.values()];
+    for (const count of this.#listed) if (count > 0) counts.push(count);
+    return counts;
+  }
+}
+
+/** Reads every token, as {@link TokenSource.read} does. @returns how often each one occurs */
 export async function countTokens(
   source: Pick<TokenSource, "read">,
   vocabularySize: number,
   onToken?: OnToken,
-  signal?: AbortSignal,
-): Promise<Float64Array> {
-  const counts = new Float64Array(vocabularySize);
+): Promise<TokenCounts> {
+  const counts = new TokenCounts(vocabularySize);
   await source.read(vocabularySize, (token, index) => {
-    counts[token] = (counts[token] as number) + 1;
+    counts.add(token);
     onToken?.(token, index);
-    if (index % TOKENS_A_LOOK === 0) signal?.throwIfAborted();
   });
   return counts;
 }

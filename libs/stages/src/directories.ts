@@ -67,3 +67,7 @@ export const checkpointName = (step: number): string => `step-${step}`;
 
 export const checkpointDirectory = (dataDirectory: string, jobId: string): string =>
   join(jobDirectory(dataDirectory, jobId), "checkpoints");
+
+/** Holds the folders that a job's ranks read the weights from which it begins with. */
+export const weightsDirectory = (dataDirectory: string, jobId: string): string =>
+  join(jobDirectory(dataDirectory, jobId), "weights");

@@ -10,6 +10,7 @@ import {
   type MachineUse,
 } from "@internevo/launcher";
 import { OthersGoFirstError } from "@internevo/service-kit";
+import { projectOf, type Database } from "@internevo/store";
 import { clustersDirectory } from "./directories.ts";
 
 /**
@@ -17,6 +18,14 @@ import { clustersDirectory } from "./directories.ts";
  * is in a queue, and not in here.
  */
 export const MOST_AT_A_TIME = 64;
+
+/** How a service shares its places for a stage among projects: one that is alone has as many as above. */
+export const stagePlaces = (database: Database) =>
+  ({
+    concurrency: 2 * MOST_AT_A_TIME,
+    projectOf: async ({ jobId }: { readonly jobId: string }) =>
+      (await projectOf(database.db, "job", jobId)) ?? undefined,
+  }) as const;
 
 export interface LaunchReservationOptions {
   readonly dataDirectory: string;

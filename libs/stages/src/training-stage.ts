@@ -4,13 +4,19 @@ import {
   assertMayBeData,
   assertHoldsBatches,
   assertInitialWeights,
+  assertLeadsStill,
   assertRoomForDocuments,
+  assertWeightsLeadStill,
   dataRootsOf,
+  datasetsDirectory,
+  handOverWeights,
   prepareData,
   prepareDataset,
   type DataPlaces,
   type DataRoots,
   type Dataset,
+  type DatasetUser,
+  type Judge,
   type PreparedData,
   type PrepareOptions,
 } from "@internevo/data";
@@ -19,9 +25,11 @@ import type { CommandType } from "@internevo/contracts";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import { unendedJobs, type Database, type JobRow, type StageState } from "@internevo/store";
 import type { Static, TObject } from "typebox";
+import { weightsDirectory } from "./directories.ts";
 import { endedByProblem } from "./failure.ts";
 import type { JobFeed } from "./job-feed.ts";
 import type { nativeConfig } from "./native-config.ts";
+import { PreparingTurns } from "./preparing-turns.ts";
 import { stageFeed } from "./stage-feed.ts";
 import { jobOfWeights } from "./weights-of-job.ts";
 
@@ -63,35 +71,77 @@ const cutOf = ({ model, sequenceLengthTokens }: JobSpec) => ({
 });
 
 /** How the stage of a job prepares its data: it is the job's until that has ended. */
+export interface Preparing extends PrepareOptions {
+  readonly signal: AbortSignal;
+  readonly user: DatasetUser;
+  readonly project: string;
+}
+
 export const preparingFor = (
-  jobId: string,
+  { id, project }: Pick<JobRow, "id" | "project">,
   database: Database,
   signal: AbortSignal,
-): Required<PrepareOptions> => ({ signal, user: { jobId, unended: (ids) => unendedJobs(database.db, ids) } });
+): Preparing => ({ signal, user: { jobId: id, unended: (ids) => unendedJobs(database.db, ids) }, project });
+
+/** Of this process. */
+const turns = new PreparingTurns();
+
+/** What ranks are given. */
+export interface PreparedTraining {
+  readonly dataset: PreparedData;
+  /** The folder of the weights to begin with. */
+  readonly weights: string | undefined;
+}
 
 /**
- * What every start of the trainer needs.
+ * What every start of the trainer needs. Projects take turns in it.
  * @throws ProblemError for data that cannot be trained on, or a trainer that is not built.
  */
 export async function prepareTraining(
   settings: TrainingSettings,
   database: Database,
-  job: Pick<JobRow, "spec" | "project" | "weightsOf">,
-  options: PrepareOptions,
-): Promise<PreparedData> {
+  job: Pick<JobRow, "id" | "spec" | "project" | "weightsOf">,
+  options: Preparing,
+): Promise<PreparedTraining> {
   const { spec } = job;
+  const { dataDirectory } = settings;
+  const { data, initialWeights } = spec;
   await assertProgram(settings.trainer);
-  if (spec.data === null)
+  if (data === null)
     throw new ProblemError("data-invalid", "the job names no data", [
       { field: "data", message: "is missing", remedy: "add data to the job" },
     ]);
-  await assertMayBeData(dataFiles(spec.data), placesOf(settings));
-  if (spec.initialWeights !== undefined)
-    await assertInitialWeights(spec.initialWeights, spec.model, {
-      ...placesOf(settings),
-      ofJob: await jobOfWeights(settings.dataDirectory, database, job, spec.initialWeights),
-    });
-  return prepareData(spec.data, settings.dataDirectory, cutOf(spec), options);
+  const judge: Judge = (files) => assertMayBeData(files, placesOf(settings));
+  await judge(dataFiles(data));
+  return turns.run(options.project, options.signal, async (pause) => {
+    let weights: string | undefined;
+    if (initialWeights !== undefined) {
+      const ofJob = await jobOfWeights(dataDirectory, database, job, initialWeights);
+      const places = { ...placesOf(settings), ofJob };
+      const checked = await assertInitialWeights(initialWeights, spec.model, places, { ...options, pause });
+      weights = await handOverWeights(checked, weightsDirectory(dataDirectory, job.id));
+    }
+    const dataset = await prepareData(data, dataDirectory, cutOf(spec), { ...options, judge, pause });
+    return { dataset, weights };
+  });
+}
+
+/**
+ * Checks once more, right before ranks are started, that what they are given still leads to what was read.
+ * @throws ProblemError `data-invalid`
+ */
+export async function assertPrepared(
+  { dataDirectory }: TrainingSettings,
+  spec: JobSpec,
+  { dataset, weights }: PreparedTraining,
+  heldOut?: Dataset,
+): Promise<void> {
+  const datasets = datasetsDirectory(dataDirectory);
+  if (spec.data !== null) await assertLeadsStill(spec.data, dataset, datasets);
+  const data = heldOutData(spec);
+  if (data !== null && heldOut !== undefined)
+    await asPartOf("validation", () => assertLeadsStill(data, heldOut, datasets));
+  if (weights !== undefined) await assertWeightsLeadStill(weights);
 }
 
 /**
@@ -101,13 +151,16 @@ export async function prepareTraining(
 export async function prepareHeldOut(
   settings: TrainingSettings,
   spec: JobSpec,
-  options: PrepareOptions,
+  options: Preparing,
 ): Promise<Dataset | undefined> {
   const data = heldOutData(spec);
   if (data === null) return undefined;
+  const judge: Judge = (files) => assertMayBeData(files, placesOf(settings));
   return asPartOf("validation", async () => {
-    await assertMayBeData(dataFiles(data), placesOf(settings));
-    const dataset = await prepareDataset(data, settings.dataDirectory, cutOf(spec), options);
+    await judge(dataFiles(data));
+    const dataset = await turns.run(options.project, options.signal, (pause) =>
+      prepareDataset(data, settings.dataDirectory, cutOf(spec), { ...options, judge, pause }),
+    );
     assertHoldsBatches(dataset.tokenCount, spec);
     if (dataset.mostDocuments !== undefined)
       assertRoomForDocuments(data, dataset.mostDocuments, dataset.path);

@@ -24,6 +24,8 @@ import {
   openSource,
   type DataPlaces,
   type DocumentTask,
+  type Judge,
+  type Reading,
   type TokenData,
 } from "@internevo/data";
 
@@ -56,20 +58,24 @@ export interface CheckedData {
 /** Where an installation reads data and weights. */
 export type Allowed = DataPlaces;
 
-async function checkTokens(data: TokenData, vocabularySize: number | undefined): Promise<number> {
-  const source = await openSource(data);
+async function checkTokens(
+  data: TokenData,
+  vocabularySize: number | undefined,
+  reading: Reading,
+): Promise<number> {
+  const source = await openSource(data, reading);
   assertKnowsDocuments(data, source);
   if (vocabularySize !== undefined && source.sizeBytes <= FULLY_READ_BYTES) await source.read(vocabularySize);
   return source.tokenCount;
 }
 
 /** Bytes are tokens. */
-async function checkText(data: Extract<SingleData, { format: "text" }>): Promise<number> {
+async function checkText(data: Extract<SingleData, { format: "text" }>, reading: Reading): Promise<number> {
   const details: ProblemDetail[] = [];
   let tokens = 0;
   for (const { path, field } of dataPaths(data)) {
     try {
-      const { handle, sizeBytes } = await openData(path, field);
+      const { handle, sizeBytes } = await openData(path, field, reading);
       await handle.close();
       tokens += sizeBytes;
     } catch (error) {
@@ -92,8 +98,12 @@ async function checkSource(
   data: SingleData,
   vocabularySize: number | undefined,
   sequenceLengthTokens: number | undefined,
+  reading: Reading,
 ): Promise<number> {
-  const tokens = data.format === "text" ? await checkText(data) : await checkTokens(data, vocabularySize);
+  const tokens =
+    data.format === "text"
+      ? await checkText(data, reading)
+      : await checkTokens(data, vocabularySize, reading);
   if (sequenceLengthTokens !== undefined && tokens < sequenceLengthTokens + 1) {
     throw new ProblemError(
       "data-invalid",
@@ -121,12 +131,15 @@ async function checkSources(
   sources: readonly DataSource[],
   vocabularySize: number | undefined,
   sequenceLengthTokens: number | undefined,
+  reading: Reading,
 ): Promise<Size> {
   let [tokens, textBytes] = [0, 0];
   const problems: ProblemError[] = [];
   for (const { data, part } of sources) {
     try {
-      const found = await asSource(part, () => checkSource(data, vocabularySize, sequenceLengthTokens));
+      const found = await asSource(part, () =>
+        checkSource(data, vocabularySize, sequenceLengthTokens, reading),
+      );
       tokens += found;
       // Bytes are tokens.
       if (data.format === "text") textBytes += found;
@@ -183,17 +196,18 @@ export async function checkData({
         })),
     );
   }
-  await assertMayBeData(dataFiles(data), { roots, own });
+  const judge: Judge = (files) => assertMayBeData(files, { roots, own });
+  await judge(dataFiles(data));
   if (trained) await assertHeldOut(data, trained);
   const sources = sourcesOf(data);
-  const size = await checkSources(sources, vocabularySize, sequenceLengthTokens);
+  const size = await checkSources(sources, vocabularySize, sequenceLengthTokens, { judge });
   if (evaluated !== undefined && sequenceLengthTokens !== undefined)
     assertHoldsBatches(size.tokens, { ...evaluated, sequenceLengthTokens });
   if (counting === undefined || vocabularySize === undefined || sequenceLengthTokens === undefined)
     return { ...size, documents: null };
   const { ranks, ...window } = counting;
   const model = { vocabularySize, ...window };
-  const counted = await countPackedDocuments(data, { model, sequenceLengthTokens, ranks });
+  const counted = await countPackedDocuments(data, { model, sequenceLengthTokens, ranks }, { judge });
   if (counted === undefined) return { ...size, documents: null };
   const fullest = sources[counted.mostIn]?.data;
   assertRoomForDocuments(data, counted.mostDocuments, dataFiles(fullest ?? data)[0]?.path ?? "the data");

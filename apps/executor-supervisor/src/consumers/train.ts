@@ -12,10 +12,11 @@ import {
   type Plan,
   type PlanChange,
 } from "@internevo/domain";
-import { type Dataset, type PreparedData } from "@internevo/data";
+import { type Dataset } from "@internevo/data";
 import { launcherOf, type LaunchOutcome } from "@internevo/launcher";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import {
+  assertPrepared,
   checkpointDirectory,
   failedJob,
   heldJob,
@@ -27,6 +28,7 @@ import {
   secondsBeforeRestart,
   whileReserved,
   type LaunchReservationOptions,
+  type PreparedTraining,
   type ProfilingSettings,
   searchPlans,
   withStageFeed,
@@ -82,7 +84,7 @@ interface Training {
   readonly context: CommandContext<"job.run">;
   readonly feed: JobFeed;
   readonly runId: string;
-  readonly dataset: PreparedData;
+  readonly prepared: PreparedTraining;
   readonly heldOut: Dataset | undefined;
   readonly changes: PlanChanges;
   /** What the hosts did during the last attempt. */
@@ -244,9 +246,13 @@ async function launchAttempt(
     runDirectory,
   }: { readonly number: number; readonly plan: Plan; readonly runDirectory: string },
 ): Promise<{ readonly outcome: LaunchOutcome; readonly isToChange: boolean }> {
-  const { settings, context, feed, runId, dataset, heldOut, changes } = training;
+  const { settings, context, feed, runId, prepared, heldOut, changes } = training;
   const { job, signal, giveWay } = context;
-  const spec = specOn(job.spec, nodesOf(plan, job.spec.cluster));
+  const { dataset, weights } = prepared;
+  const spec = {
+    ...specOn(job.spec, nodesOf(plan, job.spec.cluster)),
+    ...(weights === undefined ? {} : { initialWeights: weights }),
+  };
   const changing = new AbortController();
   const ended = new AbortController();
   const watching = changes.watch(ended.signal, (why) => {
@@ -267,7 +273,10 @@ async function launchAttempt(
       checkpointDirectory: checkpointDirectory(settings.dataDirectory, job.id),
       signal,
       giveWay: AbortSignal.any([giveWay, changing.signal]),
-      confirm: () => context.confirm(),
+      confirm: async () => {
+        await assertPrepared(settings, job.spec, prepared, heldOut);
+        await context.confirm();
+      },
       onQueue: (message, waits) => feed.progress("running", message, 0, job.spec.steps, waits),
       onStarted: (resumedFromStep) => {
         // What was at work before them is over. Of a scheduler it is known where they run.
@@ -342,7 +351,7 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
   }
   const failure: Failure =
     outcome.status === "failed"
-      ? namingText(outcome.failure, job.spec.data, training.dataset)
+      ? namingText(outcome.failure, job.spec.data, training.prepared.dataset)
       : { code: "rank-lost", message: "the ranks were stopped from outside" };
   if (
     outcome.status === "failed" &&
@@ -427,8 +436,8 @@ export const train =
       const tellAsked = (): void =>
         feed.log("info", "executor-supervisor", `${(context.giveWay.reason as Error).message}`);
       context.giveWay.addEventListener("abort", tellAsked, { once: true });
-      const preparing = preparingFor(job.id, database, context.signal);
-      const dataset = await prepareTraining(settings, database, job, preparing);
+      const preparing = preparingFor(job, database, context.signal);
+      const prepared = await prepareTraining(settings, database, job, preparing);
       const heldOut = await prepareHeldOut(settings, job.spec, preparing);
       const reservation: LaunchReservationOptions = {
         ...settings,
@@ -458,7 +467,7 @@ export const train =
           context,
           feed,
           runId: run.id,
-          dataset,
+          prepared,
           heldOut,
           changes,
         };
@@ -475,7 +484,7 @@ export const train =
         validations: await allValidations(database.db, run.id),
         attempts: await listAttempts(database.db, run.id),
         trials: await listTrials(database.db, job.id),
-        unigramEntropyNats: dataset.unigramEntropyNats,
+        unigramEntropyNats: prepared.dataset.unigramEntropyNats,
         hosts: training.hosts ?? [],
         mostOthersPercent: settings.mostOthersPercent,
       });

@@ -17,6 +17,7 @@ import {
 } from "@internevo/domain";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import {
+  assertPrepared,
   failedJob,
   heldJob,
   launchDirectory,
@@ -26,6 +27,7 @@ import {
   recordTimeline,
   whileReserved,
   type LaunchReservationOptions,
+  type PreparedTraining,
   retryLostRanks,
   tooManyLost,
   withStageFeed,
@@ -74,7 +76,7 @@ class JobTrials {
   readonly #database: Database;
   readonly #context: CommandContext<"job.trial">;
   readonly #feed: StageFeed;
-  readonly #dataset: Awaited<ReturnType<typeof prepareTraining>>;
+  readonly #prepared: PreparedTraining;
   readonly #repeats: number;
   #planned: readonly Trial[] = [];
   #done = 0;
@@ -85,13 +87,13 @@ class JobTrials {
     { settings, database }: { readonly settings: TrialSettings; readonly database: Database },
     context: CommandContext<"job.trial">,
     feed: StageFeed,
-    dataset: Awaited<ReturnType<typeof prepareTraining>>,
+    prepared: PreparedTraining,
   ) {
     this.#settings = settings;
     this.#database = database;
     this.#context = context;
     this.#feed = feed;
-    this.#dataset = dataset;
+    this.#prepared = prepared;
     this.#repeats = context.job.spec.trials.repeats ?? DEFAULT_TRIAL_REPEATS; // jobs of before could not say it
   }
 
@@ -243,7 +245,7 @@ class JobTrials {
       ...this.#settings,
       spec: job.spec,
       plan: candidate.plan,
-      dataset: this.#dataset,
+      dataset: this.#prepared.dataset,
       timeline:
         number === 1
           ? await recordTimeline(dataDirectory, job.id, trial, timelineOfTrial(job.spec))
@@ -251,7 +253,10 @@ class JobTrials {
       runDirectory: launchDirectory(dataDirectory, job.spec.cluster, job.id, "trials"),
       label: number === 1 ? `trial ${candidate.rank}` : `trial ${candidate.rank}, run ${number}`,
       signal,
-      confirm: () => this.#context.confirm(),
+      confirm: async () => {
+        await assertPrepared(this.#settings, job.spec, this.#prepared);
+        await this.#context.confirm();
+      },
       onQueue: (message, waits) => this.#progress(`${said}: ${message}`, waits),
       onStep: (step, steps) => this.#progress(`${said}: step ${step} of ${steps}`),
       onLog: (line) => this.#feed.log("warn", "internevo-trainer", line),
@@ -270,13 +275,9 @@ export const tryPlans =
   async (context: CommandContext<"job.trial">): Promise<Effect> => {
     const { job, log } = context;
     return withStageFeed(context, "trialling", async (feed) => {
-      const dataset = await prepareTraining(
-        settings,
-        database,
-        job,
-        preparingFor(job.id, database, context.signal),
-      );
-      const jobTrials = new JobTrials({ settings, database }, context, feed, dataset);
+      const preparing = preparingFor(job, database, context.signal);
+      const prepared = await prepareTraining(settings, database, job, preparing);
+      const jobTrials = new JobTrials({ settings, database }, context, feed, prepared);
       const trials = await jobTrials.tried();
       if (jobTrials.notFinite) return failedJob(job.id, "trialling", jobTrials.notFinite);
       const choice = choiceOf(trials);
