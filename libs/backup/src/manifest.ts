@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { isAbsent, ProblemError, validate } from "@internevo/domain";
 import { isKnownMigration } from "@internevo/store";
 import { Type, type Static } from "typebox";
+import { isFileOfJobs } from "./shapes.ts";
 
 export const MANIFEST = "manifest.json";
 /** As `sha256sum --check` reads it. */
@@ -57,7 +58,14 @@ const ManifestSchema = Type.Object(
       strict,
     ),
     tables: Type.Array(
-      Type.Object({ name: Type.String(), columns: Type.Array(Type.String()), rows: count }, strict),
+      Type.Object(
+        {
+          name: Type.String({ pattern: "^[a-z_][a-z0-9_]{0,62}$" }),
+          columns: Type.Array(Type.String()),
+          rows: count,
+        },
+        strict,
+      ),
     ),
     sequences: Type.Array(
       Type.Object({ name: Type.String(), value: Type.String({ pattern: "^\\d+$" }) }, strict),
@@ -83,6 +91,21 @@ const damaged = (path: string, message: string): ProblemError =>
   new ProblemError("data-invalid", `${path} ${message}`, [
     { field: "from", value: path, message, remedy: "restore another backup, or another copy of this one" },
   ]);
+
+/**
+ * A backup has these files and no others. What it could plant beside the files of jobs would be run: a
+ * database with a command of its own, for example.
+ */
+function assertShapes({ tables, files }: Manifest, from: string): void {
+  const own = new Set([SECRETS, ...tables.map(({ name }) => tablePath(name))]);
+  const isFile = (path: string): boolean =>
+    own.has(path) || (path.startsWith(`${FILES}/`) && isFileOfJobs(path.slice(FILES.length + 1)));
+  const odd = files.find(({ path }) => !isFile(path));
+  if (odd) throw damaged(join(from, odd.path), "is what no backup has");
+  const listed = new Set(files.map(({ path }) => path));
+  const lacking = tables.find(({ name }) => !listed.has(tablePath(name)));
+  if (lacking) throw damaged(join(from, tablePath(lacking.name)), "is not among the files of the manifest");
+}
 
 const newer = (from: string, field: string, value: string | number, known: string | number): ProblemError =>
   new ProblemError("conflict", `the backup ${from} is of a newer version of InternEvo`, [
@@ -121,7 +144,7 @@ async function readText(path: string, from: string): Promise<string> {
 
 /**
  * Reads a backup's manifest. @throws ProblemError `not-found` where there is none, `data-invalid` for a damaged
- * one, `conflict` for one of a newer version.
+ * one and one with files that no backup has, `conflict` for one of a newer version.
  */
 export async function readManifest(from: string): Promise<Manifest> {
   const path = join(from, MANIFEST);
@@ -137,6 +160,7 @@ export async function readManifest(from: string): Promise<Manifest> {
     throw newer(from, "productVersion", manifest.productVersion, productVersion);
   if (!isKnownMigration(manifest.migration))
     throw newer(from, "migration", manifest.migration.hash, "migrations, among which it is not");
+  assertShapes(manifest, from);
   return manifest;
 }
 
