@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isAbsent, ProblemError, validate } from "@internevo/domain";
 import { isKnownMigration } from "@internevo/store";
 import { Type, type Static } from "typebox";
+import { damaged, piecesOf } from "./files.ts";
 import { isFileOfJobs } from "./shapes.ts";
 
 export const MANIFEST = "manifest.json";
@@ -87,11 +87,6 @@ export function manifestTexts(manifest: Manifest): { readonly manifest: string; 
   return { manifest: text, sum: `${sha256(text)}  ${MANIFEST}\n` };
 }
 
-const damaged = (path: string, message: string): ProblemError =>
-  new ProblemError("data-invalid", `${path} ${message}`, [
-    { field: "from", value: path, message, remedy: "restore another backup, or another copy of this one" },
-  ]);
-
 /**
  * A backup has these files and no others. What it could plant beside the files of jobs would be run: a
  * database with a command of its own, for example.
@@ -126,9 +121,19 @@ export function isNewer(version: string, than: string): boolean {
   return at >= 0 && (a[at] ?? 0) > (b[at] ?? 0);
 }
 
-async function readText(path: string, from: string): Promise<string> {
+/** A manifest is no larger: a million files take half of it. */
+const MOST_MANIFEST_BYTES = 1 << 28;
+
+/** A file that fits into memory, as text. */
+export async function readText(path: string, atMost = MOST_MANIFEST_BYTES): Promise<string> {
+  const pieces: Buffer[] = [];
+  for await (const piece of piecesOf(path, atMost)) pieces.push(Buffer.from(piece));
+  return Buffer.concat(pieces).toString("utf8");
+}
+
+async function readOwnText(path: string, from: string): Promise<string> {
   try {
-    return await readFile(path, "utf8");
+    return await readText(path);
   } catch (error) {
     if (!isAbsent(error)) throw error;
     throw new ProblemError("not-found", `${from} is no backup: it has no ${MANIFEST}`, [
@@ -148,8 +153,8 @@ async function readText(path: string, from: string): Promise<string> {
  */
 export async function readManifest(from: string): Promise<Manifest> {
   const path = join(from, MANIFEST);
-  const text = await readText(path, from);
-  const sum = await readText(join(from, MANIFEST_SUM), from);
+  const text = await readOwnText(path, from);
+  const sum = await readOwnText(join(from, MANIFEST_SUM), from);
   if (sum !== `${sha256(text)}  ${MANIFEST}\n`) throw damaged(path, "is damaged: its SHA-256 is another");
   const document = JSON.parse(text) as Partial<Record<keyof Manifest, unknown>>;
   const { schemaVersion } = document;
