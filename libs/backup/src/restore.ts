@@ -4,10 +4,10 @@ import { join, resolve } from "node:path";
 import { ifThere } from "@internevo/domain";
 import {
   makeDataDirectory,
+  parseSecrets,
   RESTORE_MARKER,
   startLocalStack,
   writeSecrets,
-  type StackSecrets,
 } from "@internevo/local-stack";
 import { jobsDirectory } from "@internevo/stages";
 import { restoreDatabase, restoredReason, type Settled } from "@internevo/store";
@@ -83,7 +83,7 @@ async function takeSecrets(from: string, { files }: Manifest, dataDirectory: str
   const path = join(from, file.path);
   const text = await readText(path, file.bytes);
   assertSame(path, file, { bytes: Buffer.byteLength(text), sha256: sha256(text) });
-  writeSecrets(dataDirectory, JSON.parse(text) as StackSecrets);
+  writeSecrets(dataDirectory, parseSecrets(text, path));
 }
 
 async function takeDatabase(

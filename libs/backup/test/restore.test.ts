@@ -7,6 +7,7 @@ import {
   openSync,
   closeSync,
   ftruncateSync,
+  readFileSync,
   rmSync,
   symlinkSync,
   writeFileSync,
@@ -124,5 +125,40 @@ describe("a restore reads ordinary files of the size that they must have", () =>
       await client.query(`drop database ${name} with (force)`);
       await client.end();
     }
+  });
+});
+
+describe("secrets of a backup", () => {
+  const put = (change: object, more = ""): void => {
+    const own = { postgresPassword: "a".repeat(32), natsToken: "b".repeat(32), apiToken: "c".repeat(32) };
+    const text = `${JSON.stringify({ ...own, ...change })}${more}`;
+    writeFileSync(backup("secrets.json"), text);
+    rewrite(({ files }) =>
+      files.push({ path: "secrets.json", bytes: Buffer.byteLength(text), sha256: sha256(text) }),
+    );
+  };
+
+  it("that are none are refused", async () => {
+    for (const change of [
+      { postgresPassword: "" },
+      { postgresPassword: "two words" },
+      { natsToken: "line\nbreak" },
+      { apiToken: 7 },
+      { postgresPort: "5432" },
+      { natsPort: 70_000 },
+      { other: "x" },
+    ]) {
+      put(change);
+      await expect(restored(), JSON.stringify(change)).rejects.toMatchObject({ code: "data-invalid" });
+    }
+    put({}, "}");
+    await expect(restored()).rejects.toMatchObject({ code: "data-invalid" });
+    expect(existsSync(join(root, "new"))).toBe(false);
+  });
+
+  it("that its manifest does not have are not taken", async () => {
+    writeFileSync(backup("secrets.json"), JSON.stringify({ apiToken: "of somebody" }));
+    await expect(restored()).rejects.toMatchObject({ code: "unavailable" });
+    expect(readFileSync(backup(MANIFEST), "utf8")).not.toContain("secrets.json");
   });
 });
