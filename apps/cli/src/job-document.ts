@@ -1,4 +1,4 @@
-import { ProblemError, syntaxFault } from "@internevo/domain";
+import { ProblemError, syntaxFault, type ParserError } from "@internevo/domain";
 import {
   CST,
   isAlias,
@@ -49,6 +49,7 @@ function assertPlain(
   document: Document,
   placeOf: (node: Node) => string,
   refuse: (field: string, message: string, remedy: string) => never,
+  refuseTwice: (key: Node) => never,
 ): void {
   const walk = (node: unknown, path: readonly string[], above: readonly unknown[]): void => {
     const field = path.length === 0 ? "(whole document)" : path.join(".");
@@ -76,6 +77,7 @@ function assertPlain(
     if (!isMap(node) && !isSeq(node)) return;
     if (above.length >= MAXIMUM_DEPTH) refuse(field, `${TOO_DEEP} (${placeOf(node)})`, FLATTEN);
     const inside = [...above, node];
+    const keys = new Set<unknown>();
     for (const [index, item] of node.items.entries()) {
       if (!isPair(item)) {
         walk(item, [...path, String(index)], inside);
@@ -88,6 +90,10 @@ function assertPlain(
           `is a list, an object or an alias (${placeOf(key)})`,
           "write the field's name as text",
         );
+      if (isScalar(key)) {
+        if (keys.has(key.value)) refuseTwice(key);
+        keys.add(key.value);
+      }
       walk(item.value, [...path, isScalar(key) ? String(key.value) : "(field name)"], inside);
     }
   };
@@ -107,9 +113,14 @@ export function parseJobDocument(content: string, name: string): unknown {
   };
   assertShallow(content, refuse);
   const lines = new LineCounter();
-  const document = parseDocument(content, { prettyErrors: false, lineCounter: lines, logLevel: "error" });
-  const [error] = document.errors;
-  if (error) {
+  const document = parseDocument(content, {
+    prettyErrors: false,
+    lineCounter: lines,
+    logLevel: "error",
+    // The parser compares each key with all before it: `assertPlain` looks for those that come twice.
+    uniqueKeys: false,
+  });
+  const refuseSyntax = (error: ParserError): never => {
     const { line, message, remedy, excerpt } =
       error.code === "RESOURCE_EXHAUSTION"
         ? { line: undefined, message: TOO_DEEP, remedy: FLATTEN, excerpt: undefined }
@@ -122,12 +133,17 @@ export function parseJobDocument(content: string, name: string): unknown {
         ...(excerpt === undefined ? {} : { excerpt }),
       },
     ]);
-  }
+  };
+  const [error] = document.errors;
+  if (error) refuseSyntax(error);
   const placeOf = (node: Node): string => {
     const { line, col } = lines.linePos(node.range?.[0] ?? 0);
     return `line ${line}, column ${col}`;
   };
-  assertPlain(document, placeOf, refuse);
+  assertPlain(document, placeOf, refuse, ({ range }) => {
+    const [start, end] = range ?? [0, 0];
+    return refuseSyntax({ code: "DUPLICATE_KEY", message: "", pos: [start, end] });
+  });
   try {
     return document.toJS({ maxAliasCount: MAXIMUM_ALIASES }) as unknown;
   } catch (thrown) {

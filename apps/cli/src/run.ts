@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import type { InternEvoClient } from "@internevo/client";
 import { printable, ProblemError } from "@internevo/domain";
 import { Command, CommanderError } from "commander";
 import { addBackup, addRestore } from "./commands/backup.ts";
@@ -126,6 +127,27 @@ export function commandLine(streams: OutputStreams, json: boolean, context: Cont
   return program;
 }
 
+/**
+ * What is read of an answer and is not in it, as whoever asked can understand it. Other errors stay as they are.
+ * @param asked the API whose answers were read
+ */
+function asRead(error: unknown, asked: InternEvoClient | undefined): unknown {
+  if (asked === undefined || !(error instanceof TypeError || error instanceof RangeError)) return error;
+  return new ProblemError(
+    "unavailable",
+    `an answer of ${asked.baseUrl} is not what this version reads: ${error.message}`,
+    [
+      {
+        field: "--url",
+        value: asked.baseUrl,
+        message: "may be another program than InternEvo's API, or another version of it",
+        remedy: "see that the address is right, and use the command line of the API's version",
+      },
+    ],
+    { cause: error },
+  );
+}
+
 /** A second interrupt that comes later ends the program at once. */
 const SAME_INTERRUPT_MS = 300;
 
@@ -150,10 +172,11 @@ export async function run(args: readonly string[], streams: OutputStreams): Prom
   listen();
   let exitCode: ExitCode = EXIT.ok;
   const json = asksForJson(args);
+  let asked: InternEvoClient | undefined;
   const options = (): GlobalOptions => program.opts<GlobalOptions>();
   const context: Context = {
     output: () => createOutput(streams, options().json === true),
-    client: () => connect(context),
+    client: async () => (asked = await connect(context)),
     options,
     env: streams.env,
     signal: stop.signal,
@@ -174,7 +197,7 @@ export async function run(args: readonly string[], streams: OutputStreams): Prom
     await withStopSignal(stop.signal, () => program.parseAsync([...args], { from: "user" }));
     return exitCode;
   } catch (error) {
-    const cause: unknown = stop.signal.aborted ? stop.signal.reason : error;
+    const cause: unknown = stop.signal.aborted ? stop.signal.reason : asRead(error, asked);
     // Commander has written its own message, except as JSON; of help that was asked for there is no error.
     if (cause instanceof CommanderError) {
       if (json && cause.exitCode !== 0)

@@ -26,6 +26,12 @@ it("saves in a folder that ends in a slash, whether it is there or not", async (
   expect(await readdir(at("sub/checkpoints"))).toEqual(["step-20.tar"]);
 });
 
+it("saves what has no place under the last part of its name, here", () => {
+  for (const name of ["../../x.tar", "/etc/x.tar", "a/../x.tar"])
+    expect(savedPath(undefined, name)).toBe(join(process.cwd(), "x.tar"));
+  expect(() => savedPath(undefined, "a/..")).toThrow(refused("exists already", "another place"));
+});
+
 it("replaces nothing, whatever the name ends in, and whoever was faster", async () => {
   await writeFile(at("f"), "keep");
   expect(() => savedPath(at("f"), "x")).toThrow(refused("exists already", "another place"));

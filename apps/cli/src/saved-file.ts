@@ -13,7 +13,8 @@ import { cannotWrite } from "./new-files.ts";
  * @throws ProblemError `bad-request`
  */
 export function savedPath(out: string | undefined, name: string): string {
-  const place = out ?? name;
+  // A name comes from elsewhere, and may lead anywhere: its last part does not.
+  const place = out ?? basename(name);
   const there = statSync(resolve(place), { throwIfNoEntry: false });
   const isFolder = there?.isDirectory() ?? place.endsWith("/");
   if (there && !isFolder && place.endsWith("/"))

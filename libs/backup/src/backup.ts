@@ -128,7 +128,7 @@ async function holdMoment(reader: SnapshotReader, staging: Staging, signal: Abor
       checkpoints: choices.reduce((sum, { kept }) => sum + kept.length, 0),
       warnings: [
         ...lost.map(lostWords),
-        ...staging.leftOut.map((path) => `${path} is no ordinary file, and was left out`),
+        ...staging.leftOut.map((path) => `${path} is no ordinary file, or has an odd name: it was left out`),
       ],
     };
   }

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import { createWriteStream } from "node:fs";
-import { mkdir, open, readdir, rm, stat, statfs, writeFile } from "node:fs/promises";
+import { constants, createWriteStream } from "node:fs";
+import { mkdir, open, readdir, rm, stat, statfs, writeFile, type FileHandle } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import { Transform, type Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -47,37 +47,82 @@ export function cannotWrite(field: string, path: string, error: unknown, below =
   );
 }
 
-/** Reads a file to its end, and hands each piece on. @returns its size and sum. */
-export async function readHashed(
-  from: string,
-  signal: AbortSignal,
-  onChunk: (chunk: Buffer) => Promise<unknown> = () => Promise.resolve(),
-): Promise<Copied> {
-  const hash = createHash("sha256");
+/** A backup that cannot be restored, with what is wrong. */
+export const damaged = (path: string, message: string): ProblemError =>
+  new ProblemError("data-invalid", `${path} ${message}`, [
+    { field: "from", value: path, message, remedy: "restore another backup, or another copy of this one" },
+  ]);
+
+/** Follows no link, and does not wait for whoever may write into a pipe. */
+const AS_IT_IS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+/** What Linux says of a link, and of a socket or a pipe's other end, when they are opened so. */
+const NOT_ORDINARY = ["ELOOP", "ENXIO"];
+
+/** @throws ProblemError `data-invalid` for what is no ordinary file: links, pipes, devices, folders */
+async function openOrdinary(path: string): Promise<FileHandle> {
+  const refused = damaged(path, "is no ordinary file");
+  const file = await open(path, AS_IT_IS).catch((error: NodeJS.ErrnoException) => {
+    throw NOT_ORDINARY.includes(error.code ?? "") ? refused : error;
+  });
+  if ((await file.stat()).isFile()) return file;
+  await file.close();
+  throw refused;
+}
+
+/**
+ * An ordinary file's content, piece by piece. A piece is to be used before the next one is asked for.
+ * @param atMost so many bytes it may have
+ * @throws ProblemError `data-invalid` for a larger one, and for what is no ordinary file
+ */
+export async function* piecesOf(path: string, atMost: number): AsyncGenerator<Buffer, void, undefined> {
   const buffer = Buffer.allocUnsafe(CHUNK_BYTES);
   let bytes = 0;
-  const source = await open(from, "r");
+  const source = await openOrdinary(path);
   try {
     for (;;) {
-      signal.throwIfAborted();
       const { bytesRead } = await source.read(buffer, 0, CHUNK_BYTES);
-      if (bytesRead === 0) return { bytes, sha256: hash.digest("hex") };
-      const chunk = buffer.subarray(0, bytesRead);
-      hash.update(chunk);
-      await onChunk(chunk);
+      if (bytesRead === 0) return;
       bytes += bytesRead;
+      if (bytes > atMost) throw damaged(path, `is damaged: it has more than ${atMost} bytes`);
+      yield buffer.subarray(0, bytesRead);
     }
   } finally {
     await source.close();
   }
 }
 
-/** Copies a file to a new one that only its owner reads, and has it on the disk before it returns. */
-export async function copyHashed(from: string, to: string, signal: AbortSignal): Promise<Copied> {
+/** Reads an ordinary file to its end, and hands each piece on. @returns its size and sum. */
+export async function readHashed(
+  from: string,
+  atMost: number,
+  signal: AbortSignal,
+  onPiece: (piece: Buffer) => unknown = () => {},
+): Promise<Copied> {
+  const hash = createHash("sha256");
+  let bytes = 0;
+  for await (const piece of piecesOf(from, atMost)) {
+    signal.throwIfAborted();
+    hash.update(piece);
+    await onPiece(piece);
+    bytes += piece.length;
+  }
+  return { bytes, sha256: hash.digest("hex") };
+}
+
+/**
+ * Copies an ordinary file to a new one that only its owner reads, and has it on the disk before it returns.
+ * @param atMost so many bytes it may have
+ */
+export async function copyHashed(
+  from: string,
+  to: string,
+  signal: AbortSignal,
+  atMost = Infinity,
+): Promise<Copied> {
   await mkdir(dirname(to), { recursive: true, mode: 0o700 });
   const target = await open(to, "wx", 0o600);
   try {
-    const copied = await readHashed(from, signal, (chunk) => target.writeFile(chunk));
+    const copied = await readHashed(from, atMost, signal, (piece) => target.writeFile(piece));
     await target.sync();
     return copied;
   } finally {
@@ -153,12 +198,22 @@ export async function filesBelow(
   return found;
 }
 
+/** What a directory's file system has left. */
+export async function freeBytes(directory: string): Promise<number> {
+  const { bavail, bsize } = await statfs(directory);
+  return bavail * bsize;
+}
+
 /** @throws ProblemError `bad-request` where a file system has less room than is needed. */
 export async function assertRoom(field: string, directory: string, neededBytes: number): Promise<void> {
-  const { bavail, bsize } = await statfs(directory);
-  if (bavail * bsize >= neededBytes) return;
-  const message = `has ${formatBytes(bavail * bsize)} free, and needs ${formatBytes(neededBytes)}`;
-  throw new ProblemError("bad-request", `the file system of ${directory} ${message}`, [
+  const free = await freeBytes(directory);
+  if (free < neededBytes) throw noRoom(field, directory, free, `needs ${formatBytes(neededBytes)}`);
+}
+
+/** A file system that has less room than is needed. */
+export function noRoom(field: string, directory: string, free: number, needs: string): ProblemError {
+  const message = `has ${formatBytes(free)} free, and ${needs}`;
+  return new ProblemError("bad-request", `the file system of ${directory} ${message}`, [
     { field, value: directory, message, remedy: "make room, or choose a place in another file system" },
   ]);
 }

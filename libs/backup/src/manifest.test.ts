@@ -59,6 +59,36 @@ describe("a manifest", () => {
     }
   });
 
+  it("that has what no backup writes is refused", async () => {
+    const id = "7d9f5f0e-8f43-4a52-9a64-0c1ce7a7d1a5";
+    for (const path of [
+      "files/postgres/internevo-made",
+      "files/postgres-identity",
+      "files/postgres-location",
+      "files/secrets.json",
+      "files/jobs/x/checkpoints/step-1/manifest.json",
+      `files/jobs/${id}/checkpoints/step-1.tmp/manifest.json`,
+      `files/jobs/${id}/slurm/run/record.json`,
+      `files/jobs/${id}/timelines/a/b.json`,
+      `files/jobs/${id}/exports/a\u001b[2Jb`,
+      "database/other.copy.gz",
+      "notes.txt",
+    ]) {
+      write(manifest({ files: [{ path, bytes: 1, sha256: "0".repeat(64) }] }));
+      await expect(readManifest(directory), path).rejects.toMatchObject({
+        code: "data-invalid",
+        details: [{ message: expect.stringContaining("no backup has") as string }],
+      });
+    }
+  });
+
+  it("that names a table without its file, or beside its folder, is refused", async () => {
+    for (const name of ["jobs", "../jobs"]) {
+      write(manifest({ tables: [{ name, columns: ["id"], rows: 0 }] }));
+      await expect(readManifest(directory)).rejects.toMatchObject({ code: "data-invalid" });
+    }
+  });
+
   it("that is missing, or damaged, is named", async () => {
     await expect(readManifest(directory)).rejects.toMatchObject({ code: "not-found" });
     write(manifest());

@@ -1,10 +1,11 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isAbsent, ProblemError, validate } from "@internevo/domain";
 import { isKnownMigration } from "@internevo/store";
 import { Type, type Static } from "typebox";
+import { damaged, piecesOf } from "./files.ts";
+import { isFileOfJobs } from "./shapes.ts";
 
 export const MANIFEST = "manifest.json";
 /** As `sha256sum --check` reads it. */
@@ -57,7 +58,14 @@ const ManifestSchema = Type.Object(
       strict,
     ),
     tables: Type.Array(
-      Type.Object({ name: Type.String(), columns: Type.Array(Type.String()), rows: count }, strict),
+      Type.Object(
+        {
+          name: Type.String({ pattern: "^[a-z_][a-z0-9_]{0,62}$" }),
+          columns: Type.Array(Type.String()),
+          rows: count,
+        },
+        strict,
+      ),
     ),
     sequences: Type.Array(
       Type.Object({ name: Type.String(), value: Type.String({ pattern: "^\\d+$" }) }, strict),
@@ -79,10 +87,20 @@ export function manifestTexts(manifest: Manifest): { readonly manifest: string; 
   return { manifest: text, sum: `${sha256(text)}  ${MANIFEST}\n` };
 }
 
-const damaged = (path: string, message: string): ProblemError =>
-  new ProblemError("data-invalid", `${path} ${message}`, [
-    { field: "from", value: path, message, remedy: "restore another backup, or another copy of this one" },
-  ]);
+/**
+ * A backup has these files and no others. What it could plant beside the files of jobs would be run: a
+ * database with a command of its own, for example.
+ */
+function assertShapes({ tables, files }: Manifest, from: string): void {
+  const own = new Set([SECRETS, ...tables.map(({ name }) => tablePath(name))]);
+  const isFile = (path: string): boolean =>
+    own.has(path) || (path.startsWith(`${FILES}/`) && isFileOfJobs(path.slice(FILES.length + 1)));
+  const odd = files.find(({ path }) => !isFile(path));
+  if (odd) throw damaged(join(from, odd.path), "is what no backup has");
+  const listed = new Set(files.map(({ path }) => path));
+  const lacking = tables.find(({ name }) => !listed.has(tablePath(name)));
+  if (lacking) throw damaged(join(from, tablePath(lacking.name)), "is not among the files of the manifest");
+}
 
 const newer = (from: string, field: string, value: string | number, known: string | number): ProblemError =>
   new ProblemError("conflict", `the backup ${from} is of a newer version of InternEvo`, [
@@ -103,9 +121,19 @@ export function isNewer(version: string, than: string): boolean {
   return at >= 0 && (a[at] ?? 0) > (b[at] ?? 0);
 }
 
-async function readText(path: string, from: string): Promise<string> {
+/** A manifest is no larger: a million files take half of it. */
+const MOST_MANIFEST_BYTES = 1 << 28;
+
+/** A file that fits into memory, as text. */
+export async function readText(path: string, atMost = MOST_MANIFEST_BYTES): Promise<string> {
+  const pieces: Buffer[] = [];
+  for await (const piece of piecesOf(path, atMost)) pieces.push(Buffer.from(piece));
+  return Buffer.concat(pieces).toString("utf8");
+}
+
+async function readOwnText(path: string, from: string): Promise<string> {
   try {
-    return await readFile(path, "utf8");
+    return await readText(path);
   } catch (error) {
     if (!isAbsent(error)) throw error;
     throw new ProblemError("not-found", `${from} is no backup: it has no ${MANIFEST}`, [
@@ -121,12 +149,12 @@ async function readText(path: string, from: string): Promise<string> {
 
 /**
  * Reads a backup's manifest. @throws ProblemError `not-found` where there is none, `data-invalid` for a damaged
- * one, `conflict` for one of a newer version.
+ * one and one with files that no backup has, `conflict` for one of a newer version.
  */
 export async function readManifest(from: string): Promise<Manifest> {
   const path = join(from, MANIFEST);
-  const text = await readText(path, from);
-  const sum = await readText(join(from, MANIFEST_SUM), from);
+  const text = await readOwnText(path, from);
+  const sum = await readOwnText(join(from, MANIFEST_SUM), from);
   if (sum !== `${sha256(text)}  ${MANIFEST}\n`) throw damaged(path, "is damaged: its SHA-256 is another");
   const document = JSON.parse(text) as Partial<Record<keyof Manifest, unknown>>;
   const { schemaVersion } = document;
@@ -137,6 +165,7 @@ export async function readManifest(from: string): Promise<Manifest> {
     throw newer(from, "productVersion", manifest.productVersion, productVersion);
   if (!isKnownMigration(manifest.migration))
     throw newer(from, "migration", manifest.migration.hash, "migrations, among which it is not");
+  assertShapes(manifest, from);
   return manifest;
 }
 

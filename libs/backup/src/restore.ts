@@ -1,15 +1,13 @@
-import { createReadStream, existsSync } from "node:fs";
-import { readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { readdir, rm, stat, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { pipeline, type Readable } from "node:stream";
-import { createGunzip } from "node:zlib";
 import { ifThere } from "@internevo/domain";
 import {
   makeDataDirectory,
+  parseSecrets,
   RESTORE_MARKER,
   startLocalStack,
   writeSecrets,
-  type StackSecrets,
 } from "@internevo/local-stack";
 import { jobsDirectory } from "@internevo/stages";
 import { restoreDatabase, restoredReason, type Settled } from "@internevo/store";
@@ -18,6 +16,7 @@ import {
   assertRoom,
   cannotWrite,
   copyHashed,
+  freeBytes,
   readHashed,
   removeTree,
   syncTree,
@@ -27,12 +26,14 @@ import {
   FILES,
   missingFile,
   readManifest,
+  readText,
   SECRETS,
-  tablePath,
+  sha256,
   type BackupFile,
   type Manifest,
 } from "./manifest.ts";
 import { databaseGone } from "./stack-database.ts";
+import { TableReader } from "./tables.ts";
 
 export interface RestoreOptions {
   /** The backup's folder. */
@@ -66,7 +67,9 @@ async function takeFiles(
     const path = join(from, file.path);
     const place = placeOf(file, dataDirectory);
     const found = await ifThere(() =>
-      place === undefined ? readHashed(path, signal) : copyHashed(path, place, signal),
+      place === undefined
+        ? readHashed(path, file.bytes, signal)
+        : copyHashed(path, place, signal, file.bytes),
     );
     if (found === undefined) throw missingFile(path);
     assertSame(path, file, found);
@@ -74,33 +77,32 @@ async function takeFiles(
   }
 }
 
-async function takeSecrets(from: string, dataDirectory: string): Promise<void> {
-  const path = join(from, SECRETS);
-  if (!existsSync(path)) return;
-  writeSecrets(dataDirectory, JSON.parse(await readFile(path, "utf8")) as StackSecrets);
-}
-
-/** A file's content, uncompressed. What goes wrong with the file ends the stream. */
-function uncompressed(path: string): Readable {
-  const gunzip = createGunzip();
-  pipeline(createReadStream(path), gunzip, () => {});
-  return gunzip;
+async function takeSecrets(from: string, { files }: Manifest, dataDirectory: string): Promise<void> {
+  const file = files.find(({ path }) => path === SECRETS);
+  if (file === undefined) return;
+  const path = join(from, file.path);
+  const text = await readText(path, file.bytes);
+  assertSame(path, file, { bytes: Buffer.byteLength(text), sha256: sha256(text) });
+  writeSecrets(dataDirectory, parseSecrets(text, path));
 }
 
 async function takeDatabase(
-  { from, goesOn, onProgress }: RestoreOptions,
+  { from, databaseUrl, goesOn, signal, onProgress }: RestoreOptions,
   manifest: Manifest,
   dataDirectory: string,
   url: string,
 ): Promise<Settled> {
   onProgress?.("database");
+  // Whoever has a database of their own knows how much it may hold.
+  const room = databaseUrl === undefined ? await freeBytes(dataDirectory) : Infinity;
+  const reader = new TableReader({ from, files: manifest.files, dataDirectory, room, signal });
   const { takenAt, migration, tables, sequences } = manifest;
   return restoreDatabase({
     url,
     migration,
     tables,
     sequences,
-    open: ({ name }) => uncompressed(join(from, tablePath(name))),
+    open: (table) => reader.open(table),
     settle: {
       takenAt,
       heldWith: goesOn ? null : restoredReason(takenAt),
@@ -117,7 +119,7 @@ async function fill(options: RestoreOptions, manifest: Manifest, dataDirectory: 
   const room = manifest.files.reduce((sum, { bytes }) => sum + bytes, 0);
   await assertRoom("dataDirectory", dataDirectory, room);
   await takeFiles(options, manifest, dataDirectory);
-  await takeSecrets(from, dataDirectory);
+  await takeSecrets(from, manifest, dataDirectory);
   const stack = await startLocalStack({
     dataDirectory,
     services: [],
@@ -166,6 +168,7 @@ export async function restore(options: RestoreOptions): Promise<Restored> {
     return { manifest, ...settled };
   } catch (error) {
     await empty(dataDirectory, wasThere);
+    options.signal.throwIfAborted();
     throw cannotWrite("dataDirectory", dataDirectory, databaseGone(error));
   }
 }

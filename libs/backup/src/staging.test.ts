@@ -24,7 +24,8 @@ beforeEach(async () => {
 });
 afterEach(() => rmSync(directory, { recursive: true }));
 
-const job = (path: string): string => join(directory, "jobs", "one", path);
+const ONE = "7d9f5f0e-8f43-4a52-9a64-0c1ce7a7d1a5";
+const job = (path: string): string => join(directory, "jobs", ONE, path);
 function put(path: string, text: string): void {
   mkdirSync(dirname(job(path)), { recursive: true });
   writeFileSync(job(path), text);
@@ -33,8 +34,8 @@ function putCheckpoint(name: string, text = name): void {
   put(`checkpoints/${name}/shard`, text);
   put(`checkpoints/${name}/manifest.json`, "{}");
 }
-const stand = { jobId: "one", state: "running", attempt: 2 } as JobStand;
-const staged = async () => (await staging.files()).map(({ path }) => path.replace("jobs/one/", ""));
+const stand = { jobId: ONE, state: "running", attempt: 2 } as JobStand;
+const staged = async () => (await staging.files()).map(({ path }) => path.replace(`jobs/${ONE}/`, ""));
 
 describe("files that are held fast", () => {
   it("are complete checkpoints, timelines of attempts that there are, exports and measured points", async () => {
@@ -51,8 +52,10 @@ describe("files that are held fast", () => {
     put("measured-so-far-look.jsonl", "{}\n");
     put("slurm/run/record.json", "{}");
     symlinkSync("/etc/passwd", job("exports/link"));
+    put("exports/new\nline", "a restore would refuse it");
+    put("exports/folder\u007f/file", "and this");
     await staging.stageJob(stand);
-    expect(await staging.steps("one")).toEqual([10]);
+    expect(await staging.steps(ONE)).toEqual([10]);
     expect(await staged()).toEqual([
       "checkpoints/step-10/manifest.json",
       "checkpoints/step-10/shard",
@@ -62,22 +65,24 @@ describe("files that are held fast", () => {
       "timelines/attempt-2.json",
       "timelines/trial-1.json",
     ]);
-    expect(staging.leftOut).toEqual([job("exports/link")]);
+    expect([...staging.leftOut].sort()).toEqual(
+      [job("exports/link"), job("exports/new\nline"), job("exports/folder\u007f")].sort(),
+    );
   });
 
   it("stay when training removes its own names of them, and take no room", async () => {
     putCheckpoint("step-10");
     await staging.stageJob(stand);
-    const held = join(staging.root, "jobs/one/checkpoints/step-10/shard");
+    const held = join(staging.root, "jobs", ONE, "checkpoints/step-10/shard");
     expect(statSync(held).ino).toBe(statSync(job("checkpoints/step-10/shard")).ino);
     renameSync(job("checkpoints/step-10"), job("checkpoints/step-10.removed.tmp"));
     rmSync(job("checkpoints/step-10.removed.tmp"), { recursive: true });
     putCheckpoint("step-20");
     await staging.stageJob(stand);
-    expect(await staging.steps("one")).toEqual([10, 20]);
+    expect(await staging.steps(ONE)).toEqual([10, 20]);
     expect(readFileSync(held, "utf8")).toBe("step-10");
-    await staging.drop("one", [10]);
-    expect(await staging.steps("one")).toEqual([20]);
+    await staging.drop(ONE, [10]);
+    expect(await staging.steps(ONE)).toEqual([20]);
   });
 
   it("are those of the checkpoint that took another's place", async () => {
@@ -87,7 +92,7 @@ describe("files that are held fast", () => {
     renameSync(job("checkpoints/step-10"), job("checkpoints/step-10.removed.tmp"));
     renameSync(job("checkpoints/step-10.tmp"), job("checkpoints/step-10"));
     await staging.stageJob(stand);
-    expect(readFileSync(join(staging.root, "jobs/one/checkpoints/step-10/shard"), "utf8")).toBe("second");
+    expect(readFileSync(join(staging.root, "jobs", ONE, "checkpoints/step-10/shard"), "utf8")).toBe("second");
   });
 
   it("are let go by the next backup, with what a killed one was writing", async () => {

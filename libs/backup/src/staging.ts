@@ -12,6 +12,7 @@ import {
 } from "@internevo/stages";
 import type { JobStand } from "@internevo/store";
 import { filesBelow, removeTree } from "./files.ts";
+import { isFileOfJobs, isMeasuredSoFar, isPlainName, isTimeline } from "./shapes.ts";
 
 const FOLDER = "backup.staging";
 /** In the staging folder: where the backup is being written. */
@@ -19,7 +20,6 @@ const TARGET = "target";
 /** Ends the name of a folder into which a backup is being written. */
 export const UNFINISHED = ".unfinished";
 const WHOLE = "manifest.json";
-const MEASURED = /^measured-so-far.*\.jsonl$/;
 const ATTEMPT_TIMELINE = /^attempt-(\d+)\.json$/;
 /** The file system has no hard links, or not here. */
 const NO_LINKS = ["EPERM", "EXDEV", "EMLINK", "ENOTSUP", "ENOSYS", "EACCES"];
@@ -71,7 +71,7 @@ export class Staging {
     return this.#root;
   }
 
-  /** Links and the like, which were left out: paths in the data directory. */
+  /** Links and the like, and odd names, which were left out: paths in the data directory. */
   get leftOut(): readonly string[] {
     return [...this.#leftOut];
   }
@@ -104,7 +104,7 @@ export class Staging {
   /** Points that a measurement for a job or a workload has measured so far: the file grows, so it is copied. */
   async stageMeasured(owner: string): Promise<void> {
     const names = (await ifThere(() => readdir(jobDirectory(this.#data, owner)))) ?? [];
-    for (const name of names.filter((each) => MEASURED.test(each))) {
+    for (const name of names.filter(isMeasuredSoFar)) {
       await mkdir(jobDirectory(this.#root, owner), { recursive: true, mode: 0o700 });
       await ifThere(() =>
         copyFile(join(jobDirectory(this.#data, owner), name), join(jobDirectory(this.#root, owner), name)),
@@ -156,7 +156,7 @@ export class Staging {
 
   /** What is held, as paths in the data directory. */
   async files(): Promise<{ readonly path: string; readonly bytes: number }[]> {
-    return (await filesBelow(this.#root)).filter(({ path }) => path !== TARGET);
+    return (await filesBelow(this.#root)).filter(({ path }) => isFileOfJobs(path));
   }
 
   /** Lets go of everything, unless another backup has the folder by now. */
@@ -188,7 +188,7 @@ export class Staging {
     const [from, to] = [timelineDirectory(this.#data, jobId), timelineDirectory(this.#root, jobId)];
     const names = (await ifThere(() => readdir(from))) ?? [];
     const isLater = (name: string): boolean => Number(ATTEMPT_TIMELINE.exec(name)?.[1] ?? 0) > (attempt ?? 0);
-    for (const name of names.filter((each) => each.endsWith(".json") && !isLater(each))) {
+    for (const name of names.filter((each) => isTimeline(each) && !isLater(each))) {
       await mkdir(to, { recursive: true, mode: 0o700 });
       await ifThere(() => linkFile(join(from, name), join(to, name)));
     }
@@ -201,7 +201,8 @@ export class Staging {
     for (const entry of entries) {
       const [source, target] = [join(from, entry.name), join(to, entry.name)];
       if (entry.name.endsWith(".tmp")) continue;
-      if (entry.isDirectory()) await this.#stageTree(source, target, isWhole);
+      if (!isPlainName(entry.name)) this.#leftOut.add(source);
+      else if (entry.isDirectory()) await this.#stageTree(source, target, isWhole);
       else if (!entry.isFile()) this.#leftOut.add(source);
       else
         try {

@@ -129,6 +129,11 @@ export class InternEvoClient {
     this.retention = new RetentionClient(this.#connection);
   }
 
+  /** The API that is asked. */
+  get baseUrl(): string {
+    return this.#connection.baseUrl;
+  }
+
   #get<T>(
     path: string,
     options: { query?: Record<string, QueryValue>; signal?: AbortSignal | undefined } = {},

@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { InternEvoClient } from "./client.ts";
 import { ApiConnectionError, ApiProblemError, UnexpectedAnswerError } from "./errors.ts";
+import { MOST_ANSWER_BYTES } from "./request.ts";
 
 let answer: { readonly status: number; readonly type: string; readonly body: string };
 const server = createServer((_, response) => {
@@ -49,3 +50,32 @@ it("an answer that is no object is an answer of something else", async () => {
   expect(await failureOf(200, JSON_TYPE, '{"id":')).toBeInstanceOf(ApiConnectionError);
   expect(await failureOf(200, "text/html", "<p>hello</p>")).toBeInstanceOf(UnexpectedAnswerError);
 });
+
+it.each([200, 400])(
+  "an answer of status %i without an end is left",
+  async (status) => {
+    const piece = Buffer.alloc(1 << 20, " ");
+    let sent = 0;
+    const endless = createServer((_, response) => {
+      response.writeHead(status, { "content-type": status === 200 ? JSON_TYPE : PROBLEM });
+      const go = (): void => {
+        do sent += piece.length;
+        while (response.write(piece));
+      };
+      response.on("drain", go);
+      go();
+    });
+    await new Promise<void>((resolve) => endless.listen(0, "127.0.0.1", resolve));
+    try {
+      const { port } = endless.address() as AddressInfo;
+      const client = new InternEvoClient({ baseUrl: `http://127.0.0.1:${port}/api/v1` });
+      const signal = AbortSignal.timeout(60_000);
+      await expect(client.getJob("a-job", { signal })).rejects.toThrow(UnexpectedAnswerError);
+      expect(sent).toBeLessThan(2 * MOST_ANSWER_BYTES);
+    } finally {
+      endless.closeAllConnections();
+      endless.close();
+    }
+  },
+  90_000,
+);

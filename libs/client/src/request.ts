@@ -31,6 +31,30 @@ export function urlOf(connection: Connection, path: string, query: RequestOption
   return url.href;
 }
 
+/** No answer of the API is near it; what is downloaded has no bound. */
+export const MOST_ANSWER_BYTES = 64 * 2 ** 20;
+
+/** An answer's JSON. @throws UnexpectedAnswerError for one without an end; SyntaxError for one that is no JSON */
+async function jsonOf(response: Response): Promise<unknown> {
+  const pieces: string[] = [];
+  const decoder = new TextDecoder();
+  let bytes = 0;
+  // Its type says nothing of its pieces.
+  const body = response.body as ReadableStream<Uint8Array> | null;
+  const reader = body?.getReader();
+  while (reader !== undefined) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    bytes += value.length;
+    if (bytes > MOST_ANSWER_BYTES) {
+      void reader.cancel().catch(() => {});
+      throw new UnexpectedAnswerError(response.url, response.status, `more than ${MOST_ANSWER_BYTES} bytes`);
+    }
+    pieces.push(decoder.decode(value, { stream: true }));
+  }
+  return JSON.parse(pieces.join("") + decoder.decode()) as unknown;
+}
+
 /** Throws what a refused answer means. */
 async function refusal(url: string, response: Response): Promise<Error> {
   const type = response.headers.get("content-type") ?? "no content type";
@@ -45,7 +69,7 @@ async function refusal(url: string, response: Response): Promise<Error> {
 
 /** The problem that a refused answer says; undefined where its body is none. */
 async function problemIn(response: Response): Promise<Problem | undefined> {
-  const body: unknown = await response.json().catch((error: unknown) => {
+  const body: unknown = await jsonOf(response).catch((error: unknown) => {
     if (error instanceof SyntaxError) return undefined;
     throw error;
   });
@@ -108,8 +132,8 @@ export async function request<T>(
   const type = response.headers.get("content-type") ?? "no content type";
   const url = urlOf(connection, path, options.query);
   if (!type.startsWith("application/json")) throw new UnexpectedAnswerError(url, response.status, type);
-  const answer: unknown = await response.json().catch((error: unknown) => {
-    if (isAbort(error, options.signal)) throw error;
+  const answer: unknown = await jsonOf(response).catch((error: unknown) => {
+    if (isAbort(error, options.signal) || error instanceof UnexpectedAnswerError) throw error;
     throw new ApiConnectionError(url, error);
   });
   // Every answer of the API is an object.

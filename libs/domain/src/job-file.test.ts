@@ -247,7 +247,7 @@ describe("resolveJob", () => {
   });
 
   it("takes the names of the world", () => {
-    expect(resolveJob(job({ name: "Größe 模型 🚀 👩‍🔬 – v1.0/α" })).name).toContain("🚀");
+    expect(resolveJob(job({ name: "Größe 模型 🚀 👩‍🔬 ❤️ 𝔄 𠀀 – v1.0/α" })).name).toContain("🚀");
   });
 
   it.each([

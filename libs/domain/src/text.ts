@@ -10,13 +10,30 @@ const FORBIDDEN =
   String.raw`\u2028-\u202e\u2060-\u206f\u2800\u3164\ue000-\uf8ff\ufdd0-\ufdef\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff`;
 const SURROGATES = String.raw`\ud800-\udfff`;
 
+/** The same beyond the first plane: formats of shorthand and notes, and the last planes (tags, private). */
+const INVISIBLE_BEYOND = String.raw`\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{10ffff}`;
+
+const pairs = (high: string, lows: readonly string[]): string =>
+  lows.map((low) => String.raw`\u${high}\u${low}`).join("|");
+/**
+ * {@link INVISIBLE_BEYOND} for both ways to read a pattern. With the `u` flag two halves are one character, so that
+ * the class is all but U+0000 to U+DFFFF. Without, it is the first halves from U+DB40 on: the rest is left out.
+ */
+const BEYOND = [
+  pairs("d82f", ["dca0", "dca1", "dca2", "dca3"]),
+  pairs("d834", ["dd73", "dd74", "dd75", "dd76", "dd77", "dd78", "dd79", "dd7a"]),
+  String.raw`(?![\udc00-\uffff])[^\u0000-\udb3f\udfff]`,
+].join("|");
+
 const ALLOWED = `[^${FORBIDDEN}${SURROGATES}]*`;
 
 /**
  * Pattern of a line of text with at least one visible character. JSON Schema reads it with the `u` flag, many
  * tools without: it means the same to both. Linear in the text's length.
  */
-export const LINE_PATTERN = String.raw`^(?=\s*\S)${ALLOWED}(?:[\ud800-\udbff][\udc00-\udfff]${ALLOWED})*$`;
+export const LINE_PATTERN =
+  String.raw`^(?=\s*\S)(?!.*(?:${BEYOND}))${ALLOWED}` +
+  String.raw`(?:[\ud800-\udbff][\udc00-\udfff]${ALLOWED})*$`;
 
 /** A pattern, and in words what to give. */
 export interface ToldPattern {
@@ -55,10 +72,15 @@ export const VISIBLE_NAME_PATTERN =
 export const VisibleName = (maxLength: number): TString =>
   Type.String({ minLength: 1, maxLength, pattern: VISIBLE_NAME_PATTERN });
 
-const forbidden = new RegExp(`[${FORBIDDEN}${SURROGATES}]`, "gu");
+const forbidden = new RegExp(`[${FORBIDDEN}${SURROGATES}${INVISIBLE_BEYOND}]`, "gu");
 const SHORT: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 const escaped = (character: string): string =>
-  SHORT[character] ?? `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  SHORT[character] ??
+  // Half by half, as JSON does.
+  character
+    .split("")
+    .map((half) => `\\u${half.charCodeAt(0).toString(16).padStart(4, "0")}`)
+    .join("");
 
 /**
  * Text of unknown origin, for a terminal or a log: what would be obeyed or cannot be shown is written as JSON

@@ -4,7 +4,7 @@ import { JobFileSchema } from "./job-file.ts";
 import { LabelsSchema } from "./priority.ts";
 import { ProblemError } from "./problem.ts";
 import { ModuleShapeSchema } from "./profile.ts";
-import { printable } from "./text.ts";
+import { Line, printable } from "./text.ts";
 import { validate } from "./validate.ts";
 import { DailyWindowSchema } from "./workload.ts";
 
@@ -238,11 +238,21 @@ describe("validate", () => {
   });
 });
 
+it.each(["\u{e0041}", "\u{e0100}", "\u{f0000}", "\u{1d173}", "\u{1bca0}"])(
+  "a line of text holds no %j, which nobody sees",
+  (hidden) => {
+    expect(() => validate(Line(20), `a${hidden}b`, "job-invalid", "the name")).toThrow(
+      `holds ${printable(hidden)}: a control character, or one that is no text`,
+    );
+  },
+);
+
 describe("printable", () => {
   it("escapes what a terminal obeys or cannot show, and nothing else", () => {
     expect(printable("a\u001b[31m\r\n\u0000\u007f\u009b\ud800\u2028\u202e")).toBe(
       "a\\u001b[31m\\r\\n\\u0000\\u007f\\u009b\\ud800\\u2028\\u202e",
     );
+    expect(printable("a\u{e0041}b\u{1d173}")).toBe(String.raw`a\udb40\udc41b\ud834\udd73`);
     expect(printable("Größe 模型 🚀 'x' \\ \"y\"")).toBe("Größe 模型 🚀 'x' \\ \"y\"");
   });
 });

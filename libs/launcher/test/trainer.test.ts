@@ -1,4 +1,5 @@
 import { aPlan } from "@internevo/test-kit";
+import { spawnSync } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,6 +9,8 @@ import { resolveJob, validate, type SingleData, type Plan } from "@internevo/dom
 import { assertInitialWeights, prepareData, prepareDataset, type TokenData } from "@internevo/data";
 import { buildMesh } from "@internevo/plan";
 import { launchRanks, trainerConfig, trainerIn, type LaunchOptions, type Trainer } from "../src/index.ts";
+import { processesOfRun } from "../src/process/processes.ts";
+import { readRunRecord } from "../src/process/run-record.ts";
 import { writeInternevo, writeMegatron, writeOwn } from "@internevo/test-kit/data-writers";
 
 let directory: string;
@@ -72,7 +75,33 @@ async function launch(config: TrainerConfig, over: Partial<LaunchOptions<Trainer
   return { outcome, events, losses: events.flatMap((event) => (event.event === "step" ? [event.loss] : [])) };
 }
 
+/** Addresses at which processes of the run wait for connections, and which of them are ranks'. */
+function listening(): { readonly rank: boolean; readonly address: string }[] {
+  const { marker = "" } = readRunRecord(join(directory, "run")) ?? {};
+  const pids = new Set(processesOfRun(marker).map(({ pid }) => pid));
+  const said = spawnSync("ss", ["-ltnpH"], { encoding: "utf8" }).stdout;
+  return said.split("\n").flatMap((line) => {
+    const [, , , address = ""] = line.split(/\s+/);
+    const owner = Number(/,pid=(\d+)/.exec(line)?.[1]);
+    // Ranks inherit what mpirun has open.
+    return pids.has(owner) ? [{ rank: !line.includes('("mpirun",'), address }] : [];
+  });
+}
+
 describe("the trainer, launched", () => {
+  it("has ranks that wait for nobody from elsewhere, where they share a machine", async () => {
+    let looked: ReturnType<typeof listening> | undefined;
+    const { outcome } = await launch(await configuration(), {
+      onEvent: ({ event }) => {
+        if (event === "step") looked ??= listening();
+      },
+    });
+    expect(outcome).toMatchObject({ status: "completed" });
+    // mpirun's own is seen, so that ranks' would be.
+    expect(looked?.some(({ rank }) => !rank)).toBe(true);
+    expect(looked?.filter(({ rank, address }) => rank && !address.startsWith("127.0.0.1:"))).toEqual([]);
+  });
+
   it("reads the token file, trains and says so by the protocol", async () => {
     const { outcome, events, losses } = await launch(await configuration());
     expect(outcome).toMatchObject({ status: "completed", exitCode: 0 });

@@ -14,6 +14,7 @@ export {
 export { SERVICE_NAMES } from "@internevo/domain";
 export { productServices } from "./services.ts";
 export {
+  parseSecrets,
   readSecrets,
   readStackInfo,
   supervisorLives,

@@ -22,7 +22,7 @@ export interface NatsSettings {
 }
 
 export const natsUrl = ({ token, port }: Pick<NatsSettings, "token" | "port">): string =>
-  `nats://${token}@127.0.0.1:${port}`;
+  `nats://${encodeURIComponent(token)}@127.0.0.1:${port}`;
 
 /** Where the servers of a cluster find each other. */
 const clusterOf = ({ name, routes }: NatsSettings) =>

@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { chmodSync, chownSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { ProblemError } from "@internevo/domain";
 import { copyBinaries, isReachableByAll, type PostgresBinaries } from "./postgres-binaries.ts";
 
@@ -14,7 +14,8 @@ import { copyBinaries, isReachableByAll, type PostgresBinaries } from "./postgre
  * - `relocated`: as the unprivileged user with the files below /var/lib/internevo, where no namespace may be
  *   made.
  */
-export type PostgresIdentity = "self" | "user" | "namespace" | "relocated";
+export type PostgresIdentity = (typeof IDENTITIES)[number];
+const IDENTITIES = ["self", "user", "namespace", "relocated"] as const;
 
 export interface PostgresHome {
   readonly identity: PostgresIdentity;
@@ -34,6 +35,8 @@ const UNPRIVILEGED = { user: "nobody", uid: 65_534, gid: 65_534 };
 /** Any user that every system knows by name: initdb looks its own name up. */
 const NAMESPACE_UID = 1;
 const RELOCATED = "/var/lib/internevo";
+/** In a stack's directory: its own Postgres, as whom it runs, and where it lies if elsewhere. */
+const [DATA, IDENTITY, LOCATION] = ["postgres", "postgres-identity", "postgres-location"] as const;
 
 const canMakeNamespace = (): boolean =>
   spawnSync("unshare", ["--user", `--map-user=${NAMESPACE_UID}`, "true"], { stdio: "ignore" }).status === 0;
@@ -49,14 +52,42 @@ function chooseIdentity(binaries: PostgresBinaries, stackDirectory: string): Pos
   return canMakeNamespace() ? "namespace" : "relocated";
 }
 
+const unfit = (path: string, message: string, remedy: string): ProblemError =>
+  new ProblemError("conflict", `${path} ${message}`, [
+    { field: "dataDirectory", value: path, message, remedy },
+  ]);
+
+/**
+ * Whether a directory has a Postgres already, or says where one is. A restore makes its own: another would run
+ * commands of whoever put it there.
+ * @throws ProblemError `conflict`
+ */
+export function assertNoPostgres(stackDirectory: string): void {
+  const found = [DATA, IDENTITY, LOCATION].find((name) => existsSync(join(stackDirectory, name)));
+  if (found === undefined) return;
+  const remedy = "restore into a directory that is not there yet";
+  throw unfit(join(stackDirectory, found), "was not made by this restore", remedy);
+}
+
 /**
  * A folder of the data's own below /var/lib, remembered in the stack's directory: when that is removed,
  * nothing finds the old data again.
  */
 function relocatedDirectory(stackDirectory: string): string {
-  const note = join(stackDirectory, "postgres-location");
+  const note = join(stackDirectory, LOCATION);
   if (!existsSync(note)) writeFileSync(note, join(RELOCATED, randomUUID()), { mode: 0o600 });
-  return readFileSync(note, "utf8").trim();
+  const place = readFileSync(note, "utf8").trim();
+  if (dirname(place) === RELOCATED && /^[0-9a-f-]{36}$/.test(basename(place))) return place;
+  throw unfit(note, `names no folder of ${RELOCATED}`, "put back the place that it had, or restore a backup");
+}
+
+/** As whom a directory's Postgres was made. @throws ProblemError `conflict` for a note that says nothing known */
+function notedIdentity(note: string): PostgresIdentity | undefined {
+  if (!existsSync(note)) return undefined;
+  const said = readFileSync(note, "utf8").trim();
+  const known = IDENTITIES.find((identity) => identity === said);
+  if (known) return known;
+  throw unfit(note, "names no way to run Postgres", `write one of ${IDENTITIES.join(", ")} there`);
 }
 
 /**
@@ -70,12 +101,8 @@ export function preparePostgresHome(
   forced?: PostgresIdentity,
 ): PostgresHome {
   // What a directory was made with it keeps: its files belong to that user.
-  const note = join(stackDirectory, "postgres-identity");
-  const identity =
-    forced ??
-    (existsSync(note)
-      ? (readFileSync(note, "utf8").trim() as PostgresIdentity)
-      : chooseIdentity(found, stackDirectory));
+  const note = join(stackDirectory, IDENTITY);
+  const identity = forced ?? notedIdentity(note) ?? chooseIdentity(found, stackDirectory);
   const setpriv = hasSetpriv();
   if (identity !== "self" && !setpriv) {
     throw new ProblemError("unavailable", "Postgres does not run as root, and setpriv is not installed", [
@@ -90,7 +117,7 @@ export function preparePostgresHome(
   const parent = identity === "relocated" ? relocatedDirectory(stackDirectory) : stackDirectory;
   const binaries = identity === "relocated" ? copyBinaries(found, RELOCATED) : found;
   mkdirSync(parent, { recursive: true, mode: identity === "relocated" ? 0o755 : 0o700 });
-  const dataDirectory = join(parent, "postgres");
+  const dataDirectory = join(parent, DATA);
   mkdirSync(dataDirectory, { recursive: true, mode: 0o700 });
   if (identity === "user" || identity === "relocated") {
     // Others may walk through to what is theirs; nothing else in it can be read by them.

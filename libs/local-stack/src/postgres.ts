@@ -23,7 +23,8 @@ export interface PostgresSettings {
 export const postgresUrl = (
   settings: Pick<PostgresSettings, "port" | "password">,
   database = DATABASE,
-): string => `postgres://${SUPERUSER}:${settings.password}@127.0.0.1:${settings.port}/${database}`;
+): string =>
+  `postgres://${SUPERUSER}:${encodeURIComponent(settings.password)}@127.0.0.1:${settings.port}/${database}`;
 
 /** The same server and user, another database. */
 export const databaseUrlFor = (url: string, name: string): string => {

@@ -1,6 +1,7 @@
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { isAbsent } from "@internevo/domain";
+import { isAbsent, ProblemError, validate } from "@internevo/domain";
+import { Type, type Static } from "typebox";
 import { processStart } from "./proc.ts";
 
 /** What `<dataDirectory>/stack.json` says (mode 0600: it holds secrets). */
@@ -22,16 +23,43 @@ export interface StackInfo {
   >;
 }
 
+/** Visible ASCII: it goes into addresses and headers. */
+const Secret = Type.String({ pattern: "^[!-~]{1,256}$" });
+const Port = Type.Integer({ minimum: 1, maximum: 65_535 });
+const strict = { additionalProperties: false } as const;
+
+const SecretsSchema = Type.Object(
+  {
+    postgresPort: Type.Optional(Port),
+    postgresPassword: Secret,
+    natsPort: Type.Optional(Port),
+    /** Of further servers, and of all for each other. */
+    natsClusterPorts: Type.Optional(
+      Type.Object({ clients: Type.Array(Port), routes: Type.Array(Port) }, strict),
+    ),
+    natsToken: Secret,
+    apiPort: Type.Optional(Port),
+    apiToken: Secret,
+  },
+  strict,
+);
 /** Kept over restarts, so that addresses and credentials stay. */
-export interface StackSecrets {
-  postgresPort?: number;
-  postgresPassword: string;
-  natsPort?: number;
-  /** Of further servers, and of all for each other. */
-  natsClusterPorts?: { readonly clients: readonly number[]; readonly routes: readonly number[] };
-  natsToken: string;
-  apiPort?: number;
-  apiToken: string;
+export type StackSecrets = Static<typeof SecretsSchema>;
+
+/**
+ * Reads secrets that come from elsewhere, such as a backup.
+ * @param what names their file in the error
+ * @throws ProblemError `data-invalid`
+ */
+export function parseSecrets(text: string, what: string): StackSecrets {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // Its error would quote the text.
+    throw new ProblemError("data-invalid", `${what} is no JSON`);
+  }
+  return validate(SecretsSchema, value, "data-invalid", what);
 }
 
 const writePrivate = (path: string, value: unknown): void => {

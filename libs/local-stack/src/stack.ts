@@ -8,7 +8,7 @@ import { lockDirectory } from "./directory-lock.ts";
 import { natsProcess, natsUrl as natsUrlOf, waitForNats } from "./nats.ts";
 import { freePort } from "./ports.ts";
 import { findPostgres } from "./postgres-binaries.ts";
-import { preparePostgresHome, type PostgresIdentity } from "./postgres-identity.ts";
+import { assertNoPostgres, preparePostgresHome, type PostgresIdentity } from "./postgres-identity.ts";
 import {
   initialisePostgres,
   postgresProcess,
@@ -65,7 +65,7 @@ export interface LocalStackOptions {
   readonly startSeconds?: number;
   /** Ends the start; of no consequence once the stack is ready. */
   readonly signal?: AbortSignal;
-  /** Starts in a directory that is being restored, which others must not. */
+  /** Starts in a directory that is being restored, which others must not; it must have no Postgres yet. */
   readonly isRestore?: boolean;
   /** For tests of ways that this machine would not choose. */
   readonly postgresIdentity?: PostgresIdentity;
@@ -294,6 +294,7 @@ class StackProcesses implements LocalStack {
 
   async #startPostgres(): Promise<void> {
     const secrets = this.#secrets;
+    if (this.#options.isRestore === true) assertNoPostgres(this.#dataDirectory);
     const home = preparePostgresHome(findPostgres(), this.#dataDirectory, this.#options.postgresIdentity);
     await stopLeftoverPostgres(home.dataDirectory);
     secrets.postgresPort = await freePort(secrets.postgresPort);

@@ -34,7 +34,13 @@ export const launchDirectory = (
     ? clusterRunDirectory(dataDirectory, cluster.name)
     : join(jobDirectory(dataDirectory, owner), cluster.launcher, stage);
 
-export const jobsDirectory = (dataDirectory: string): string => join(dataDirectory, "jobs");
+/** Names of folders: of all jobs, and of what belongs to one. */
+export const JOBS = "jobs";
+export const CHECKPOINTS = "checkpoints";
+export const TIMELINES = "timelines";
+export const EXPORTS = "exports";
+
+export const jobsDirectory = (dataDirectory: string): string => join(dataDirectory, JOBS);
 
 /** What belongs to one job. */
 export const jobDirectory = (dataDirectory: string, jobId: string): string =>
@@ -48,8 +54,11 @@ export const jobDirectory = (dataDirectory: string, jobId: string): string =>
 export const measuredSoFarPath = (dataDirectory: string, owner: string, look?: string): string =>
   join(jobDirectory(dataDirectory, owner), `measured-so-far${look === undefined ? "" : `-${look}`}.jsonl`);
 
+/** Names of such files. */
+export const MEASURED_SO_FAR = /^measured-so-far(-.*)?\.jsonl$/;
+
 export const timelineDirectory = (dataDirectory: string, jobId: string): string =>
-  join(jobDirectory(dataDirectory, jobId), "timelines");
+  join(jobDirectory(dataDirectory, jobId), TIMELINES);
 
 /** What ranks recorded of some steps, of a trial or of an attempt, for Perfetto. */
 export const timelinePath = (dataDirectory: string, jobId: string, of: string): string =>
@@ -57,7 +66,7 @@ export const timelinePath = (dataDirectory: string, jobId: string, of: string): 
 
 /** Where people put what they exported of a job's checkpoints, such as Hugging Face folders. */
 export const exportDirectory = (dataDirectory: string, jobId: string): string =>
-  join(jobDirectory(dataDirectory, jobId), "exports");
+  join(jobDirectory(dataDirectory, jobId), EXPORTS);
 
 /** Names of complete checkpoints, with their step; ranks write one under another name. */
 export const CHECKPOINT_NAME = /^step-(\d{1,18})$/;
@@ -66,7 +75,7 @@ export const CHECKPOINT_NAME = /^step-(\d{1,18})$/;
 export const checkpointName = (step: number): string => `step-${step}`;
 
 export const checkpointDirectory = (dataDirectory: string, jobId: string): string =>
-  join(jobDirectory(dataDirectory, jobId), "checkpoints");
+  join(jobDirectory(dataDirectory, jobId), CHECKPOINTS);
 
 /** Holds the folders that a job's ranks read the weights from which it begins with. */
 export const weightsDirectory = (dataDirectory: string, jobId: string): string =>

@@ -1,7 +1,8 @@
+import { tmpdir } from "node:os";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { YIELDS_VARIABLE } from "../environment.ts";
 import { failureOfEnd, lostRankOf } from "../failure.ts";
-import { localCommand, yieldsWhenIdle } from "./command.ts";
+import { localCommand, talksByMemory, yieldsWhenIdle } from "./command.ts";
 
 afterEach(() => vi.unstubAllEnvs());
 
@@ -46,9 +47,30 @@ it("localCommand lets waiting ranks keep their cores where there is one for each
       temporaryDirectory: "/t",
       sharedMemoryDirectory: null,
       yields,
+      byMemory: true,
     }).join(" ");
   expect(command(false)).toContain("--mca mpi_yield_when_idle 0 ");
   expect(command(true)).toContain("--mca mpi_yield_when_idle 1 ");
+});
+
+it("localCommand leaves TCP out where shared memory is enough for all ranks", () => {
+  const command = (byMemory: boolean) =>
+    localCommand({
+      program: "/p",
+      configPath: "/c",
+      ranks: 2,
+      temporaryDirectory: "/t",
+      sharedMemoryDirectory: null,
+      yields: true,
+      byMemory,
+    }).join(" ");
+  expect(command(true)).toContain("--mca btl self,vader ");
+  expect(command(false)).not.toContain("--mca btl ");
+  expect([talksByMemory(1, tmpdir()), talksByMemory(2 ** 40, tmpdir()), talksByMemory(1, "/none")]).toEqual([
+    true,
+    false,
+    false,
+  ]);
 });
 
 it.each([

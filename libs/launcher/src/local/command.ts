@@ -1,3 +1,4 @@
+import { existsSync, statfsSync } from "node:fs";
 import { YIELDS_VARIABLE } from "../environment.ts";
 
 export interface LocalCommandOptions {
@@ -13,6 +14,23 @@ export interface LocalCommandOptions {
   readonly sharedMemoryDirectory: string | null;
   /** Whether ranks give their core away while they wait (see {@link yieldsWhenIdle}). */
   readonly yields: boolean;
+  /** Whether ranks talk by memory alone (see {@link talksByMemory}). */
+  readonly byMemory: boolean;
+}
+
+const SHARED_MEMORY = "/dev/shm";
+/** Twice what Open MPI's transport has of shared memory for a rank. */
+const SHARED_BYTES_PER_RANK = 2 ** 23;
+
+/**
+ * Whether ranks of one machine need no other way to each other than its shared memory. By TCP each of them would
+ * wait for connections at every address of the machine, so that has to be left out. With too little shared memory, as
+ * in a container, TCP is what they have.
+ */
+export function talksByMemory(ranks: number, directory = SHARED_MEMORY): boolean {
+  if (!existsSync(directory)) return false;
+  const { bavail, bsize } = statfsSync(directory);
+  return bavail * bsize >= ranks * SHARED_BYTES_PER_RANK;
 }
 
 /**
@@ -55,6 +73,7 @@ export function localCommand(options: LocalCommandOptions): string[] {
     ...(options.sharedMemoryDirectory === null
       ? []
       : ["--mca", "btl_vader_backing_directory", options.sharedMemoryDirectory]),
+    ...(options.byMemory ? ["--mca", "btl", "self,vader"] : []),
     "--mca",
     "mpi_yield_when_idle",
     options.yields ? "1" : "0",

@@ -12,7 +12,7 @@ import { ownHost } from "../hosts.ts";
 import type { LaunchCapabilities, Launcher } from "../launcher.ts";
 import { runUnderMpirun } from "../mpirun/run.ts";
 import type { CudaHost } from "../programs.ts";
-import { localCommand, yieldsWhenIdle } from "./command.ts";
+import { localCommand, talksByMemory, yieldsWhenIdle } from "./command.ts";
 
 /** Sizes that a person is told to write are whole ones. */
 const MIB = 2 ** 20;
@@ -113,6 +113,7 @@ export const localLauncher: Launcher<unknown> = {
           program: options.program.path,
           ranks: options.ranks,
           yields: yieldsWhenIdle(options.ranks, options.threadsPerRank, availableParallelism()),
+          byMemory: talksByMemory(options.ranks),
         }),
     }),
   outliving: null,
