@@ -2,7 +2,6 @@ import { createHash } from "node:crypto";
 import { mkdir, readlink, realpath, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { dataFiles, ProblemError, sourcesOf, type Data } from "@internevo/domain";
-import type { PreparedData } from "./prepare.ts";
 import type { TokenData } from "./source.ts";
 import type { TokenSource } from "./token-source.ts";
 
@@ -10,6 +9,12 @@ import type { TokenSource } from "./token-source.ts";
  * The trainer opens files by their paths. It is given paths with no link left in them: whoever owns the data
  * cannot have one lead elsewhere by another link.
  */
+
+/** What the trainer reads: of a mixture, one path of each source. */
+interface HandedOver {
+  readonly path: string;
+  readonly sources?: readonly { readonly path: string }[];
+}
 
 const filesAt = (data: TokenData, path: string): readonly string[] =>
   dataFiles({ ...data, path }).map((file) => file.path);
@@ -48,7 +53,7 @@ async function expectedOf(path: string, datasets: string): Promise<string> {
  * Checks that what the trainer is given still leads where it did when it was read, for right before a launch.
  * @throws ProblemError `data-invalid`
  */
-export async function assertLeadsStill(data: Data, prepared: PreparedData, datasets: string): Promise<void> {
+export async function assertLeadsStill(data: Data, prepared: HandedOver, datasets: string): Promise<void> {
   const paths = prepared.sources?.map(({ path }) => path) ?? [prepared.path];
   for (const [place, { data: source, part }] of sourcesOf(data).entries()) {
     // Text is read from a copy, which is the services' own.

@@ -1,4 +1,3 @@
-import type { Candidate } from "./planning.ts";
 import type { JobSpec } from "./job.ts";
 import { worldSize, type Plan } from "./plan.ts";
 
@@ -42,7 +41,7 @@ export const tokensPerRankPerSecond = (
 export function measuredMfu(
   predicted: {
     readonly plan: Plan;
-    readonly predicted: Pick<Candidate["predicted"], "mfu" | "stepTimeSeconds">;
+    readonly predicted: { readonly mfu: number; readonly stepTimeSeconds: number };
   },
   parts: readonly TimedSteps[],
 ): number {

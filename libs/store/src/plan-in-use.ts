@@ -1,52 +1,10 @@
-import { and, desc, eq, exists, isNotNull, sql, type SQL } from "drizzle-orm";
-import { DEFAULT_PROJECT, type Candidate, type JobSpec, type Workload } from "@internevo/domain";
+import { and, desc, eq, isNotNull, sql } from "drizzle-orm";
+import type { Candidate, JobSpec } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
 import { lastStepOf } from "./last-step.ts";
 import type { RunOfJob } from "./plan-changes.ts";
-import { jobs, runs, workloads } from "./schema/index.ts";
-
-/** What decides whether two jobs want the same plan: everything that a search looks at. */
-const SAME = [
-  "model",
-  "sequenceLengthTokens",
-  "globalBatchTokens",
-  "precision",
-  "headroom",
-  "memoryModel",
-  "timeModel",
-] as const satisfies readonly (keyof JobSpec)[];
-
-type Work = Pick<Workload, "project" | "spec">;
-
-/** Jobs that do the same work as what has these values in its spec. */
-function isSameSpec(valueOf: (field: (typeof SAME)[number] | "cluster") => SQL): SQL | undefined {
-  const same = SAME.map((field) => sql`${jobs.spec} -> ${field} is not distinct from ${valueOf(field)}`);
-  // With how few nodes training may go on is nothing to a search.
-  return and(...same, sql`(${jobs.spec} -> 'cluster') - 'minNodes' = (${valueOf("cluster")}) - 'minNodes'`);
-}
-
-/** Jobs of a workload's project that do the same work. */
-const isSameWork = ({ project, spec }: Work): SQL | undefined =>
-  and(
-    eq(jobs.project, project ?? DEFAULT_PROJECT),
-    isSameSpec((field) => sql`${JSON.stringify(spec[field]) ?? null}::jsonb`),
-  );
-
-/** Workloads with a run that trains now and does their work. */
-export const hasRunningWork = (db: Queryable): SQL =>
-  exists(
-    db
-      .select({ id: runs.id })
-      .from(runs)
-      .innerJoin(jobs, eq(jobs.id, runs.jobId))
-      .where(
-        and(
-          eq(jobs.state, "running"),
-          eq(jobs.project, workloads.project),
-          isSameSpec((field) => sql`${workloads.spec} -> ${field}`),
-        ),
-      ),
-  );
+import { isSameWork, type Work } from "./same-work.ts";
+import { jobs, runs } from "./schema/index.ts";
 
 /**
  * The plan that a workload goes by: the one that the newest job of the same work trains or trained with, or that its

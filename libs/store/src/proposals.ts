@@ -16,7 +16,7 @@ import {
 import type { Queryable, Transaction } from "./database.ts";
 import { announceOfWorkload } from "./events.ts";
 import { decodeCursor, isUuid, pageLimit, pageOf, type Page, type PageRequest } from "./pages.ts";
-import { hasRunningWork } from "./plan-in-use.ts";
+import { hasRunningWork } from "./same-work.ts";
 import { proposals, workloads } from "./schema/index.ts";
 import { workloadOf } from "./workloads.ts";
 
