@@ -15,8 +15,8 @@ const DROPPED =
 export const PMIX_ENVIRONMENT = { PMIX_MCA_gds: "hash" } as const;
 
 /**
- * Whether ranks give their core away while they wait, "1" or "0". It is Open MPI's own variable, and the ranks' waits
- * follow it too. Whoever starts the services sets it who knows better than the number of cores.
+ * Whether ranks give their core away while they wait, "1" or "0". It is Open MPI's own variable. Whoever starts the
+ * services sets it who knows better than the number of cores.
  */
 export const YIELDS_VARIABLE = "OMPI_MCA_mpi_yield_when_idle";
 

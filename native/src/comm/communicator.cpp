@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <utility>
 
 #include "comm/internal.h"
@@ -29,46 +28,24 @@ Status checkGroup(const std::vector<int>& ranks, int worldSize, int worldRank) {
   return Status::success();
 }
 
-using Nanoseconds = std::chrono::nanoseconds;
+}  // namespace
 
-/// Whether there are more busy threads than cores, as who starts the ranks says it: Open MPI's own waits give their core
-/// away then.
-bool ranksShareCores() {
-  static const bool shared = [] {
-    const char* const yields = std::getenv("OMPI_MCA_mpi_yield_when_idle");
-    return yields != nullptr && *yields == '1';
-  }();
-  return shared;
-}
-
-/// Looks for the messages all the time for `eager`, and then from time to time.
-/// Waking up costs the core that computes far more than the look itself: looked for every 30 µs, messages took half of a
-/// virtual machine's core. A pause is a small part of what was waited already, so the end is seen late by that part at most.
-int waitPolitely(Nanoseconds eager, int count, MPI_Request* requests) {
-  constexpr Nanoseconds kShortest = std::chrono::microseconds(30), kLongest = std::chrono::microseconds(500);
+// Waking up costs the core that computes far more than the look itself: looked for every 30 µs, messages took half of a
+// virtual machine's core. A pause is a small part of what was waited already, so the end is seen late by that part at most.
+int CommunicatorAccess::waitAll(const Communicator& c, int count, MPI_Request* requests) {
+  if (!c.polite_) return MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+  using std::chrono::nanoseconds;
+  constexpr nanoseconds kShortest = std::chrono::microseconds(30), kLongest = std::chrono::microseconds(500);
   constexpr int kPart = 8;
   const auto begin = std::chrono::steady_clock::now();
   for (;;) {
     int done = 0;
     const int code = MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE);
     if (code != MPI_SUCCESS || done != 0) return code;
-    const Nanoseconds waited = std::chrono::steady_clock::now() - begin;
-    if (waited < eager) continue;
+    const nanoseconds waited = std::chrono::steady_clock::now() - begin;
     const timespec pause{0, std::clamp(waited / kPart, kShortest, kLongest).count()};
     nanosleep(&pause, nullptr);
   }
-}
-
-}  // namespace
-
-int waitForMessages(int count, MPI_Request* requests) {
-  constexpr Nanoseconds kEager = std::chrono::microseconds(50);
-  return ranksShareCores() ? waitPolitely(kEager, count, requests)
-                           : MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
-}
-
-int CommunicatorAccess::waitAll(const Communicator& c, int count, MPI_Request* requests) {
-  return c.polite_ ? waitPolitely(Nanoseconds::zero(), count, requests) : waitForMessages(count, requests);
 }
 
 Communicator::~Communicator() {

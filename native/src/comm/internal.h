@@ -36,7 +36,4 @@ struct CommunicatorAccess {
   static int waitAll(const Communicator& c, int count, MPI_Request* requests);
 };
 
-/// MPI_Waitall for a thread that computes. Where ranks share cores it keeps its core for a moment only.
-int waitForMessages(int count, MPI_Request* requests);
-
 }  // namespace internevo
