@@ -32,6 +32,7 @@ import {
   findRun,
   finishAttempt,
   listAttempts,
+  lastStoredStep,
   listStepMetrics,
   allValidations,
   listValidations,
@@ -467,6 +468,37 @@ describe("a run that goes on from a checkpoint", () => {
     expect(await reached()).toEqual([2, 5.5]);
     await record(2, [3, 4.5], [4, 3.5], [5, 2]);
     expect(await reached()).toEqual([5, 2]);
+  });
+
+  it("has no steps that only an attempt made which it does not go on from", async () => {
+    const id = await submit("another line");
+    const { database } = test;
+    const run = await database.transaction((tx) => ensureRun(tx, id, exampleCandidate()));
+    const begin = (from: number) => database.transaction((tx) => startAttempt(tx, run.id, from));
+    const record = (attempt: number, ...steps: readonly number[]): Promise<void> =>
+      database.transaction((tx) =>
+        recordSteps(
+          tx,
+          { jobId: id, runId: run.id },
+          steps.map((step) => exampleStep(step, attempt, attempt)),
+        ),
+      );
+    const stored = (): Promise<number> => lastStoredStep(database.db, run.id);
+    expect(await stored()).toBe(0);
+    await begin(0);
+    await record(1, 1, 2, 3, 4, 5);
+    expect(await stored()).toBe(5);
+    // It makes them all again, perhaps under another plan, and a checkpoint of its fourth step came before it was told.
+    await begin(0);
+    expect(await stored()).toBe(0);
+    await record(2, 1, 2);
+    expect(await stored()).toBe(2);
+    await begin(2);
+    expect(await stored()).toBe(2);
+    await record(3, 3, 4);
+    expect(await stored()).toBe(4);
+    await record(3, 6);
+    expect(await stored(), "step 5 is not its own").toBe(4);
   });
 });
 

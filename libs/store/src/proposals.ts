@@ -131,7 +131,10 @@ function stateAfter(
   }
 }
 
-/** A proposal goes the way of the change that carries it out, in the same transaction. @param waits see {@link stateAfter} */
+/**
+ * A proposal goes the way of the change that carries it out, in the same transaction.
+ * @param waits see {@link stateAfter}
+ */
 export async function followPlanChange(
   tx: Transaction,
   change: Pick<PlanChange, "state" | "isTrial" | "measuredGain" | "reason" | "proposalId">,

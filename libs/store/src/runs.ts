@@ -12,6 +12,7 @@ import type { Queryable, Transaction } from "./database.ts";
 import { attemptEnded, jobEvent, jobOfRun } from "./events.ts";
 import { keepReplacedSteps } from "./job-events.ts";
 import { appendJobEvents, lockJobLog } from "./jobs.ts";
+import { storedStepOf } from "./last-step.ts";
 import { enqueueMessages } from "./outbox.ts";
 import type { Page } from "./pages.ts";
 import { attempts, runs, stepMetrics, validationLosses } from "./schema/index.ts";
@@ -215,6 +216,14 @@ export async function allSteps(db: Queryable, runId: string): Promise<StepMetric
     .where(eq(stepMetrics.runId, runId))
     .orderBy(asc(stepMetrics.step));
   return rows.map(metricOf);
+}
+
+/** The last step that a run can go on from: all up to it are stored, of its newest attempt and those before it. */
+export async function lastStoredStep(db: Queryable, runId: string): Promise<number> {
+  const { rows } = await db.execute<{ step: number }>(sql`
+    select ${sql.raw(storedStepOf("a.run_id", "a.number", "a.resumed_from_step"))} as step
+    from ${attempts} a where a.run_id = ${runId} order by a.number desc limit 1`);
+  return rows[0]?.step ?? 0;
 }
 
 /** How many points are stored of a run, each once. */

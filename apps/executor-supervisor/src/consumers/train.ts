@@ -45,6 +45,7 @@ import {
   finishAttempt,
   getProfile,
   inStateSince,
+  lastStoredStep,
   listAttempts,
   listTrials,
   pause,
@@ -118,13 +119,6 @@ async function searchAnew(
   });
 }
 
-/** The last of the steps that are stored without a gap. */
-async function lastStoredStep(database: Database, runId: string): Promise<number> {
-  const steps = await allSteps(database.db, runId);
-  const gap = steps.findIndex((metric, index) => metric.step !== index + 1);
-  return gap < 0 ? steps.length : gap;
-}
-
 /** The attempt whose ranks go on without a supervisor: it is the newest, and nobody has concluded it. */
 async function leftAttempt(
   { database, context, runId }: Training,
@@ -159,7 +153,7 @@ async function beginAttempt(
       true,
     );
   }
-  const discarded = await discardCheckpointsBeyond(checkpoints, await lastStoredStep(database, runId));
+  const discarded = await discardCheckpointsBeyond(checkpoints, await lastStoredStep(database.db, runId));
   const fromStep = (await checkpointSteps(checkpoints)).at(-1) ?? 0;
   // Before the ranks write their first one: until more steps are counted, they keep what this supervisor's
   // successor could go on from.
@@ -214,7 +208,7 @@ async function endForWantOfNodes(
     feed.log("error", "executor-supervisor", `attempt ${number} failed: ${smaller.failure.message}`);
     return { failure: smaller.failure };
   }
-  const lastStored = await lastStoredStep(database, runId);
+  const lastStored = await lastStoredStep(database.db, runId);
   const fromStep =
     (await checkpointSteps(checkpointDirectory(settings.dataDirectory, job.id))).findLast(
       (step) => step <= lastStored,

@@ -4,6 +4,7 @@ import { getTableName, is } from "drizzle-orm";
 import { PgTable } from "drizzle-orm/pg-core";
 import pg from "pg";
 import * as schema from "../schema/index.ts";
+import { storedStepOf } from "../last-step.ts";
 import { copyOut } from "./copy.ts";
 import { newestMigration, type MigrationMark } from "../migrations.ts";
 
@@ -58,10 +59,8 @@ const STANDS = `
   select j.id as "jobId", j.state, (j.spec #>> '{checkpointing,everySteps}')::int as "everySteps",
     a.number as attempt, coalesce(a.resumed_from_step, 0) as "resumedFromStep",
     a.checkpoint_step as "announcedStep",
-    case when j.ended_at is not null then 0 else (
-      select count(*) from (
-        select step, row_number() over (order by step) as place from step_metrics where run_id = r.id
-      ) counted where step = place) end::int as "storedSteps"
+    case when j.ended_at is not null or a.number is null then 0
+      else ${storedStepOf("r.id", "a.number", "a.resumed_from_step")} end as "storedSteps"
   from jobs j
     left join runs r on r.job_id = j.id
     left join lateral (
