@@ -32,7 +32,7 @@ it("every promise that a job breaks is told", () => {
     state: "succeeded",
     reason: null,
     trials: [{ state: "succeeded", measured: true }],
-    steps: losses.map((loss, index) => ({ step: index + 1, loss })),
+    steps: losses.map((loss, index) => ({ step: index + 1, loss, attempt: index === 0 ? 1 : 2 })),
     attempts: 2,
     plans: { changes: [], attempts: ["a", "a"], run: "a" },
   };
@@ -45,6 +45,10 @@ it("every promise that a job breaks is told", () => {
     [{ steps: [...kept.steps, ...kept.steps.slice(2)] }, "its 4 steps are not each of 1 to 3 once"],
     [{ steps: kept.steps.slice(0, 2) }, "its 2 steps are not each of 1 to 3 once"],
     [
+      { steps: [{ ...first, attempt: 3 }, second, ...kept.steps.slice(2)] },
+      "its step 2 is of attempt 2, and the one before is of a later one",
+    ],
+    [
       { steps: [first, { ...second, loss: 2.000001 }, ...kept.steps.slice(2)] },
       "the loss of step 2 is not that of a run that nothing disturbed",
     ],
@@ -52,10 +56,12 @@ it("every promise that a job breaks is told", () => {
     expect(brokenPromises({ ...kept, ...over }, expected)).toContain(words);
 });
 
-it("losses under another plan begin as those of the old one, and drift by little", () => {
+it("losses under another plan lie no further apart than undisturbed runs of both", () => {
   const losses = Array.from({ length: 100 }, () => 2);
+  // The two plans drift apart from the 60th step on.
+  const otherLosses = losses.map((loss, index) => (index + 1 < 60 ? loss : loss * (1 + 1e-4)));
   const change = { state: "kept", from: "a", to: "b", appliedAtStep: 50 } as const;
-  const told = (step: number, relative: number): readonly string[] =>
+  const told = (step: number, relative: number, others: { readonly otherLosses?: readonly number[] }) =>
     brokenPromises(
       {
         state: "succeeded",
@@ -64,20 +70,22 @@ it("losses under another plan begin as those of the old one, and drift by little
         steps: losses.map((loss, index) => ({
           step: index + 1,
           loss: loss * (index + 1 === step ? 1 + relative : 1),
+          attempt: 1,
         })),
         attempts: 2,
         plans: { changes: [change], attempts: ["a", "b"], run: "b" },
       },
-      { trials: 0, steps: losses.length, losses },
+      { trials: 0, steps: losses.length, losses, ...others },
     );
   for (const [step, relative, isTold] of [
     [50, 1e-9, true],
     [51, 5e-7, false],
-    [75, 2e-6, true],
-    [76, 5e-4, false],
-    [76, 2e-3, true],
+    [59, 2e-6, true],
+    [60, 1.5e-4, false],
+    [60, 3e-4, true],
   ] as const)
-    expect(told(step, relative)).toHaveLength(isTold ? 1 : 0);
+    expect(told(step, relative, { otherLosses })).toHaveLength(isTold ? 1 : 0);
+  expect(told(60, 1.5e-4, {})).toHaveLength(1);
 });
 
 it("a plan that is between two is told", () => {

@@ -13,7 +13,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { constraintsOf, isAtRest, planLabel, type Plan } from "@internevo/domain";
+import { constraintsOf, isAtRest, parsePlanLabel, planLabel, type Plan } from "@internevo/domain";
 import { productServices, type ServerAddresses } from "@internevo/local-stack";
 import { chaosJob, insist, rankPids, until, withStack, type TestedStack } from "./src/harness.ts";
 import { brokenPromises, largestDifference, storedOf } from "./src/random/judge.ts";
@@ -244,10 +244,17 @@ const report = await withStack(
     for (const id of jobs.ids) {
       const { chosen, name } = await insist(() => client.getJob(id));
       const label = chosen === null ? "none" : planLabel(chosen.plan);
-      if (chosen !== null && !losses.has(label))
-        losses.set(label, await undisturbedLosses(tested, chosen.plan));
       const stored = await storedOf(stack.info().databaseUrl, id);
-      const promises = { trials: TRIALS, steps: STEPS, losses: losses.get(label) ?? [] };
+      const change = stored.plans.changes.find(({ appliedAtStep }) => appliedAtStep !== null);
+      for (const plan of [chosen?.plan, change && parsePlanLabel(change.to)])
+        if (plan !== undefined && !losses.has(planLabel(plan)))
+          losses.set(planLabel(plan), await undisturbedLosses(tested, plan));
+      const promises = {
+        trials: TRIALS,
+        steps: STEPS,
+        losses: losses.get(label) ?? [],
+        otherLosses: losses.get(change?.to ?? "") ?? [],
+      };
       const broken = brokenPromises(stored, promises);
       console.error(
         `  ${broken.length === 0 ? "✓" : "✗"} ${name}, ${label}, ${stored.attempts} attempts${broken.map((each) => `; ${each}`).join("")}`,

@@ -35,7 +35,7 @@ const stored: Stored = {
   state: "succeeded",
   reason: null,
   trials: [],
-  steps: [3, 2, 1].map((loss, index) => ({ step: index + 1, loss })),
+  steps: [3, 2, 1].map((loss, index) => ({ step: index + 1, loss, attempt: 1 })),
   attempts: 2,
   plans: { changes: [], attempts: [], run: null },
 };

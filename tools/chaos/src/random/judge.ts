@@ -2,13 +2,26 @@ import { planLabel, type Candidate, type Plan, type PlanChangeState } from "@int
 import pg from "pg";
 import { brokenPlanPromises, type StoredPlans } from "./plan-changes.ts";
 
+interface Step {
+  readonly step: number;
+  readonly loss: number;
+  /** That made it. */
+  readonly attempt: number;
+}
+
+/** Losses of runs that nothing disturbed: under the plan that a job chose, and under the one that it changed to. */
+interface Undisturbed {
+  readonly losses: readonly number[];
+  readonly otherLosses?: readonly number[];
+}
+
 /** What is stored of a job that has ended. */
 export interface Stored {
   readonly state: string;
   readonly reason: string | null;
   readonly trials: readonly { readonly state: string; readonly measured: boolean }[];
   /** In the order of steps. */
-  readonly steps: readonly { readonly step: number; readonly loss: number }[];
+  readonly steps: readonly Step[];
   readonly attempts: number;
   readonly plans: StoredPlans;
 }
@@ -59,7 +72,7 @@ export async function storedOf(databaseUrl: string, jobId: string): Promise<Stor
       reason: job?.reason ?? null,
       trials: await ask("select state, measured is not null as measured from trials where job_id = $1"),
       steps: await ask(
-        "select m.step, m.loss from step_metrics m join runs r on r.id = m.run_id where r.job_id = $1 order by m.step",
+        "select m.step, m.loss, m.attempt from step_metrics m join runs r on r.id = m.run_id where r.job_id = $1 order by m.step",
       ),
       attempts: Number(attempts?.count ?? 0),
       plans: await plansOf(ask),
@@ -72,7 +85,7 @@ export async function storedOf(databaseUrl: string, jobId: string): Promise<Stor
 /** The promises that a job has to keep whatever died. */
 export function brokenPromises(
   stored: Stored,
-  expected: { readonly trials: number; readonly steps: number; readonly losses: readonly number[] },
+  expected: Undisturbed & { readonly trials: number; readonly steps: number },
 ): string[] {
   const broken: string[] = [];
   if (stored.state !== "succeeded") broken.push(`it ended as ${stored.state}: ${stored.reason ?? ""}`);
@@ -83,29 +96,42 @@ export function brokenPromises(
   const steps = stored.steps.map(({ step }) => step);
   if (steps.some((step, index) => step !== index + 1) || steps.length !== expected.steps)
     broken.push(`its ${steps.length} steps are not each of 1 to ${expected.steps} once`);
-  const other = stored.steps.find(({ step, loss }) => !isThatOf(stored, step, loss, expected.losses));
+  const back = stored.steps.find(({ attempt }, index) => attempt < (stored.steps[index - 1]?.attempt ?? 0));
+  if (back !== undefined)
+    broken.push(`its step ${back.step} is of attempt ${back.attempt}, and the one before is of a later one`);
+  const isExpected = isAsUndisturbed(stored, expected);
+  const other = stored.steps.find((each) => !isExpected(each));
   if (other !== undefined)
     broken.push(`the loss of step ${other.step} is not that of a run that nothing disturbed`);
   return [...broken, ...brokenPlanPromises(stored.plans)];
 }
 
-/**
- * Under another plan sums are added in another order. In the first steps that is all there is: a state that was not
- * carried over whole shows there. Each step then amplifies it: undisturbed runs of two plans of these jobs differed by
- * 2e-6 after 50 steps and by 4e-4 after 600.
- */
-const SOON = { steps: 25, difference: 1e-6 };
-const LATER_DIFFERENCE = 1e-3;
+/** So much a loss may differ at once when sums are added in another order, as they are under another plan. */
+const OTHER_ORDER_DIFFERENCE = 1e-6;
+/** So many times as far as two undisturbed runs under the two plans lie apart: each step amplifies the difference. */
+const TIMES_APART = 2;
 
-/** Bit by bit, until a change of plan was made. */
-function isThatOf({ plans }: Stored, step: number, loss: number, losses: readonly number[]): boolean {
-  const expected = losses[step - 1];
-  if (expected === undefined || loss === expected) return loss === expected;
-  const at = plans.changes[0]?.appliedAtStep ?? Infinity;
-  const most = step - at <= SOON.steps ? SOON.difference : LATER_DIFFERENCE;
-  return step > at && Math.abs(loss / expected - 1) <= most;
+const apart = (loss: number, other: number): number => Math.abs(loss / other - 1);
+
+/**
+ * Bit by bit, until a change of plan was made. After it at most so far apart as undisturbed runs under both plans came
+ * by that step: what was not carried over whole would be further off at once.
+ */
+function isAsUndisturbed(
+  { plans }: Stored,
+  { losses, otherLosses = [] }: Undisturbed,
+): (at: Step) => boolean {
+  const from = plans.changes[0]?.appliedAtStep ?? Infinity;
+  let most = OTHER_ORDER_DIFFERENCE;
+  return ({ step, loss }) => {
+    const expected = losses[step - 1];
+    const other = otherLosses[step - 1];
+    if (expected === undefined) return false;
+    if (other !== undefined) most = Math.max(most, TIMES_APART * apart(other, expected));
+    return loss === expected || (step > from && apart(loss, expected) <= most);
+  };
 }
 
 /** The largest relative difference of a loss from that of a run that nothing disturbed. */
 export const largestDifference = ({ steps }: Stored, losses: readonly number[]): number =>
-  steps.reduce((most, { step, loss }) => Math.max(most, Math.abs(loss / (losses[step - 1] ?? loss) - 1)), 0);
+  steps.reduce((most, { step, loss }) => Math.max(most, apart(loss, losses[step - 1] ?? loss)), 0);
