@@ -65,8 +65,8 @@ it("compares jobs that are chosen one by one, under an address that keeps them",
   expect(await cell("Job file", "model.hiddenSize", 0)).toBe("128");
   expect(await cell("Job file", "model.hiddenSize", 1)).toBe("96");
   expect(await cell("Cluster", "memoryPerGpu", 1)).toBe("46MiB");
-  expect(await cell("Figures", "Step time", 0)).toMatch(/^110\.3 ms$/);
-  expect(await cell("Figures", "Step time", 1)).toMatch(/^110\.3 ms ±0\.0%$/);
+  expect(await cell("Figures", "Step time", 0)).toMatch(/^110\.0 ms$/);
+  expect(await cell("Figures", "Step time", 1)).toMatch(/^110\.0 ms ±0\.0%$/);
   expect(await cell("Figures", "Validation loss", 2)).toBe("–");
   await page.getByRole("img", { name: /^Training loss over steps/ }).waitFor();
   await page.getByRole("img", { name: /^Validation loss over steps/ }).waitFor();

@@ -4,6 +4,8 @@ import {
   clusterKey,
   differencesOf,
   resolveJob,
+  tokensPerRankPerSecond,
+  worldSize,
   type Candidate,
   type Failure,
   type JobSpec,
@@ -341,6 +343,11 @@ export function seeder(database: Database) {
     }));
     await database.transaction((tx) => recordValidations(tx, { jobId: id, runId }, validations));
     await database.transaction((tx) => finishAttempt(tx, runId, 2, { state: "succeeded" }));
+    const meanStepTimeSeconds =
+      Array.from({ length: 200 }, (_, index) => stepMetric(index + 1).stepTimeSeconds).reduce(
+        (sum, seconds) => sum + seconds,
+        0,
+      ) / 200;
     const report: Report = {
       plan: chosen.plan,
       steps: 200,
@@ -352,8 +359,10 @@ export function seeder(database: Database) {
         evaluations: 5,
         seconds: 2,
       },
-      meanStepTimeSeconds: 0.1103,
-      tokensPerGpuPerSecond: 9283,
+      meanStepTimeSeconds,
+      tokensPerGpuPerSecond: tokensPerRankPerSecond(job.spec, [
+        { steps: 200, seconds: 200 * meanStepTimeSeconds, ranks: worldSize(chosen.plan) },
+      ]),
       attempts: 2,
       timeErrorOverTrials: 0.0432,
       memoryErrorOverTrials: 0.005,
