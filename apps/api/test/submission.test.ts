@@ -8,6 +8,7 @@ import { programDigest } from "@internevo/profiling";
 import { PROBE_VERSION, THREADS_VERSION } from "@internevo/profiles";
 import type { Measuring } from "@internevo/stages";
 import { storeProfile } from "@internevo/store";
+import { exampleQuality } from "@internevo/test-kit/fixtures";
 import type { TSchema } from "typebox";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { jobFile, rowCounts, startTestApi, type TestApi } from "./harness.ts";
@@ -303,18 +304,7 @@ it("says, before and at submission, what is measured before the job is planned",
     });
 
     const shipped = shippedProfile("a800-128");
-    const quality = {
-      verdict: "quiet" as const,
-      points: 1,
-      noisyPoints: 0,
-      mostSpreadPercent: 100,
-      mostOthersPercent: 10,
-      measuredAgain: 0,
-      worstSpreadPercent: 0,
-      secondsPerPoint: 0.5,
-      disturbances: [],
-      hosts: [],
-    };
+    const quality = exampleQuality({ secondsPerPoint: 0.5 });
     const versions = {
       ...shipped.provenance.versions,
       [PROBE_VERSION]: await programDigest(measuring.probe),

@@ -47,6 +47,7 @@ async function jsonOf(response: Response): Promise<unknown> {
     if (done) break;
     bytes += value.length;
     if (bytes > MOST_ANSWER_BYTES) {
+      // What is left of the answer is nothing to anybody, and neither is how its connection ends.
       void reader.cancel().catch(() => {});
       throw new UnexpectedAnswerError(response.url, response.status, `more than ${MOST_ANSWER_BYTES} bytes`);
     }

@@ -389,7 +389,10 @@ export class CostModel {
     const { cluster, plan } = this.job;
     if (plan?.gateUp !== undefined && allowedBy(plan.gateUp, "host")) return null;
     if (!usesGpus(cluster))
-      return "ranks on processors have no memory but their host's: ask for it with plan.gateUp, or give cluster.device: cuda";
+      return (
+        "ranks on processors have no memory but their host's: " +
+        "ask for it with plan.gateUp, or give cluster.device: cuda"
+      );
     if (cluster.hostMemoryBytes === undefined)
       return "the cluster does not say how much memory its hosts have: give cluster.hostMemory, or ask for it with plan.gateUp";
     return null;

@@ -1,4 +1,5 @@
 import { resolveJob, type Profile } from "@internevo/domain";
+import { exampleQuality } from "@internevo/test-kit/fixtures";
 import { expect, it } from "vitest";
 import { requiredMeasurements } from "./measurements.ts";
 import { firstMeasurements, stillNoisyMeasurements, type Measurements } from "./missing-measurements.ts";
@@ -23,17 +24,7 @@ it("measures a noisy point of a noisy profile again, and not twice", () => {
       medianSeconds: 1,
       ...mark,
     })),
-    quality: {
-      verdict: "noisy",
-      points: 3,
-      noisyPoints: 2,
-      mostSpreadPercent: 100,
-      mostOthersPercent: 10,
-      measuredAgain: 0,
-      worstSpreadPercent: 0,
-      disturbances: [],
-      hosts: [],
-    },
+    quality: exampleQuality({ verdict: "noisy", points: 3, noisyPoints: 2 }),
   };
   const { missing, noisy } = firstMeasurements(profile, needed);
   expect(missing.modules).toEqual([modules[3]]);

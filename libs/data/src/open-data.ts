@@ -1,6 +1,6 @@
 import { constants, type BigIntStats } from "node:fs";
 import { open, readlink, stat, type FileHandle } from "node:fs/promises";
-import { formatBytes, ProblemError } from "@internevo/domain";
+import { formatBytes, ifThere, ProblemError } from "@internevo/domain";
 import type { Judge } from "./data-roots.ts";
 
 /** How files of data, or of weights, are read. */
@@ -65,7 +65,7 @@ async function opened(path: string, flags: number, refuse: Refuse): Promise<File
 /** Where the file of a handle lies. @throws ProblemError where it is not there any more */
 async function placeOf(handle: FileHandle, found: BigIntStats, refuse: Refuse): Promise<string> {
   const leads = await readlink(`/proc/self/fd/${handle.fd}`);
-  const there = await stat(leads, { bigint: true }).catch(() => undefined);
+  const there = await ifThere(() => stat(leads, { bigint: true }));
   if (there?.dev === found.dev && there.ino === found.ino) return leads;
   throw refuse("was replaced while it was opened", "leave the file as it is, and submit the job again");
 }

@@ -35,7 +35,8 @@ export const tooMuchMemoryWords = (
   { neededBytes, limitBytes }: Pick<TooMuchMemory, "neededBytes" | "limitBytes">,
   has: string,
 ): string =>
-  `the plan does not fit: it needs ${formatBytes(neededBytes)} a rank, ${formatBytes(neededBytes - limitBytes)} more than ${has}`;
+  `the plan does not fit: it needs ${formatBytes(neededBytes)} a rank, ` +
+  `${formatBytes(neededBytes - limitBytes)} more than ${has}`;
 
 /** The largest lines, and the rest as one. @param all in any order */
 export function largestLinesWords(all: readonly NamedBytes[]): string {

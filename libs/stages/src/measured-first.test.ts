@@ -1,5 +1,6 @@
 import { requiredMeasurements, shippedProfile } from "@internevo/cost-model";
 import { resolveJob } from "@internevo/domain";
+import { exampleQuality } from "@internevo/test-kit/fixtures";
 import { expect, it } from "vitest";
 import { measuringSeconds } from "./measured-first.ts";
 
@@ -15,18 +16,7 @@ it("says how long points take to measure, by the last measurement of the cluster
   );
   const one = { modules: needed.modules.slice(0, 3), collectives: [], overlaps: [], slices: [] };
   const profile = shippedProfile("a800-128");
-  const quality = {
-    verdict: "quiet" as const,
-    points: 3,
-    noisyPoints: 0,
-    mostSpreadPercent: 100,
-    mostOthersPercent: 10,
-    measuredAgain: 0,
-    worstSpreadPercent: 0,
-    secondsPerPoint: 0.5,
-    disturbances: [],
-    hosts: [],
-  };
+  const quality = exampleQuality({ points: 3, secondsPerPoint: 0.5 });
   expect(measuringSeconds(one, { ...profile, quality })).toBe(1.5);
   expect(measuringSeconds({ ...one, modules: [] }, { ...profile, quality })).toBeNull();
   expect(measuringSeconds(one, profile), "how long it took is not known").toBeNull();

@@ -71,7 +71,9 @@ export function noFeasiblePlan(spec: JobSpec, result: PlanningResult, uncounted?
     code: "no-feasible-plan",
     message:
       `no plan fits in ${formatBytes(memoryLimitBytes)} a rank${takenByHeadroom(spec)}; the one that needs the least memory needs ${atLeast}, ` +
-      `of which ${termWords(line)} ${formatBytes(bytes)} (${planLabel(closest.plan)}). Why ${formatCounted(result.counts.evaluated, "plan")} ${result.counts.evaluated === 1 ? "was" : "were"} rejected: ${rejectionCounts(result.counts.rejected)}`,
+      `of which ${termWords(line)} ${formatBytes(bytes)} (${planLabel(closest.plan)}). ` +
+      `Why ${formatCounted(result.counts.evaluated, "plan")} ${result.counts.evaluated === 1 ? "was" : "were"} rejected: ` +
+      rejectionCounts(result.counts.rejected),
     remedy: moreMemory(spec, closest.peakMemoryBytes, uncounted),
   };
 }

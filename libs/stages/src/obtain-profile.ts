@@ -186,7 +186,8 @@ function goesOnWithNoisyWords(profile: Profile, needed: Measurements): string | 
   const points = measurementCount(stillNoisyMeasurements(profile, needed));
   return points === 0
     ? undefined
-    : `goes on with ${formatCounted(points, "noisy point")} of profile ${profile.name}, measured again before: measureAgain: true measures everything anew`;
+    : `goes on with ${formatCounted(points, "noisy point")} of profile ${profile.name}, measured again before: ` +
+        "measureAgain: true measures everything anew";
 }
 
 /** How many times the time of a point the probe may take for one, with a busy machine's waits. */

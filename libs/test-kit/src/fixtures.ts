@@ -5,6 +5,7 @@ import {
   type JobSpec,
   type Measurement,
   type PlanningResult,
+  type ProfileQuality,
   type StepMetric,
 } from "@internevo/domain";
 import { aJob } from "./a-job.ts";
@@ -26,6 +27,20 @@ export const shippedProfileSpec = (): JobSpec =>
     cluster: { nodes: 2, gpusPerNode: 8, memoryPerGpu: "80GB", profile: "a800-128" },
     checkpointing: { everySteps: 100, keepLast: 2 },
   });
+
+/** How quiet a profile of one point was measured. */
+export const exampleQuality = (over: Partial<ProfileQuality> = {}): ProfileQuality => ({
+  verdict: "quiet",
+  points: 1,
+  noisyPoints: 0,
+  mostSpreadPercent: 100,
+  mostOthersPercent: 10,
+  measuredAgain: 0,
+  worstSpreadPercent: 0,
+  disturbances: [],
+  hosts: [],
+  ...over,
+});
 
 export const exampleCandidate = (rank = 1): Candidate => ({
   rank,

@@ -264,7 +264,10 @@ function plannedText(
     : `\`internevo plan\` counts the same${lacksStaging ? "; without room for their staging, checkpoints are written in the step loop" : ""}`;
 }
 
-/** What a rank's memory comes to, part by part. @param planned what the planner counts, as {@link plannedText} says it. */
+/**
+ * What a rank's memory comes to, part by part.
+ * @param planned what the planner counts, as {@link plannedText} says it
+ */
 export function totalsText(
   { programBytes, besideArena, totalBytes }: Totals,
   profile: Pick<Profile, "name"> | null,
@@ -276,9 +279,13 @@ export function totalsText(
   const with_ = (parts: readonly string[]): string =>
     parts.length === 0 ? "" : `with ${parts.join(" and ")}, `;
   if (profile === null || programBytes === null)
-    return `${with_(beside)}a rank needs more than these ${formatBytes(totalBytes)}: the program itself is not counted, because no profile says what it takes (--profile)`;
+    return (
+      `${with_(beside)}a rank needs more than these ${formatBytes(totalBytes)}: ` +
+      "the program itself is not counted, because no profile says what it takes (--profile)"
+    );
   const program = `${formatBytes(programBytes)} of the program itself, as the profile ${profile.name} has it,`;
-  return `with ${[program, ...beside].join(" and ")}${beside.length > 0 ? "," : ""} ${formatBytes(totalBytes)}; ${planned}`;
+  const comma = beside.length > 0 ? "," : "";
+  return `with ${[program, ...beside].join(" and ")}${comma} ${formatBytes(totalBytes)}; ${planned}`;
 }
 
 /** The account of the fullest rank, where a profile is known and it needs more than the one that is shown. */

@@ -11,6 +11,7 @@ import {
   type RequiredMeasurements,
 } from "@internevo/cost-model";
 import { ProblemError, resolveJob, type Profile } from "@internevo/domain";
+import { exampleQuality } from "@internevo/test-kit/fixtures";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createOutput } from "../output.ts";
 import { connect } from "../context.ts";
@@ -106,17 +107,7 @@ function wholeProfile(needed: RequiredMeasurements): { profile: Profile; noisy: 
       },
     })),
   };
-  const quality = {
-    verdict: "noisy" as const,
-    points: 1,
-    noisyPoints: 1,
-    mostSpreadPercent: 100,
-    mostOthersPercent: 10,
-    measuredAgain: 0,
-    worstSpreadPercent: 0,
-    disturbances: [],
-    hosts: [],
-  };
+  const quality = exampleQuality({ verdict: "noisy", noisyPoints: 1 });
   const modules = profile.modules.map((one, index) => (index === 0 ? { ...one, noisy: true as const } : one));
   return { profile, noisy: { ...profile, modules, quality } };
 }

@@ -32,6 +32,18 @@ describe("the lost rank", () => {
   });
 });
 
+const command = (options: { yields?: boolean; byMemory?: boolean }): string =>
+  localCommand({
+    program: "/p",
+    configPath: "/c",
+    ranks: 2,
+    temporaryDirectory: "/t",
+    sharedMemoryDirectory: null,
+    yields: true,
+    byMemory: true,
+    ...options,
+  }).join(" ");
+
 it("localCommand lets waiting ranks keep their cores where there is one for each of their threads", () => {
   vi.stubEnv(YIELDS_VARIABLE, undefined);
   expect([yieldsWhenIdle(2, 1, 2), yieldsWhenIdle(3, 1, 2), yieldsWhenIdle(2, 2, 2)]).toEqual([
@@ -39,33 +51,13 @@ it("localCommand lets waiting ranks keep their cores where there is one for each
     true,
     true,
   ]);
-  const command = (yields: boolean) =>
-    localCommand({
-      program: "/p",
-      configPath: "/c",
-      ranks: 2,
-      temporaryDirectory: "/t",
-      sharedMemoryDirectory: null,
-      yields,
-      byMemory: true,
-    }).join(" ");
-  expect(command(false)).toContain("--mca mpi_yield_when_idle 0 ");
-  expect(command(true)).toContain("--mca mpi_yield_when_idle 1 ");
+  expect(command({ yields: false })).toContain("--mca mpi_yield_when_idle 0 ");
+  expect(command({ yields: true })).toContain("--mca mpi_yield_when_idle 1 ");
 });
 
 it("localCommand leaves TCP out where shared memory is enough for all ranks", () => {
-  const command = (byMemory: boolean) =>
-    localCommand({
-      program: "/p",
-      configPath: "/c",
-      ranks: 2,
-      temporaryDirectory: "/t",
-      sharedMemoryDirectory: null,
-      yields: true,
-      byMemory,
-    }).join(" ");
-  expect(command(true)).toContain("--mca btl self,vader ");
-  expect(command(false)).not.toContain("--mca btl ");
+  expect(command({ byMemory: true })).toContain("--mca btl self,vader ");
+  expect(command({ byMemory: false })).not.toContain("--mca btl ");
   expect([talksByMemory(1, tmpdir()), talksByMemory(2 ** 40, tmpdir()), talksByMemory(1, "/none")]).toEqual([
     true,
     false,
