@@ -15,7 +15,7 @@ export const withRealParts = {
 };
 
 /** Of the programs that tests start. */
-const OF_PROGRAMS = {
+export const OF_PROGRAMS = {
   env: {
     // Ranks of several files wait beside others that compute: two that spin would take both cores.
     [YIELDS_VARIABLE]: "1",
@@ -23,6 +23,9 @@ const OF_PROGRAMS = {
     NODE_COMPILE_CACHE: `${import.meta.dirname}/.tools/compile-cache`,
   },
 };
+
+/** Those that take minutes each: kills, losses and backups of whole jobs. `npm run test:long` runs them. */
+export const LONG_TESTS = "**/*.long.test.ts";
 
 /** They keep nothing in their modules: files of one worker share them. */
 const API_TESTS = ["apps/api/test/**/*.test.ts"];
@@ -40,7 +43,7 @@ export default defineConfig({
           ...OF_PROGRAMS,
           name: "whole",
           include: ["libs/*/{src,test}/**/*.test.ts", "apps/*/{src,test}/**/*.test.ts", "tools/**/*.test.ts"],
-          exclude: ["**/node_modules/**", "**/*.e2e.test.ts", ...UNIT_TESTS, ...API_TESTS],
+          exclude: ["**/node_modules/**", "**/*.e2e.test.ts", LONG_TESTS, ...UNIT_TESTS, ...API_TESTS],
         },
       },
       {

@@ -7,16 +7,11 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
  * one of them would run alone at the end.
  */
 export const LONGEST: readonly string[] = [
-  "tools/chaos/random.test.ts",
-  "apps/cli/test/backup.test.ts",
-  "apps/executor-supervisor/test/killed-services.test.ts",
   "apps/profiler/test/frozen-ranks.test.ts",
   "apps/profiler/test/profiler.test.ts",
-  "apps/profiler/test/lost-ranks.test.ts",
   "apps/executor-supervisor/test/preempted-job.test.ts",
   "apps/executor-supervisor/test/packed-job.test.ts",
   "apps/executor-supervisor/test/whole-job.test.ts",
-  "tools/slurm/test/nodes-lost.test.ts",
   "apps/executor-supervisor/test/gpu-job.test.ts",
   "apps/cli/test/cli.test.ts",
   "apps/executor-supervisor/test/shared-machine.test.ts",
@@ -50,7 +45,6 @@ export const LONGEST: readonly string[] = [
   "apps/cli/test/webhook.test.ts",
   "apps/replanner/test/webhooks.test.ts",
   "apps/replanner/test/retention.test.ts",
-  "apps/replanner/test/proposals.test.ts",
   "apps/executor-supervisor/test/drift.test.ts",
   "apps/executor-supervisor/test/clusters-file.test.ts",
   "libs/trackers/test/tensorboard.test.ts",
@@ -68,7 +62,6 @@ export const LONGEST: readonly string[] = [
   "apps/api/test/routes.test.ts",
   "apps/console/test/submit.test.ts",
   "apps/console/test/compare.test.ts",
-  "apps/cli/test/restore.test.ts",
   "apps/cli/test/clone.test.ts",
   "apps/cli/test/compare.test.ts",
   "tools/slurm/test/not-startable.test.ts",

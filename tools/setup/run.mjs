@@ -50,6 +50,17 @@ const purposes = {
       ...rest,
     ],
   },
+  // Kills, losses and backups of whole jobs: some minutes each.
+  "test:long": {
+    packages: ["build", "run", "test", "slurm"],
+    command: () => [
+      `${root}/node_modules/vitest/vitest.mjs`,
+      "run",
+      "--config",
+      `${root}/vitest.long.config.ts`,
+      ...rest,
+    ],
+  },
   // Reads and writes configurations only: nothing that is built takes part.
   frameworks: {
     packages: ["frameworks"],
