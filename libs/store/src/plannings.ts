@@ -37,9 +37,7 @@ export async function removePlannings(tx: Queryable, workloadId: string, kept: n
     .limit(kept);
   await tx
     .delete(plannings)
-    .where(
-      and(eq(plannings.workloadId, workloadId), notInArray(plannings.id, newest), isUnreferenced(tx)),
-    );
+    .where(and(eq(plannings.workloadId, workloadId), notInArray(plannings.id, newest), isUnreferenced(tx)));
 }
 
 /**

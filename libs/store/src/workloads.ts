@@ -159,7 +159,11 @@ export async function deleteWorkload(tx: Queryable, id: string): Promise<boolean
  * it in the database, asks first. @returns false where it is gone
  */
 export async function holdWorkload(tx: Transaction, id: string): Promise<boolean> {
-  const rows = await tx.select({ id: workloads.id }).from(workloads).where(eq(workloads.id, id)).for("update");
+  const rows = await tx
+    .select({ id: workloads.id })
+    .from(workloads)
+    .where(eq(workloads.id, id))
+    .for("update");
   return rows.length === 1;
 }
 
