@@ -141,7 +141,9 @@ function asRead(error: unknown, asked: InternEvoClient | undefined): unknown {
         field: "--url",
         value: asked.baseUrl,
         message: "may be another program than InternEvo's API, or another version of it",
-        remedy: "see that the address is right, and use the command line of the API's version",
+        remedy:
+          "see that the address is right, and use the command line of the API's version; if both are so, this is a " +
+          "fault of the command line: report it",
       },
     ],
     { cause: error },

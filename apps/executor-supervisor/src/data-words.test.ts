@@ -1,6 +1,6 @@
 import type { Failure } from "@internevo/domain";
 import { expect, it } from "vitest";
-import { namingText } from "./data-words.ts";
+import { namingOwn, namingText } from "./data-words.ts";
 
 const of = (path: string): Failure => ({
   code: "data-invalid",
@@ -48,4 +48,26 @@ it("names the texts of the source of a mixture that is at fault", () => {
     "the text of data.sources.1.paths (/a.txt) has token 300 at byte 64",
   );
   expect(namingText(of("/own.bin"), data, read)).toEqual(of("/own.bin"));
+});
+
+it("names the files of a job in place of those that ranks are given for them", () => {
+  const links = "/var/lib/internevo/datasets/links/0a";
+  const weights = "/var/lib/internevo/jobs/1/weights/0b";
+  const spec = {
+    data: { format: "internevo", path: "/home/eve/own.bin" },
+    initialWeights: "/home/eve/weights",
+  } as const;
+  const given = { dataset: { path: `${links}/data.bin` }, weights };
+  const failure: Failure = {
+    code: "data-invalid",
+    message: `${links}/data.bin.meta is not ${links}/data.bin's; ${weights}/config.json is another`,
+    remedy: `give other weights than ${weights}, or copy them once more`,
+  };
+  expect(namingOwn(failure, spec, given)).toEqual({
+    ...failure,
+    message: "/home/eve/own.bin.meta is not /home/eve/own.bin's; /home/eve/weights/config.json is another",
+    remedy: "give other weights than /home/eve/weights, or copy them once more",
+  });
+  const own = of("/home/eve/own.bin");
+  expect(namingOwn(own, spec, { dataset: { path: "/home/eve/own.bin" } })).toEqual(own);
 });

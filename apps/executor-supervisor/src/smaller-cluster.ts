@@ -1,4 +1,5 @@
 import {
+  LET_IT_GO_ON,
   planLabel,
   worldSize,
   type Candidate,
@@ -72,7 +73,7 @@ export async function planForFewerNodes(options: SmallerClusterOptions): Promise
     failure: {
       code: why?.failure.code ?? "no-feasible-plan",
       message: `${failure.message}; there is no plan for ${tried}: ${why?.failure.message ?? "none was found"}`,
-      remedy: "bring the nodes back, and let the job go on: internevo resume, or its page in the console",
+      remedy: `bring the nodes back, and ${LET_IT_GO_ON}`,
     },
   };
 }

@@ -13,9 +13,20 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { dataFiles, resolveJob, type Candidate, type JobSpec } from "@internevo/domain";
 import { assertMayBeData, dataRootsOf } from "@internevo/data";
 import { planJob } from "@internevo/search";
-import { createProject, createTrials, submitJob, transitionJob, updateJob } from "@internevo/store";
+import { checkpointDirectory } from "@internevo/stages";
+import {
+  createProject,
+  createTrials,
+  requestCancel,
+  resumeJob,
+  submitJob,
+  transitionJob,
+  updateJob,
+} from "@internevo/store";
+import { eventually } from "@internevo/test-kit";
 import { writeWeights } from "@internevo/test-kit/weights";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
+import { checkpointSteps } from "../src/checkpoints.ts";
 
 let world: World;
 let directory: string;
@@ -190,4 +201,32 @@ describe("weights of another project's job", () => {
       expect((await world.job(linked)).failure?.code).toBe("data-invalid");
     },
   );
+});
+
+it("a job goes on from its checkpoint where the weights that it began with are gone", async () => {
+  const text = join(directory, "allowed", "text.txt");
+  writeFileSync(text, readFileSync("/usr/share/common-licenses/GPL-3"));
+  const weights = join(directory, "weights");
+  mkdirSync(weights);
+  const spec = resolveJob(
+    smallJob({
+      steps: 3000,
+      data: { format: "text", paths: [text] },
+      initialWeights: weights,
+      checkpointing: { everySteps: 100, keepLast: 2 },
+    }),
+  );
+  writeFileSync(join(weights, "config.json"), CONFIG);
+  await writeWeights(weights, spec.model);
+  await world.startProcess("executor-supervisor");
+  const id = await standing(spec, "running");
+  const steps = () => checkpointSteps(checkpointDirectory(world.dataDirectory, id));
+  await eventually("a checkpoint", async () => (await steps()).length > 0, 120);
+  await world.untilEvent(id, ({ type, data }) => type === "step" && (data["step"] as number) >= 200, 120);
+  await world.database.transaction((tx) => requestCancel(tx, id));
+  await world.untilState(id, "cancelled", 60);
+  rmSync(weights, { recursive: true });
+  expect(await world.database.transaction((tx) => resumeJob(tx, id))).toMatchObject({ outcome: "resumed" });
+  await eventually("the end", async () => (await world.job(id)).state !== "running", 240);
+  expect(await world.job(id)).toMatchObject({ state: "succeeded", failure: null });
 });

@@ -8,6 +8,7 @@ import {
   getFiring,
   projectOf,
   pruneDeliveries,
+  removeOrphanedPlannings,
 } from "@internevo/store";
 import { trackerConfig } from "@internevo/trackers";
 import { deliverWebhooks, PRIVATE_ADDRESSES_SETTING, webhookConfig } from "@internevo/webhooks";
@@ -39,6 +40,7 @@ const ConfigSchema = Type.Object({
 });
 
 const PRUNE_SECONDS = 60;
+const DAY_SECONDS = 86_400;
 
 /** Sends events to the webhooks of projects, beside whatever else the service does. */
 function startWebhooks(service: Service<Static<typeof ConfigSchema>>): void {
@@ -91,6 +93,10 @@ export const replanner: ServiceDefinition<typeof ConfigSchema> = {
           { proposalId: proposal.id, workloadId: workload.id, state: proposal.state, jobId: proposal.jobId },
           "a run was asked to go over to a proposed plan",
         );
+    });
+    service.every(DAY_SECONDS, "plannings of workloads that are gone", async () => {
+      const removed = await removeOrphanedPlannings(database.db);
+      if (removed > 0) log.info({ removed }, "plannings of workloads that are gone were removed");
     });
     service.handleCommand({
       type: "workload.replan",

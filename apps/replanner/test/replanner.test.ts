@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { eventually } from "@internevo/test-kit";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { resolveJob } from "@internevo/domain";
@@ -18,6 +19,7 @@ import {
   type Firing,
 } from "@internevo/store";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
+import { replan } from "../src/consumers/replan.ts";
 import { replanner } from "../src/index.ts";
 
 let world: World;
@@ -171,6 +173,29 @@ describe("replanner", () => {
     await updateWorkload(db, id, { nextRunAt: new Date(Date.now() - 1000) });
     await outcome(`skipped: the run before has not ended (${why})`);
     await deleteWorkload(db, id);
+  });
+
+  it("stores nothing of a workload that was deleted while its plans were searched", async () => {
+    const { database } = world;
+    const { id: workloadId } = await register("deleted meanwhile");
+    // Nothing new is proposed the next time: only a planning is stored.
+    await runNow(workloadId);
+    const firingId = randomUUID();
+    // Without a message: nobody else works on it.
+    await database.db.execute(
+      `insert into workload_firings (id, workload_id, scheduled_for, trigger, state, traceparent)
+       values ('${firingId}', '${workloadId}', now(), 'person', 'pending', '')`,
+    );
+    const work = replan({ top: 10, threadsPerRank: 1 } as Parameters<typeof replan>[0], database);
+    const store = await work({
+      data: { workloadId, firingId },
+      signal: new AbortController().signal,
+      log: { info: () => {} },
+    } as unknown as Parameters<typeof work>[0]);
+    await database.transaction((tx) => deleteWorkload(tx, workloadId));
+    await database.transaction((tx) => store(tx));
+    const plannings = `select id from plannings where workload_id = '${workloadId}'`;
+    expect((await database.db.execute(plannings)).rows).toEqual([]);
   });
 
   it("skips what is later than the catch-up window", async () => {

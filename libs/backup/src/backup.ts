@@ -20,6 +20,7 @@ import {
   writePrivate,
 } from "./files.ts";
 import {
+  assertListable,
   FILES,
   MANIFEST,
   MANIFEST_SUM,
@@ -235,6 +236,7 @@ async function fill(
   onProgress?.("snapshot");
   const held = await holdMoment(reader, staging, signal);
   const staged = await staging.files();
+  assertListable(staged.map(({ path, bytes: size }) => ({ path: `${FILES}/${path}`, bytes: size })));
   const bytes = staged.reduce((sum, file) => sum + file.bytes, 0);
   await assertRoom("to", dirname(into), bytes + held.snapshot.databaseBytes);
   await mkdir(into, { mode: 0o700 });
@@ -267,7 +269,7 @@ const busy = (dataDirectory: string): ProblemError =>
  * Backs up database and files of one moment, while others write to both. The folder appears whole, or not at
  * all.
  * @throws ProblemError `conflict` for a folder that is not empty, or while another backup runs; `bad-request`
- * where it cannot be written or has no room; `unavailable` where the database does not answer, or checkpoints
+ * where it cannot be written, has no room, or would have more files than a manifest lists; `unavailable` where the database does not answer, or checkpoints
  * are replaced too fast; the signal's reason. What was begun is removed then.
  */
 export async function backUp(options: BackupOptions): Promise<Manifest> {

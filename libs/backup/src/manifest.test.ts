@@ -1,9 +1,19 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { newestMigration } from "@internevo/store";
-import { isNewer, MANIFEST, MANIFEST_SUM, manifestTexts, readManifest, type Manifest } from "./manifest.ts";
+import {
+  assertListable,
+  isNewer,
+  MANIFEST,
+  MANIFEST_SUM,
+  manifestTexts,
+  MOST_MANIFEST_BYTES,
+  readManifest,
+  readText,
+  type Manifest,
+} from "./manifest.ts";
 
 let directory: string;
 beforeEach(() => (directory = mkdtempSync(join(tmpdir(), "internevo-manifest-"))));
@@ -87,6 +97,33 @@ describe("a manifest", () => {
       write(manifest({ tables: [{ name, columns: ["id"], rows: 0 }] }));
       await expect(readManifest(directory)).rejects.toMatchObject({ code: "data-invalid" });
     }
+  });
+
+  it("is read as long as a text can be, and no longer one is written", async () => {
+    const path = join(directory, MANIFEST);
+    writeFileSync(path, "");
+    truncateSync(path, 2 ** 28 + 1);
+    expect((await readText(path)).length).toBe(2 ** 28 + 1);
+    const refusal = {
+      code: "bad-request",
+      details: [{ field: "files", remedy: expect.stringContaining("internevo retention") as string }],
+    };
+    const long = "x".repeat(2 ** 28);
+    const thrownBy = (work: () => unknown): unknown => {
+      try {
+        return work();
+      } catch (error) {
+        return error;
+      }
+    };
+    expect(thrownBy(() => manifestTexts(manifest({ warnings: [long, long] })))).toMatchObject(refusal);
+    // Some hundred bytes each, with the sum.
+    const name = `files/${"a".repeat(2 ** 20)}`;
+    const listed = (count: number) => Array.from({ length: count }, () => ({ path: name, bytes: 1 }));
+    expect(thrownBy(() => assertListable(listed(Math.ceil(MOST_MANIFEST_BYTES / 2 ** 20))))).toMatchObject(
+      refusal,
+    );
+    assertListable(listed(2));
   });
 
   it("that is missing, or damaged, is named", async () => {

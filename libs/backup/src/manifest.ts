@@ -1,3 +1,4 @@
+import { constants } from "node:buffer";
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -81,9 +82,46 @@ export type Manifest = Static<typeof ManifestSchema>;
 /** As hexadecimal digits. */
 export const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");
 
-/** The manifest's file, and that of its sum. */
+/** A manifest is read as one text, and no text is longer. That is more than two million files. */
+export const MOST_MANIFEST_BYTES = constants.MAX_STRING_LENGTH;
+
+const tooManyFiles = (files: number): ProblemError =>
+  new ProblemError("bad-request", `the installation has too many files for one backup: ${files}`, [
+    {
+      field: "files",
+      value: files,
+      message: `make a manifest of more than the ${MOST_MANIFEST_BYTES} bytes that can be read`,
+      remedy:
+        "remove what ended jobs left, with internevo retention, or move exports of many files out of the data " +
+        "directory; then back up again",
+    },
+  ]);
+
+/**
+ * Checks that so many files can be listed, before they are copied. @param paths in the backup, with their sizes
+ * @throws ProblemError `bad-request`
+ */
+export function assertListable(files: readonly Omit<BackupFile, "sha256">[]): void {
+  const sum = "0".repeat(64);
+  let bytes = 0;
+  for (const { path, bytes: size } of files)
+    bytes += Buffer.byteLength(JSON.stringify({ path, bytes: size, sha256: sum }));
+  if (bytes > MOST_MANIFEST_BYTES) throw tooManyFiles(files.length);
+}
+
+/**
+ * The manifest's file, and that of its sum. @throws ProblemError `bad-request` for one that could not be read again
+ */
 export function manifestTexts(manifest: Manifest): { readonly manifest: string; readonly sum: string } {
-  const text = `${JSON.stringify(manifest, null, 1)}\n`;
+  let text: string;
+  try {
+    text = `${JSON.stringify(manifest, null, 1)}\n`;
+  } catch (error) {
+    // A text that would be too long.
+    if (error instanceof RangeError) throw tooManyFiles(manifest.files.length);
+    throw error;
+  }
+  if (Buffer.byteLength(text) > MOST_MANIFEST_BYTES) throw tooManyFiles(manifest.files.length);
   return { manifest: text, sum: `${sha256(text)}  ${MANIFEST}\n` };
 }
 
@@ -120,9 +158,6 @@ export function isNewer(version: string, than: string): boolean {
   const at = a.findIndex((part, index) => part !== b[index]);
   return at >= 0 && (a[at] ?? 0) > (b[at] ?? 0);
 }
-
-/** A manifest is no larger: a million files take half of it. */
-const MOST_MANIFEST_BYTES = 1 << 28;
 
 /** A file that fits into memory, as text. */
 export async function readText(path: string, atMost = MOST_MANIFEST_BYTES): Promise<string> {

@@ -8,13 +8,27 @@ import { tablePath, type BackupFile } from "./manifest.ts";
 /** Postgres neither writes nor reads a row of more. */
 const LONGEST_ROW_BYTES = 2 ** 30;
 const NEWLINE = 10;
+/** Postgres compresses the values of rows that are longer. */
+const UNCOMPRESSED_BYTES = 2000;
+/**
+ * Its compression (pglz) says 273 bytes in three at most, and one more byte for eight such: nothing becomes smaller
+ * than by this factor.
+ */
+const MOST_COMPRESSION = 88;
+
+/**
+ * What a row takes at least in a database. A short one takes about what it does as text: its values take less, it has a
+ * header, and the indices have it too.
+ */
+const leastStoredBytes = (textBytes: number): number =>
+  Math.min(textBytes, UNCOMPRESSED_BYTES) + Math.max(0, textBytes - UNCOMPRESSED_BYTES) / MOST_COMPRESSION;
 
 export interface TableSource {
   /** The backup's folder, and its files. */
   readonly from: string;
   readonly files: readonly BackupFile[];
   readonly dataDirectory: string;
-  /** So many bytes all tables may have, uncompressed. */
+  /** So many bytes all tables may take in the database. */
   readonly room: number;
   readonly signal: AbortSignal;
 }
@@ -42,12 +56,21 @@ export class TableReader {
 
   /** Little that is compressed can become much. `copy` writes one line for each row. */
   #bounded(path: string, rows: number): Transform {
-    let [lines, bytes] = [0, 0];
+    let [lines, bytes, ofLine] = [0, 0, 0];
+    const add = (count: number): void => {
+      this.#left -= leastStoredBytes(ofLine + count) - leastStoredBytes(ofLine);
+      ofLine += count;
+    };
     return new Transform({
       transform: (piece: Buffer, _encoding, done) => {
         bytes += piece.length;
-        this.#left -= piece.length;
-        for (let at = piece.indexOf(NEWLINE); at >= 0; at = piece.indexOf(NEWLINE, at + 1)) lines += 1;
+        let begin = 0;
+        for (let at = piece.indexOf(NEWLINE); at >= 0; at = piece.indexOf(NEWLINE, begin)) {
+          lines += 1;
+          add(at + 1 - begin);
+          [begin, ofLine] = [at + 1, 0];
+        }
+        add(piece.length - begin);
         if (lines > rows || bytes > rows * LONGEST_ROW_BYTES)
           return done(damaged(path, `is damaged: it has more than ${rows} rows`));
         if (this.#left < 0) return done(this.#noRoom());

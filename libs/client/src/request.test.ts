@@ -51,6 +51,24 @@ it("an answer that is no object is an answer of something else", async () => {
   expect(await failureOf(200, "text/html", "<p>hello</p>")).toBeInstanceOf(UnexpectedAnswerError);
 });
 
+it.each([200, 400])("an answer of status %i that breaks off is one of a lost connection", async (status) => {
+  const breaking = createServer((_, response) => {
+    response.writeHead(status, {
+      "content-type": status === 200 ? JSON_TYPE : PROBLEM,
+      "content-length": "1000",
+    });
+    response.write('{"title":"x",', () => response.destroy());
+  });
+  await new Promise<void>((resolve) => breaking.listen(0, "127.0.0.1", resolve));
+  try {
+    const { port } = breaking.address() as AddressInfo;
+    const client = new InternEvoClient({ baseUrl: `http://127.0.0.1:${port}/api/v1` });
+    await expect(client.getJob("a-job")).rejects.toThrow(ApiConnectionError);
+  } finally {
+    breaking.close();
+  }
+});
+
 it.each([200, 400])(
   "an answer of status %i without an end is left",
   async (status) => {

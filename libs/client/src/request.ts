@@ -56,25 +56,35 @@ async function jsonOf(response: Response): Promise<unknown> {
   return JSON.parse(pieces.join("") + decoder.decode()) as unknown;
 }
 
+/**
+ * An answer's JSON, whose errors are those of {@link request}. @param noJson what an answer that is no JSON stands for
+ */
+async function answerOf(
+  url: string,
+  response: Response,
+  signal: AbortSignal | undefined,
+  noJson: (error: SyntaxError) => unknown,
+): Promise<unknown> {
+  try {
+    return await jsonOf(response);
+  } catch (error) {
+    if (isAbort(error, signal) || error instanceof UnexpectedAnswerError) throw error;
+    if (error instanceof SyntaxError) return noJson(error);
+    throw new ApiConnectionError(url, error);
+  }
+}
+
 /** Throws what a refused answer means. */
-async function refusal(url: string, response: Response): Promise<Error> {
+async function refusal(url: string, response: Response, signal: AbortSignal | undefined): Promise<Error> {
   const type = response.headers.get("content-type") ?? "no content type";
   if (!type.startsWith("application/problem+json"))
     return new UnexpectedAnswerError(url, response.status, type);
-  const problem = await problemIn(response);
-  if (problem === undefined)
+  // A refusal that is no JSON says no problem.
+  const problem = await answerOf(url, response, signal, () => undefined);
+  if (!isProblem(problem))
     return new UnexpectedAnswerError(url, response.status, `${type} that says no problem`);
   const retryAfter = Number(response.headers.get("retry-after") ?? Number.NaN);
   return new ApiProblemError(problem, Number.isFinite(retryAfter) ? retryAfter : undefined);
-}
-
-/** The problem that a refused answer says; undefined where its body is none. */
-async function problemIn(response: Response): Promise<Problem | undefined> {
-  const body: unknown = await jsonOf(response).catch((error: unknown) => {
-    if (error instanceof SyntaxError) return undefined;
-    throw error;
-  });
-  return isProblem(body) ? body : undefined;
 }
 
 const isRecord = (value: unknown): value is Record<string, unknown> =>
@@ -118,7 +128,7 @@ export async function open(
     if (isAbort(error, options.signal)) throw error;
     throw new ApiConnectionError(url, error);
   }
-  if (!response.ok) throw await refusal(url, response);
+  if (!response.ok) throw await refusal(url, response, options.signal);
   return response;
 }
 
@@ -133,8 +143,7 @@ export async function request<T>(
   const type = response.headers.get("content-type") ?? "no content type";
   const url = urlOf(connection, path, options.query);
   if (!type.startsWith("application/json")) throw new UnexpectedAnswerError(url, response.status, type);
-  const answer: unknown = await jsonOf(response).catch((error: unknown) => {
-    if (isAbort(error, options.signal) || error instanceof UnexpectedAnswerError) throw error;
+  const answer = await answerOf(url, response, options.signal, (error) => {
     throw new ApiConnectionError(url, error);
   });
   // Every answer of the API is an object.

@@ -1,8 +1,21 @@
-import { mkdir, mkdtemp, readdir, rm, stat, statfs, truncate, utimes, writeFile } from "node:fs/promises";
+import {
+  mkdir,
+  mkdtemp,
+  readdir,
+  rename,
+  rm,
+  stat,
+  statfs,
+  symlink,
+  truncate,
+  utimes,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ifThere } from "@internevo/domain";
+import { writeInternevo } from "@internevo/test-kit/data-writers";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { beginUse, DATASET_DAYS, makeRoom } from "./dataset-use.ts";
 import { diskOf, marginBytes } from "./disk-room.ts";
@@ -176,4 +189,28 @@ it("makes room by what nobody needs, the longest unused first, and only where th
   }
   await makeRoom((await freeBytes()) + 2 ** 30, folder, unended);
   expect(await left()).toEqual([true, false, false]);
+});
+
+it("removes links to data that nothing names, once nobody used them for days", async () => {
+  const documents = [[1, 2, 3, 4, 5]];
+  const bin = await writeInternevo(at("real.bin"), documents);
+  await mkdir(at("apart"));
+  await rename(`${bin}.meta`, at("apart/meta"));
+  await symlink(at("apart/meta"), `${bin}.meta`);
+  const prepare = () => prepareDataset({ format: "internevo", path: bin }, at("data"), cut);
+  const links = join((await prepare()).path, "..");
+  await unusedFor(links, DATASET_DAYS + 1);
+  await sweep();
+  expect(await isThere(join(links, "data.bin")), "its note names it").toBe(true);
+  for (const name of await readdir(at("data/datasets")))
+    if (name.startsWith("source-")) await rm(at(`data/datasets/${name}`));
+  const left = join(links, "..", "left");
+  await mkdir(left);
+  await sweep();
+  expect(await isThere(left), "somebody may be making it").toBe(true);
+  expect(await isThere(links)).toBe(false);
+  expect(join((await prepare()).path, "..")).toBe(links);
+  await unusedFor(left, DATASET_DAYS + 1);
+  await sweep();
+  expect(await readdir(join(links, ".."))).toEqual([basename(links)]);
 });

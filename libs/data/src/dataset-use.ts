@@ -3,6 +3,7 @@ import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ifThere } from "@internevo/domain";
 import { diskOf, textRoomFault } from "./disk-room.ts";
+import { removeUnnamedLinks } from "./handed-over.ts";
 import { isAbandoned, passingName } from "./passing-files.ts";
 
 /**
@@ -144,20 +145,35 @@ export async function makeRoom(writtenBytes: number, directory: string, unended:
   }
 }
 
+/** What a note says that ranks are given; undefined where it is gone. */
+async function notedPath(note: string): Promise<string | undefined> {
+  const text = await ifThere(() => readFile(note, "utf8"));
+  return text === undefined ? undefined : (JSON.parse(text) as { path?: string }).path;
+}
+
+async function notedPaths(directory: string): Promise<ReadonlySet<string>> {
+  const paths = new Set<string>();
+  for (const name of (await ifThere(() => readdir(directory))) ?? []) {
+    const path = SIDECAR.test(name) ? await notedPath(join(directory, name)) : undefined;
+    if (path !== undefined) paths.add(path);
+  }
+  return paths;
+}
+
 /** Notes of where a copy is that is gone, and was not asked for since. */
 async function removeNotes(directory: string, before: number): Promise<void> {
   for (const name of (await ifThere(() => readdir(directory))) ?? []) {
     const path = join(directory, name);
     if (!SIDECAR.test(name) || ((await ifThere(() => stat(path)))?.mtimeMs ?? Infinity) >= before) continue;
-    const text = await ifThere(() => readFile(path, "utf8"));
-    const copy = text === undefined ? undefined : (JSON.parse(text) as { path?: string }).path;
+    const copy = await notedPath(path);
     if (copy === undefined || join(copy, "..") !== directory || (await ifThere(() => stat(copy)))) continue;
     await rm(path, { force: true });
   }
 }
 
 /**
- * Removes the copies of text that no job needs which has not ended, and that nobody used for {@link DATASET_DAYS}.
+ * Removes the copies of text that no job needs which has not ended, and that nobody used for {@link DATASET_DAYS}. So it
+ * does with links that nothing names.
  * Safe beside whoever prepares data, and beside another removal.
  * @throws the signal's reason when it aborts
  */
@@ -176,5 +192,6 @@ export async function removeUnusedCopies(
     bytes += copy.bytes;
   }
   await removeNotes(directory, before);
+  await removeUnnamedLinks(directory, () => notedPaths(directory), before);
   return { files, bytes };
 }

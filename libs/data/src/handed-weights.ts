@@ -1,17 +1,10 @@
 import { createHash } from "node:crypto";
-import {
-  mkdir,
-  mkdtemp,
-  readdir,
-  readlink,
-  realpath,
-  rename,
-  rm,
-  symlink,
-  writeFile,
-} from "node:fs/promises";
+import { mkdir, readdir, readlink, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { LET_IT_GO_ON } from "@internevo/domain";
 import type { CheckedWeights } from "./initial-weights.ts";
+import { hasNewLink } from "./path-for-ranks.ts";
+import { passingName, removeAbandoned } from "./passing-files.ts";
 import { weightsFault } from "./weights-fault.ts";
 
 /** The folders of a job are its own: only the services write there. */
@@ -31,8 +24,10 @@ const nameOf = ({ documents, files }: CheckedWeights): string =>
 export async function handOverWeights(checked: CheckedWeights, directory: string): Promise<string> {
   const path = join(directory, nameOf(checked));
   await mkdir(directory, { recursive: true, mode: OWN_FOLDER });
-  const passing = await mkdtemp(`${path}.`);
+  await removeAbandoned(directory);
+  const passing = passingName(path);
   try {
+    await mkdir(passing, { mode: OWN_FOLDER });
     for (const [name, text] of checked.documents) await writeFile(join(passing, name), text);
     for (const [name, leads] of checked.files) await symlink(leads, join(passing, name));
     await rename(passing, path);
@@ -51,12 +46,11 @@ export async function assertWeightsLeadStill(folder: string): Promise<void> {
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     if (!entry.isSymbolicLink()) continue;
     const leads = await readlink(join(folder, entry.name));
-    // As of data: what cannot be reached now, ranks cannot open either.
-    if ((await realpath(leads).catch(() => leads)) === leads) continue;
+    if (!(await hasNewLink(leads))) continue;
     throw weightsFault(
       leads,
       "does not lead any more to the file that was checked",
-      `leave the weights in ${dirname(leads)} until the job has ended, and submit it again`,
+      `leave the weights in ${dirname(leads)} until the job has ended, and ${LET_IT_GO_ON}`,
     );
   }
 }

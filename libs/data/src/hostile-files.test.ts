@@ -20,6 +20,7 @@ import { assertMayBeData, type Judge } from "./data-roots.ts";
 import { assertLeadsStill } from "./handed-over.ts";
 import { assertWeightsLeadStill, handOverWeights } from "./handed-weights.ts";
 import { openData } from "./open-data.ts";
+import { passingName } from "./passing-files.ts";
 import { prepareData, prepareDataset } from "./prepare.ts";
 import { openSource } from "./source.ts";
 import { encodeHeader } from "./token-file.ts";
@@ -118,6 +119,12 @@ it("hands weights over as copies of their descriptions and links to files that w
     files: new Map([["model.safetensors", at("tensors")]]),
   };
   const folder = await handOverWeights(checked, at("own/weights"));
+  expect(await handOverWeights(checked, at("own/weights"))).toBe(folder);
+  expect(await readdir(at("own/weights"))).toHaveLength(1);
+  // Half of another one, whose writer was killed.
+  const left = passingName(at("own/weights/half")).replace(/-\d+-\d+\.tmp$/, "-1-999999999999.tmp");
+  await mkdir(left);
+  await writeFile(join(left, "config.json"), "{}");
   expect(await handOverWeights(checked, at("own/weights"))).toBe(folder);
   expect(await readdir(at("own/weights"))).toHaveLength(1);
   expect(await readFile(join(folder, "config.json"), "utf8")).toBe("{}");

@@ -43,7 +43,7 @@ const Scalar = Type.Optional(Type.Union([Type.Number(), Type.Boolean(), Type.Nul
 /** What describes weights, as it was read, and where the files with their tensors lie. */
 export interface CheckedWeights {
   readonly documents: ReadonlyMap<string, string>;
-  /** By their names in the folder, with no link left in the path. */
+  /** By their names in the folder, as ranks are told them. */
   readonly files: ReadonlyMap<string, string>;
 }
 
@@ -227,7 +227,10 @@ async function assertHuggingFace(folder: Folder, config: Config, model: Model): 
   const files = await tensorFiles(folder);
   await sizesOfFiles(folder, files);
   const tensors = new FolderTensors(model, hasFusedProjections(config));
-  for (const name of files) folder.files.set(name, await checkSafetensors(join(at, name), tensors, reading));
+  for (const name of files) {
+    const { forRanks } = await checkSafetensors(join(at, name), tensors, reading);
+    folder.files.set(name, forRanks);
+  }
   const missing = tensors.missing();
   if (missing !== undefined) throw refuse(at, `holds no ${missing}`, "give the whole model");
 }
@@ -259,9 +262,9 @@ async function assertCheckpointFiles(
     const path = join(at, name);
     if (sizes[index] !== bytes)
       throw refuse(path, `has ${String(sizes[index])} bytes; the manifest says ${bytes}`, COPY_AGAIN);
-    const leads = await checkSafetensors(path, ANY_TENSORS, reading);
+    const { leads, forRanks } = await checkSafetensors(path, ANY_TENSORS, reading);
     if (isOutside(leads)) throw refuseLink(path);
-    folder.files.set(name, leads);
+    folder.files.set(name, forRanks);
   }
 }
 

@@ -23,7 +23,7 @@ const invalid = (path: string, message: string, remedy = REMEDY): ProblemError =
 
 interface Meta {
   readonly path: string;
-  readonly leads: string;
+  readonly forRanks: string;
   /** Where the cells begin. */
   readonly firstByte: number;
   readonly bytesPerCell: 4 | 8;
@@ -34,7 +34,7 @@ interface Meta {
 
 /** Head of a NumPy file, checked against its size. */
 async function readMeta(path: string, reading: Reading): Promise<Meta> {
-  const { handle, sizeBytes, leads } = await openTokens(path, reading);
+  const { handle, sizeBytes, forRanks } = await openTokens(path, reading);
   try {
     const notNumpy = (): ProblemError => invalid(path, "is no NumPy array file");
     if (sizeBytes < 12) throw notNumpy();
@@ -49,7 +49,7 @@ async function readMeta(path: string, reading: Reading): Promise<Meta> {
     const [, rows, columns] = /'shape':\s*\((\d+),\s*(\d+)\)/.exec(text) ?? [];
     const meta = {
       path,
-      leads,
+      forRanks,
       firstByte: at + length,
       bytesPerCell: bytesPerCell as 4 | 8,
       columnMajor: /'fortran_order':\s*True/.test(text),
@@ -183,7 +183,7 @@ function parseLine(
 
 /** Opens InternEvo's data by the path of its .bin file. @throws ProblemError `data-invalid` */
 export async function openInternevo(path: string, reading: Reading): Promise<TokenSource> {
-  const { handle, sizeBytes, leads } = await openTokens(path, reading);
+  const { handle, sizeBytes, forRanks } = await openTokens(path, reading);
   await handle.close();
   const meta = await readMeta(`${path}.meta`, reading);
   let tokenCount = 0;
@@ -191,7 +191,7 @@ export async function openInternevo(path: string, reading: Reading): Promise<Tok
   return {
     path,
     files: [path, meta.path],
-    leads: [leads, meta.leads],
+    forRanks: [forRanks, meta.forRanks],
     sizeBytes,
     tokenCount,
     starts: () => documentStarts(meta, sizeBytes, reading),

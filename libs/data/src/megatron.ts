@@ -28,7 +28,7 @@ const invalid = (path: string, message: string, remedy = REMEDY, value: unknown 
 
 interface Index {
   readonly path: string;
-  readonly leads: string;
+  readonly forRanks: string;
   readonly sequences: number;
   readonly documentEntries: number;
   readonly tokens: Pick<PlainTokens, "bytesPerToken" | "read">;
@@ -39,7 +39,7 @@ const documentsByte = ({ sequences }: Index): number => HEADER_BYTES + 12 * sequ
 
 /** Checks the head of an index against its size. */
 async function readIndex(path: string, reading: Reading): Promise<Index> {
-  const { handle, sizeBytes, leads } = await openTokens(path, reading);
+  const { handle, sizeBytes, forRanks } = await openTokens(path, reading);
   try {
     if (sizeBytes < HEADER_BYTES)
       throw invalid(path, `is truncated: expected ${HEADER_BYTES} bytes of header, found ${sizeBytes}`);
@@ -60,7 +60,7 @@ async function readIndex(path: string, reading: Reading): Promise<Index> {
       );
     const index: Index = {
       path,
-      leads,
+      forRanks,
       sequences: Number(head.readBigUInt64LE(18)),
       documentEntries: Number(head.readBigUInt64LE(26)),
       tokens,
@@ -178,7 +178,7 @@ async function* documentStarts(index: Index, reading: Reading): AsyncGenerator<n
 export async function openMegatron(path: string, reading: Reading): Promise<TokenSource> {
   const index = await readIndex(`${megatronStem(path)}.idx`, reading);
   const bin = `${megatronStem(path)}.bin`;
-  const { handle, sizeBytes, leads } = await openTokens(bin, reading);
+  const { handle, sizeBytes, forRanks } = await openTokens(bin, reading);
   await handle.close();
   const tokenCount = await checkSequences(index, reading);
   const expected = tokenCount * index.tokens.bytesPerToken;
@@ -192,7 +192,7 @@ export async function openMegatron(path: string, reading: Reading): Promise<Toke
   return {
     path: bin,
     files: [bin, index.path],
-    leads: [leads, index.leads],
+    forRanks: [forRanks, index.forRanks],
     sizeBytes,
     tokenCount,
     starts: () => documentStarts(index, reading),

@@ -2,6 +2,7 @@ import { constants, type BigIntStats } from "node:fs";
 import { open, readlink, stat, type FileHandle } from "node:fs/promises";
 import { formatBytes, ifThere, ProblemError } from "@internevo/domain";
 import type { Judge } from "./data-roots.ts";
+import { pathForRanks } from "./path-for-ranks.ts";
 
 /** How files of data, or of weights, are read. */
 export interface Reading {
@@ -26,6 +27,8 @@ export interface OpenData {
   readonly modifiedNanoseconds: bigint;
   /** Where it lies, with no link left in the path. */
   readonly leads: string;
+  /** Where it lies, as ranks are told it: see {@link pathForRanks}. */
+  readonly forRanks: string;
 }
 
 /** Names a file without opening it: what it is can be asked, and nothing waits or acts. */
@@ -70,6 +73,12 @@ async function placeOf(handle: FileHandle, found: BigIntStats, refuse: Refuse): 
   throw refuse("was replaced while it was opened", "leave the file as it is, and submit the job again");
 }
 
+/** @param leads where the file lies that is open: its path may lead to another by now */
+async function forRanksOf(path: string, leads: string): Promise<string> {
+  const found = await pathForRanks(path).catch(() => undefined);
+  return found?.real === leads ? found.path : leads;
+}
+
 /** @throws ProblemError for a large file of holes, which would take hours to read and nothing to make */
 function assertWritten({ size, blocks }: BigIntStats, refuse: Refuse): void {
   const onDiskBytes = Number(blocks * BYTES_A_BLOCK);
@@ -106,8 +115,10 @@ export async function openData(
       );
     if (found.size === 0n) throw refuse("is empty", "give a file with content");
     const flags = constants.O_RDONLY | constants.O_NONBLOCK;
+    const forRanks = await forRanksOf(path, leads);
+    const sizeBytes = Number(found.size);
     const handle = await opened(`/proc/self/fd/${named.fd}`, flags, refuse);
-    return { handle, sizeBytes: Number(found.size), modifiedNanoseconds: found.mtimeNs, leads };
+    return { handle, sizeBytes, modifiedNanoseconds: found.mtimeNs, leads, forRanks };
   } finally {
     await named.close();
   }

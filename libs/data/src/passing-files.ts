@@ -30,7 +30,7 @@ function startOf(pid: number): string | undefined {
 
 /** The end of a passing file's name says who writes it. */
 const WRITER = /\.([0-9a-f]{8}-\d+)-(\d+)-(\d+)\.tmp$/;
-/** A name for a file that only this process writes, and that is nobody's once it is dead. */
+/** A name for a file, or a folder, that only this process writes, and that is nobody's once it is dead. */
 export const passingName = (path: string): string =>
   `${path}.${randomUUID()}.${thisMachine()}-${process.pid}-${String(startOf(process.pid))}.tmp`;
 
@@ -67,14 +67,14 @@ export async function isAbandoned(path: string): Promise<boolean> {
   return found !== undefined && Date.now() - found.mtimeMs > ABANDONED_SECONDS * 1000;
 }
 
-/** Removes the passing files of a folder that nobody writes any more. @returns their names */
+/** Removes the passing files and folders in a folder that nobody writes any more. @returns their names */
 export async function removeAbandoned(directory: string): Promise<string[]> {
   const names = (await ifThere(() => readdir(directory))) ?? [];
   const removed: string[] = [];
   for (const name of names.filter((one) => one.endsWith(".tmp"))) {
     const path = join(directory, name);
     if (!(await isAbandoned(path))) continue;
-    await rm(path, { force: true });
+    await rm(path, { recursive: true, force: true });
     removed.push(name);
   }
   return removed;

@@ -109,9 +109,11 @@ async function sourceKey(
   );
   for (const { path, field } of files) {
     reading.signal?.throwIfAborted();
-    const { handle, sizeBytes, modifiedNanoseconds, leads } = await openData(path, field, reading);
-    await handle.close();
-    hash.update(`${resolve(path)}\0${leads}\0${sizeBytes}\0${modifiedNanoseconds}\n`);
+    const file = await openData(path, field, reading);
+    await file.handle.close();
+    const { leads, forRanks } = file;
+    const places = [resolve(path), leads, ...(forRanks === leads ? [] : [forRanks])];
+    hash.update(`${[...places, file.sizeBytes, file.modifiedNanoseconds].join("\0")}\n`);
   }
   return hash.digest("hex");
 }

@@ -1,6 +1,6 @@
 import type { ProblemError } from "@internevo/domain";
 import { HeaderMembers } from "./header-members.ts";
-import { nextPart, openData, readExactly, type Reading } from "./open-data.ts";
+import { nextPart, openData, readExactly, type OpenData, type Reading } from "./open-data.ts";
 import { COPY_AGAIN, WEIGHTS_FIELD, weightsFault } from "./weights-fault.ts";
 
 /*
@@ -110,15 +110,15 @@ function checkSpans(path: string, { begins, ends }: Spans, dataBegin: number, fi
 /**
  * Reads the header of a safetensors file and checks it whole: that it is there, that each tensor is described
  * soundly and awaited, and that the tensors fill the file. It holds one tensor's description at a time.
- * @returns where the file lies, with no link left in the path
+ * @returns where the file lies
  * @throws ProblemError `data-invalid`, which tells nothing of what the file holds.
  */
 export async function checkSafetensors(
   path: string,
   awaited: AwaitedTensors,
   reading: Reading,
-): Promise<string> {
-  const { handle, sizeBytes, leads } = await openData(path, WEIGHTS_FIELD, reading);
+): Promise<Pick<OpenData, "leads" | "forRanks">> {
+  const { handle, sizeBytes, leads, forRanks } = await openData(path, WEIGHTS_FIELD, reading);
   try {
     if (sizeBytes < LENGTH_BYTES)
       throw weightsFault(path, `is no safetensors file: it has ${sizeBytes} bytes`, COPY_AGAIN);
@@ -143,7 +143,7 @@ export async function checkSafetensors(
     }
     members.finish();
     checkSpans(path, spans, LENGTH_BYTES + length, sizeBytes);
-    return leads;
+    return { leads, forRanks };
   } finally {
     await handle.close();
   }

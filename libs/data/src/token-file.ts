@@ -140,7 +140,7 @@ async function* documentStarts(
 
 /** Opens a token file and checks all of it but the tokens. @throws ProblemError `data-invalid` */
 export async function openTokenFile(path: string, reading: Reading): Promise<TokenSource> {
-  const { handle, sizeBytes, leads } = await openTokens(path, reading);
+  const { handle, sizeBytes, forRanks } = await openTokens(path, reading);
   let header: TokenFileHeader;
   try {
     header = await readHeader(handle, path, sizeBytes);
@@ -152,7 +152,7 @@ export async function openTokenFile(path: string, reading: Reading): Promise<Tok
   return {
     path,
     files: [path],
-    leads: [leads],
+    forRanks: [forRanks],
     sizeBytes,
     tokenCount,
     starts: documentCount > 0 ? () => documentStarts(path, header, reading) : null,

@@ -6,8 +6,8 @@ export interface TokenSource {
   readonly path: string;
   /** All files of it. */
   readonly files: readonly string[];
-  /** Where each of them lay when it was opened, with no link left in the path. */
-  readonly leads: readonly string[];
+  /** Where each of them lay when it was opened, as ranks are told it. */
+  readonly forRanks: readonly string[];
   /** Of the file at `path`. */
   readonly sizeBytes: number;
   readonly tokenCount: number;

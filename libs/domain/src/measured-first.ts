@@ -11,7 +11,11 @@ export const MeasuredFirstSchema = Type.Object(
       description:
         "points that no fresh profile of the cluster has: other sequence lengths, batches and models have other shapes",
     }),
-    noisy: Type.Integer({ minimum: 0, description: "points that the fresh profile has noisily" }),
+    noisy: Type.Integer({
+      minimum: 0,
+      description:
+        "points of a noisy fresh profile that are measured once more; those measured again before are not among them",
+    }),
     seconds: Type.Union([Type.Number({ minimum: 0 }), Type.Null()], {
       description:
         "about how long that takes, by the last measurement of the cluster; null where there was none, or nothing is measured",

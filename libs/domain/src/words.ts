@@ -15,6 +15,9 @@ import type { PlanningResult, Prediction, RejectionReason, TimeBreakdown } from 
 export const lowered = (words: string): string =>
   words.replace(/^[A-Z](?=[a-z-]*(?![A-Za-z]))/, (letter) => letter.toLowerCase());
 
+/** The remedy of a job that has ended before its end, and has what it did so far. */
+export const LET_IT_GO_ON = "let the job go on: internevo resume, or its page in the console";
+
 /** What a model has beyond a LLaMA of its sizes, each in a few words; nothing of most models. */
 export function modelExtras({
   headSize,

@@ -1,4 +1,10 @@
-import type { Failure, FailureCode, ProblemCode, ProblemError } from "@internevo/domain";
+import {
+  LET_IT_GO_ON,
+  type Failure,
+  type FailureCode,
+  type ProblemCode,
+  type ProblemError,
+} from "@internevo/domain";
 import { ClustersFileError } from "@internevo/launcher";
 import { transitionJob, type StageState } from "@internevo/store";
 import type { Effect } from "@internevo/service-kit";
@@ -26,7 +32,7 @@ export function failureOfProblem(problem: ProblemError): Failure {
     return {
       code: "not-started",
       message: problem.message,
-      remedy: `${remedy ?? "mend the file"}; then let the job go on: internevo resume, or its page in the console`,
+      remedy: `${remedy ?? "mend the file"}; then ${LET_IT_GO_ON}`,
     };
   return {
     code: failureCodeOf(problem.code),

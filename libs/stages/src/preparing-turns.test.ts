@@ -32,3 +32,25 @@ it("lets each project go on between the parts of what another one reads", async 
   expect(own).toBe(5);
   expect(most).toBeLessThanOrEqual(2);
 });
+
+it("does not keep the others waiting for files that cannot be read", async () => {
+  const turns = new PreparingTurns(0, 1);
+  const { signal } = new AbortController();
+  let readOn = (): void => {};
+  const mounted = new Promise<void>((resolve) => (readOn = resolve));
+  const order: string[] = [];
+  const stalled = ["a", "b"].map((project) =>
+    turns.run(project, signal, async (pause) => {
+      await mounted;
+      await pause();
+      order.push(project);
+    }),
+  );
+  await turns.run("c", signal, async (pause) => {
+    await pause();
+    order.push("c");
+  });
+  readOn();
+  await Promise.all(stalled);
+  expect(order).toEqual(["c", "a", "b"]);
+});

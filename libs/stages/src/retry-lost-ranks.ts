@@ -1,4 +1,4 @@
-import { formatCounted, type Failure } from "@internevo/domain";
+import { formatCounted, LET_IT_GO_ON, type Failure } from "@internevo/domain";
 import { pause } from "@internevo/store";
 
 /** Attempts in a row that may lose ranks without progress, unless a service is told otherwise. */
@@ -48,6 +48,6 @@ export async function retryLostRanks<R>(retries: LostRankRetries<R>): Promise<R>
 export const tooManyLost = (attempts: number, what: string, last: Failure): Failure => ({
   code: "too-many-restarts",
   message: `${formatCounted(attempts, "attempt")} in a row ended without ${what}; the last: ${last.message}`,
-  remedy: "find what ends the ranks, and let the job go on: internevo resume, or its page in the console",
+  remedy: `find what ends the ranks, and ${LET_IT_GO_ON}`,
   ...(last.rank === undefined ? {} : { rank: last.rank }),
 });

@@ -19,6 +19,7 @@ import {
   type Judge,
   type PreparedData,
   type PrepareOptions,
+  type Reading,
 } from "@internevo/data";
 import { assertProgram, trainerIn, type Trainer } from "@internevo/launcher";
 import type { CommandType } from "@internevo/contracts";
@@ -89,23 +90,59 @@ const turns = new PreparingTurns();
 /** What ranks are given. */
 export interface PreparedTraining {
   readonly dataset: PreparedData;
-  /** The folder of the weights to begin with. */
+  /** The folder of the weights to begin with; undefined: there are none, or they are not needed. */
   readonly weights: string | undefined;
 }
 
+type PreparedJob = Pick<JobRow, "id" | "spec" | "project" | "weightsOf">;
+
+async function checkedWeights(
+  settings: TrainingSettings,
+  database: Database,
+  job: PreparedJob,
+  reading: Omit<Reading, "judge">,
+): Promise<string | undefined> {
+  const { initialWeights, model } = job.spec;
+  if (initialWeights === undefined) return undefined;
+  const ofJob = await jobOfWeights(settings.dataDirectory, database, job, initialWeights);
+  const checked = await assertInitialWeights(
+    initialWeights,
+    model,
+    { ...placesOf(settings), ofJob },
+    reading,
+  );
+  return handOverWeights(checked, weightsDirectory(settings.dataDirectory, job.id));
+}
+
+/**
+ * The folder of the weights that a job begins with, checked; undefined where it names none. As
+ * {@link prepareTraining} has it.
+ * @throws ProblemError
+ */
+export const prepareWeights = (
+  settings: TrainingSettings,
+  database: Database,
+  job: PreparedJob,
+  options: Preparing,
+): Promise<string | undefined> =>
+  turns.run(options.project, options.signal, (pause) =>
+    checkedWeights(settings, database, job, { ...options, pause }),
+  );
+
 /**
  * What every start of the trainer needs. Projects take turns in it.
+ * @param isBegun training goes on from a checkpoint: the weights that it began with may be gone
  * @throws ProblemError for data that cannot be trained on, or a trainer that is not built.
  */
 export async function prepareTraining(
   settings: TrainingSettings,
   database: Database,
-  job: Pick<JobRow, "id" | "spec" | "project" | "weightsOf">,
+  job: PreparedJob,
   options: Preparing,
+  isBegun = false,
 ): Promise<PreparedTraining> {
   const { spec } = job;
-  const { dataDirectory } = settings;
-  const { data, initialWeights } = spec;
+  const { data } = spec;
   await assertProgram(settings.trainer);
   if (data === null)
     throw new ProblemError("data-invalid", "the job names no data", [
@@ -114,14 +151,9 @@ export async function prepareTraining(
   const judge: Judge = (files) => assertMayBeData(files, placesOf(settings));
   await judge(dataFiles(data));
   return turns.run(options.project, options.signal, async (pause) => {
-    let weights: string | undefined;
-    if (initialWeights !== undefined) {
-      const ofJob = await jobOfWeights(dataDirectory, database, job, initialWeights);
-      const places = { ...placesOf(settings), ofJob };
-      const checked = await assertInitialWeights(initialWeights, spec.model, places, { ...options, pause });
-      weights = await handOverWeights(checked, weightsDirectory(dataDirectory, job.id));
-    }
-    const dataset = await prepareData(data, dataDirectory, cutOf(spec), { ...options, judge, pause });
+    const reading = { ...options, pause };
+    const weights = isBegun ? undefined : await checkedWeights(settings, database, job, reading);
+    const dataset = await prepareData(data, settings.dataDirectory, cutOf(spec), { ...reading, judge });
     return { dataset, weights };
   });
 }

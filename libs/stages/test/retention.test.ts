@@ -33,7 +33,13 @@ import { exampleCandidate, exampleSpec } from "@internevo/test-kit/fixtures";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { storedRun } from "@internevo/test-kit/stored-run";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { checkpointDirectory, exportDirectory, jobDirectory, timelineDirectory } from "../src/directories.ts";
+import {
+  checkpointDirectory,
+  exportDirectory,
+  jobDirectory,
+  timelineDirectory,
+  weightsDirectory,
+} from "../src/directories.ts";
 import { dueJobs, Remarks, type DueJob } from "../src/retention/due.ts";
 import { removeDue, type RetentionWork } from "../src/retention/remove.ts";
 
@@ -176,6 +182,23 @@ describe("what is due", () => {
     expect((await listValidations(db, older)).items.map(({ step }) => step)).toEqual([8]);
     expect((await listStepMetrics(db, old)).items).toHaveLength(8);
     expect(await getJobDetail(db, older)).toMatchObject({ lastStep: 8, lastValidation: { step: 8 } });
+  });
+
+  it("has the folder with it that ranks read the weights from which the job began with", async () => {
+    await set({ checkpoints: 30 });
+    const [old, fresh] = [await trained(40), await trained(5)];
+    for (const [id, age] of [
+      [old, 40],
+      [fresh, 5],
+    ] as const) {
+      const folder = join(weightsDirectory(dataDirectory, id), "0a");
+      await aFile(join(folder, "config.json"), age);
+      await symlink("/weights/model.safetensors", join(folder, "model.safetensors"));
+      await utimes(folder, daysAgo(age), daysAgo(age));
+    }
+    await remove();
+    expect(await leftOf(old)).toEqual(["exports", "timelines"]);
+    expect(await leftOf(fresh)).toEqual([...ALL, "weights"]);
   });
 
   it("is nothing of a job that has not ended, is held, is exempt or is to change its plan", async () => {

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
-import { and, asc, desc, eq, notExists, notInArray } from "drizzle-orm";
+import { and, asc, desc, eq, isNotNull, notExists, notInArray } from "drizzle-orm";
 import type { Candidate, PlanningResult } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
 import { announceFound, type Asker } from "./events.ts";
 import { isUuid } from "./pages.ts";
-import { jobs, planningCandidates, plannings, proposals } from "./schema/index.ts";
+import { jobs, planningCandidates, plannings, proposals, workloads } from "./schema/index.ts";
 
 const ROWS_AT_ONCE = 500;
 
@@ -17,6 +17,13 @@ export interface PlanningOwner {
   readonly profileId?: string;
 }
 
+/** Of plannings those that neither a proposal nor a job refers to. */
+const isUnreferenced = (db: Queryable) =>
+  and(
+    notExists(db.select({ id: proposals.id }).from(proposals).where(eq(proposals.planningId, plannings.id))),
+    notExists(db.select({ id: jobs.id }).from(jobs).where(eq(jobs.planningId, plannings.id))),
+  );
+
 /**
  * Removes plannings of a workload, with their candidates, all but the newest and those that a proposal or a job refers
  * to.
@@ -28,21 +35,21 @@ export async function removePlannings(tx: Queryable, workloadId: string, kept: n
     .where(eq(plannings.workloadId, workloadId))
     .orderBy(desc(plannings.createdAt), desc(plannings.id))
     .limit(kept);
-  const proposed = tx
-    .select({ id: proposals.id })
-    .from(proposals)
-    .where(eq(proposals.planningId, plannings.id));
-  const ofJob = tx.select({ id: jobs.id }).from(jobs).where(eq(jobs.planningId, plannings.id));
   await tx
     .delete(plannings)
-    .where(
-      and(
-        eq(plannings.workloadId, workloadId),
-        notInArray(plannings.id, newest),
-        notExists(proposed),
-        notExists(ofJob),
-      ),
-    );
+    .where(and(eq(plannings.workloadId, workloadId), notInArray(plannings.id, newest), isUnreferenced(tx)));
+}
+
+/**
+ * Removes what earlier versions stored of workloads that had been deleted while they were planned. @returns how many
+ */
+export async function removeOrphanedPlannings(db: Queryable): Promise<number> {
+  const owner = db.select({ id: workloads.id }).from(workloads).where(eq(workloads.id, plannings.workloadId));
+  const removed = await db
+    .delete(plannings)
+    .where(and(isNotNull(plannings.workloadId), notExists(owner), isUnreferenced(db)))
+    .returning({ id: plannings.id });
+  return removed.length;
 }
 
 /**

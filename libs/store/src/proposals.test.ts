@@ -1,16 +1,22 @@
-import { eq } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
 import type { JobSpec, ReplanPolicy } from "@internevo/domain";
+import { eventually } from "@internevo/test-kit";
 import { exampleCandidate, examplePlanning, exampleSpec } from "@internevo/test-kit/fixtures";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import type { Transaction } from "./database.ts";
 import { submitJob } from "./jobs.ts";
-import { MOST_PLANNINGS, newestWorkloadPlanning, storePlanning } from "./plannings.ts";
+import {
+  MOST_PLANNINGS,
+  newestWorkloadPlanning,
+  removeOrphanedPlannings,
+  storePlanning,
+} from "./plannings.ts";
 import { createProject } from "./projects.ts";
 import { createProposal, proposalsToPursue } from "./proposals.ts";
 import { ensureRun } from "./runs.ts";
 import { jobs, planningCandidates, plannings, workloads } from "./schema/index.ts";
-import { createWorkload, deleteWorkload, fireWorkloadNow } from "./workloads.ts";
+import { createWorkload, deleteWorkload, fireWorkloadNow, holdWorkload } from "./workloads.ts";
 
 let test: TestDatabase;
 beforeAll(async () => {
@@ -101,4 +107,41 @@ it("a workload keeps its newest plannings and those that it proposed, and takes 
   expect(await kept(other)).toEqual([ofOther]);
   const candidates = await test.database.db.select().from(planningCandidates);
   expect(new Set(candidates.map(({ planningId }) => planningId)).size).toBeGreaterThan(1);
+});
+
+it("a workload that is deleted while its plans are stored takes them with it", async () => {
+  const { id: workloadId } = await workloadIn(specIn("modest"), "deleted");
+  let deletion: Promise<boolean> | undefined;
+  const planningId = await within(async (tx) => {
+    expect(await holdWorkload(tx, workloadId)).toBe(true);
+    deletion = within((other) => deleteWorkload(other, workloadId));
+    await eventually("the deletion waits", async () => {
+      const { rows } = await tx.execute(sql`select 1 from pg_locks where not granted`);
+      return rows.length > 0;
+    });
+    return storePlanning(tx, examplePlanning(1), { workloadId });
+  });
+  expect(await deletion).toBe(true);
+  const left = await test.database.db.select().from(plannings).where(eq(plannings.id, planningId));
+  expect(left).toEqual([]);
+  expect(await within((tx) => holdWorkload(tx, workloadId))).toBe(false);
+});
+
+it("what was stored of workloads that are gone is removed, and nothing else", async () => {
+  const { id: workloadId } = await workloadIn(specIn("modest"), "stays");
+  const stays = await within((tx) => storePlanning(tx, examplePlanning(1), { workloadId }));
+  const jobId = await within((tx) => submitJob(tx, specIn("modest")));
+  const ofJob = await within((tx) => storePlanning(tx, examplePlanning(1), { jobId }));
+  const { id: gone } = await workloadIn(specIn("modest"), "gone");
+  await within((tx) => deleteWorkload(tx, gone));
+  await removeOrphanedPlannings(test.database.db);
+  const orphan = await within((tx) => storePlanning(tx, examplePlanning(1), { jobId }));
+  await test.database.db
+    .update(plannings)
+    .set({ jobId: null, workloadId: gone })
+    .where(eq(plannings.id, orphan));
+  expect(await removeOrphanedPlannings(test.database.db)).toBe(1);
+  const left = (await test.database.db.select({ id: plannings.id }).from(plannings)).map(({ id }) => id);
+  expect(left).toEqual(expect.arrayContaining([stays, ofJob]));
+  expect(left).not.toContain(orphan);
 });

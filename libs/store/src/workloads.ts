@@ -154,6 +154,19 @@ export async function deleteWorkload(tx: Queryable, id: string): Promise<boolean
   return rows.length === 1;
 }
 
+/**
+ * Keeps a workload from being deleted until the transaction ends. Whoever stores something of it, that does not refer to
+ * it in the database, asks first. @returns false where it is gone
+ */
+export async function holdWorkload(tx: Transaction, id: string): Promise<boolean> {
+  const rows = await tx
+    .select({ id: workloads.id })
+    .from(workloads)
+    .where(eq(workloads.id, id))
+    .for("update");
+  return rows.length === 1;
+}
+
 export interface Firing {
   readonly id: string;
   readonly workloadId: string;

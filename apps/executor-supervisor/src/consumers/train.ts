@@ -9,6 +9,7 @@ import {
   type Candidate,
   type Failure,
   type HostUse,
+  type JobSpec,
   type Plan,
   type PlanChange,
 } from "@internevo/domain";
@@ -24,11 +25,14 @@ import {
   prepareHeldOut,
   preparingFor,
   prepareTraining,
+  prepareWeights,
   recordTimeline,
   secondsBeforeRestart,
   whileReserved,
+  weightsDirectory,
   type LaunchReservationOptions,
   type PreparedTraining,
+  type Preparing,
   type ProfilingSettings,
   searchPlans,
   withStageFeed,
@@ -58,7 +62,7 @@ import {
   type Database,
 } from "@internevo/store";
 import { checkpointSteps, discardCheckpointsBeyond, leaveNewest, tellCounted } from "../checkpoints.ts";
-import { namingText } from "../data-words.ts";
+import { namingOwn } from "../data-words.ts";
 import { findBetterPlan, type BetterPlan } from "../find-better-plan.ts";
 import { PlanChanges } from "../plan-change.ts";
 import { reportOf } from "../report.ts";
@@ -85,7 +89,8 @@ interface Training {
   readonly context: CommandContext<"job.run">;
   readonly feed: JobFeed;
   readonly runId: string;
-  readonly prepared: PreparedTraining;
+  readonly preparing: Preparing;
+  prepared: PreparedTraining;
   readonly heldOut: Dataset | undefined;
   readonly changes: PlanChanges;
   /** What the hosts did during the last attempt. */
@@ -231,6 +236,34 @@ async function endForWantOfNodes(
   return { failure, replanned: true };
 }
 
+/**
+ * What the next ranks are given. Weights to begin with are looked at as long as no checkpoint is there to go on from:
+ * afterwards nobody needs them.
+ */
+async function preparedForNext(training: Training): Promise<PreparedTraining> {
+  const { settings, database, context } = training;
+  const { job } = context;
+  const steps = await checkpointSteps(checkpointDirectory(settings.dataDirectory, job.id));
+  if (steps.length > 0) return { ...training.prepared, weights: undefined };
+  if (job.spec.initialWeights !== undefined && training.prepared.weights === undefined) {
+    const weights = await prepareWeights(settings, database, job, training.preparing);
+    training.prepared = { ...training.prepared, weights };
+  }
+  return training.prepared;
+}
+
+/** A job as ranks are given it. */
+function specForRanks(
+  { settings, context: { job } }: Training,
+  plan: Plan,
+  { weights }: PreparedTraining,
+): JobSpec {
+  const spec = specOn(job.spec, nodesOf(plan, job.spec.cluster));
+  if (spec.initialWeights === undefined) return spec;
+  // Ranks that find no checkpoint after all refuse the folder of all weights, and do not begin with others.
+  return { ...spec, initialWeights: weights ?? weightsDirectory(settings.dataDirectory, job.id) };
+}
+
 /** Starts the ranks under a plan, and looks meanwhile whether it is to be changed. */
 async function launchAttempt(
   training: Training,
@@ -240,13 +273,10 @@ async function launchAttempt(
     runDirectory,
   }: { readonly number: number; readonly plan: Plan; readonly runDirectory: string },
 ): Promise<{ readonly outcome: LaunchOutcome; readonly isToChange: boolean }> {
-  const { settings, context, feed, runId, prepared, heldOut, changes } = training;
+  const { settings, context, feed, runId, heldOut, changes } = training;
   const { job, signal, giveWay } = context;
-  const { dataset, weights } = prepared;
-  const spec = {
-    ...specOn(job.spec, nodesOf(plan, job.spec.cluster)),
-    ...(weights === undefined ? {} : { initialWeights: weights }),
-  };
+  const prepared = await preparedForNext(training);
+  const spec = specForRanks(training, plan, prepared);
   const changing = new AbortController();
   const ended = new AbortController();
   const watching = changes.watch(ended.signal, (why) => {
@@ -259,7 +289,7 @@ async function launchAttempt(
       ...settings,
       spec,
       plan,
-      dataset,
+      dataset: prepared.dataset,
       heldOut,
       attempt: number,
       timeline: await recordTimeline(settings.dataDirectory, job.id, `attempt-${number}`, job.spec.timeline),
@@ -345,7 +375,7 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
   }
   const failure: Failure =
     outcome.status === "failed"
-      ? namingText(outcome.failure, job.spec.data, training.prepared.dataset)
+      ? namingOwn(outcome.failure, job.spec, { ...training.prepared, heldOut: training.heldOut })
       : { code: "rank-lost", message: "the ranks were stopped from outside" };
   if (
     outcome.status === "failed" &&
@@ -394,6 +424,17 @@ async function trainUntilDone(training: Training): Promise<TrainingEnd | undefin
   }
 }
 
+/** Whether training goes on from a checkpoint, however it is let go on. */
+async function hasCountedCheckpoint(
+  { dataDirectory }: ExecutorSettings,
+  { db }: Database,
+  jobId: string,
+): Promise<boolean> {
+  const [first] = await checkpointSteps(checkpointDirectory(dataDirectory, jobId));
+  const run = first === undefined ? undefined : await findRun(db, jobId);
+  return first !== undefined && run !== undefined && first <= (await lastStoredStep(db, run.id));
+}
+
 /** Training is complete, whatever becomes of the checkpoints that are older. */
 async function removeOlderCheckpoints(
   settings: ExecutorSettings,
@@ -431,7 +472,8 @@ export const train =
         feed.log("info", "executor-supervisor", `${(context.giveWay.reason as Error).message}`);
       context.giveWay.addEventListener("abort", tellAsked, { once: true });
       const preparing = preparingFor(job, database, context.signal);
-      const prepared = await prepareTraining(settings, database, job, preparing);
+      const isBegun = await hasCountedCheckpoint(settings, database, job.id);
+      const prepared = await prepareTraining(settings, database, job, preparing, isBegun);
       const heldOut = await prepareHeldOut(settings, job.spec, preparing);
       const reservation: LaunchReservationOptions = {
         ...settings,
@@ -461,6 +503,7 @@ export const train =
           context,
           feed,
           runId: run.id,
+          preparing,
           prepared,
           heldOut,
           changes,

@@ -28,6 +28,7 @@ import {
   finishFiring,
   getFiring,
   getWorkload,
+  holdWorkload,
   noteFiringWait,
   planInUse,
   runningWork,
@@ -209,6 +210,8 @@ export const replan =
       workload.gainThreshold,
     );
     return async (tx) => {
+      // It may have been deleted while its plans were searched: then nobody asks for them.
+      if (!(await holdWorkload(tx, workloadId))) return;
       const profileId = await profile.persist(tx);
       const planningId = await storePlanning(tx, result, { workloadId, profileId });
       if (comparison.kind === "keep")

@@ -1,4 +1,4 @@
-import { formatSeconds } from "@internevo/domain";
+import { formatSeconds, LET_IT_GO_ON } from "@internevo/domain";
 import type { GivenUp } from "../scheduled/followed-ranks.ts";
 import type { SlurmControl, SlurmJob } from "./control.ts";
 import { describeNode, reasonWords, remedyOf } from "./words.ts";
@@ -44,7 +44,7 @@ export class QueueWatch {
         const remedy =
           short.usable > 0
             ? `bring the nodes back and let the job go on (internevo resume), or submit it again with nodes: ${short.usable} or fewer: it can begin with this one's checkpoint (initialWeights); with cluster.minNodes training goes on by itself`
-            : "bring the nodes back, and let the job go on: internevo resume, or its page in the console";
+            : `bring the nodes back, and ${LET_IT_GO_ON}`;
         return { failure: { code: "not-started", message, remedy }, nodesLeft: short.usable };
       }
     }

@@ -32,7 +32,10 @@ export interface JobStand {
   readonly resumedFromStep: number;
   /** Of the newest checkpoint that this attempt announced; null: none yet. */
   readonly announcedStep: number | null;
-  /** Steps from 1 on that are stored without a gap; of a job that has ended, 0. */
+  /**
+   * The last step that its newest attempt can go on from: up to where it resumed, and then its own without a gap. Of a job
+   * that has ended, or has not trained yet, 0.
+   */
   readonly storedSteps: number;
 }
 
