@@ -1,6 +1,7 @@
 import { STATUS_CODES } from "node:http";
 import { ProblemSchema } from "@internevo/contracts";
 import { Line } from "@internevo/domain";
+import { KEPT_ANSWER_HOURS, MOST_KEPT_ANSWER_BYTES, MOST_KEPT_ANSWERS } from "@internevo/store";
 import { Type, type TSchema } from "typebox";
 
 export const IdParams = Type.Object({ id: Line(100) });
@@ -9,7 +10,9 @@ const idempotencyKey = {
   "idempotency-key": Type.Optional(
     Type.String({
       description:
-        "1 to 200 visible characters: the same key with the same request gives the same answer, and acts once",
+        "1 to 200 visible characters: the same key with the same request gives the same answer, and acts once. " +
+        `Answers are kept for ${KEPT_ANSWER_HOURS} hours, ${MOST_KEPT_ANSWERS} of a token or ` +
+        `${MOST_KEPT_ANSWER_BYTES / 1e6} MB of them; a request with one more key is a 429`,
     }),
   ),
 };
