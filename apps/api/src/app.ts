@@ -14,9 +14,11 @@ import type { ApiInstance } from "./http/instance.ts";
 import { registerLargeBodies, SMALL_BODY_BYTES } from "./http/large-bodies.ts";
 import { registerRequestTurns } from "./http/request-turns.ts";
 import { DEFAULT_LIMITS, registerLimits, registerSecurityHeaders, type Limits } from "./http/limits.ts";
+import { LongReads } from "./http/long-reads.ts";
 import { registerMethods } from "./http/methods.ts";
 import { registerRefusalAudit, type RefusalAudit } from "./http/refusal-audit.ts";
 import { answerOneAtATime } from "./http/one-at-a-time.ts";
+import { OpenAnswers } from "./http/open-answers.ts";
 import { registerOpenApi } from "./http/openapi.ts";
 import { registerProblems, sendProblem } from "./http/problems.ts";
 import { OpenStreams } from "./http/sse.ts";
@@ -135,7 +137,17 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
 
   await app.register(
     async (scope) =>
-      registerRoutes(scope as ApiInstance, options, refusals, { streams, heartbeatMilliseconds }),
+      registerRoutes(scope as ApiInstance, options, refusals, {
+        streams,
+        heartbeatMilliseconds,
+        downloads: new OpenAnswers({
+          things: "downloads",
+          ofOne: bounds.downloadsOfOneToken,
+          ofAll: bounds.downloads,
+          remedy: "end one, or ask again when one has ended",
+        }),
+        longReads: new LongReads(bounds.longReads),
+      }),
     { prefix: API_PREFIX },
   );
   app.decorate("routeRules", rules);
@@ -184,19 +196,23 @@ declare module "fastify" {
   }
 }
 
+/** What lasts longer than a turn, and its bounds. */
+interface Live {
+  readonly streams: OpenStreams;
+  readonly heartbeatMilliseconds: number;
+  readonly downloads: OpenAnswers;
+  readonly longReads: LongReads;
+}
+
 /** Everything below the prefix of the API. */
-function registerRoutes(
-  api: ApiInstance,
-  options: ApiOptions,
-  refusals: RefusalAudit,
-  live: { readonly streams: OpenStreams; readonly heartbeatMilliseconds: number },
-): void {
+function registerRoutes(api: ApiInstance, options: ApiOptions, refusals: RefusalAudit, live: Live): void {
   const { database, workers, capabilities, measuring, profileFor } = options;
   const now = options.now ?? (() => new Date());
-  registerJobRoutes(api, { database, workers, capabilities, measuring, ...live });
+  const { streams, heartbeatMilliseconds, downloads, longReads } = live;
+  registerJobRoutes(api, { database, workers, capabilities, measuring, streams, heartbeatMilliseconds });
   registerJobFile(api, { database });
-  registerComparison(api, { database });
-  registerArtifacts(api, { database, dataDirectory: capabilities.dataDirectory });
+  registerComparison(api, { database, longReads });
+  registerArtifacts(api, { database, dataDirectory: capabilities.dataDirectory, downloads });
   const source = { database, workers, profileFor };
   registerPlanRoutes(api, source);
   registerAdviceRoutes(api, source);
@@ -212,7 +228,7 @@ function registerRoutes(
   registerTokenRoutes(api, { database });
   const { webhookAddresses: addresses = { privateAddresses: false }, namespace = "internevo" } = options;
   registerWebhookRoutes(api, { database, addresses, namespace });
-  registerAuditRoutes(api, { database });
+  registerAuditRoutes(api, { database, longReads });
   const clusters = new ClusterWatch(capabilities, (error, cluster) =>
     api.log.error({ err: error, cluster }, "a cluster could not be looked at"),
   );

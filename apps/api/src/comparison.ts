@@ -14,14 +14,13 @@ import {
   type TimedSteps,
 } from "@internevo/domain";
 import {
-  allValidations,
-  findRun,
   getProfile,
-  stepsByAttempt,
-  thinnedSteps,
+  thinnedValidations,
+  trainedSteps,
   type MeanOfSteps,
   type Queryable,
   type StepsOfAttempt,
+  type ValidationPoint,
 } from "@internevo/store";
 
 /** What a comparison knows of one job. */
@@ -30,17 +29,17 @@ interface Compared {
   readonly profile: ProfileRecord | undefined;
   readonly steps: readonly MeanOfSteps[];
   readonly attempts: readonly StepsOfAttempt[];
-  readonly validation: readonly { readonly step: number; readonly loss: number }[];
+  readonly validation: readonly ValidationPoint[];
 }
 
 async function comparedOf(db: Queryable, job: JobDetail): Promise<Compared> {
-  const run = await findRun(db, job.id);
+  const { points, attempts } = await trainedSteps(db, job.id, MOST_CURVE_POINTS);
   return {
     job,
     profile: job.profileId === null ? undefined : await getProfile(db, job.profileId),
-    steps: await thinnedSteps(db, job.id, MOST_CURVE_POINTS),
-    attempts: await stepsByAttempt(db, job.id),
-    validation: run ? (await allValidations(db, run.id)).map(({ step, loss }) => ({ step, loss })) : [],
+    steps: points,
+    attempts,
+    validation: await thinnedValidations(db, job.id, MOST_CURVE_POINTS),
   };
 }
 

@@ -1,4 +1,4 @@
-import { ComparisonSchema } from "@internevo/contracts";
+import { ComparisonSchema, MOST_CURVE_POINTS } from "@internevo/contracts";
 import { measuredMfu, planLabel, resolveJob, worldSize, type StepMetric } from "@internevo/domain";
 import {
   changeRunPlan,
@@ -137,6 +137,35 @@ describe("a comparison", () => {
       { step: 3, loss: 2 },
       { step: 1000, loss: 1000 },
     ]);
+  });
+
+  it("has losses of held-out data in as few points", async () => {
+    const [few, many] = [await submit(), await submit({ steps: 1000 })];
+    const at = new Date().toISOString();
+    const validate = (jobId: string, count: number): Promise<void> =>
+      api.database.transaction(async (tx) => {
+        const run = await ensureRun(tx, jobId, exampleCandidate());
+        await startAttempt(tx, run.id);
+        const losses = Array.from({ length: count }, (_, step) => ({
+          step,
+          loss: step,
+          tokens: 10,
+          seconds: 1,
+        }));
+        const those = { jobId, runId: run.id };
+        await recordValidations(
+          tx,
+          those,
+          losses.map((loss) => ({ ...loss, attempt: 1, at })),
+        );
+      });
+    await validate(few, MOST_CURVE_POINTS);
+    await validate(many, 3 * MOST_CURVE_POINTS);
+    const [exact, thinned] = (await compare(few, many)).losses.map(({ validation }) => validation);
+    expect(exact).toEqual(Array.from({ length: MOST_CURVE_POINTS }, (_, step) => ({ step, loss: step })));
+    expect(thinned).toEqual(
+      Array.from({ length: MOST_CURVE_POINTS }, (_, index) => ({ step: 3 * index + 2, loss: 3 * index + 1 })),
+    );
   });
 
   it("counts what slow steps lose as they lose it: all tokens by all of the time", async () => {

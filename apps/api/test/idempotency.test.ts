@@ -2,10 +2,18 @@ import { randomUUID } from "node:crypto";
 import { copyFile, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createProject, createToken, getJob } from "@internevo/store";
+import {
+  createProject,
+  createToken,
+  getJob,
+  MOST_KEPT_ANSWER_BYTES,
+  MOST_KEPT_ANSWERS,
+  pruneIdempotencyKeys,
+  signIn,
+} from "@internevo/store";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { jobFile, startTestApi, type TestApi } from "./harness.ts";
+import { jobFile, problem, startTestApi, type TestApi } from "./harness.ts";
 
 let api: TestApi;
 beforeAll(async () => {
@@ -113,6 +121,73 @@ describe("Idempotency-Key", () => {
     expect(made[2]).toEqual(made[0]);
     expect(made.map((each) => (each as [string, string])[1])).toEqual(["nlp", "vision", "nlp"]);
     expect(await jobsNamed(body["name"])).toBe(2);
+  });
+
+  it("keeps so many answers of a token, and so many bytes of them", async () => {
+    const { db } = api.database;
+    const keyed = async (name: string) => {
+      const made = { name, role: "operator", project: null, validForSeconds: null } as const;
+      const { token, record } = await api.database.transaction((tx) => createToken(tx, made));
+      return { token: `Bearer ${token}`, id: record.id };
+    };
+    const body = jobFile(api);
+    const [known, next] = [randomUUID(), randomUUID()];
+    // Otherwise text of one letter is compressed to little.
+    await db.execute(sql`alter table idempotency_keys alter column body set storage external`);
+    const kept = {
+      many: sql`select k::text, '{}'::json from generate_series(2, ${MOST_KEPT_ANSWERS}) k`,
+      large: sql`select 'large', to_json(repeat('x', ${MOST_KEPT_ANSWER_BYTES}))`,
+    };
+    for (const [name, rows] of Object.entries(kept)) {
+      const { token, id } = await keyed(name);
+      const first = await post(known, body, { token });
+      expect(first.statusCode, first.body).toBe(201);
+      await db.execute(sql`insert into idempotency_keys (actor, key, request_sha256, status, body)
+        select ${id}, k, '', 200, b from (${rows}) as kept(k, b)`);
+      const refused = await post(next, body, { token });
+      const { detail, errors } = problem(refused, 429, "rate-limited");
+      expect(detail).toBe(
+        "this token has 10,000 answers, or 64 MB of them, kept for Idempotency-Keys; no more are kept",
+      );
+      expect(errors?.[0]).toMatchObject({
+        field: "idempotency-key",
+        value: next,
+        remedy: "send the request without a key, or wait: each answer is forgotten after 24 hours",
+      });
+      expect(refused.headers["retry-after"]).toBe("3600");
+      // What is kept is answered, and what keeps nothing is done.
+      expect((await post(known, body, { token })).body).toBe(first.body);
+      expect((await post(undefined, jobFile(api), { token })).statusCode).toBe(201);
+      expect((await post(next, jobFile(api))).statusCode).toBe(201);
+      await pruneIdempotencyKeys(db, 0);
+      expect((await post(next, jobFile(api), { token })).statusCode).toBe(201);
+    }
+  }, 120_000);
+
+  it("belongs to a person, whose sessions it outlives", async () => {
+    const login = async (): Promise<string> => {
+      const outcome = await api.database.transaction((tx) =>
+        signIn(
+          tx,
+          {
+            issuer: "https://id.example",
+            subject: "s-ada",
+            name: "ada",
+            email: null,
+            places: [{ role: "operator", project: null }],
+          },
+          { kind: "login", validForSeconds: 3600, idleSeconds: null, action: "POST /sign-in" },
+        ),
+      );
+      if ("refusal" in outcome) throw outcome.refusal;
+      return `Bearer ${outcome.secret}`;
+    };
+    const body = jobFile(api);
+    const key = randomUUID();
+    const first = await post(key, body, { token: await login() });
+    expect(first.statusCode, first.body).toBe(201);
+    expect((await post(key, body, { token: await login() })).body).toBe(first.body);
+    expect(await jobsNamed(body["name"])).toBe(1);
   });
 
   it("is not needed, and must be a key", async () => {

@@ -55,7 +55,10 @@ export const ComparisonSchema = Type.Object({
         ...LossPointsSchema,
         description: `at most ${MOST_CURVE_POINTS} points, each the mean of steps that follow one another, at the last of them`,
       }),
-      validation: LossPointsSchema,
+      validation: Type.Unsafe<Static<typeof LossPointsSchema>>({
+        ...LossPointsSchema,
+        description: `losses of held-out data: at most ${MOST_CURVE_POINTS} points, each the mean of losses that follow one another, at the step of the last`,
+      }),
     }),
   ),
 });

@@ -428,8 +428,17 @@ export interface KeyedAnswer {
   readonly etag: string | null;
 }
 
+/** Answers that are kept for one holder of keys: an operator's answers would fill the disk of the database. */
+export const MOST_KEPT_ANSWERS = 10_000;
+/** The same in bytes as they are stored, which are fewer where Postgres compresses them. */
+export const MOST_KEPT_ANSWER_BYTES = 64e6;
+/** For so long after the request; whoever has too many waits until the oldest go. */
+export const KEPT_ANSWER_HOURS = 24;
+
 export type KeyClaim =
   | { readonly kind: "new" }
+  /** The holder has as many answers kept as it may. */
+  | { readonly kind: "no-room" }
   | { readonly kind: "answered"; readonly answer: KeyedAnswer }
   | { readonly kind: "in-progress" }
   | { readonly kind: "other-request" };
@@ -443,7 +452,7 @@ export interface KeyedRequest {
 
 /**
  * Claims an `Idempotency-Key` in the transaction of the request's effect: a second request with it waits
- * here, then gets the first one's answer. Roll back, and the key is free again.
+ * here, then gets the first one's answer. Roll back, as after `no-room`, and the key is free again.
  */
 export async function claimIdempotencyKey(tx: Queryable, request: KeyedRequest): Promise<KeyClaim> {
   const { actor, key, text } = request;
@@ -452,15 +461,36 @@ export async function claimIdempotencyKey(tx: Queryable, request: KeyedRequest):
     .values({ actor, key, requestSha256: sha256(text) })
     .onConflictDoNothing()
     .returning({ key: idempotencyKeys.key });
-  if (claimed.length === 1) return { kind: "new" };
+  if (claimed.length === 1) return { kind: (await hasRoomForAnswer(tx, actor)) ? "new" : "no-room" };
   return (await lookUpIdempotencyKey(tx, request)) ?? { kind: "in-progress" };
+}
+
+/**
+ * Whether one more answer may be kept for a holder, whose newest claim is stored and counts. Its rows are counted each
+ * time, at most one more than the bound: their bodies are not read, only their sizes.
+ */
+async function hasRoomForAnswer(tx: Queryable, actor: string): Promise<boolean> {
+  const own = tx
+    .select({ bytes: sql<number>`pg_column_size(${idempotencyKeys.body})`.as("bytes") })
+    .from(idempotencyKeys)
+    .where(eq(idempotencyKeys.actor, actor))
+    .limit(MOST_KEPT_ANSWERS + 1)
+    .as("own");
+  const [kept] = await tx
+    .select({
+      answers: sql<number>`count(*)::int`,
+      bytes: sql<number>`coalesce(sum(${own.bytes}), 0)::float8`,
+    })
+    .from(own);
+  if (!kept) throw new Error("a count has a row");
+  return kept.answers <= MOST_KEPT_ANSWERS && kept.bytes < MOST_KEPT_ANSWER_BYTES;
 }
 
 /** What is known of a key; undefined when nobody has claimed it. Changes nothing, and waits for nobody. */
 export async function lookUpIdempotencyKey(
   db: Queryable,
   { actor, key, text }: KeyedRequest,
-): Promise<Exclude<KeyClaim, { kind: "new" }> | undefined> {
+): Promise<Exclude<KeyClaim, { kind: "new" | "no-room" }> | undefined> {
   const [row] = await db
     .select()
     .from(idempotencyKeys)
@@ -488,7 +518,7 @@ export async function answerIdempotencyKey(
 }
 
 /** Forgets answered keys that are older. */
-export async function pruneIdempotencyKeys(db: Queryable, olderThanHours = 24): Promise<void> {
+export async function pruneIdempotencyKeys(db: Queryable, olderThanHours = KEPT_ANSWER_HOURS): Promise<void> {
   await db
     .delete(idempotencyKeys)
     .where(

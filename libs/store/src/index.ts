@@ -23,6 +23,7 @@ export {
   subscribeJobEvents,
   type SubscriptionOptions,
 } from "./job-feed.ts";
+export { readHistory } from "./history-reads.ts";
 export * from "./job-reads.ts";
 export * from "./profiles.ts";
 export * from "./plannings.ts";

@@ -2,6 +2,7 @@ import { isAtRest, type JobState } from "@internevo/domain";
 import type { JobStreamEvent } from "@internevo/contracts";
 import { isConnectionLoss, pause } from "./connection-loss.ts";
 import type { Database } from "./database.ts";
+import { readHistory } from "./history-reads.ts";
 import { lastJobEventId, listJobEvents } from "./job-events.ts";
 
 export const JOB_EVENTS_CHANNEL = "internevo_job_events";
@@ -136,16 +137,11 @@ class JobFeed {
   }
 }
 
-/** Reads of the past at once: what else needs the database, such as who shows a token, finds room. */
-const READS_AT_ONCE = 2;
-
 /** The past of jobs, for followers that are behind what the feed keeps. */
 class JobHistory {
   readonly #database: Database;
   /** By job and event, the oldest first. A page that is full stays as it is. */
   readonly #pages = new Map<string, Promise<JobStreamEvent[]>>();
-  readonly #waiting: (() => void)[] = [];
-  #reading = 0;
 
   constructor(database: Database) {
     this.#database = database;
@@ -159,7 +155,7 @@ class JobHistory {
     // Whoever asked first is told of a failure; this one reads for itself then.
     const known = asked && (await asked.catch(() => undefined));
     if (known?.length === PAGE) return known;
-    const page = this.#read(jobId, id);
+    const page = readHistory(this.#database, () => listJobEvents(this.#database.db, jobId, id, PAGE));
     this.#pages.delete(key);
     this.#pages.set(key, page);
     const [oldest] = this.#pages.keys();
@@ -177,18 +173,6 @@ class JobHistory {
         throw error;
       },
     );
-  }
-
-  async #read(jobId: string, id: number): Promise<JobStreamEvent[]> {
-    if (this.#reading < READS_AT_ONCE) this.#reading += 1;
-    else await new Promise<void>((begin) => this.#waiting.push(begin));
-    try {
-      return await listJobEvents(this.#database.db, jobId, id, PAGE);
-    } finally {
-      const next = this.#waiting.shift();
-      if (next === undefined) this.#reading -= 1;
-      else next();
-    }
   }
 }
 

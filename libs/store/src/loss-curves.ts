@@ -1,6 +1,6 @@
-import { eq, max, sql, type SQL } from "drizzle-orm";
+import { eq, max, sql } from "drizzle-orm";
 import type { Queryable } from "./database.ts";
-import { runs, stepMetrics } from "./schema/index.ts";
+import { runs, stepMetrics, validationLosses } from "./schema/index.ts";
 
 /** The mean of steps that follow one another. */
 export interface MeanOfSteps {
@@ -17,39 +17,78 @@ export interface StepsOfAttempt {
   readonly seconds: number;
 }
 
-/** What a job's attempts trained, each step once. */
-export const stepsByAttempt = (db: Queryable, jobId: string): Promise<StepsOfAttempt[]> =>
-  db
-    .select({
-      attempt: stepMetrics.attempt,
-      steps: sql<number>`count(*)::int`,
-      seconds: sql<number>`sum(${stepMetrics.stepTimeSeconds})`,
-    })
-    .from(stepMetrics)
-    .where(ofJob(db, jobId))
-    .groupBy(stepMetrics.attempt)
-    .orderBy(stepMetrics.attempt);
+/** What a job trained. */
+export interface TrainedSteps {
+  /** Oldest first; each stands for the steps since the one before. */
+  readonly points: readonly MeanOfSteps[];
+  readonly attempts: readonly StepsOfAttempt[];
+}
+
+/** A loss of held-out data, or the mean of such losses that follow one another, at the last of them. */
+export interface ValidationPoint {
+  readonly step: number;
+  readonly loss: number;
+}
 
 // Not a join: with one Postgres reads all steps of the run that follow, and sorts them.
-const ofJob = (db: Queryable, jobId: string): SQL =>
-  eq(stepMetrics.runId, db.select({ id: runs.id }).from(runs).where(eq(runs.jobId, jobId)));
+const runOf = (db: Queryable, jobId: string) =>
+  db.select({ id: runs.id }).from(runs).where(eq(runs.jobId, jobId));
 
-/** A job's training in so many points at most, oldest first; exact where it has no more steps. */
-export async function thinnedSteps(db: Queryable, jobId: string, mostPoints: number): Promise<MeanOfSteps[]> {
+/**
+ * A job's training in so many points at most, exact where it has no more steps, and by its attempts. All steps are
+ * read once for both.
+ */
+export async function trainedSteps(db: Queryable, jobId: string, mostPoints: number): Promise<TrainedSteps> {
+  const ofJob = eq(stepMetrics.runId, runOf(db, jobId));
   const [{ last = null } = {}] = await db
     .select({ last: max(stepMetrics.step) })
     .from(stepMetrics)
-    .where(ofJob(db, jobId));
-  if (last === null) return [];
-  const group = sql`(${stepMetrics.step} - 1) / ${sql.raw(String(Math.ceil(last / mostPoints)))}`;
-  return db
+    .where(ofJob);
+  if (last === null) return { points: [], attempts: [] };
+  const point = sql`((${stepMetrics.step} - 1) / ${sql.raw(String(Math.ceil(last / mostPoints)))})`;
+  const rows = await db
     .select({
+      // Null in the rows of points.
+      attempt: sql<number | null>`${stepMetrics.attempt}`,
       step: sql<number>`max(${stepMetrics.step})`,
       steps: sql<number>`count(*)::int`,
       loss: sql<number>`avg(${stepMetrics.loss})`,
+      seconds: sql<number>`sum(${stepMetrics.stepTimeSeconds})`,
     })
     .from(stepMetrics)
-    .where(ofJob(db, jobId))
-    .groupBy(group)
-    .orderBy(group);
+    .where(ofJob)
+    .groupBy(sql`grouping sets ((${stepMetrics.attempt}), (${point}))`)
+    .orderBy(stepMetrics.attempt, point);
+  return {
+    points: rows
+      .filter(({ attempt }) => attempt === null)
+      .map(({ step, steps, loss }) => ({ step, steps, loss })),
+    attempts: rows.flatMap(({ attempt, steps, seconds }) =>
+      attempt === null ? [] : [{ attempt, steps, seconds }],
+    ),
+  };
+}
+
+/** A job's losses of held-out data in so many points at most, oldest first; exact where it has no more. */
+export async function thinnedValidations(
+  db: Queryable,
+  jobId: string,
+  mostPoints: number,
+): Promise<ValidationPoint[]> {
+  const parts = db
+    .select({
+      step: validationLosses.step,
+      loss: validationLosses.loss,
+      part: sql<number>`ntile(${sql.raw(String(mostPoints))}) over (order by ${validationLosses.step})`.as(
+        "part",
+      ),
+    })
+    .from(validationLosses)
+    .where(eq(validationLosses.runId, runOf(db, jobId)))
+    .as("parts");
+  return db
+    .select({ step: sql<number>`max(${parts.step})`, loss: sql<number>`avg(${parts.loss})` })
+    .from(parts)
+    .groupBy(parts.part)
+    .orderBy(parts.part);
 }

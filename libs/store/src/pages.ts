@@ -56,6 +56,7 @@ export function pageOf<Row, T>(
   return { items: shown.map(map), nextCursor: key ? encodeCursor(key.at, key.id) : null };
 }
 
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+/** Its source means the same to Postgres. */
+export const UUID_PATTERN = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 /** Ids come from outside: what is no uuid names nothing. */
-export const isUuid = (text: string): boolean => UUID.test(text);
+export const isUuid = (text: string): boolean => UUID_PATTERN.test(text);

@@ -1,10 +1,10 @@
-import { and, asc, eq, inArray, isNull, sql } from "drizzle-orm";
+import { and, asc, eq, inArray, isNull, sql, type SQL } from "drizzle-orm";
 import type { ProjectChange, ProjectCreate, ProjectRecord } from "@internevo/contracts";
 import { DEFAULT_PROJECT, formatCounted, ProblemError } from "@internevo/domain";
 import type { Queryable, Transaction } from "./database.ts";
 import { callQueue } from "./host-queue.ts";
 import { noProject } from "./no-project.ts";
-import { isUuid } from "./pages.ts";
+import { isUuid, UUID_PATTERN } from "./pages.ts";
 import { isValidToken } from "./access.ts";
 import {
   apiTokens,
@@ -124,10 +124,19 @@ async function forgetDiscarded(tx: Transaction, project: string): Promise<void> 
 export type OwnedKind =
   "job" | "workload" | "dead-letter" | "token" | "profile" | "webhook" | "webhook-delivery";
 
+/**
+ * An id in the data of a dead letter's message, as an id, so that an index finds what it names. Null for a text that
+ * is no id: a letter may hold anything, and Postgres refuses to cast that.
+ */
+function idOfLetter(field: "jobId" | "workloadId"): SQL {
+  const text = sql`${deadLetters.payload} -> 'data' ->> ${sql.raw(`'${field}'`)}`;
+  return sql`case when ${text} ~* ${sql.raw(`'${UUID_PATTERN.source}'`)} then (${text})::uuid end`;
+}
+
 /** The project of the job or workload that a dead letter's message is about; null: of neither. */
 export const projectOfLetter = sql<string | null>`coalesce(
-  (select j.project from ${jobs} j where j.id::text = ${deadLetters.payload} -> 'data' ->> 'jobId'),
-  (select w.project from ${workloads} w where w.id::text = ${deadLetters.payload} -> 'data' ->> 'workloadId'))`;
+  (select j.project from ${jobs} j where j.id = ${idOfLetter("jobId")}),
+  (select w.project from ${workloads} w where w.id = ${idOfLetter("workloadId")}))`;
 
 type ProjectRow = Promise<{ readonly project: string | null }[]>;
 const PROJECT_OF: Readonly<Record<OwnedKind, (db: Queryable, id: string) => ProjectRow>> = {

@@ -11,6 +11,7 @@ import {
   listJobLogAfter,
   listStepMetrics,
   listValidations,
+  readHistory,
   type Database,
   type Page,
   type Queryable,
@@ -55,14 +56,12 @@ type History<T> = (
 
 /** A job's history as CSV, page by page. */
 const csvOf = <T extends object>(history: History<T>, jobId: string, fields: readonly (keyof T & string)[]) =>
-  async function* ({ db }: Database): AsyncGenerator<string> {
+  async function* (database: Database): AsyncGenerator<string> {
     yield csvHead(fields);
     let after: string | null | undefined;
     do {
-      const page: Page<T> = await history(db, jobId, {
-        limit: A_PAGE,
-        ...(after === undefined ? {} : { after: Number(after) }),
-      });
+      const request = { limit: A_PAGE, ...(after === undefined ? {} : { after: Number(after) }) };
+      const page: Page<T> = await readHistory(database, () => history(database.db, jobId, request));
       yield csvRows(page.items as Parameters<typeof csvRows>[0], fields);
       after = page.nextCursor;
     } while (after !== null);
@@ -72,10 +71,11 @@ const lineOf = ({ at, level, source, message }: JobLogLine): string =>
   `${at} ${level} ${source}: ${message.replaceAll("\n", "\n  ")}\n`;
 
 const logOf = (jobId: string) =>
-  async function* ({ db }: Database): AsyncGenerator<string> {
+  async function* (database: Database): AsyncGenerator<string> {
     let after = 0;
     for (;;) {
-      const lines = await listJobLogAfter(db, jobId, after, A_PAGE);
+      const seen = after;
+      const lines = await readHistory(database, () => listJobLogAfter(database.db, jobId, seen, A_PAGE));
       if (lines.length === 0) return;
       after = lines.at(-1)?.id ?? after;
       yield lines.map(lineOf).join("");

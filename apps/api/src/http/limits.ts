@@ -27,12 +27,21 @@ export interface Limits {
   readonly streamsPerMinute: number;
   /** Event streams that are open at once; of the tokens of one project a quarter. */
   readonly streams: number;
+  /** Files of jobs that one token, or one person, downloads at once. */
+  readonly downloadsOfOneToken: number;
+  /** Files of jobs that are downloaded at once; by the tokens of one project a quarter. */
+  readonly downloads: number;
   /** Connections that are open at once; those beyond are closed unread. Each is a file that the process holds. */
   readonly connections: number;
   /** Requests at work at once, but for event streams; more wait, and beyond the most that wait they are refused. */
   readonly requests: FairTurnsOptions;
   /** The same of requests without a token, such as the ways to sign in: they wait for one another alone. */
   readonly openRequests: FairTurnsOptions;
+  /**
+   * Reads of the database that may take seconds, at work at once. With the pages of the past (`READS_AT_ONCE` of the
+   * store) they are fewer than the API's connections: token look-ups find one.
+   */
+  readonly longReads: FairTurnsOptions;
   /** Large bodies that are read at once; the same. */
   readonly bodies: FairTurnsOptions;
 }
@@ -50,9 +59,12 @@ export const DEFAULT_LIMITS: Limits = {
   streamsOfOneToken: 100,
   streamsPerMinute: 600,
   streams: 1000,
+  downloadsOfOneToken: 8,
+  downloads: 64,
   connections: 5000,
   requests: { atOnce: 16, atOnceOfOne: 2, mostOfOne: 2 + MOST_WAITING_OF_ONE, mostWaiting: MOST_WAITING },
   openRequests: { atOnce: 4, atOnceOfOne: 2, mostOfOne: 66, mostWaiting: 256 },
+  longReads: { atOnce: 2, atOnceOfOne: 1, mostOfOne: 16, mostWaiting: 64 },
   bodies: {
     atOnce: 64,
     // Whoever sends slowly leaves turns to the others of its project.

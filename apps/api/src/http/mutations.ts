@@ -1,8 +1,11 @@
-import { ProblemError } from "@internevo/domain";
+import { formatInteger, ProblemError } from "@internevo/domain";
 import {
   answerIdempotencyKey,
   claimIdempotencyKey,
+  KEPT_ANSWER_HOURS,
   lookUpIdempotencyKey,
+  MOST_KEPT_ANSWER_BYTES,
+  MOST_KEPT_ANSWERS,
   recordAudit,
   type Database,
   type KeyClaim,
@@ -11,6 +14,7 @@ import {
   type Transaction,
 } from "@internevo/store";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { countedAs } from "../work/caller.ts";
 import { actorOf } from "./auth.ts";
 
 /** What a mutation answers. */
@@ -40,11 +44,32 @@ function keyOf(request: FastifyRequest): string | undefined {
 }
 
 /**
- * Whose a key is. A session moves between the projects of its person, and what it asks for belongs to the project that
- * it is in: a key of one project answers nothing in another. A token that an admin made stays where it is.
+ * Whose a key is: of a token that an admin made, or of a person, whatever number of sessions it has. A session moves
+ * between the projects of its person, and what it asks for belongs to the project that it is in: a key of one project
+ * answers nothing in another. A token that an admin made stays where it is.
  */
-const holderOf = ({ id, kind, project }: TokenOwner): string =>
-  kind === "token" || project === null ? id : `${id} in ${project}`;
+const holderOf = (owner: TokenOwner): string =>
+  owner.kind === "token" || owner.project === null
+    ? countedAs(owner)
+    : `${countedAs(owner)} in ${owner.project}`;
+
+/** In seconds: kept answers are forgotten once an hour. */
+const FORGOTTEN_EVERY = 3600;
+
+/** @throws ProblemError `rate-limited` always */
+function refuseOneMore(reply: FastifyReply, owner: TokenOwner, key: string): never {
+  reply.header("retry-after", FORGOTTEN_EVERY);
+  const whose = owner.userId === null ? "this token has" : "your sessions have";
+  const bound = `${formatInteger(MOST_KEPT_ANSWERS)} answers, or ${MOST_KEPT_ANSWER_BYTES / 1e6} MB of them,`;
+  throw new ProblemError("rate-limited", `${whose} ${bound} kept for Idempotency-Keys; no more are kept`, [
+    {
+      field: "idempotency-key",
+      value: key,
+      message: "would need one more answer to be kept",
+      remedy: `send the request without a key, or wait: each answer is forgotten after ${KEPT_ANSWER_HOURS} hours`,
+    },
+  ]);
+}
 
 /**
  * What makes two requests the same: JSON with its keys sorted, so that another order of fields is no other
@@ -65,8 +90,8 @@ export const actionOf = (request: FastifyRequest): string =>
 /**
  * Runs a mutation in one transaction with its audit row and, when the request has an `Idempotency-Key`, the
  * key's answer: a repeated request waits for the first and gets its answer.
- * @throws ProblemError `conflict` when the key was used for another request; whatever `work` throws, with
- * nothing stored.
+ * @throws ProblemError `conflict` when the key was used for another request; `rate-limited` when its holder has as many
+ * answers kept as it may; whatever `work` throws, with nothing stored.
  */
 export async function mutate(
   database: Database,
@@ -105,6 +130,7 @@ async function mutateAs(
         });
         const answer = answerOf(claim, key);
         if (answer) return answer;
+        if (claim.kind === "no-room") refuseOneMore(reply, actor, key);
         if (claim.kind === "in-progress")
           throw new ProblemError("conflict", "a request with this Idempotency-Key is at work", [
             {

@@ -1,8 +1,6 @@
 import { Readable } from "node:stream";
-import { ProblemError } from "@internevo/domain";
-import type { TokenOwner } from "@internevo/store";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { countedAs } from "../work/caller.ts";
+import { OpenAnswers, type Reader } from "./open-answers.ts";
 
 /** One message of an event stream; without an id it does not move `Last-Event-ID`. */
 export interface SseMessage {
@@ -29,16 +27,10 @@ function sentPage(messages: readonly SseMessage[]): Buffer {
   return page;
 }
 
-/** A token, whose it is, and where it has its role; null: in the whole installation. */
-export type Reader = Pick<TokenOwner, "id" | "userId" | "project">;
-
-/** So many projects have to fill their part before others find no room. */
-const PROJECTS_THAT_FILL = 4;
-
 export interface StreamOptions {
-  /** Streams of one token, or of one person, that are open at once; more are refused. */
+  /** Streams of one token, or of one person, that are open at once. */
   readonly streamsOfOneToken: number;
-  /** Streams of all tokens that are open at once, a quarter of them of one project; more are refused. */
+  /** Streams of all tokens that are open at once. */
   readonly streams: number;
   /** How often it is looked whether the streams' tokens are still valid. */
   readonly lookMilliseconds: number;
@@ -57,10 +49,17 @@ export interface StreamOptions {
 export class OpenStreams {
   /** Whose each is. */
   readonly #open = new Map<AbortController, Reader>();
+  readonly #counted: OpenAnswers;
   readonly #options: StreamOptions;
 
   constructor(app: FastifyInstance, options: StreamOptions) {
     this.#options = options;
+    this.#counted = new OpenAnswers({
+      things: "event streams",
+      ofOne: options.streamsOfOneToken,
+      ofAll: options.streams,
+      remedy: "close one, or follow fewer jobs at once",
+    });
     const looking = setInterval(
       () => void this.#endOfInvalid().catch(options.onError),
       options.lookMilliseconds,
@@ -87,26 +86,6 @@ export class OpenStreams {
     }
   }
 
-  #assertRoom(reader: Reader): void {
-    const { streamsOfOneToken, streams } = this.#options;
-    const { userId, project } = reader;
-    const open = [...this.#open.values()];
-    const own = open.filter((each) => countedAs(each) === countedAs(reader)).length;
-    if (own >= streamsOfOneToken)
-      throw new ProblemError(
-        "rate-limited",
-        `${userId === null ? "this token has" : "your sessions have"} ${own} event streams open; close one, or follow fewer jobs at once`,
-      );
-    const ofProject = open.filter((each) => each.project === project).length;
-    if (project !== null && ofProject >= Math.ceil(streams / PROJECTS_THAT_FILL))
-      throw new ProblemError(
-        "rate-limited",
-        `project ${project} has ${ofProject} event streams open, as many as a project may; close one, or follow fewer jobs at once`,
-      );
-    if (this.#open.size >= streams)
-      throw new ProblemError("unavailable", "too many event streams are open; try again shortly");
-  }
-
   /**
    * Answers with an event stream: `source` is read as fast as the client takes it, and told by its signal
    * when the client or the server goes. @param reader whose it is. @throws ProblemError `rate-limited`,
@@ -117,7 +96,7 @@ export class OpenStreams {
     reader: Reader,
     source: (signal: AbortSignal) => AsyncGenerator<readonly SseMessage[] | typeof HEARTBEAT, void, void>,
   ): FastifyReply {
-    this.#assertRoom(reader);
+    const end = this.#counted.begin(reader);
     const controller = new AbortController();
     this.#open.set(controller, reader);
     const stream = Readable.from(frames(source(controller.signal)), { objectMode: true, highWaterMark: 1 });
@@ -126,6 +105,7 @@ export class OpenStreams {
     stream.once("close", () => {
       controller.abort();
       this.#open.delete(controller);
+      end();
     });
     return (
       reply

@@ -9,7 +9,10 @@ import { bytesOf, rangeOf, sizeOf, type Segment } from "../artifacts/segments.ts
 import { writtenArtifacts } from "../artifacts/written.ts";
 import { noJob } from "../http/absent.ts";
 import { actorOf } from "../http/auth.ts";
+import { goneSignal } from "../http/gone.ts";
 import type { ApiInstance } from "../http/instance.ts";
+import { DEFAULT_LIMITS } from "../http/limits.ts";
+import type { OpenAnswers } from "../http/open-answers.ts";
 import { visibleTo } from "../http/rights.ts";
 import { answers, IdParams } from "./shapes.ts";
 
@@ -17,6 +20,8 @@ interface ArtifactOptions {
   readonly database: Database;
   /** Undefined: the API does not know it. */
   readonly dataDirectory: string | undefined;
+  /** Those that are at work. */
+  readonly downloads: OpenAnswers;
 }
 
 const TYPES: Readonly<Record<string, string>> = { ".json": "application/json", ".tar": "application/x-tar" };
@@ -68,12 +73,12 @@ const bodyOf = (
 ): Readable => Readable.from(method === "HEAD" ? [] : read());
 
 /** Everything that a client may do with what has a known size: one range of it, if it has not changed. */
-function sendSegments(
+function bodyOfSegments(
   request: FastifyRequest,
   reply: FastifyReply,
   segments: readonly Segment[],
   modifiedAt: string,
-): FastifyReply {
+): Readable {
   const size = sizeOf(segments);
   const etag = `"${size.toString(36)}-${Date.parse(modifiedAt).toString(36)}"`;
   reply.header("etag", etag).header("accept-ranges", "bytes");
@@ -93,7 +98,7 @@ function sendSegments(
   const { first, last } = range ?? { first: 0, last: size - 1 };
   if (range) reply.code(206).header("content-range", `bytes ${first}-${last}/${size}`);
   reply.header("content-length", last - first + 1);
-  return reply.send(bodyOf(request, () => bytesOf(segments, { first, last })));
+  return bodyOf(request, () => bytesOf(segments, { first, last }));
 }
 
 const writtenOf = async (job: JobDetail, { db }: Database) => {
@@ -101,13 +106,14 @@ const writtenOf = async (job: JobDetail, { db }: Database) => {
   return writtenArtifacts(job, await getStatedFields(db, job.id), items.length > 0);
 };
 
-async function sendArtifact(
+/** What is sent of an artifact, once its headers are written. */
+async function bodyOfArtifact(
   request: FastifyRequest,
   reply: FastifyReply,
   { database, dataDirectory }: ArtifactOptions,
   job: JobDetail,
   name: string,
-): Promise<FastifyReply> {
+): Promise<Readable> {
   const written = await writtenOf(job, database);
   const found = written.find((each) => each.name === name);
   const stored = found || dataDirectory === undefined ? [] : await storedArtifacts(dataDirectory, job.id);
@@ -122,14 +128,14 @@ async function sendArtifact(
     .type(found?.mediaType ?? typeOf(name))
     .header("content-disposition", `attachment; filename="${name}"`);
   const { segments = undefined, modifiedAt = null } = file ?? found ?? {};
-  if (segments) return sendSegments(request, reply, segments, modifiedAt ?? job.createdAt);
+  if (segments) return bodyOfSegments(request, reply, segments, modifiedAt ?? job.createdAt);
   const { write } = found ?? {};
-  return reply.send(bodyOf(request, () => write?.(database) ?? []));
+  return bodyOf(request, () => write?.(database) ?? []);
 }
 
 /** What a job leaves: its file, metrics and log, and the timelines, checkpoints and exports on disk. */
 export function registerArtifacts(app: ApiInstance, options: ArtifactOptions): void {
-  const { database, dataDirectory } = options;
+  const { database, dataDirectory, downloads } = options;
   const jobOf = async (request: FastifyRequest, id: string): Promise<JobDetail> => {
     const job = await getJobDetail(database.db, id, visibleTo(actorOf(request)));
     if (!job) throw noJob(id);
@@ -167,7 +173,10 @@ export function registerArtifacts(app: ApiInstance, options: ArtifactOptions): v
         summary: "One of a job's artifacts, as a file; a folder as a tar archive",
         description:
           "`Content-Length` is there where the list says its bytes; of those, `Range` asks for a part, and " +
-          "`If-Range` with its ETag for that part of the same file only.",
+          "`If-Range` with its ETag for that part of the same file only. " +
+          `A token downloads ${DEFAULT_LIMITS.downloadsOfOneToken} files at once, and the tokens of a project ` +
+          `together a quarter of the ${DEFAULT_LIMITS.downloads} of all tokens. One more is a 429 with ` +
+          "`Retry-After`, and of all a 503.",
         params: Type.Object({ ...IdParams.properties, artifact: Line(300) }),
         response: {
           ...answers({}),
@@ -179,8 +188,20 @@ export function registerArtifacts(app: ApiInstance, options: ArtifactOptions): v
       },
     },
     async (request, reply) => {
-      const job = await jobOf(request, request.params.id);
-      return sendArtifact(request, reply, options, job, request.params.artifact);
+      const end = downloads.begin(actorOf(request));
+      try {
+        const job = await jobOf(request, request.params.id);
+        const body = await bodyOfArtifact(request, reply, options, job, request.params.artifact);
+        const gone = goneSignal(reply);
+        gone.throwIfAborted();
+        // A body that is left closes once the page has come that it waits for: what is left counts as long.
+        body.once("close", end);
+        gone.addEventListener("abort", () => body.destroy(), { once: true });
+        return reply.send(body);
+      } catch (error) {
+        end();
+        throw error;
+      }
     },
   );
 }

@@ -6,8 +6,9 @@ import { compareJobs } from "../comparison.ts";
 import { noJobOfQuery } from "../http/absent.ts";
 import { actorOf } from "../http/auth.ts";
 import type { ApiInstance } from "../http/instance.ts";
+import type { LongReads } from "../http/long-reads.ts";
 import { visibleTo } from "../http/rights.ts";
-import { answers } from "./shapes.ts";
+import { answers, LONG_READ } from "./shapes.ts";
 
 /** @throws ProblemError `bad-request` for a job that is named twice */
 function assertDistinct(ids: readonly string[]): void {
@@ -21,7 +22,10 @@ function assertDistinct(ids: readonly string[]): void {
 }
 
 /** How several jobs differ, and what came of it. */
-export function registerComparison(app: ApiInstance, { database }: { readonly database: Database }): void {
+export function registerComparison(
+  app: ApiInstance,
+  { database, longReads }: { readonly database: Database; readonly longReads: LongReads },
+): void {
   const { least, most } = COMPARED_JOBS;
   app.get(
     "/comparison",
@@ -30,7 +34,9 @@ export function registerComparison(app: ApiInstance, { database }: { readonly da
       schema: {
         tags: ["jobs"],
         summary: "How several jobs differ, and how they trained",
-        description: `\`job\` stands ${least} to ${most} times. A job that is not there, or not to be seen, is a 404.`,
+        description:
+          `\`job\` stands ${least} to ${most} times. A job that is not there, or not to be seen, is a 404. ` +
+          LONG_READ,
         querystring: Type.Object(
           { job: Type.Array(Line(100), { minItems: least, maxItems: most, description: "ids of jobs" }) },
           { additionalProperties: false },
@@ -38,20 +44,23 @@ export function registerComparison(app: ApiInstance, { database }: { readonly da
         response: answers({ 200: ComparisonSchema }),
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const ids = request.query.job;
       assertDistinct(ids);
-      return database.db.transaction(
-        async (tx) => {
-          const jobs: JobDetail[] = [];
-          for (const id of ids) {
-            const job = await getJobDetail(tx, id, visibleTo(actorOf(request)));
-            if (!job) throw noJobOfQuery(id);
-            jobs.push(job);
-          }
-          return compareJobs(tx, jobs);
-        },
-        { isolationLevel: "repeatable read", accessMode: "read only" },
+      const visible = visibleTo(actorOf(request));
+      return longReads.run(reply, () =>
+        database.db.transaction(
+          async (tx) => {
+            const jobs: JobDetail[] = [];
+            for (const id of ids) {
+              const job = await getJobDetail(tx, id, visible);
+              if (!job) throw noJobOfQuery(id);
+              jobs.push(job);
+            }
+            return compareJobs(tx, jobs);
+          },
+          { isolationLevel: "repeatable read", accessMode: "read only" },
+        ),
       );
     },
   );

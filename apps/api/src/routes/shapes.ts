@@ -1,7 +1,9 @@
 import { STATUS_CODES } from "node:http";
 import { ProblemSchema } from "@internevo/contracts";
 import { Line } from "@internevo/domain";
+import { KEPT_ANSWER_HOURS, MOST_KEPT_ANSWER_BYTES, MOST_KEPT_ANSWERS } from "@internevo/store";
 import { Type, type TSchema } from "typebox";
+import { DEFAULT_LIMITS } from "../http/limits.ts";
 
 export const IdParams = Type.Object({ id: Line(100) });
 
@@ -9,7 +11,9 @@ const idempotencyKey = {
   "idempotency-key": Type.Optional(
     Type.String({
       description:
-        "1 to 200 visible characters: the same key with the same request gives the same answer, and acts once",
+        "1 to 200 visible characters: the same key with the same request gives the same answer, and acts once. " +
+        `Answers are kept for ${KEPT_ANSWER_HOURS} hours, ${MOST_KEPT_ANSWERS} of a token or ` +
+        `${MOST_KEPT_ANSWER_BYTES / 1e6} MB of them; a request with one more key is a 429`,
     }),
   ),
 };
@@ -25,6 +29,12 @@ export const headers = {
     "last-event-id": Type.Optional(Type.String({ description: "number of the last event that was seen" })),
   }),
 };
+
+const { atOnce: LONG_READS, mostOfOne: MOST_LONG_READS } = DEFAULT_LIMITS.longReads;
+/** What the documentation says of a route that reads for long. */
+export const LONG_READ =
+  `It may take seconds: one of a project's tokens is at work at once, ${LONG_READS} of all, and others wait. ` +
+  `Beyond ${MOST_LONG_READS} of a token that are at work or wait, one more is a 429 with \`Retry-After\`.`;
 
 /** The answers of a route: its own, and problems. */
 export const answers = (own: Readonly<Record<number, TSchema>>): Record<string, unknown> => ({
