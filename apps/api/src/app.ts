@@ -13,7 +13,13 @@ import { registerConsole } from "./http/console.ts";
 import type { ApiInstance } from "./http/instance.ts";
 import { registerLargeBodies, SMALL_BODY_BYTES } from "./http/large-bodies.ts";
 import { registerRequestTurns } from "./http/request-turns.ts";
-import { DEFAULT_LIMITS, registerLimits, registerSecurityHeaders, type Limits } from "./http/limits.ts";
+import {
+  DEFAULT_LIMITS,
+  registerLimits,
+  registerSecurityHeaders,
+  type Limits,
+  type RequestLimits,
+} from "./http/limits.ts";
 import { registerMethods } from "./http/methods.ts";
 import { registerRefusalAudit, type RefusalAudit } from "./http/refusal-audit.ts";
 import { answerOneAtATime } from "./http/one-at-a-time.ts";
@@ -135,7 +141,12 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
 
   await app.register(
     async (scope) =>
-      registerRoutes(scope as ApiInstance, options, refusals, { streams, heartbeatMilliseconds }),
+      registerRoutes(scope as ApiInstance, options, refusals, {
+        streams,
+        heartbeatMilliseconds,
+        limits,
+        bounds,
+      }),
     { prefix: API_PREFIX },
   );
   app.decorate("routeRules", rules);
@@ -189,7 +200,16 @@ function registerRoutes(
   api: ApiInstance,
   options: ApiOptions,
   refusals: RefusalAudit,
-  live: { readonly streams: OpenStreams; readonly heartbeatMilliseconds: number },
+  {
+    limits,
+    bounds,
+    ...live
+  }: {
+    readonly streams: OpenStreams;
+    readonly heartbeatMilliseconds: number;
+    readonly limits: RequestLimits;
+    readonly bounds: Limits;
+  },
 ): void {
   const { database, workers, capabilities, measuring, profileFor } = options;
   const now = options.now ?? (() => new Date());
@@ -220,6 +240,6 @@ function registerRoutes(
   registerClusterRoutes(api, { database, clusters });
   const { signIn } = options;
   const provider = signIn && new Provider(signIn, (error, message) => api.log.warn({ err: error }, message));
-  registerSignInRoutes(api, { database, signIn, provider, refusals });
+  registerSignInRoutes(api, { database, signIn, provider, refusals, limits, bounds });
   registerSessionRoutes(api, { database, signIn, provider });
 }

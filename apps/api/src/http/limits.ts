@@ -19,6 +19,13 @@ export interface Limits {
   readonly deviceSignInsPerMinute: number;
   /** The same of all. */
   readonly deviceSignInsPerMinuteOfAll: number;
+  /**
+   * Questions a minute that one address has the API ask the provider of identities: whether somebody has signed in at
+   * a device, and who comes back from the provider.
+   */
+  readonly providerQuestionsPerMinute: number;
+  /** The same at once, of all; more wait, and beyond the most that wait they are refused. */
+  readonly providerQuestions: FairTurnsOptions;
   /** Delay of the event loop beyond which requests are refused, milliseconds; 0: no limit. */
   readonly maximumEventLoopDelayMilliseconds: number;
   /** Event streams that one token, or one person, has open at once. */
@@ -46,6 +53,8 @@ export const DEFAULT_LIMITS: Limits = {
   wrongTokensPerMinute: 30,
   deviceSignInsPerMinute: 10,
   deviceSignInsPerMinuteOfAll: 120,
+  providerQuestionsPerMinute: 30,
+  providerQuestions: { atOnce: 8, atOnceOfOne: 4, mostOfOne: 32, mostWaiting: 64 },
   maximumEventLoopDelayMilliseconds: 2000,
   streamsOfOneToken: 100,
   streamsPerMinute: 600,
@@ -104,6 +113,8 @@ export interface RequestLimits {
   countGuess(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Counts a sign-in of a command line that is begun. @throws ProblemError `rate-limited` */
   countDeviceSignIn(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Counts a question to the provider of identities for its address. @returns false where it has asked too often */
+  mayAskProvider(request: FastifyRequest): Promise<boolean>;
   /** Counts an event stream that is opened, for its token. @throws ProblemError `rate-limited` */
   countStream(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Whether the address has shown so many wrong tokens that another one would be refused as too many. */
@@ -176,6 +187,12 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
     keyGenerator: () => "devices of all",
   });
 
+  const asked = app.createRateLimit({
+    max: limits.providerQuestionsPerMinute,
+    timeWindow: MINUTE_MILLISECONDS,
+    keyGenerator: (request) => `provider ${addressOf(request)}`,
+  });
+
   async function hasNoneLeft(limiter: typeof requests, request: FastifyRequest): Promise<boolean> {
     const state = await limiter(request, { increment: false });
     return !state.isAllowed && state.remaining === 0;
@@ -203,6 +220,10 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
       await take(begun, request, reply);
       // What an address is refused does not count for all.
       await take(begunByAll, request, reply);
+    },
+    async mayAskProvider(request) {
+      const state = await asked(request);
+      return state.isAllowed || !state.isExceeded;
     },
     countStream: (request, reply) => take(opened, request, reply),
     async countGuess(request, reply) {
