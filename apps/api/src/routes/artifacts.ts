@@ -121,7 +121,8 @@ async function sendArtifact(
   reply
     .type(found?.mediaType ?? typeOf(name))
     .header("content-disposition", `attachment; filename="${name}"`);
-  const { segments = undefined, modifiedAt = null } = file ?? found ?? {};
+  const { modifiedAt = null } = file ?? found ?? {};
+  const segments = file?.segments ?? found?.segments?.();
   if (segments) return sendSegments(request, reply, segments, modifiedAt ?? job.createdAt);
   const { write } = found ?? {};
   return reply.send(bodyOf(request, () => write?.(database) ?? []));
@@ -166,8 +167,8 @@ export function registerArtifacts(app: ApiInstance, options: ArtifactOptions): v
         tags: ["jobs"],
         summary: "One of a job's artifacts, as a file; a folder as a tar archive",
         description:
-          "`Content-Length` is there where the list says its bytes; of those, `Range` asks for a part, and " +
-          "`If-Range` with its ETag for that part of the same file only.",
+          "`Content-Length` is there for job.yaml, and where the list says the bytes; of those, `Range` asks for a " +
+          "part, and `If-Range` with its ETag for that part of the same file only.",
         params: Type.Object({ ...IdParams.properties, artifact: Line(300) }),
         response: {
           ...answers({}),
