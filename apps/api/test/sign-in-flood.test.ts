@@ -39,8 +39,9 @@ async function start(limits: NonNullable<Parameters<typeof startTestApi>[0]>["li
     placesOfGroup: new Map([["admins", [{ role: "admin", project: null }]]]),
     placeOfEverybody: undefined,
   });
-  api = await startTestApi({ signIn: settings, limits });
-  cleanups.push(() => api.close());
+  const started = await startTestApi({ signIn: settings, limits });
+  cleanups.push(() => started.close());
+  api = started;
   await api.app.listen({ port, host: "127.0.0.1" });
 }
 

@@ -133,8 +133,7 @@ export function resolveJob(written: unknown): JobSpec {
   checkReplanning(file, cluster, details);
   const plan = resolvePlan(file, lengths, model, details);
   checkHeadroom(file, cluster, details);
-  if (details.length > 0 || model === undefined || lengths === undefined)
-    throw notValid(details);
+  if (details.length > 0 || model === undefined || lengths === undefined) throw notValid(details);
   const spec: JobSpec = {
     name: file.name,
     model,

@@ -97,7 +97,9 @@ async function nameFor(
   const others = and(eq(users.name, name), knownId === undefined ? undefined : ne(users.id, knownId));
   const isTaken =
     (isAddressLike(name) && name !== email) ||
-    isReservedName(name) || (await tx.$count(users, others)) > 0 || (await isNameOfToken(tx, name));
+    isReservedName(name) ||
+    (await tx.$count(users, others)) > 0 ||
+    (await isNameOfToken(tx, name));
   return isTaken ? `${name} (${sha256(`${issuer} ${subject}`).slice(0, 8)})` : name;
 }
 

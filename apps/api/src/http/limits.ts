@@ -148,6 +148,19 @@ function senderOf(request: FastifyRequest): string {
   return request.routeOptions.config.scope === "open" ? `sign-in ${addressOf(request)}` : addressOf(request);
 }
 
+/** What counts a question to the provider of identities for its address. It is said in no header. */
+function providerLimit(app: FastifyInstance, limits: Limits): RequestLimits["mayAskProvider"] {
+  const asked = app.createRateLimit({
+    max: limits.providerQuestionsPerMinute,
+    timeWindow: MINUTE_MILLISECONDS,
+    keyGenerator: (request) => `provider ${addressOf(request)}`,
+  });
+  return async (request) => {
+    const state = await asked(request);
+    return state.isAllowed || !state.isExceeded;
+  };
+}
+
 /** Counts per token or person for those who have one, and wrong tokens per address. */
 export async function registerLimits(app: FastifyInstance, limits: Limits): Promise<RequestLimits> {
   await app.register(rateLimit, { global: false });
@@ -187,12 +200,6 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
     keyGenerator: () => "devices of all",
   });
 
-  const asked = app.createRateLimit({
-    max: limits.providerQuestionsPerMinute,
-    timeWindow: MINUTE_MILLISECONDS,
-    keyGenerator: (request) => `provider ${addressOf(request)}`,
-  });
-
   async function hasNoneLeft(limiter: typeof requests, request: FastifyRequest): Promise<boolean> {
     const state = await limiter(request, { increment: false });
     return !state.isAllowed && state.remaining === 0;
@@ -221,10 +228,7 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
       // What an address is refused does not count for all.
       await take(begunByAll, request, reply);
     },
-    async mayAskProvider(request) {
-      const state = await asked(request);
-      return state.isAllowed || !state.isExceeded;
-    },
+    mayAskProvider: providerLimit(app, limits),
     countStream: (request, reply) => take(opened, request, reply),
     async countGuess(request, reply) {
       // Below its limit the answer tells of the limit on requests, as every other does.

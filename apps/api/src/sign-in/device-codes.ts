@@ -7,7 +7,11 @@ const FORM = /^([0-9a-z]{1,11})\.([\w-]{43})\.(.+)$/s;
 
 const notHandedOut = (message: string): ProblemError =>
   new ProblemError("unauthorized", `the device code ${message}`, [
-    { field: "deviceCode", message, remedy: "begin again: POST /api/v1/sign-in/device, or `internevo login`" },
+    {
+      field: "deviceCode",
+      message,
+      remedy: "begin again: POST /api/v1/sign-in/device, or `internevo login`",
+    },
   ]);
 
 /**

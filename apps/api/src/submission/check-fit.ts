@@ -136,11 +136,7 @@ export async function assertFits(
       { field: `plan.${field}`, value: pinnedPlan(spec)?.[field], message, remedy },
     ]);
   }
-  const { message, remedy = "change the job" } = noFeasiblePlan(
-    spec,
-    result,
-    await runtime.uncounted(),
-  );
+  const { message, remedy = "change the job" } = noFeasiblePlan(spec, result, await runtime.uncounted());
   if (result.unmet !== undefined)
     throw new ProblemError("no-feasible-plan", "no plan is as the job's plan asks", [
       { field: "plan", message, remedy },

@@ -27,7 +27,7 @@ export interface Workers {
   plan(task: PlanTask, signal?: AbortSignal): Promise<PlanningResult>;
   /** The same where it is soon known; null where the search would take longer than a moment. */
   quickPlan(task: PlanTask, signal?: AbortSignal): Promise<PlanningResult | null>;
-  /** How much a job measures before it is planned. @param fresh the profile that it could use; undefined: there is none */
+  /** How much a job measures before it is planned. @param fresh what is fresh and comparable; undefined: nothing is */
   firstCounts(spec: JobSpec, fresh: Profile | undefined, signal?: AbortSignal): Promise<FirstCounts>;
   /**
    * One question about plans. Those that search many times (sweep, largest sequence, front, cluster) have
@@ -165,7 +165,11 @@ const filesTooLarge = (): ProblemError =>
 type CheckTask = (DataTask | WeightsTask | OwnerTask) & Allowed;
 
 /** Runs one task on a lane's threads. */
-type Run = (lane: Lane, task: LimitedPlanTask | AdviceTask | CountTask | CheckTask, name: string) => Promise<unknown>;
+type Run = (
+  lane: Lane,
+  task: LimitedPlanTask | AdviceTask | CountTask | CheckTask,
+  name: string,
+) => Promise<unknown>;
 
 /** See `Workers`: the threads and processes, and the lanes that questions take. */
 class WorkerPools implements Workers {

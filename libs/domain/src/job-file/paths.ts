@@ -20,7 +20,8 @@ function* namedIn(data: unknown, field: string): Generator<Named> {
   if (Array.isArray(paths)) yield { field: `${field}.paths`, count: paths.length };
   // More of them are too many themselves, as the schema says.
   if (Array.isArray(sources))
-    for (const [index, source] of sources.slice(0, MAXIMUM_SOURCES).entries()) yield* namedIn(source, `${field}.sources.${index}`);
+    for (const [index, source] of sources.slice(0, MAXIMUM_SOURCES).entries())
+      yield* namedIn(source, `${field}.sources.${index}`);
 }
 
 /**
