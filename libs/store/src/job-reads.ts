@@ -236,7 +236,7 @@ export async function getJobDetail(
   return {
     ...summaryOf(summary),
     queue: (await queuePlace(db, jobLease(jobId), only)) ?? null,
-    givesWayTo: (summary.preemptible && (await askedToGiveWay(db, jobLease(jobId)))) || null,
+    givesWayTo: (summary.facts.preemptible && (await askedToGiveWay(db, jobLease(jobId)))) || null,
     lastEventId: await lastJobEventId(db, jobId),
     spec,
     traceId: traceIdOf(traceparent) ?? "",
