@@ -214,7 +214,7 @@ describe("questions to the provider", () => {
 
   it("are so many a minute of browsers that come back, too", async () => {
     await start({ providerQuestionsPerMinute: 2 });
-    const doors = [];
+    const doors: Awaited<ReturnType<typeof atTheDoor>>[] = [];
     for (let at = 0; at < 3; at += 1) doors.push(await atTheDoor("s-ada"));
     const browsers: TestBrowser[] = [];
     const count = await asked(async () => {
