@@ -13,7 +13,13 @@ import { registerConsole } from "./http/console.ts";
 import type { ApiInstance } from "./http/instance.ts";
 import { registerLargeBodies, SMALL_BODY_BYTES } from "./http/large-bodies.ts";
 import { registerRequestTurns } from "./http/request-turns.ts";
-import { DEFAULT_LIMITS, registerLimits, registerSecurityHeaders, type Limits } from "./http/limits.ts";
+import {
+  DEFAULT_LIMITS,
+  registerLimits,
+  registerSecurityHeaders,
+  type Limits,
+  type RequestLimits,
+} from "./http/limits.ts";
 import { LongReads } from "./http/long-reads.ts";
 import { registerMethods } from "./http/methods.ts";
 import { registerRefusalAudit, type RefusalAudit } from "./http/refusal-audit.ts";
@@ -147,6 +153,8 @@ export async function buildApi(options: ApiOptions): Promise<ApiInstance> {
           remedy: "end one, or ask again when one has ended",
         }),
         longReads: new LongReads(bounds.longReads),
+        limits,
+        bounds,
       }),
     { prefix: API_PREFIX },
   );
@@ -202,13 +210,15 @@ interface Live {
   readonly heartbeatMilliseconds: number;
   readonly downloads: OpenAnswers;
   readonly longReads: LongReads;
+  readonly limits: RequestLimits;
+  readonly bounds: Limits;
 }
 
 /** Everything below the prefix of the API. */
 function registerRoutes(api: ApiInstance, options: ApiOptions, refusals: RefusalAudit, live: Live): void {
   const { database, workers, capabilities, measuring, profileFor } = options;
   const now = options.now ?? (() => new Date());
-  const { streams, heartbeatMilliseconds, downloads, longReads } = live;
+  const { streams, heartbeatMilliseconds, downloads, longReads, limits, bounds } = live;
   registerJobRoutes(api, { database, workers, capabilities, measuring, streams, heartbeatMilliseconds });
   registerJobFile(api, { database });
   registerComparison(api, { database, longReads });
@@ -236,6 +246,6 @@ function registerRoutes(api: ApiInstance, options: ApiOptions, refusals: Refusal
   registerClusterRoutes(api, { database, clusters });
   const { signIn } = options;
   const provider = signIn && new Provider(signIn, (error, message) => api.log.warn({ err: error }, message));
-  registerSignInRoutes(api, { database, signIn, provider, refusals });
+  registerSignInRoutes(api, { database, signIn, provider, refusals, limits, bounds });
   registerSessionRoutes(api, { database, signIn, provider });
 }

@@ -64,7 +64,13 @@ describe("the artifacts of a job", () => {
   });
 
   it("are written from the database", async () => {
-    expect(parse((await get("/job.yaml")).body)).toMatchObject({ name: "trained", steps: 20 });
+    const file = await get("/job.yaml");
+    expect(parse(file.body)).toMatchObject({ name: "trained", steps: 20 });
+    expect(file.headers["content-length"]).toBe(String(file.rawPayload.length));
+    const part = await get("/job.yaml", { range: "bytes=0-4" });
+    expect([part.statusCode, part.body]).toEqual([206, file.body.slice(0, 5)]);
+    // Nothing is written to be listed.
+    expect((await list()).items[0]).toMatchObject({ name: "job.yaml", bytes: null });
     const steps = await get("/steps.csv");
     expect(steps.headers).toMatchObject({
       "content-type": "text/csv; charset=utf-8",

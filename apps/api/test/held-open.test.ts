@@ -302,6 +302,7 @@ describe("a client that leaves while its job is checked", () => {
     const bound: Workers = {
       plan: (task, signal) => workers.plan(task, signal),
       quickPlan: (task, signal) => workers.quickPlan(task, signal),
+      firstCounts: (job, fresh, signal) => workers.firstCounts(job, fresh, signal),
       advise: (question, signal) => workers.advise(question, signal),
       adviceThreads: workers.adviceThreads,
       checkData: (task, signal) => workers.checkData(task, signal),

@@ -103,6 +103,7 @@ describe("without its database", () => {
       workers: {
         plan: () => Promise.reject(new Error("not asked")),
         quickPlan: () => Promise.reject(new Error("not asked")),
+        firstCounts: () => Promise.reject(new Error("not asked")),
         advise: () => Promise.reject(new Error("not asked")),
         adviceThreads: 1,
         checkData: () => Promise.resolve({ tokens: 1, documents: null }),

@@ -1,3 +1,4 @@
+import type { DeviceSignIn, DeviceToken, Problem } from "@internevo/contracts";
 import { freePort } from "@internevo/local-stack";
 import { listAudit } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
@@ -38,8 +39,9 @@ async function start(limits: NonNullable<Parameters<typeof startTestApi>[0]>["li
     placesOfGroup: new Map([["admins", [{ role: "admin", project: null }]]]),
     placeOfEverybody: undefined,
   });
-  api = await startTestApi({ signIn: settings, limits });
-  cleanups.push(() => api.close());
+  const started = await startTestApi({ signIn: settings, limits });
+  cleanups.push(() => started.close());
+  api = started;
   await api.app.listen({ port, host: "127.0.0.1" });
 }
 
@@ -157,5 +159,90 @@ describe("sign-ins of command lines", () => {
     for (const address of [1, 1, 1, 1, 1, 2, 3, 4])
       statuses.push((await begin(`192.0.2.${address}`)).statusCode);
     expect(statuses).toEqual([200, 200, 429, 429, 429, 200, 200, 429]);
+  });
+});
+
+describe("questions to the provider", () => {
+  const post = <T>(path: string, remoteAddress: string, payload?: object) =>
+    api.app
+      .inject({ method: "POST", url: `/api/v1${path}`, remoteAddress, ...(payload ? { payload } : {}) })
+      .then((reply) => ({ status: reply.statusCode, body: reply.json<T>() }));
+  const codeFor = async (address: string): Promise<string> =>
+    (await post<DeviceSignIn>("/sign-in/device", address)).body.deviceCode;
+  const ask = (deviceCode: string, address = "192.0.2.1") =>
+    post<DeviceToken & Problem>("/sign-in/device/token", address, { deviceCode });
+  const asked = async (work: () => Promise<unknown>): Promise<number> => {
+    const before = provider.tokenRequests.count;
+    await work();
+    return provider.tokenRequests.count - before;
+  };
+
+  it("are about device codes alone that were handed out", async () => {
+    await start();
+    const code = await codeFor("192.0.2.1");
+    const [expiry, signature] = code.split(".") as [string, string];
+    const wrong = ["made-up", `${expiry}.${signature}.made-up`, code.slice(code.lastIndexOf(".") + 1)];
+    const count = await asked(async () => {
+      for (const each of wrong)
+        expect(await ask(each)).toMatchObject({
+          status: 401,
+          body: { code: "unauthorized", errors: [{ field: "deviceCode" }] },
+        });
+    });
+    expect(count).toBe(0);
+    // Another instance of the API knows the code too.
+    await api.app.close();
+    await start();
+    expect(await ask(code)).toMatchObject({ status: 200, body: { state: "pending" } });
+  });
+
+  it("are so many a minute for an address, and others go on", async () => {
+    await start();
+    const most = DEFAULT_LIMITS.providerQuestionsPerMinute;
+    const codes = [await codeFor("192.0.2.1"), await codeFor("192.0.2.2")] as const;
+    const count = await asked(async () => {
+      for (let at = 0; at < most; at += 1) expect((await ask(codes[0])).status).toBe(200);
+      // Whoever is told so asks less often, and is not refused.
+      expect(await ask(codes[0])).toEqual({
+        status: 200,
+        body: { state: "slow-down", token: null, expiresAt: null },
+      });
+      expect((await ask(codes[1], "192.0.2.2")).body.state).not.toBe("signed-in");
+    });
+    expect(count).toBe(most + 1);
+  });
+
+  it("are so many a minute of browsers that come back, too", async () => {
+    await start({ providerQuestionsPerMinute: 2 });
+    const doors: Awaited<ReturnType<typeof atTheDoor>>[] = [];
+    for (let at = 0; at < 3; at += 1) doors.push(await atTheDoor("s-ada"));
+    const browsers: TestBrowser[] = [];
+    const count = await asked(async () => {
+      for (const door of doors) browsers.push(await enter(door));
+    });
+    expect(count).toBe(2);
+    expect(await problemOf(browsers[2]!)).toContain("too many sign-ins from this address");
+    expect((await whoami(browsers[0]!)).status).toBe(200);
+  });
+
+  it("are few at once, whoever asks", async () => {
+    await start();
+    const addresses = Array.from({ length: 20 }, (_, at) => `192.0.2.${at + 1}`);
+    const codes = await Promise.all(addresses.map(codeFor));
+    const { atOnce } = DEFAULT_LIMITS.providerQuestions;
+    const free = Promise.withResolvers<void>();
+    provider.beforeToken = () => free.promise;
+    provider.tokenRequests.mostAtOnce = 0;
+    const before = provider.tokenRequests.count;
+    const answers = Promise.all(codes.map((code, at) => ask(code, addresses[at])));
+    try {
+      await eventually("as many as may have asked", () => provider.tokenRequests.count - before >= atOnce);
+    } finally {
+      free.resolve();
+      provider.beforeToken = () => Promise.resolve();
+    }
+    expect(new Set((await answers).map(({ status }) => status))).toEqual(new Set([200]));
+    expect(provider.tokenRequests.count - before).toBe(codes.length);
+    expect(provider.tokenRequests.mostAtOnce).toBe(atOnce);
   });
 });

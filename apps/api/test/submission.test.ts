@@ -272,6 +272,53 @@ it("refuses data that cannot be trained on, and stores nothing", async () => {
   ).toBe(201);
 });
 
+it("counts what is measured first away from the server", async () => {
+  const measuring = {
+    probe: { name: "internevo-probe", path: join(api.directory, "probe") },
+    threadsPerRank: 1,
+  };
+  await writeFile(measuring.probe.path, "a probe");
+  const own = await startTestApi({ measuring: measuring as Measuring });
+  // Legal, and with twenty thousand divisors: its plans have very many sizes.
+  const payload = jobFile(own, {
+    model: { hiddenSize: 64, layers: 2, heads: 8, kvHeads: 8, vocabularySize: 256 },
+    sequenceLengthTokens: 16,
+    globalBatchTokens: 16 * 65_214_507_758_400,
+    until: "profiling",
+    cluster: { name: "here", nodes: 1, gpusPerNode: 8, memoryPerGpu: "1GB" },
+  });
+  const spec = resolveJob(payload);
+  /** Of this thread, the least of three: what else the process does counts too. */
+  const microseconds = async (work: () => unknown): Promise<number> => {
+    const all: number[] = [];
+    for (let at = 0; at < 3; at += 1) {
+      const begin = process.threadCpuUsage();
+      await work();
+      const { user, system } = process.threadCpuUsage(begin);
+      all.push(user + system);
+    }
+    return Math.min(...all);
+  };
+  try {
+    const check = async () => {
+      const reply = await own.app.inject({
+        method: "POST",
+        url: "/api/v1/jobs/check",
+        headers: { authorization: own.bearer.operator },
+        payload,
+      });
+      expect(reply.json()).toMatchObject({
+        measuredFirst: { missing: measurementsOf, noisy: 0, seconds: null, profile: null },
+      });
+    };
+    const measurementsOf = measurementCount(requiredMeasurements(spec));
+    const counting = await microseconds(() => requiredMeasurements(spec));
+    expect(await microseconds(check)).toBeLessThan(counting / 2);
+  } finally {
+    await own.close();
+  }
+}, 60_000);
+
 it("says, before and at submission, what is measured before the job is planned", async () => {
   const measuring = {
     probe: { name: "internevo-probe", path: join(api.directory, "probe") },

@@ -5,11 +5,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import {
   countMissing,
+  firstCounts,
   measurementCount,
   missingMeasurements,
   requiredMeasurements,
 } from "@internevo/cost-model";
-import { clusterKey, type Profile } from "@internevo/domain";
+import { clusterKey, type JobSpec, type Profile } from "@internevo/domain";
 import { ownHost, probeIn, trainerIn } from "@internevo/launcher";
 import { measuredFirst, MOST_AT_A_TIME, obtainProfile, type ObtainProfileOptions } from "@internevo/stages";
 import {
@@ -119,8 +120,9 @@ describe("profiler", () => {
 
   it("measures what a job needs, reuses it while it is fresh, and completes it with what another job needs", async () => {
     const own = cluster({ name: "measured" });
+    const count = (job: JobSpec, fresh: Profile | undefined) => Promise.resolve(firstCounts(job, fresh));
     const before = async (jobId: string) =>
-      measuredFirst(world.database, (await world.job(jobId)).spec, measuring);
+      measuredFirst(world.database, (await world.job(jobId)).spec, measuring, count);
     const first = await world.submit(smallJob({ cluster: own, until: "profiling" }));
     const { spec } = await world.job(first);
     const whole = measurementCount(requiredMeasurements(spec));
@@ -133,14 +135,14 @@ describe("profiler", () => {
       seconds: null,
       profile: record.profile.name,
     });
-    expect(await measuredFirst(world.database, { ...spec, measureAgain: true }, measuring)).toEqual({
+    expect(await measuredFirst(world.database, { ...spec, measureAgain: true }, measuring, count)).toEqual({
       missing: whole,
       noisy: 0,
       seconds: whole * (record.profile.quality?.secondsPerPoint ?? 0),
       profile: null,
     });
     expect(
-      await measuredFirst(world.database, spec, { ...measuring, threadsPerRank: 7 }),
+      await measuredFirst(world.database, spec, { ...measuring, threadsPerRank: 7 }, count),
       "measured with other threads",
     ).toMatchObject({ missing: whole, profile: null });
     expect(record.clusterKey).toBe(clusterKey(spec.cluster));

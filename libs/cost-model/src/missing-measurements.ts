@@ -175,9 +175,19 @@ export function firstMeasurements(profile: Profile | undefined, needed: Measurem
   return isGood ? { missing: NONE, noisy: NONE } : { missing: missingMeasurements(profile, needed), noisy };
 }
 
-/**
- * Ranks beyond which listing what a job needs takes too long for a word beside an answer: 60 ms at so many.
- */
+/** How much a job measures before it is planned. */
+export interface FirstCounts {
+  readonly missing: number;
+  readonly noisy: number;
+}
+
+/** {@link firstMeasurements} of a job, counted. It takes up to a second for jobs with very many plans. */
+export function firstCounts(spec: JobSpec, fresh: Profile | undefined): FirstCounts {
+  const { missing, noisy } = firstMeasurements(fresh, requiredMeasurements(spec));
+  return { missing: measurementCount(missing), noisy: measurementCount(noisy) };
+}
+
+/** Ranks beyond which listing what a job needs takes too long for a word beside an answer. */
 export const MOST_LISTED_RANKS = 8192;
 
 /** What any of some jobs need, each measurement once. @param look called before each job is looked at */

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { refusalOf as problemOf, wholeJobFile as job } from "@internevo/test-kit/refused-job";
 import { describe, expect, it } from "vitest";
 import { posix } from "node:path";
-import { plainPath, sharesOf } from "./data.ts";
+import { MAXIMUM_PATHS, plainPath, sharesOf } from "./data.ts";
 import { resolveJob } from "./job-file.ts";
 
 it("two ways to write a path are the same text", () => {
@@ -14,6 +14,64 @@ it("two ways to write a path are the same text", () => {
       expect(plainPath(path)).toBe(normal === "." ? "" : normal);
     }),
   );
+});
+
+describe("the paths of a job", () => {
+  const text = (name: string, count: number) => ({
+    format: "text",
+    paths: Array.from({ length: count }, (_, index) => `/${name}/${index}`),
+  });
+  const source = (name: string, count: number) => ({ ...text(name, count), weight: 1 });
+  const mixture = (...sources: object[]) => ({ format: "mixture", sources });
+  const half = MAXIMUM_PATHS / 2;
+
+  it("may be so many in all", () => {
+    const validation = { data: text("c", half - 1) };
+    const data = mixture(source("a", half), { format: "tokens", path: "/b", weight: 1 });
+    expect(resolveJob(job({ data, validation }))).toMatchObject({ data, validation });
+  });
+
+  it.each([
+    ["one list", { data: text("a", MAXIMUM_PATHS + 1) }, "data.paths", MAXIMUM_PATHS + 1],
+    [
+      "all sources",
+      { data: mixture(source("a", half), source("b", half), source("c", 3)) },
+      "data.sources.2.paths",
+      MAXIMUM_PATHS + 3,
+    ],
+    [
+      "held-out data too",
+      { data: text("a", MAXIMUM_PATHS), validation: { data: { format: "tokens", path: "/b" } } },
+      "validation.data.path",
+      MAXIMUM_PATHS + 1,
+    ],
+  ])("are no more: of %s", (_, over, field, value) => {
+    expect(problemOf(job(over)).details).toEqual([
+      {
+        field,
+        value,
+        message: `brings the paths of the job to ${value.toLocaleString("en")}, and it may name 10,000 in all`,
+        remedy: expect.stringMatching(/^name at most 10,000 paths/),
+      },
+    ]);
+  });
+
+  it("are counted before any is looked at", () => {
+    let looks = 0;
+    const paths = new Proxy(Array<string>(MAXIMUM_PATHS + 1).fill("/a"), {
+      get: (list, key, receiver) => {
+        looks += 1;
+        return Reflect.get(list, key, receiver) as unknown;
+      },
+    });
+    expect(problemOf(job({ data: { format: "text", paths } })).details).toHaveLength(1);
+    expect(looks).toBeLessThan(10);
+  });
+
+  it("are told to be doubles of another source so often and no more", () => {
+    const data = mixture(source("a", 1000), source("a", 1000));
+    expect(problemOf(job({ data })).details).toHaveLength(20);
+  });
 });
 
 describe("a mixture of data", () => {

@@ -1,5 +1,6 @@
 import sizes from "../../../native/src/executor_sizes/executor_sizes.json" with { type: "json" };
 import { Type, type Static, type TProperties } from "typebox";
+import { formatInteger } from "./figures.ts";
 import { Line } from "./text.ts";
 
 /** Documents of a sequence that there is room for where a job does not say. */
@@ -29,6 +30,12 @@ const packing = {
   ),
 };
 
+/**
+ * Paths that a job names at most, those of all sources and of held-out data together. Each is looked at whenever the
+ * job is read, and kept with it.
+ */
+export const MAXIMUM_PATHS = 10_000;
+
 /** Formats whose data is one path. */
 type FileFormat = "tokens" | "megatron" | "internevo";
 
@@ -36,7 +43,11 @@ const textData = <More extends TProperties>(more: More) =>
   Type.Object(
     {
       format: Type.Literal("text"),
-      paths: Type.Array(Line(4096), { minItems: 1, maxItems: 10_000 }),
+      paths: Type.Array(Line(4096), {
+        minItems: 1,
+        maxItems: MAXIMUM_PATHS,
+        description: `a job names at most ${formatInteger(MAXIMUM_PATHS)} paths, those of all sources and of held-out data together`,
+      }),
       ...more,
     },
     { additionalProperties: false },
@@ -111,6 +122,9 @@ export const HeldOutDataSchema = Type.Union([...inEachFormat({})], {
 
 type HeldOutData = Static<typeof HeldOutDataSchema>;
 
+/** Stands for held-out data where it is not looked at: ten thousand paths take a while. */
+export const ANY_HELD_OUT_DATA: HeldOutData = { format: "tokens", path: "/" };
+
 /** One of the sources of a job's data; the only one, where the data is no mixture. */
 export interface DataSource {
   readonly data: SingleData;
@@ -170,8 +184,12 @@ export function heldOutData({
 /** NAME of Megatron-LM's NAME.bin, NAME.idx or NAME. */
 export const megatronStem = (path: string): string => path.replace(/\.(bin|idx)$/, "");
 
+/** Parts of a path that lead nowhere, or back: `//`, `/./`, `/../`, and a slash at the end. */
+const NOT_PLAIN = /\/\.{0,2}(?:\/|$)|^\.{1,2}(?:\/|$)/;
+
 /** A path without what leads nowhere, so that two ways to write it are the same text. Links are not followed. */
 export function plainPath(path: string): string {
+  if (!NOT_PLAIN.test(path)) return path;
   const parts: string[] = [];
   for (const part of path.split("/")) {
     if (part === "" || part === ".") continue;
@@ -181,6 +199,17 @@ export function plainPath(path: string): string {
     else if (!path.startsWith("/")) parts.push(part);
   }
   return `${path.startsWith("/") ? "/" : ""}${parts.join("/")}`;
+}
+
+/** {@link plainPath} that knows the paths that it has seen: a job's are looked at several times. */
+export function plainPaths(): (path: string) => string {
+  const known = new Map<string, string>();
+  return (path) => {
+    if (!NOT_PLAIN.test(path)) return path;
+    const plain = known.get(path) ?? plainPath(path);
+    known.set(path, plain);
+    return plain;
+  };
 }
 
 interface NamedFile {

@@ -1,3 +1,4 @@
+import { ANY_HELD_OUT_DATA, plainPaths } from "./data.ts";
 import { headroomFault } from "./headroom.ts";
 import {
   DEFAULT_TRIAL_REPEATS,
@@ -9,6 +10,7 @@ import {
 import { resolveCluster } from "./job-file/cluster.ts";
 import { resolveLengths } from "./job-file/lengths.ts";
 import { resolveModel } from "./job-file/model.ts";
+import { tooManyPaths } from "./job-file/paths.ts";
 import { resolvePlan } from "./job-file/plan-limits.ts";
 import { JobFileSchema, type JobFile } from "./job-file/schema.ts";
 import {
@@ -26,6 +28,7 @@ import { formatBytes } from "./units.ts";
 import { MOST_DETAILS, validate } from "./validate.ts";
 import { modelWords } from "./words.ts";
 
+export { tooManyPaths } from "./job-file/paths.ts";
 export { JobFileSchema, type JobFile } from "./job-file/schema.ts";
 
 const DEFAULT_STEPS = 100;
@@ -93,6 +96,13 @@ function withTextHeadroom(written: unknown): unknown {
   return typeof headroom === "number" ? { ...written, headroom: String(headroom) } : written;
 }
 
+const notValid = (details: readonly ProblemDetail[]): ProblemError =>
+  new ProblemError(
+    "job-invalid",
+    `the job is not valid: ${details[0]?.field}: ${details[0]?.message}`,
+    details,
+  );
+
 /**
  * Resolves a job as written: named models, units, defaults, and every check that needs no cluster.
  * @param written a parsed YAML or JSON document, not trusted.
@@ -100,6 +110,9 @@ function withTextHeadroom(written: unknown): unknown {
  */
 export function resolveJob(written: unknown): JobSpec {
   let file: JobFile;
+  // Before any path is looked at: what is too many is told alone.
+  const tooMany = tooManyPaths(written);
+  if (tooMany !== undefined) throw notValid([tooMany]);
   const job = withTextHeadroom(written);
   try {
     file = validate(JobFileSchema, job, "job-invalid", "the job");
@@ -110,21 +123,17 @@ export function resolveJob(written: unknown): JobSpec {
   const model = resolveModel(file.model, details);
   const cluster = resolveCluster(file.cluster, details);
   const lengths = resolveLengths(file, details);
-  if (file.data) checkData(file.data, model, details);
+  const plainPath = plainPaths();
+  if (file.data) checkData(file.data, model, details, plainPath);
   const steps = file.steps ?? DEFAULT_STEPS;
   const optimizer = resolveOptimizer(file.optimizer, steps, details);
-  const validation = resolveValidation(file.validation, file.data, steps, details);
+  const validation = resolveValidation(file.validation, file.data, steps, details, plainPath);
   const timeline = resolveTimeline(file.timeline, steps, details);
   checkWatchdog(file.watchdog, details);
   checkReplanning(file, cluster, details);
   const plan = resolvePlan(file, lengths, model, details);
   checkHeadroom(file, cluster, details);
-  if (details.length > 0 || model === undefined || lengths === undefined)
-    throw new ProblemError(
-      "job-invalid",
-      `the job is not valid: ${details[0]?.field}: ${details[0]?.message}`,
-      details,
-    );
+  if (details.length > 0 || model === undefined || lengths === undefined) throw notValid(details);
   const spec: JobSpec = {
     name: file.name,
     model,
@@ -156,7 +165,14 @@ export function resolveJob(written: unknown): JobSpec {
     ...(file.tracking === false ? { tracking: false } : {}),
     ...(file.labels === undefined ? {} : { labels: file.labels }),
   };
-  return validate(JobSpecSchema, spec, "job-invalid", "the job");
+  // Data is as it was written, and was looked at with the file.
+  const inShort = {
+    ...spec,
+    data: null,
+    ...(validation === undefined ? {} : { validation: { ...validation, data: ANY_HELD_OUT_DATA } }),
+  };
+  validate(JobSpecSchema, inShort, "job-invalid", "the job");
+  return spec;
 }
 
 /** One line about a job, for people. */

@@ -130,3 +130,36 @@ it("writes a job whole that breaks a rule of today", () => {
   const old: JobSpec = { ...resolveJob(written), globalBatchTokens: 5000 };
   expect(jobToChange(old, [])).toEqual(writtenJob(old));
 });
+
+it("reads none of the paths, however many there are", () => {
+  let looks = 0;
+  const counted = (name: string) =>
+    new Proxy(
+      Array.from({ length: 5000 }, (_, index) => `/${name}/${index}`),
+      {
+        get: (list, key, receiver) => {
+          looks += 1;
+          return Reflect.get(list, key, receiver) as unknown;
+        },
+      },
+    );
+  const text = (paths: string[]) => ({ format: "text" as const, paths });
+  const spec = resolveJob({
+    ...written,
+    data: text(["/a"]),
+    validation: { data: text(["/b"]), everySteps: 10 },
+  });
+  const many = {
+    ...spec,
+    data: text(counted("a")),
+    validation: { ...spec.validation!, data: text(counted("b")) },
+  };
+  expect(jobToChange(many, [])).toEqual({
+    ...jobToChange(spec, []),
+    data: many.data,
+    validation: { batches: 8, data: many.validation.data },
+  });
+  const before = looks;
+  jobToChange(many, []);
+  expect(looks - before).toBe(0);
+});

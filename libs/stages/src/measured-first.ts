@@ -1,12 +1,5 @@
 import type { ProfileRecord } from "@internevo/contracts";
-import {
-  bothMeasurements,
-  firstMeasurements,
-  measurementCount,
-  MOST_LISTED_RANKS,
-  requiredMeasurements,
-  type Measurements,
-} from "@internevo/cost-model";
+import { MOST_LISTED_RANKS, type FirstCounts } from "@internevo/cost-model";
 import { clusterKey, type JobSpec, type MeasuredFirst, type Profile } from "@internevo/domain";
 import { type Probe } from "@internevo/launcher";
 import { clusterRanks } from "@internevo/plan";
@@ -41,17 +34,17 @@ export async function freshProfile(
 }
 
 /**
- * About how long it takes to measure these points, by the last measurement of the cluster; null where there
+ * About how long it takes to measure so many points, by the last measurement of the cluster; null where there
  * was none, or there is nothing to measure.
  */
-export function measuringSeconds(points: Measurements, last: Profile | undefined): number | null {
-  const count = measurementCount(points);
+export function measuringSeconds(count: number, last: Profile | undefined): number | null {
   const secondsPerPoint = last?.quality?.secondsPerPoint;
   return count === 0 || secondsPerPoint === undefined ? null : secondsPerPoint * count;
 }
 
 /**
  * What a job would measure first if it were submitted now.
+ * @param count `firstCounts` of `@internevo/cost-model`, where it keeps nobody waiting
  * @returns undefined where that is not known: the programs are not built on this machine, or the cluster is
  * very large.
  */
@@ -59,6 +52,7 @@ export async function measuredFirst(
   database: Database,
   spec: JobSpec,
   measuring: Measuring,
+  count: (spec: JobSpec, fresh: Profile | undefined) => Promise<FirstCounts>,
 ): Promise<MeasuredFirst | undefined> {
   const { cluster } = spec;
   if (cluster.profile !== null) return { missing: 0, noisy: 0, seconds: null, profile: cluster.profile };
@@ -70,13 +64,12 @@ export async function measuredFirst(
     if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
     return undefined;
   }
-  const first = firstMeasurements(fresh?.profile, requiredMeasurements(spec));
-  const [missing, noisy] = [measurementCount(first.missing), measurementCount(first.noisy)];
+  const { missing, noisy } = await count(spec, fresh?.profile);
   const last = fresh ?? (await newestProfile(database.db, clusterKey(cluster)));
   return {
     missing,
     noisy,
-    seconds: measuringSeconds(bothMeasurements(first.missing, first.noisy), last?.profile),
+    seconds: measuringSeconds(missing + noisy, last?.profile),
     profile: fresh?.profile.name ?? null,
   };
 }

@@ -263,7 +263,7 @@ async function measure(
   const points = measurementCount(missing);
   const runs = measurementRuns(missing, settings.effort.sliceRounds);
   const last = base ?? (await newestProfile(options.database.db, key));
-  const seconds = measuringSeconds(missing, last?.profile);
+  const seconds = measuringSeconds(points, last?.profile);
   options.onProgress(
     `measures ${base ? "only what the fresh profile lacks or has noisily: " : ""}${formatCounted(points, "point")}${runs === points ? "" : ` in ${formatCounted(runs, "run")}`}${seconds === null ? "" : `, ${aboutSeconds(seconds)}`}`,
     0,

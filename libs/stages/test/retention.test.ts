@@ -13,6 +13,7 @@ import {
   appendJobEvents,
   askRetentionRun,
   beginRetentionRun,
+  createProject,
   getJobDetail,
   lastRetentionRun,
   listRemovals,
@@ -255,6 +256,23 @@ describe("what is due", () => {
       await database.transaction((tx) => transitionJob(tx, { jobId, from: "profiling", to: "cancelled" }));
     await remove();
     for (const jobId of [named, linked]) expect(await leftOf(jobId)).toEqual([]);
+  });
+
+  it("is also of a job whose id another project's job has in a path that leads elsewhere", async () => {
+    await set(EVERYTHING);
+    const [written, led] = [await trained(100), await trained(100)];
+    const { database } = test;
+    await database.transaction((tx) => createProject(tx, { name: "nlp" }));
+    const submit = (path: string, weightsOf?: string): Promise<string> =>
+      database.transaction((tx) =>
+        submitJob(tx, { ...exampleSpec("later"), project: "nlp", initialWeights: path }, { weightsOf }),
+      );
+    await submit(`/elsewhere/${written}/weights`);
+    // Whoever may use jobs of all projects named it: it was found to be the job's when it was submitted.
+    await submit("/mounted/weights", led);
+    await remove();
+    expect(await leftOf(written)).toEqual([]);
+    expect(await leftOf(led)).toEqual(["checkpoints", "exports"]);
   });
 
   it("counts an export from when it was put there, and leaves links alone", async () => {

@@ -17,12 +17,15 @@ const RESERVED = new Set<string>([
 
 export const isReservedName = (name: string): boolean => RESERVED.has(name.normalize("NFKC").toLowerCase());
 
+/** Whether a name reads as somebody's e-mail address, also where its `@` only looks like one. */
+export const isAddressLike = (name: string): boolean => name.normalize("NFKC").includes("@");
+
 /**
  * Nobody's token is to be taken for a person or for a service. @throws ProblemError `bad-request` for a name with
  * `@`, as addresses of people have, and for one that the product has itself
  */
 export function assertNameOfToken(name: string): void {
-  const isAddress = name.normalize("NFKC").includes("@");
+  const isAddress = isAddressLike(name);
   if (!isAddress && !isReservedName(name)) return;
   const message = isAddress
     ? "has an @, as the names of people have who sign in"

@@ -202,11 +202,20 @@ export async function unendedJobs(db: Queryable, ids: readonly string[]): Promis
   return new Set(rows.map(({ id }) => id));
 }
 
-/** The weights that jobs name which have not ended: paths, each once. */
-export async function weightsInUse(db: Queryable): Promise<string[]> {
+/** A path by which a job that has not ended names weights. */
+export interface WeightsInUse {
+  readonly path: string;
+  /** Of the job that names it. */
+  readonly project: string;
+  /** Whose weights they are, as it was found when the job was submitted; null: nobody's, or it was not known there. */
+  readonly weightsOf: string | null;
+}
+
+/** The weights that jobs name which have not ended, of each project and owner each path once. */
+export async function weightsInUse(db: Queryable): Promise<WeightsInUse[]> {
   const path = sql<string | null>`${jobs.spec} ->> 'initialWeights'`;
   const rows = await db
-    .selectDistinct({ path })
+    .selectDistinct({ path, project: jobs.project, weightsOf: jobs.weightsOf })
     .from(jobs)
     .where(
       and(
@@ -217,7 +226,7 @@ export async function weightsInUse(db: Queryable): Promise<string[]> {
         sql`${path} is not null`,
       ),
     );
-  return rows.flatMap((row) => row.path ?? []);
+  return rows.flatMap((row) => (row.path === null ? [] : { ...row, path: row.path }));
 }
 
 type RemovalRow = typeof retentionRemovals.$inferSelect;

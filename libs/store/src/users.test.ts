@@ -18,13 +18,14 @@ const attempt = (
   subject: string,
   places: readonly Place[] = [VIEWER],
   name = subject,
+  email: string | null = null,
 ): Promise<SignedIn | RefusedSignIn> =>
   test.database.transaction(async (tx) => {
     // Who waits for what somebody else holds is seen to wait.
     await tx.execute("set local lock_timeout = '2s'");
     return signIn(
       tx,
-      { issuer: "https://id.example", subject, name, email: null, places },
+      { issuer: "https://id.example", subject, name, email, places },
       { kind: "session", validForSeconds: 3600, idleSeconds: null, action: "GET /callback" },
     );
   });
@@ -128,4 +129,11 @@ it("calls nobody as a service is called", async () => {
   expect((await admitted("s-service", [VIEWER], "Replanner")).owner.name).toMatch(
     /^Replanner \([0-9a-f]{8}\)$/,
   );
+});
+
+it("calls nobody by an address that is not verified as theirs, also where nobody else has it", async () => {
+  for (const typed of ["grace@corp.example", "grace＠corp.example"])
+    expect((await admitted(`s-typed ${typed}`, [VIEWER], typed)).owner.name).toMatch(/ \([0-9a-f]{8}\)$/);
+  const verified = await admitted("s-grace", [VIEWER], "grace@corp.example", "grace@corp.example");
+  expect(verified.owner.name).toBe("grace@corp.example");
 });

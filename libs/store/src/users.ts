@@ -14,7 +14,7 @@ import {
 } from "./access.ts";
 import type { Queryable, Transaction } from "./database.ts";
 import { orNoProject } from "./no-project.ts";
-import { isReservedName } from "./reserved-names.ts";
+import { isAddressLike, isReservedName } from "./reserved-names.ts";
 import { apiTokens, projects, users } from "./schema/index.ts";
 
 /** A person, as the provider of identities says it at a sign-in. */
@@ -23,6 +23,7 @@ export interface SignedInPerson {
   readonly subject: string;
   /** What the person would like to be called. */
   readonly name: string;
+  /** Verified by the provider; null: none is. */
   readonly email: string | null;
   /** What the person's groups give, without doubles. */
   readonly places: readonly Place[];
@@ -84,15 +85,21 @@ function noPlace(name: string, places: readonly Place[]): ProblemError {
   ]);
 }
 
-/** The name that the person is to have: one that another person, a token or a service has is made unlike it. */
+/**
+ * The name that the person is to have: one that another person, a token or a service has is made unlike it. So is one
+ * that reads as an address and is not the person's verified one: anybody could have typed it.
+ */
 async function nameFor(
   tx: Queryable,
-  { issuer, subject, name }: SignedInPerson,
+  { issuer, subject, name, email }: SignedInPerson,
   knownId: string | undefined,
 ): Promise<string> {
   const others = and(eq(users.name, name), knownId === undefined ? undefined : ne(users.id, knownId));
   const isTaken =
-    isReservedName(name) || (await tx.$count(users, others)) > 0 || (await isNameOfToken(tx, name));
+    (isAddressLike(name) && name !== email) ||
+    isReservedName(name) ||
+    (await tx.$count(users, others)) > 0 ||
+    (await isNameOfToken(tx, name));
   return isTaken ? `${name} (${sha256(`${issuer} ${subject}`).slice(0, 8)})` : name;
 }
 

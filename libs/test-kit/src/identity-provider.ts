@@ -19,6 +19,10 @@ export interface IdentityProvider {
   readonly people: Map<string, TestPerson>;
   /** Who signs in from now on, without a password. */
   person: string;
+  /** Requests for tokens that came, whatever they were answered, and how many of them at most were there at once. */
+  readonly tokenRequests: { count: number; mostAtOnce: number };
+  /** Called for each before it is answered. Default: it is answered at once. */
+  beforeToken: () => Promise<void>;
   /** A person with the browser whose cookies these are enters a device's code, and says yes. */
   enterDeviceCode(userCode: string, browser?: TestBrowser): Promise<string>;
   stop(): Promise<void>;
@@ -155,6 +159,8 @@ export async function startIdentityProvider(
     clientSecret: CLIENT_SECRET,
     people,
     person: "",
+    tokenRequests: { count: 0, mostAtOnce: 0 },
+    beforeToken: () => Promise.resolve(),
     async enterDeviceCode(userCode, browser = new TestBrowser()) {
       let { url, response } = await browser.follow(`${issuer}/device?user_code=${userCode}`);
       for (let page = 0; page < 5; page++) {
@@ -175,7 +181,18 @@ export async function startIdentityProvider(
       await new Promise((resolve) => server.close(resolve));
     },
   };
+  let tokensAtOnce = 0;
+  const answerToken: typeof callback = async (request, response) => {
+    const { tokenRequests } = made;
+    tokenRequests.count += 1;
+    tokensAtOnce += 1;
+    tokenRequests.mostAtOnce = Math.max(tokenRequests.mostAtOnce, tokensAtOnce);
+    response.once("close", () => (tokensAtOnce -= 1));
+    await made.beforeToken();
+    return callback(request, response);
+  };
   server.on("request", (request, response) => {
+    if (request.url === "/token") return void answerToken(request, response);
     if (!request.url?.startsWith("/interaction/")) return void callback(request, response);
     provider
       .interactionFinished(request, response, { login: { accountId: made.person } })

@@ -16,14 +16,14 @@ import {
   type Page,
   type Queryable,
 } from "@internevo/store";
-import { stringify } from "yaml";
+import { jobYaml } from "./job-yaml.ts";
 import type { Segment } from "./segments.ts";
 
 /** What is written from the database when it is asked for. */
 export interface WrittenArtifact extends Artifact {
   readonly mediaType: string;
-  /** Where it is short; otherwise {@link write} is its text, in pieces. */
-  readonly segments?: readonly Segment[];
+  /** Makes it, where it is short; otherwise {@link write} is its text, in pieces. Whoever lists it makes nothing. */
+  readonly segments?: () => readonly Segment[];
   readonly write?: (database: Database) => AsyncGenerator<string>;
 }
 
@@ -90,7 +90,6 @@ export function writtenArtifacts(
   stated: readonly string[],
   hasLog: boolean,
 ): WrittenArtifact[] {
-  const file = Buffer.from(stringify(jobToChange(job.spec, stated)));
   const later = { bytes: null, modifiedAt: null };
   const isRemoved = (of: RetentionKind) => job.removed?.some(({ kind }) => kind === of) ?? false;
   const hasSteps = !isRemoved("steps");
@@ -98,10 +97,10 @@ export function writtenArtifacts(
     {
       name: "job.yaml",
       kind: "job",
-      bytes: file.length,
+      bytes: null,
       modifiedAt: job.createdAt,
       mediaType: "application/yaml; charset=utf-8",
-      segments: [{ bytes: file }],
+      segments: () => [{ bytes: Buffer.from(jobYaml(jobToChange(job.spec, stated))) }],
     },
     ...(hasSteps && job.lastStep > 0
       ? [

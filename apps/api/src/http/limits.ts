@@ -19,6 +19,13 @@ export interface Limits {
   readonly deviceSignInsPerMinute: number;
   /** The same of all. */
   readonly deviceSignInsPerMinuteOfAll: number;
+  /**
+   * Questions a minute that one address has the API ask the provider of identities: whether somebody has signed in at
+   * a device, and who comes back from the provider.
+   */
+  readonly providerQuestionsPerMinute: number;
+  /** The same at once, of all; more wait, and beyond the most that wait they are refused. */
+  readonly providerQuestions: FairTurnsOptions;
   /** Delay of the event loop beyond which requests are refused, milliseconds; 0: no limit. */
   readonly maximumEventLoopDelayMilliseconds: number;
   /** Event streams that one token, or one person, has open at once. */
@@ -55,6 +62,8 @@ export const DEFAULT_LIMITS: Limits = {
   wrongTokensPerMinute: 30,
   deviceSignInsPerMinute: 10,
   deviceSignInsPerMinuteOfAll: 120,
+  providerQuestionsPerMinute: 30,
+  providerQuestions: { atOnce: 8, atOnceOfOne: 4, mostOfOne: 32, mostWaiting: 64 },
   maximumEventLoopDelayMilliseconds: 2000,
   streamsOfOneToken: 100,
   streamsPerMinute: 600,
@@ -116,6 +125,8 @@ export interface RequestLimits {
   countGuess(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Counts a sign-in of a command line that is begun. @throws ProblemError `rate-limited` */
   countDeviceSignIn(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Counts a question to the provider of identities for its address. @returns false where it has asked too often */
+  mayAskProvider(request: FastifyRequest): Promise<boolean>;
   /** Counts an event stream that is opened, for its token. @throws ProblemError `rate-limited` */
   countStream(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Whether the address has shown so many wrong tokens that another one would be refused as too many. */
@@ -147,6 +158,19 @@ function senderOf(request: FastifyRequest): string {
   if (request.actor) return countedAs(request.actor);
   if (isPage(request)) return `pages ${addressOf(request)}`;
   return request.routeOptions.config.scope === "open" ? `sign-in ${addressOf(request)}` : addressOf(request);
+}
+
+/** What counts a question to the provider of identities for its address. It is said in no header. */
+function providerLimit(app: FastifyInstance, limits: Limits): RequestLimits["mayAskProvider"] {
+  const asked = app.createRateLimit({
+    max: limits.providerQuestionsPerMinute,
+    timeWindow: MINUTE_MILLISECONDS,
+    keyGenerator: (request) => `provider ${addressOf(request)}`,
+  });
+  return async (request) => {
+    const state = await asked(request);
+    return state.isAllowed || !state.isExceeded;
+  };
 }
 
 /** Counts per token or person for those who have one, and wrong tokens per address. */
@@ -216,6 +240,7 @@ export async function registerLimits(app: FastifyInstance, limits: Limits): Prom
       // What an address is refused does not count for all.
       await take(begunByAll, request, reply);
     },
+    mayAskProvider: providerLimit(app, limits),
     countStream: (request, reply) => take(opened, request, reply),
     async countGuess(request, reply) {
       // Below its limit the answer tells of the limit on requests, as every other does.

@@ -127,7 +127,8 @@ async function bodyOfArtifact(
   reply
     .type(found?.mediaType ?? typeOf(name))
     .header("content-disposition", `attachment; filename="${name}"`);
-  const { segments = undefined, modifiedAt = null } = file ?? found ?? {};
+  const { modifiedAt = null } = file ?? found ?? {};
+  const segments = file?.segments ?? found?.segments?.();
   if (segments) return bodyOfSegments(request, reply, segments, modifiedAt ?? job.createdAt);
   const { write } = found ?? {};
   return bodyOf(request, () => write?.(database) ?? []);
@@ -172,8 +173,8 @@ export function registerArtifacts(app: ApiInstance, options: ArtifactOptions): v
         tags: ["jobs"],
         summary: "One of a job's artifacts, as a file; a folder as a tar archive",
         description:
-          "`Content-Length` is there where the list says its bytes; of those, `Range` asks for a part, and " +
-          "`If-Range` with its ETag for that part of the same file only. " +
+          "`Content-Length` is there for job.yaml, and where the list says the bytes; of those, `Range` asks for a " +
+          "part, and `If-Range` with its ETag for that part of the same file only. " +
           `A token downloads ${DEFAULT_LIMITS.downloadsOfOneToken} files at once, and the tokens of a project ` +
           `together a quarter of the ${DEFAULT_LIMITS.downloads} of all tokens. One more is a 429 with ` +
           "`Retry-After`, and of all a 503.",

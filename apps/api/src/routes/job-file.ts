@@ -2,7 +2,7 @@ import { WrittenJobSchema } from "@internevo/contracts";
 import { jobToChange } from "@internevo/domain";
 import { getJob, type Database } from "@internevo/store";
 import type { FastifyReply } from "fastify";
-import { stringify } from "yaml";
+import { jobYaml } from "../artifacts/job-yaml.ts";
 import { noJob } from "../http/absent.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { answers, IdParams } from "./shapes.ts";
@@ -42,7 +42,7 @@ export function registerJobFile(app: ApiInstance, { database }: { readonly datab
       const file = jobToChange(job.spec, job.stated);
       if (!/\bapplication\/yaml\b/.test(request.headers.accept ?? "")) return file;
       const answer = reply as FastifyReply;
-      return answer.type(`${YAML_TYPE}; charset=utf-8`).send(stringify(file));
+      return answer.type(`${YAML_TYPE}; charset=utf-8`).send(jobYaml(file));
     },
   );
 }

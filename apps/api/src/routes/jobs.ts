@@ -144,7 +144,7 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
     },
     async (request, reply) => {
       const accepted = await acceptance.accept(request, reply);
-      return { job: writtenJob(accepted.spec), ...(await acceptance.remarks(accepted)) };
+      return { job: writtenJob(accepted.spec), ...(await acceptance.remarks(accepted, goneSignal(reply))) };
     },
   );
 
@@ -169,7 +169,7 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
         async () => {
           const accepted = await acceptance.accept(request, reply);
           const { spec, weights } = accepted;
-          const { warnings, ...remarks } = await acceptance.remarks(accepted);
+          const { warnings, ...remarks } = await acceptance.remarks(accepted, goneSignal(reply));
           // Where there is nothing to warn of, the answer is the job.
           return { spec, weights, told: { ...remarks, ...(warnings.length > 0 ? { warnings } : {}) } };
         },

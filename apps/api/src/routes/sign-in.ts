@@ -15,6 +15,7 @@ import { Type } from "typebox";
 import { goneSignal } from "../http/gone.ts";
 import type { ApiInstance } from "../http/instance.ts";
 import { actionOf } from "../http/mutations.ts";
+import { addressOf, type Limits, type RequestLimits } from "../http/limits.ts";
 import type { RefusalAudit } from "../http/refusal-audit.ts";
 import { clearCookie, readCookie, setCookie, setSessionCookie } from "../http/session-cookie.ts";
 import { personOf } from "../sign-in/person.ts";
@@ -62,11 +63,15 @@ const begunOf = (cookie: string | undefined): Begun | undefined => {
 export interface SignInRoutesOptions extends SessionRoutesOptions {
   /** Counts those whom the provider knows and who have no role, for the audit log. */
   readonly refusals: RefusalAudit;
+  readonly limits: Pick<RequestLimits, "mayAskProvider">;
+  readonly bounds: Pick<Limits, "providerQuestions">;
 }
 
 interface SignIns extends SignInRoutesOptions {
   /** Of sign-ins that are being stored. */
   readonly turns: FairTurns;
+  /** Of questions to the provider, by address. */
+  readonly questions: FairTurns;
 }
 
 /** The settings, and the provider. Whoever waits for its answer leaves the request's turn to others. */
@@ -84,6 +89,17 @@ function needed(
     },
   ]);
 }
+
+/**
+ * Asks the provider what a request without a token has it asked, when it is its turn: few at once, whoever asks.
+ * @throws ProblemError `rate-limited`, `unavailable` when too many wait; what the question throws
+ */
+const inTurn = <T>(
+  { questions }: SignIns,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  ask: () => Promise<T>,
+): Promise<T> => questions.run(addressOf(request), goneSignal(reply), ask);
 
 /**
  * Stores a sign-in when it is its turn. @throws ProblemError `forbidden` for somebody whose groups give no role;
@@ -133,7 +149,11 @@ export function registerSignInRoutes(app: ApiInstance, options: SignInRoutesOpti
       };
     },
   );
-  const signIns: SignIns = { ...options, turns: new FairTurns(STORED_SIGN_INS) };
+  const signIns: SignIns = {
+    ...options,
+    turns: new FairTurns(STORED_SIGN_INS),
+    questions: new FairTurns(options.bounds.providerQuestions),
+  };
   registerBrowserRoutes(app, signIns, tags);
   registerDeviceRoutes(app, signIns, tags);
 }
@@ -147,7 +167,10 @@ async function comeBack(options: SignIns, request: FastifyRequest, reply: Fastif
   const begun = begunOf(readCookie(request, name, publicUrl));
   clearCookie(reply, name, publicUrl);
   if (begun === undefined) throw notBegun();
-  const person = personOf(await provider.claimsOfCallback(url.search, begun), settings);
+  if (!(await options.limits.mayAskProvider(request)))
+    throw new ProblemError("rate-limited", "too many sign-ins from this address; try again in a minute");
+  const claims = await inTurn(options, request, reply, () => provider.claimsOfCallback(url.search, begun));
+  const person = personOf(claims, settings);
   const session: NewSession = {
     kind: "session",
     validForSeconds: sessionSeconds,
@@ -235,7 +258,12 @@ function registerDeviceRoutes(app: ApiInstance, options: SignIns, tags: string[]
         response: answers({ 200: DeviceSignInSchema }),
       },
     },
-    async (request) => needed(options, request).provider.beginDevice(),
+    async (request, reply) => {
+      const { provider } = needed(options, request);
+      const begun = await inTurn(options, request, reply, () => provider.beginDevice());
+      const { deviceCode, expiresInSeconds } = begun;
+      return { ...begun, deviceCode: provider.deviceCodes.signed(deviceCode, expiresInSeconds) };
+    },
   );
   app.post(
     "/sign-in/device/token",
@@ -244,14 +272,21 @@ function registerDeviceRoutes(app: ApiInstance, options: SignIns, tags: string[]
       schema: {
         tags,
         summary: "Ask whether the person has signed in",
-        description: "`token` comes once, and is stored nowhere. `slow-down`: wait 5 s longer from now on.",
+        description:
+          "`token` comes once, and is stored nowhere. `slow-down`: wait 5 s longer from now on. A code that this " +
+          "installation did not hand out, or that has run out, is a 401. Where an address asks too often, the answer " +
+          "is `slow-down`, and the provider is not asked.",
         body: DeviceTokenRequestSchema,
         response: answers({ 200: DeviceTokenSchema }),
       },
     },
     async (request, reply): Promise<DeviceToken> => {
       const { settings, provider } = needed(options, request);
-      const outcome = await provider.deviceOutcome(request.body.deviceCode);
+      const code = provider.deviceCodes.codeOf(request.body.deviceCode);
+      // Whoever is told so asks less often, and goes on.
+      if (!(await options.limits.mayAskProvider(request)))
+        return { state: "slow-down", token: null, expiresAt: null };
+      const outcome = await inTurn(options, request, reply, () => provider.deviceOutcome(code));
       if (outcome.state !== "signed-in") return { state: outcome.state, token: null, expiresAt: null };
       const session: NewSession = {
         kind: "login",

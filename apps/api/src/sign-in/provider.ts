@@ -1,12 +1,15 @@
 import { API_PREFIX, type DeviceSignIn } from "@internevo/contracts";
 import { ProblemError } from "@internevo/domain";
 import * as oidc from "openid-client";
+import { DeviceCodes } from "./device-codes.ts";
 import { hasGroups, type Claims } from "./person.ts";
 import type { SignInSettings } from "./settings.ts";
 
 const TIMEOUT_SECONDS = 10;
 /** How long what the provider says of itself is believed. */
 const DISCOVERED_MILLISECONDS = 3_600_000;
+/** How long it is not asked again when it did not say it, however many want to sign in. */
+const FAILED_MILLISECONDS = 1000;
 
 /** What a browser brings back from the provider must fit. */
 export interface Expected {
@@ -34,13 +37,16 @@ function clientAuthentication({ clientSecret, clientAuthentication: how }: SignI
 
 /** The provider of identities, by OpenID Connect. */
 export class Provider {
+  /** Of the codes that are handed out: {@link beginDevice} and {@link deviceOutcome} have the provider's own. */
+  readonly deviceCodes: DeviceCodes;
   readonly #settings: SignInSettings;
   readonly #warn: (error: unknown, message: string) => void;
   /** Device codes that are asked about: the provider answers one question with tokens, and refuses the others. */
   readonly #asked = new Set<string>();
-  #found: { readonly configuration: Promise<oidc.Configuration>; readonly at: number } | undefined;
+  #found: { readonly configuration: Promise<oidc.Configuration>; until: number } | undefined;
 
   constructor(settings: SignInSettings, warn: (error: unknown, message: string) => void) {
+    this.deviceCodes = new DeviceCodes(settings);
     this.#settings = settings;
     this.#warn = warn;
   }
@@ -177,8 +183,7 @@ export class Provider {
 
   #configuration(): Promise<oidc.Configuration> {
     const { issuer, clientId } = this.#settings;
-    if (this.#found && Date.now() - this.#found.at < DISCOVERED_MILLISECONDS)
-      return this.#found.configuration;
+    if (this.#found && Date.now() < this.#found.until) return this.#found.configuration;
     const configuration = this.#asking(() =>
       oidc.discovery(issuer, clientId, undefined, clientAuthentication(this.#settings), {
         timeout: TIMEOUT_SECONDS,
@@ -186,12 +191,10 @@ export class Provider {
         ...(issuer.protocol === "http:" ? { execute: [oidc.allowInsecureRequests] } : {}),
       }),
     );
-    const found = { configuration, at: Date.now() };
+    const found = { configuration, until: Date.now() + DISCOVERED_MILLISECONDS };
     this.#found = found;
-    // Who comes next tries again.
-    configuration.catch(() => {
-      if (this.#found === found) this.#found = undefined;
-    });
+    // Who comes a moment later tries again.
+    configuration.catch(() => void (found.until = Date.now() + FAILED_MILLISECONDS));
     return configuration;
   }
 

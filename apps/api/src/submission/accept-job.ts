@@ -4,6 +4,7 @@ import {
   heldOutData,
   ProblemError,
   resolveJob,
+  tooManyPaths,
   validate,
   type Data,
   type JobSpec,
@@ -45,6 +46,7 @@ const MOST_DETAILS = 40;
 /** The data of a job that is not valid otherwise; undefined when it is what is wrong. */
 function dataOf(written: unknown): Data | null | undefined {
   if (typeof written !== "object" || written === null || Array.isArray(written)) return undefined;
+  if (tooManyPaths(written) !== undefined) return undefined;
   const { data } = written as { readonly data?: unknown };
   if (data === undefined || data === null) return null;
   try {

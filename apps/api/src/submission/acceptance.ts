@@ -133,16 +133,18 @@ export class Acceptance {
 
   async #fit(spec: JobSpec, gone: AbortSignal): Promise<void> {
     const { database, measuring, workers } = this.#options;
-    const runtime = await runtimeMemory(database, spec, measuring);
+    const runtime = await runtimeMemory(database, spec, measuring, { workers, gone });
     const result = await workers.quickPlan(fitTask(spec, runtime, measuring?.threadsPerRank), gone);
-    assertFits(spec, result, runtime);
+    await assertFits(spec, result, runtime);
   }
 
   /** What an accepted job is told: what speaks against it all the same, and what is measured first. */
-  async remarks({ spec, dataTokens, textBytes }: AcceptedJob): Promise<Remarks> {
-    const { database, measuring, capabilities } = this.#options;
+  async remarks({ spec, dataTokens, textBytes }: AcceptedJob, gone: AbortSignal): Promise<Remarks> {
+    const { database, measuring, capabilities, workers } = this.#options;
     const { dataDirectory } = capabilities;
-    const first = measuring && (await measuredFirst(database, spec, measuring));
+    const first =
+      measuring &&
+      (await measuredFirst(database, spec, measuring, (job, fresh) => workers.firstCounts(job, fresh, gone)));
     return {
       warnings: [
         ...batchWarnings(spec, dataTokens),

@@ -1,10 +1,4 @@
-import {
-  firstMeasurements,
-  measurementCount,
-  MOST_LISTED_RANKS,
-  requiredMeasurements,
-  shippedProfile,
-} from "@internevo/cost-model";
+import { MOST_LISTED_RANKS, shippedProfile } from "@internevo/cost-model";
 import {
   DEFAULT_PROJECT,
   ProblemError,
@@ -18,25 +12,34 @@ import { clusterRanks, pinnedFault, pinnedPlan } from "@internevo/plan";
 import { exceedsHosts, freshProfile, namedProfile, noFeasiblePlan, type Measuring } from "@internevo/stages";
 import type { Database } from "@internevo/store";
 import type { PlanTask } from "../work/tasks.ts";
+import type { Workers } from "../work/workers.ts";
 
 /** What the program itself takes of a rank's memory, beside what plans need. */
 export interface RuntimeMemory {
   readonly bytes: number;
   /** What is not counted, as a clause; undefined where the job will be planned with just this. */
-  readonly uncounted: () => string | undefined;
+  readonly uncounted: () => Promise<string | undefined>;
 }
 
 const UNKNOWN: RuntimeMemory = {
   bytes: 0,
   uncounted: () =>
-    "what the trainer's program itself takes is not counted: it is measured before the job is planned",
+    Promise.resolve(
+      "what the trainer's program itself takes is not counted: it is measured before the job is planned",
+    ),
 };
 
+/** Who counts what a job measures first, and until when somebody waits. */
+export interface Asking {
+  readonly workers: Pick<Workers, "firstCounts">;
+  readonly gone: AbortSignal;
+}
+
 /** Whether a job measures something before it is planned; of a very large cluster that is taken for likely. */
-function measuresFirst(spec: JobSpec, fresh: Profile): boolean {
+async function measuresFirst(spec: JobSpec, fresh: Profile, { workers, gone }: Asking): Promise<boolean> {
   if (clusterRanks(spec) > MOST_LISTED_RANKS) return true;
-  const { missing, noisy } = firstMeasurements(fresh, requiredMeasurements(spec));
-  return measurementCount(missing) + measurementCount(noisy) > 0;
+  const { missing, noisy } = await workers.firstCounts(spec, fresh, gone);
+  return missing + noisy > 0;
 }
 
 /**
@@ -48,13 +51,14 @@ export async function runtimeMemory(
   database: Database,
   spec: JobSpec,
   measuring: Measuring | undefined,
+  asking: Asking,
 ): Promise<RuntimeMemory> {
   const { profile: name } = spec.cluster;
   if (name !== null) {
     const { project = DEFAULT_PROJECT } = spec;
     const { profile } = await namedProfile(database.db, name, "cluster.profile", project);
     const threads = measuring === undefined ? "scratch of a rank's threads is not counted" : undefined;
-    return { bytes: profile.device.runtimeBytes, uncounted: () => threads };
+    return { bytes: profile.device.runtimeBytes, uncounted: () => Promise.resolve(threads) };
   }
   if (measuring === undefined || spec.measureAgain === true) return UNKNOWN;
   const fresh = await freshProfile(database, spec, measuring).catch((error: unknown) => {
@@ -64,8 +68,8 @@ export async function runtimeMemory(
   if (!fresh) return UNKNOWN;
   return {
     bytes: fresh.profile.device.runtimeBytes,
-    uncounted: () =>
-      measuresFirst(spec, fresh.profile)
+    uncounted: async () =>
+      (await measuresFirst(spec, fresh.profile, asking))
         ? "what the trainer's program itself takes is measured again before the job is planned, and may come out larger"
         : undefined,
   };
@@ -119,7 +123,11 @@ function tooSmall(spec: JobSpec, { closest }: PlanningResult) {
  * @param result of {@link fitTask}; null where it would have taken long.
  * @throws ProblemError `no-feasible-plan`
  */
-export function assertFits(spec: JobSpec, result: PlanningResult | null, runtime: RuntimeMemory): void {
+export async function assertFits(
+  spec: JobSpec,
+  result: PlanningResult | null,
+  runtime: RuntimeMemory,
+): Promise<void> {
   if (result === null || result.counts.feasible > 0) return;
   const fault = pinnedFault(spec);
   if (fault !== null) {
@@ -128,7 +136,7 @@ export function assertFits(spec: JobSpec, result: PlanningResult | null, runtime
       { field: `plan.${field}`, value: pinnedPlan(spec)?.[field], message, remedy },
     ]);
   }
-  const { message, remedy = "change the job" } = noFeasiblePlan(spec, result, runtime.uncounted());
+  const { message, remedy = "change the job" } = noFeasiblePlan(spec, result, await runtime.uncounted());
   if (result.unmet !== undefined)
     throw new ProblemError("no-feasible-plan", "no plan is as the job's plan asks", [
       { field: "plan", message, remedy },

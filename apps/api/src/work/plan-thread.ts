@@ -1,9 +1,10 @@
 import { getPriority, setPriority } from "node:os";
+import { firstCounts, type FirstCounts } from "@internevo/cost-model";
 import type { PlanningResult } from "@internevo/domain";
 import { boundSearches, planJob, SearchLimitError, SearchTimeError, threadSeconds } from "@internevo/search";
 import { answer, type Question } from "./advice.ts";
 import { sharedProfile } from "./shared-profile.ts";
-import type { AdviceTask, LimitedPlanTask, StoppableTask } from "./tasks.ts";
+import type { AdviceTask, CountTask, LimitedPlanTask, StoppableTask } from "./tasks.ts";
 import { resultOf, type WorkResult } from "./work-result.ts";
 
 /** Niceness of a thread that works for long: what is answered at once goes first. */
@@ -83,6 +84,10 @@ export async function advise({
     answer({ ...question, ...(profile === null ? {} : { profile: sharedProfile(profile) }) } as Question),
   );
 }
+
+/** How much a job measures first. */
+export const count = ({ spec, fresh }: CountTask): FirstCounts =>
+  firstCounts(spec, fresh === null ? undefined : sharedProfile(fresh));
 
 /** Does nothing: a thread that has answered it is there for what comes next. */
 export const warm = (): void => undefined;

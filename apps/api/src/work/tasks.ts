@@ -16,6 +16,13 @@ export interface PlanTask {
   readonly threadsPerRank?: number;
 }
 
+/** A job, of which is counted what it measures first. */
+export interface CountTask {
+  readonly spec: JobSpec;
+  /** What is fresh and comparable; null: nothing is. */
+  readonly fresh: SharedProfile | null;
+}
+
 /** What a search may take before it comes back unanswered. */
 export interface SearchLimit {
   /** Batches and families of plans: the same on every machine. */

@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
-import { ProblemError, type PlanningResult, type Profile } from "@internevo/domain";
+import type { FirstCounts } from "@internevo/cost-model";
+import { ProblemError, type JobSpec, type PlanningResult, type Profile } from "@internevo/domain";
 import type { DataPlaces, DataRoots } from "@internevo/data";
 import { SEARCH_MEGABYTES, searchTooLarge } from "@internevo/search";
 import { FairTurns } from "@internevo/service-kit";
@@ -13,7 +14,7 @@ import { createProcessPool, type ProcessPool } from "./process-pool.ts";
 import { Remembered } from "./remembered.ts";
 import { shareProfile } from "./shared-profile.ts";
 import { StoppableThreads } from "./stoppable-threads.ts";
-import type { AdviceTask, LimitedPlanTask, PlanTask, SearchLimit } from "./tasks.ts";
+import type { AdviceTask, CountTask, LimitedPlanTask, PlanTask, SearchLimit } from "./tasks.ts";
 import { unlessAborted } from "./when-aborted.ts";
 import { valueOf, type WorkResult } from "./work-result.ts";
 
@@ -26,6 +27,8 @@ export interface Workers {
   plan(task: PlanTask, signal?: AbortSignal): Promise<PlanningResult>;
   /** The same where it is soon known; null where the search would take longer than a moment. */
   quickPlan(task: PlanTask, signal?: AbortSignal): Promise<PlanningResult | null>;
+  /** How much a job measures before it is planned. @param fresh what is fresh and comparable; undefined: nothing is */
+  firstCounts(spec: JobSpec, fresh: Profile | undefined, signal?: AbortSignal): Promise<FirstCounts>;
   /**
    * One question about plans. Those that search many times (sweep, largest sequence, front, cluster) have
    * threads of their own.
@@ -162,7 +165,11 @@ const filesTooLarge = (): ProblemError =>
 type CheckTask = (DataTask | WeightsTask | OwnerTask) & Allowed;
 
 /** Runs one task on a lane's threads. */
-type Run = (lane: Lane, task: LimitedPlanTask | AdviceTask | CheckTask, name: string) => Promise<unknown>;
+type Run = (
+  lane: Lane,
+  task: LimitedPlanTask | AdviceTask | CountTask | CheckTask,
+  name: string,
+) => Promise<unknown>;
 
 /** See `Workers`: the threads and processes, and the lanes that questions take. */
 class WorkerPools implements Workers {
@@ -178,8 +185,8 @@ class WorkerPools implements Workers {
   readonly #whatIfs: Lane;
   // Files are somebody's text: a reading that takes too much memory ends its thread, and nothing else.
   readonly #imports: Lane;
-  // Nor does a submission wait for searches that others asked for: whether any plan fits has a thread of its
-  // own.
+  // Nor does a submission wait for searches that others asked for: whether any plan fits, and what is measured
+  // first, has a thread of its own.
   readonly #fits: Lane;
   readonly #answers: Remembered<PlanningResult>;
   // Apart from the plans: a submission does not wait for somebody's search.
@@ -294,6 +301,15 @@ class WorkerPools implements Workers {
       )) as WorkResult<PlanningResult> | null;
       return quick === null ? null : valueOf(quick);
     });
+  }
+
+  firstCounts(spec: JobSpec, fresh: Profile | undefined, signal?: AbortSignal): Promise<FirstCounts> {
+    const task: CountTask = { spec, fresh: fresh === undefined ? null : shareProfile(fresh) };
+    return this.#within(
+      signal,
+      this.#planBounds("internevo plan"),
+      async (run) => (await run(this.#fits, task, "count")) as FirstCounts,
+    );
   }
 
   advise<Kind extends Question["kind"]>(

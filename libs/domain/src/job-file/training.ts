@@ -1,4 +1,4 @@
-import { dataFiles, MIXTURE_CYCLE_SEQUENCES, plainPath, sharesOf, sourcesOf, type Data } from "../data.ts";
+import { dataFiles, MIXTURE_CYCLE_SEQUENCES, plainPaths, sharesOf, sourcesOf, type Data } from "../data.ts";
 import {
   DEFAULT_KEEP_LAST,
   WATCHDOG_DEFAULTS,
@@ -103,8 +103,10 @@ export function resolveOptimizer(
   return optimizer;
 }
 
+type PlainPath = ReturnType<typeof plainPaths>;
+
 /** Sources of a mixture that would give no sequence, and files that two of them read. */
-function checkMixture(data: Data, details: ProblemDetail[]): void {
+function checkMixture(data: Data, plainPath: PlainPath, details: ProblemDetail[]): void {
   if (data.format !== "mixture") return;
   const weights = data.sources.map(({ weight }) => weight);
   const least = weights.reduce((sum, weight) => sum + weight, 0) / MIXTURE_CYCLE_SEQUENCES;
@@ -117,22 +119,24 @@ function checkMixture(data: Data, details: ProblemDetail[]): void {
         remedy: `give at least ${Number(least.toPrecision(3))}, or leave the source out`,
       });
   const seen = new Map<string, string>();
+  const twice: ProblemDetail[] = [];
   for (const { data: source, part } of sourcesOf(data))
     for (const path of new Set(dataFiles(source).map((file) => plainPath(file.path)))) {
       const before = seen.get(path);
       seen.set(path, part);
       if (before !== undefined)
-        details.push({
+        twice.push({
           field: part,
           value: path,
           message: `is read by ${before} too`,
           remedy: "name it in one source, with the sum of the weights",
         });
     }
+  details.push(...twice.slice(0, MOST_DETAILS));
 }
 
 /** Text that one source names twice: it would be copied as often. @param within that names the data in a job */
-function checkNamedOnce(data: Data, within: string, details: ProblemDetail[]): void {
+function checkNamedOnce(data: Data, within: string, plainPath: PlainPath, details: ProblemDetail[]): void {
   const twice: ProblemDetail[] = [];
   for (const source of sourcesOf(data)) {
     if (source.data.format !== "text") continue;
@@ -154,9 +158,14 @@ function checkNamedOnce(data: Data, within: string, details: ProblemDetail[]): v
 }
 
 /** What data has to do with the rest of a job. */
-export function checkData(data: Data, model: Model | undefined, details: ProblemDetail[]): void {
-  checkMixture(data, details);
-  checkNamedOnce(data, "", details);
+export function checkData(
+  data: Data,
+  model: Model | undefined,
+  details: ProblemDetail[],
+  plainPath = plainPaths(),
+): void {
+  checkMixture(data, plainPath, details);
+  checkNamedOnce(data, "", plainPath, details);
   const { packing, endOfDocumentToken, maxDocumentsPerSequence } = data;
   if (packing !== "documents") {
     for (const [field, value] of Object.entries({ endOfDocumentToken, maxDocumentsPerSequence })) {
@@ -195,9 +204,10 @@ export function resolveValidation(
   data: Data | undefined,
   steps: number,
   details: ProblemDetail[],
+  plainPath = plainPaths(),
 ): Validation | undefined {
   if (written === undefined) return undefined;
-  checkNamedOnce(written.data, "validation.", details);
+  checkNamedOnce(written.data, "validation.", plainPath, details);
   const trained = new Set(data ? dataFiles(data).map(({ path }) => plainPath(path)) : []);
   const shared = dataFiles(written.data).find(({ path }) => trained.has(plainPath(path)));
   if (shared !== undefined)

@@ -58,26 +58,34 @@ export class Remarks {
 /** Finds the jobs whose checkpoints and exports other jobs need. */
 export class NeededWeights {
   readonly #jobsDirectory: string | undefined;
-  readonly #owners = new Map<string, ReadonlySet<string>>();
+  readonly #holders = new Map<string, string | null>();
 
   constructor(dataDirectory: string | undefined) {
     this.#jobsDirectory = dataDirectory === undefined ? undefined : jobsDirectory(dataDirectory);
   }
 
-  /** Whether a job that has not ended names weights of this one. */
-  async has(db: Queryable, jobId: string): Promise<boolean> {
-    for (const path of await weightsInUse(db)) if ((await this.#ownersOf(path)).has(jobId)) return true;
+  /**
+   * Whether a job that has not ended names weights of this one. They are where the path leads into the job's folder,
+   * or led there when it was submitted, whoever named it. A path that only has the job's id in it may lead there on
+   * another machine. Of another project's job that says nothing: anybody may write any id.
+   */
+  async has(db: Queryable, { id, project }: Pick<RetainedJob, "id" | "project">): Promise<boolean> {
+    for (const used of await weightsInUse(db)) {
+      if (used.weightsOf === id) return true;
+      if (used.project === project && used.path.split(sep).includes(id)) return true;
+      if ((await this.#holderOf(used.path)) === id) return true;
+    }
     return false;
   }
 
-  /** Whose weights a path may be: the folder that it leads into, and each that it names. */
-  async #ownersOf(path: string): Promise<ReadonlySet<string>> {
-    const known = this.#owners.get(path);
-    if (known) return known;
-    const holds = this.#jobsDirectory && (await folderThatHolds(this.#jobsDirectory, path));
-    const owners = new Set([...path.split(sep), ...(holds ? [holds] : [])]);
-    this.#owners.set(path, owners);
-    return owners;
+  /** Into whose folder a path leads; null: into nobody's. */
+  async #holderOf(path: string): Promise<string | null> {
+    const known = this.#holders.get(path);
+    if (known !== undefined) return known;
+    const holder =
+      this.#jobsDirectory === undefined ? null : await folderThatHolds(this.#jobsDirectory, path);
+    this.#holders.set(path, holder);
+    return holder;
   }
 }
 
@@ -158,7 +166,7 @@ export async function* dueJobs(scope: RetentionScope): AsyncGenerator<DueJob> {
         if (!isFileKind(kind) || absent !== undefined) continue;
         const files = await dueFolder(scope, job.id, kind, cutoff);
         if (files === undefined) continue;
-        if (WEIGHTS_KINDS.includes(kind) && (await needed.has(db, job.id))) {
+        if (WEIGHTS_KINDS.includes(kind) && (await needed.has(db, job))) {
           remarks.add(`${kind} of job ${job.id} are left: a job that has not ended begins with its weights`);
           continue;
         }

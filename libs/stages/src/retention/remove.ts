@@ -78,7 +78,7 @@ const decide = (work: RetentionWork, job: DueJob, part: DuePart, needed: NeededW
       jobId: job.id,
       now: work.now,
       ...part,
-      isNeeded: async (inner) => WEIGHTS_KINDS.includes(part.kind) && needed.has(inner, job.id),
+      isNeeded: async (inner) => WEIGHTS_KINDS.includes(part.kind) && needed.has(inner, job),
     }),
   );
 
