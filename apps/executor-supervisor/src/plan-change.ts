@@ -69,12 +69,8 @@ function wordsOf({ secondsBefore, secondsAfter, measuredGain, steps }: Compariso
   );
 }
 
-/**
- * Whether a change is not to be kept on a comparison that is in doubt: nobody asked for it but a workload's policy, and
- * it is to show a gain.
- */
-const needsProof = ({ origin, gainThreshold }: PlanChange): boolean =>
-  origin === "workload" && gainThreshold >= 0;
+/** Whether a change is not to be kept on a comparison that is in doubt: nobody asked for it but a workload's policy. */
+const needsProof = ({ origin }: PlanChange): boolean => origin === "workload";
 
 /**
  * Judges a change by the run's steps. @param isLast no more steps will come @param disturbances what else the hosts did
