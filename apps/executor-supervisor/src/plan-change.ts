@@ -8,6 +8,7 @@ import {
   formatSeconds,
   formatSignedPercent,
   planLabel,
+  WARM_UP_STEPS,
   type Comparison,
   type Failure,
   type PlanChange,
@@ -18,6 +19,7 @@ import type { JobFeed } from "@internevo/stages";
 import {
   askForFoundPlan,
   beginPlanChange,
+  edgesOfAttempt,
   endPlanChange,
   endSearch,
   findRun,
@@ -116,11 +118,19 @@ export class PlanChanges {
     this.#run = run;
   }
 
-  /** Ranks begin. @param reported what they reported before, where they are found again */
-  begin(reported: readonly StepMetric[] = []): void {
+  /** Ranks begin. */
+  begin(): void {
     const { replanning } = this.#run;
     this.#drift = replanning && new DriftWatch(replanning.rule);
-    this.saw(reported);
+  }
+
+  /** Ranks that have begun were found again: what they reported before is stored. It reads what is compared. */
+  async foundAgain(attempt: number): Promise<void> {
+    const { replanning, database, run } = this.#run;
+    if (replanning === undefined) return;
+    const { compareSteps, lastingSeconds } = replanning.rule;
+    const compared = { first: WARM_UP_STEPS + compareSteps, last: compareSteps, lastSeconds: lastingSeconds };
+    this.saw(await edgesOfAttempt(database.db, { runId: run.id, attempt }, compared));
   }
 
   /** What the ranks have reported. */
