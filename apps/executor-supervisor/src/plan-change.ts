@@ -19,6 +19,7 @@ import type { JobFeed } from "@internevo/stages";
 import {
   askForFoundPlan,
   beginPlanChange,
+  disturbancesSince,
   edgesOfAttempt,
   endPlanChange,
   endSearch,
@@ -28,6 +29,7 @@ import {
   listPlanChanges,
   openPlanChange,
   pause,
+  recordDisturbances,
   stepsBetween,
   storePlanChange,
   type BegunChange,
@@ -111,8 +113,6 @@ export class PlanChanges {
   readonly #run: ChangedRun;
   #drift: DriftWatch | undefined;
   #lastStep = 0;
-  /** What else the hosts did, by the attempt whose ranks said it. */
-  readonly #disturbances = new Map<number, readonly string[]>();
 
   constructor(run: ChangedRun) {
     this.#run = run;
@@ -139,15 +139,19 @@ export class PlanChanges {
     this.#lastStep = steps.at(-1)?.step ?? this.#lastStep;
   }
 
-  /** What else the hosts did while an attempt ran, in sentences: a comparison with its steps is in doubt. */
-  sawDisturbances(attempt: number, disturbances: readonly string[]): void {
-    this.#disturbances.set(attempt, disturbances);
+  /**
+   * Stores what else the hosts did while an attempt ran, in sentences: a comparison with its steps is in doubt, whoever
+   * judges it.
+   */
+  sawDisturbances(attempt: number, disturbances: readonly string[]): Promise<void> {
+    const { run, fenced } = this.#run;
+    return fenced((tx) => recordDisturbances(tx, run.id, attempt, disturbances));
   }
 
   /** Of the last attempt under the plan before, and of those under the new one. */
-  #disturbancesOf({ firstAttempt }: PlanChange): string[] {
+  async #disturbancesOf({ firstAttempt }: PlanChange): Promise<readonly string[]> {
     if (firstAttempt === null) return [];
-    return [...this.#disturbances].flatMap(([attempt, said]) => (attempt >= firstAttempt - 1 ? said : []));
+    return disturbancesSince(this.#run.database.db, this.#run.run.id, firstAttempt - 1);
   }
 
   #open(): Promise<PlanChange | undefined> {
@@ -162,7 +166,7 @@ export class PlanChanges {
       first: at - most,
       last: at + most,
     });
-    return verdictOf(change, compareSteps(steps, change), isLast, this.#disturbancesOf(change));
+    return verdictOf(change, compareSteps(steps, change), isLast, await this.#disturbancesOf(change));
   }
 
   /**

@@ -297,7 +297,7 @@ async function launchAttempt(
       },
       onHosts: (hosts) => {
         training.hosts = hosts;
-        changes.sawDisturbances(number, disturbancesOf(hosts, settings.mostOthersPercent));
+        return changes.sawDisturbances(number, disturbancesOf(hosts, settings.mostOthersPercent));
       },
       onLog: (line) => feed.log("warn", "internevo-trainer", line),
     });
