@@ -27,8 +27,8 @@ it("is open at any time where there is none", () => {
 
 it("tells of a threshold that its policy cannot keep to", () => {
   expect(thresholdNote({ policy: "apply", gainThreshold: 0.02 })).toBe(
-    "The threshold of 2.0% is less than a run can show. Two starts of one plan may differ by 4.9%, so a run goes back " +
-      "from what gains less, and the proposal waits for an answer as tried.",
+    "The threshold of 2.0% is less than a run can show. Two starts of one plan may differ by 4.9%, so a run " +
+      "goes back from what gains less, and the proposal waits for an answer as tried.",
   );
   expect(thresholdNote({ policy: "apply", gainThreshold: 0.05 })).toBeUndefined();
   expect(thresholdNote({ policy: "try", gainThreshold: 0.02 })).toBeUndefined();

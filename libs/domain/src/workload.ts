@@ -12,7 +12,7 @@ import { LEAST_CLEAR_GAIN } from "./trial-statistics.ts";
  * What becomes of a better plan that was found for a workload, where nobody says anything:
  * - `notify`: it is proposed, and waits for somebody's answer.
  * - `try`: a run of the workload trains under it for a few steps, and goes back. Then it waits for an answer.
- * - `apply`: a run goes on under it, and goes back where it gains less than the threshold, or where the gain is in doubt.
+ * - `apply`: a run goes on under it, and goes back where it gains less than the threshold, or where that is in doubt.
  */
 export const REPLAN_POLICIES = ["notify", "try", "apply"] as const;
 export type ReplanPolicy = (typeof REPLAN_POLICIES)[number];
@@ -59,8 +59,8 @@ export const WorkloadSchema = Type.Object(
       minimum: 0,
       maximum: 1,
       description:
-        "gain in step time, as a fraction: by prediction below which nothing is proposed, and as measured below which a " +
-        `run goes back; under the policy apply no run keeps less than ${LEAST_KEPT_GAIN}, whatever it says`,
+        "gain in step time, as a fraction: by prediction below which nothing is proposed, and as measured below " +
+        `which a run goes back; under the policy apply no run keeps less than ${LEAST_KEPT_GAIN}, whatever it says`,
     }),
     policy: Type.Enum(REPLAN_POLICIES, {
       description:
@@ -92,8 +92,8 @@ export function thresholdNote({
 }: Pick<Workload, "policy" | "gainThreshold">): string | undefined {
   if (policy !== "apply" || gainThreshold >= LEAST_CLEAR_GAIN) return undefined;
   return (
-    `The threshold of ${formatPercent(gainThreshold)} is less than a run can show. Two starts of one plan may differ by ` +
-    `${LEAST_KEPT_GAIN}, so a run goes back from what gains less, and the proposal waits for an answer as tried.`
+    `The threshold of ${formatPercent(gainThreshold)} is less than a run can show. Two starts of one plan may ` +
+    `differ by ${LEAST_KEPT_GAIN}, so a run goes back from what gains less, and the proposal waits for an answer as tried.`
   );
 }
 
