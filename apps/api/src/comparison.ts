@@ -6,6 +6,7 @@ import {
   tokensPerRankPerSecond,
   planLabel,
   RUN_FIGURE_NAMES,
+  stepsOfFinalLoss,
   trainedPlan,
   worldSize,
   writtenJob,
@@ -69,7 +70,7 @@ function figuresOf(compared: Compared): Readonly<Record<RunFigure, number | null
   const timed = timedSteps(compared);
   const seconds = timed.reduce((sum, each) => sum + each.seconds, 0);
   const counted = timed.reduce((sum, each) => sum + each.steps, 0);
-  const lastTenth = steps.slice(-Math.max(1, Math.ceil(steps.length / 10)));
+  const lastTenth = steps.slice(-stepsOfFinalLoss(steps.length));
   const plan = trainedPlan(job);
   // Of the plan that is shown, and of no other: where that was not tried, nobody measured it.
   const measured = plan === null ? undefined : measurementOfPlan(trials, plan);

@@ -439,8 +439,7 @@ describe("profile and replan", () => {
       await internevo(
         "plan",
         fileURLToPath(new URL("../../../examples/paper/7b-32k.yaml", import.meta.url)),
-        "--top",
-        "1",
+        "--top=1",
         "--profile",
         "here",
         "--json",
@@ -471,6 +470,8 @@ describe("profile and replan", () => {
     const { spec: job, ...lean } = added;
     expect(job.cluster).not.toHaveProperty("memoryPerGpuBytes");
     expect(json(await internevo("replan", "list", "--json"))).toEqual([lean]);
+    const edited = await internevo("replan", "edit", "small", "--policy=apply", "--gain-threshold=2%");
+    expect(edited.stderr).toMatch(/^note: The threshold of 2\.0% is less than/m);
     expect((await internevo("replan", "add", join(directory, "job.yaml"))).status).toBe(7);
     expect((await internevo("replan")).stdout).toContain("0 4 * * * Europe/Berlin");
     expect((await internevo("replan", "proposals", "small")).stderr).toContain("it has not been planned yet");

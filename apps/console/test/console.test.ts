@@ -548,6 +548,7 @@ describe("clusters, workloads and dead letters", () => {
     await page.getByRole("button", { name: "Edit…" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("A better plan").selectOption("apply");
+    await dialog.getByText("The threshold of 2.0% is less than a run can show.").waitFor();
     await dialog.getByLabel("Stop runs within some hours of the day only").check();
     await dialog.getByLabel("From").fill("21:30");
     await dialog.getByRole("button", { name: "Save" }).click();

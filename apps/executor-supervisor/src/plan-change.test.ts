@@ -53,9 +53,6 @@ describe("a verdict", () => {
       proposalWaits: true,
       reason: expect.stringMatching(/^tried: .*; in doubt, since other work ran/),
     });
-    // Whoever takes any plan asks for no proof.
-    const any = { ...policy, gainThreshold: -1 };
-    expect(verdictOf(any, compared(1.5), false, busy)).toMatchObject({ state: "kept" });
     expect(verdictOf(policy, compared(1.95), false, busy)).not.toHaveProperty("proposalWaits");
   });
 

@@ -8,6 +8,7 @@ import {
   formatSeconds,
   formatSignedPercent,
   planLabel,
+  WARM_UP_STEPS,
   type Comparison,
   type Failure,
   type PlanChange,
@@ -18,6 +19,8 @@ import type { JobFeed } from "@internevo/stages";
 import {
   askForFoundPlan,
   beginPlanChange,
+  disturbancesSince,
+  edgesOfAttempt,
   endPlanChange,
   endSearch,
   findRun,
@@ -26,6 +29,7 @@ import {
   listPlanChanges,
   openPlanChange,
   pause,
+  recordDisturbances,
   stepsBetween,
   storePlanChange,
   type BegunChange,
@@ -69,12 +73,8 @@ function wordsOf({ secondsBefore, secondsAfter, measuredGain, steps }: Compariso
   );
 }
 
-/**
- * Whether a change is not to be kept on a comparison that is in doubt: nobody asked for it but a workload's policy, and
- * it is to show a gain.
- */
-const needsProof = ({ origin, gainThreshold }: PlanChange): boolean =>
-  origin === "workload" && gainThreshold >= 0;
+/** Whether a change is not to be kept on a comparison that is in doubt: nobody asked for it but a workload's policy. */
+const needsProof = ({ origin }: PlanChange): boolean => origin === "workload";
 
 /**
  * Judges a change by the run's steps. @param isLast no more steps will come @param disturbances what else the hosts did
@@ -113,18 +113,24 @@ export class PlanChanges {
   readonly #run: ChangedRun;
   #drift: DriftWatch | undefined;
   #lastStep = 0;
-  /** What else the hosts did, by the attempt whose ranks said it. */
-  readonly #disturbances = new Map<number, readonly string[]>();
 
   constructor(run: ChangedRun) {
     this.#run = run;
   }
 
-  /** Ranks begin. @param reported what they reported before, where they are found again */
-  begin(reported: readonly StepMetric[] = []): void {
+  /** Ranks begin. */
+  begin(): void {
     const { replanning } = this.#run;
     this.#drift = replanning && new DriftWatch(replanning.rule);
-    this.saw(reported);
+  }
+
+  /** Ranks that have begun were found again: what they reported before is stored. It reads what is compared. */
+  async foundAgain(attempt: number): Promise<void> {
+    const { replanning, database, run } = this.#run;
+    if (replanning === undefined) return;
+    const { compareSteps, lastingSeconds } = replanning.rule;
+    const compared = { first: WARM_UP_STEPS + compareSteps, last: compareSteps, lastSeconds: lastingSeconds };
+    this.saw(await edgesOfAttempt(database.db, { runId: run.id, attempt }, compared));
   }
 
   /** What the ranks have reported. */
@@ -133,15 +139,19 @@ export class PlanChanges {
     this.#lastStep = steps.at(-1)?.step ?? this.#lastStep;
   }
 
-  /** What else the hosts did while an attempt ran, in sentences: a comparison with its steps is in doubt. */
-  sawDisturbances(attempt: number, disturbances: readonly string[]): void {
-    this.#disturbances.set(attempt, disturbances);
+  /**
+   * Stores what else the hosts did while an attempt ran, in sentences: a comparison with its steps is in doubt, whoever
+   * judges it.
+   */
+  sawDisturbances(attempt: number, disturbances: readonly string[]): Promise<void> {
+    const { run, fenced } = this.#run;
+    return fenced((tx) => recordDisturbances(tx, run.id, attempt, disturbances));
   }
 
   /** Of the last attempt under the plan before, and of those under the new one. */
-  #disturbancesOf({ firstAttempt }: PlanChange): string[] {
+  async #disturbancesOf({ firstAttempt }: PlanChange): Promise<readonly string[]> {
     if (firstAttempt === null) return [];
-    return [...this.#disturbances].flatMap(([attempt, said]) => (attempt >= firstAttempt - 1 ? said : []));
+    return disturbancesSince(this.#run.database.db, this.#run.run.id, firstAttempt - 1);
   }
 
   #open(): Promise<PlanChange | undefined> {
@@ -156,7 +166,7 @@ export class PlanChanges {
       first: at - most,
       last: at + most,
     });
-    return verdictOf(change, compareSteps(steps, change), isLast, this.#disturbancesOf(change));
+    return verdictOf(change, compareSteps(steps, change), isLast, await this.#disturbancesOf(change));
   }
 
   /**

@@ -3,20 +3,19 @@ import {
   choiceWords,
   disturbancesOf,
   disturbedTrialsWords,
+  stepsOfFinalLoss,
   tokensPerRankPerSecond,
-  worldSize,
   type Attempt,
   type Candidate,
   type HostUse,
   type JobSpec,
   type Report,
-  type StepMetric,
   type Trial,
-  type ValidationLoss,
 } from "@internevo/domain";
+import type { StepTotals, ValidationTotals } from "@internevo/store";
 
-const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
-const mean = (values: readonly number[]): number => sum(values) / values.length;
+const mean = (values: readonly number[]): number =>
+  values.reduce((total, value) => total + value, 0) / values.length;
 
 /**
  * Kendall's τ-b between two rankings of the same items; ties count in neither direction.
@@ -71,9 +70,9 @@ export function predictionErrors(
 export interface ReportOptions {
   readonly job: Pick<JobSpec, "globalBatchTokens">;
   readonly chosen: Candidate;
-  readonly steps: readonly StepMetric[];
-  /** In order of steps; empty where nothing is evaluated. */
-  readonly validations?: readonly ValidationLoss[];
+  readonly steps: StepTotals;
+  /** Undefined where nothing is evaluated. */
+  readonly validation?: ValidationTotals | undefined;
   readonly attempts: readonly Attempt[];
   readonly trials: readonly Trial[];
   readonly unigramEntropyNats: number | null;
@@ -81,21 +80,6 @@ export interface ReportOptions {
   readonly hosts: readonly HostUse[];
   /** Share of a host's processor time from which on others count as a disturbance. */
   readonly mostOthersPercent: number;
-}
-
-/** The validation loss at the end, and where it was lowest. */
-function validationOf(losses: readonly ValidationLoss[]): Pick<Report, "validation"> {
-  const last = losses.at(-1);
-  if (!last) return {};
-  const best = losses.reduce((least, each) => (each.loss < least.loss ? each : least));
-  return {
-    validation: {
-      lossNats: last.loss,
-      best: { step: best.step, lossNats: best.loss },
-      evaluations: losses.length,
-      seconds: sum(losses.map(({ seconds }) => seconds)),
-    },
-  };
 }
 
 /** What the trials said, and what disturbed them or the training. */
@@ -131,30 +115,19 @@ function quality({
   };
 }
 
-/**
- * The end of a job's story.
- * @throws Error when a step between the first and the last is missing: a step that was not counted must not
- * go unnoticed.
- */
+/** The end of a job's story. */
 export function reportOf(options: ReportOptions): Report {
-  const { job, chosen, steps, attempts, trials, unigramEntropyNats } = options;
-  const gap = steps.findIndex((step, index) => step.step !== index + 1);
-  if (steps.length === 0 || gap >= 0)
-    throw new Error(`step ${gap + 1} is missing among the ${steps.length} stored steps`);
-  const plans = new Map(attempts.map(({ number, plan }) => [number, plan] as const));
-  const ranksOf = ({ attempt }: StepMetric): number => worldSize(plans.get(attempt) ?? chosen.plan);
-  const lastTenth = steps.slice(-Math.max(1, Math.ceil(steps.length / 10)));
+  const { job, chosen, steps: totals, validation, attempts, trials, unigramEntropyNats } = options;
+  const { steps, seconds, rankSeconds, finalLosses } = totals;
   return {
     plan: attempts.at(-1)?.plan ?? chosen.plan,
-    steps: steps.length,
-    finalLossNats: mean(lastTenth.map((step) => step.loss)),
-    ...validationOf(options.validations ?? []),
+    steps,
+    finalLossNats: finalLosses / stepsOfFinalLoss(steps),
+    ...(validation === undefined ? {} : { validation }),
     unigramEntropyNats,
-    meanStepTimeSeconds: mean(steps.map((step) => step.stepTimeSeconds)),
-    tokensPerGpuPerSecond: tokensPerRankPerSecond(
-      job,
-      steps.map((step) => ({ steps: 1, seconds: step.stepTimeSeconds, ranks: ranksOf(step) })),
-    ),
+    meanStepTimeSeconds: seconds / steps,
+    // As one rank would have made them, one after the other.
+    tokensPerGpuPerSecond: tokensPerRankPerSecond(job, [{ steps, seconds: rankSeconds, ranks: 1 }]),
     attempts: attempts.length,
     ...predictionErrors(trials),
     ...quality(options),

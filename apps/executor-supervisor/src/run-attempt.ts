@@ -70,7 +70,7 @@ export interface AttemptLaunch {
     isRepeated: boolean,
   ) => Promise<void>;
   /** What the hosts did, where the ranks came to say it. */
-  readonly onHosts: (hosts: readonly HostUse[]) => void;
+  readonly onHosts: (hosts: readonly HostUse[]) => Promise<void>;
   readonly onLog: (line: string) => void;
 }
 
@@ -213,7 +213,7 @@ export async function runAttempt(launch: AttemptLaunch): Promise<LaunchOutcome> 
       onLog: launch.onLog,
       onEvent: (event, isRepeated) => {
         if (event.event === "started") store(() => launch.onStarted(event.resumedFromStep));
-        if (event.event === "hosts") launch.onHosts(event.hosts);
+        if (event.event === "hosts") store(() => launch.onHosts(event.hosts));
         if (event.event === "step") {
           recorder.push(metricOf(event, launch));
           stepped();

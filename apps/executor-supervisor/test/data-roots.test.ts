@@ -10,8 +10,10 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { waitsForMachine } from "@internevo/contracts";
 import { dataFiles, resolveJob, type Candidate, type JobSpec } from "@internevo/domain";
 import { assertMayBeData, dataRootsOf } from "@internevo/data";
+import { lockMachine } from "@internevo/launcher";
 import { planJob } from "@internevo/search";
 import { checkpointDirectory } from "@internevo/stages";
 import {
@@ -24,6 +26,7 @@ import {
   updateJob,
 } from "@internevo/store";
 import { eventually } from "@internevo/test-kit";
+import { writeOwn } from "@internevo/test-kit/data-writers";
 import { writeWeights } from "@internevo/test-kit/weights";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 import { checkpointSteps } from "../src/checkpoints.ts";
@@ -121,6 +124,41 @@ it("a stage refuses data that a link leads into the installation's own directory
     message: expect.stringContaining("lies in the data directory of the installation") as string,
   });
   expect(world.rankPids()).toEqual([]);
+});
+
+it("no ranks begin on data that a link leads elsewhere after it was read", async () => {
+  const documents = Array.from({ length: 100 }, (_, at) => Array.from({ length: 80 }, () => at));
+  const path = await writeOwn(join(directory, "real.tokens"), documents);
+  const id = await standing(resolveJob(smallJob({ steps: 5, data: { format: "tokens", path } })), "running");
+  // Another installation measures on this machine: the job has read its data, and waits.
+  const other = await lockMachine({
+    directory: world.dataDirectory,
+    dataDirectory: join(directory, "other installation"),
+    use: "measure",
+    signal: new AbortController().signal,
+    onWait: () => expect.unreachable("the machine is free"),
+    onNotice: () => {},
+    onDetails: () => {},
+  });
+  try {
+    await world.startProcess("executor-supervisor");
+    const waits = waitsForMachine("");
+    await world.untilEvent(
+      id,
+      ({ type, data }) => type === "progress" && String(data["message"]).startsWith(waits),
+      60,
+    );
+    renameSync(path, join(directory, "moved.tokens"));
+    symlinkSync(join(directory, "moved.tokens"), path);
+  } finally {
+    other.release();
+  }
+  await world.untilState(id, "failed", 60);
+  expect((await world.job(id)).failure).toMatchObject({
+    code: "data-invalid",
+    message: `${path} does not lead any more to the file that was read`,
+  });
+  expect(await world.lossesOf(id)).toEqual([]);
 });
 
 /** Of the model of smallJob. */

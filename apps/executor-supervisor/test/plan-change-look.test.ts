@@ -1,10 +1,89 @@
 import { REPLANNING_DEFAULTS, type Replanning } from "@internevo/domain";
-import { dismissPlanChange, ensureRun, findRun, listPlanChanges, submitJob } from "@internevo/store";
-import { exampleCandidate, exampleSpec } from "@internevo/test-kit/fixtures";
+import {
+  dismissPlanChange,
+  ensureRun,
+  findRun,
+  listPlanChanges,
+  recordSteps,
+  startAttempt,
+  storePlanChange,
+  submitJob,
+} from "@internevo/store";
+import { exampleCandidate, exampleSpec, exampleStep } from "@internevo/test-kit/fixtures";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
+import { storedRun } from "@internevo/test-kit/stored-run";
 import { JobFeed } from "@internevo/stages";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { PlanChanges, type ChangedRun } from "../src/plan-change.ts";
+
+describe("a change that a workload's policy made", () => {
+  let test: TestDatabase;
+  beforeAll(async () => void (test = await createTestDatabase()));
+  afterAll(() => test.drop());
+
+  /** A run whose steps take half as long under another plan; its supervisor is another one at each start. */
+  async function changed(disturbances: readonly string[]) {
+    const { database } = test;
+    const { jobId, runId } = await storedRun(database, "changed");
+    const from = exampleCandidate();
+    const to = { ...exampleCandidate(2), rank: 2 };
+    const run = { id: runId, jobId };
+    const supervisor = (): PlanChanges =>
+      new PlanChanges({
+        database,
+        feed: new JobFeed({ append: async () => {}, onError: () => {} }),
+        run,
+        fenced: (work) => database.transaction(work),
+        search: () => expect.unreachable("nothing is searched"),
+        onError: (error) => expect.unreachable(String(error)),
+      });
+    const steps = (first: number, attempt: number, stepTimeSeconds: number) =>
+      database.transaction((tx) =>
+        recordSteps(
+          tx,
+          { jobId, runId },
+          Array.from({ length: 20 }, (_, at) => ({ ...exampleStep(first + at, attempt), stepTimeSeconds })),
+        ),
+      );
+    await steps(1, 1, 2);
+    await database.transaction((tx) =>
+      storePlanChange(tx, run, {
+        origin: "workload",
+        askedBy: "replanner",
+        from,
+        to,
+        predictedGain: 0.5,
+        gainThreshold: 0.05,
+        compareSteps: 10,
+      }),
+    );
+    const first = supervisor();
+    await first.sawDisturbances(1, disturbances);
+    await first.settle({ atStep: 20, attempt: 2 });
+    await database.transaction((tx) => startAttempt(tx, runId, 20));
+    await steps(21, 2, 1);
+    await supervisor().settle({ atStep: 40, attempt: 3 });
+    const [change] = (await listPlanChanges(database.db, jobId)).items;
+    return { change, from, to, plan: (await findRun(database.db, jobId))?.candidate.plan };
+  }
+
+  it("is judged by what the ranks said before the supervisor started again", async () => {
+    const { change, from, plan } = await changed(["here: others took 45% of the processor time"]);
+    expect(change).toMatchObject({
+      state: "returned",
+      reason: expect.stringMatching(
+        /^tried: .*: \+50\.0%; in doubt, since other work ran on the hosts meanwhile \(here: /,
+      ),
+    });
+    expect(plan).toEqual(from.plan);
+  });
+
+  it("is kept where they said that nothing else ran", async () => {
+    const { change, to, plan } = await changed([]);
+    expect(change).toMatchObject({ state: "kept", reason: expect.stringMatching(/: \+50\.0%$/) });
+    expect(plan).toEqual(to.plan);
+  });
+});
 
 describe("the look at what is asked for", () => {
   let test: TestDatabase;

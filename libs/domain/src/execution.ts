@@ -158,6 +158,9 @@ export const ValidationLossSchema = Type.Object(
 );
 export type ValidationLoss = Static<typeof ValidationLossSchema>;
 
+/** How many of a training's last steps its final loss is the mean of: a tenth of them. */
+export const stepsOfFinalLoss = (steps: number): number => Math.max(1, Math.ceil(steps / 10));
+
 /** The end of a job's story: figures that a person or a machine reads first. */
 export const ReportSchema = Type.Object(
   {

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import { compareSteps, comparisonDoubt } from "./plan-change.ts";
+import { LEAST_CLEAR_GAIN } from "./trial-statistics.ts";
 
 const steps = (from: number, to: number, attempt: number, stepTimeSeconds: number) =>
   Array.from({ length: to - from + 1 }, (_, index) => ({ step: from + index, attempt, stepTimeSeconds }));
@@ -49,6 +50,13 @@ it("is in doubt where the noise is as large as the gain, or other work ran", () 
     "other work ran on the hosts meanwhile (here: others took 45%; and 1 more)",
   );
   expect(comparisonDoubt(compareSteps([], change), ["here: others took 45%"])).toBeUndefined();
+});
+
+it("is in doubt below the gain that two starts can show, however even their steps are", () => {
+  const gaining = (gain: number) =>
+    compareSteps([...steps(1, 20, 2, 2), ...steps(21, 40, 3, 2 * (1 - gain))], change);
+  expect(comparisonDoubt(gaining(LEAST_CLEAR_GAIN - 0.001), [])).toMatch(/^the noise of both/);
+  expect(comparisonDoubt(gaining(LEAST_CLEAR_GAIN + 0.001), [])).toBeUndefined();
 });
 
 it("has nothing to say of a change that was not made, or of a run without steps", () => {

@@ -52,6 +52,12 @@ export function tiedWithFastest<T>(
  */
 const RUNS_APART = 0.05;
 
+/**
+ * The least gain that one run of each of two plans can show: with less, their ranges touch, since runs of one plan lie
+ * as far apart.
+ */
+export const LEAST_CLEAR_GAIN = 1 - (1 - RUNS_APART / 2) / (1 + RUNS_APART / 2);
+
 /** Runs that count: those that nothing disturbed, or all where each was disturbed. */
 function countedRuns(runs: readonly TrialRun[]): readonly TrialRun[] {
   const quiet = runs.filter(({ disturbances = [] }) => disturbances.length === 0);

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { isWithinWindow } from "./workload.ts";
+import { isWithinWindow, thresholdNote } from "./workload.ts";
 
 const at = (time: string): Date => new Date(`2026-11-27T${time}:00Z`);
 
@@ -23,4 +23,13 @@ it.each([
 
 it("is open at any time where there is none", () => {
   expect(isWithinWindow(null, "UTC", at("03:00"))).toBe(true);
+});
+
+it("tells of a threshold that its policy cannot keep to", () => {
+  expect(thresholdNote({ policy: "apply", gainThreshold: 0.02 })).toBe(
+    "The threshold of 2.0% is less than a run can show. Two starts of one plan may differ by 4.9%, so a run " +
+      "goes back from what gains less, and the proposal waits for an answer as tried.",
+  );
+  expect(thresholdNote({ policy: "apply", gainThreshold: 0.05 })).toBeUndefined();
+  expect(thresholdNote({ policy: "try", gainThreshold: 0.02 })).toBeUndefined();
 });

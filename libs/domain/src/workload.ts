@@ -1,16 +1,18 @@
 import { Type, type Static } from "typebox";
+import { formatPercent } from "./figures.ts";
 import { JobSpecSchema, REPLANNING_DEFAULTS, ReplanningSchema } from "./job.ts";
 import { CompareStepsSchema, DEFAULT_COMPARE_STEPS } from "./plan-change.ts";
 import type { Plan } from "./plan.ts";
 import { CandidateSchema } from "./planning.ts";
 import { ProjectNameSchema } from "./project.ts";
 import { Line, TIME_OF_DAY } from "./text.ts";
+import { LEAST_CLEAR_GAIN } from "./trial-statistics.ts";
 
 /**
  * What becomes of a better plan that was found for a workload, where nobody says anything:
  * - `notify`: it is proposed, and waits for somebody's answer.
  * - `try`: a run of the workload trains under it for a few steps, and goes back. Then it waits for an answer.
- * - `apply`: a run goes on under it, and goes back where it gains less than the threshold.
+ * - `apply`: a run goes on under it, and goes back where it gains less than the threshold, or where that is in doubt.
  */
 export const REPLAN_POLICIES = ["notify", "try", "apply"] as const;
 export type ReplanPolicy = (typeof REPLAN_POLICIES)[number];
@@ -36,6 +38,9 @@ export const WORKLOAD_DEFAULTS = {
   mayMeasureRuns: false,
 } as const;
 
+/** What `apply` keeps at least, in words. */
+export const LEAST_KEPT_GAIN = formatPercent(LEAST_CLEAR_GAIN);
+
 /** A workload that is planned again by a schedule. */
 export const WorkloadSchema = Type.Object(
   {
@@ -54,7 +59,8 @@ export const WorkloadSchema = Type.Object(
       minimum: 0,
       maximum: 1,
       description:
-        "gain in step time, as a fraction: by prediction below which nothing is proposed, and as measured below which a run goes back",
+        "gain in step time, as a fraction: by prediction below which nothing is proposed, and as measured below " +
+        `which a run goes back; under the policy apply no run keeps less than ${LEAST_KEPT_GAIN}, whatever it says`,
     }),
     policy: Type.Enum(REPLAN_POLICIES, {
       description:
@@ -78,6 +84,18 @@ export const WorkloadSchema = Type.Object(
   { additionalProperties: false },
 );
 export type Workload = Static<typeof WorkloadSchema>;
+
+/** What to tell whoever sets a threshold that the policy `apply` cannot keep to; undefined where it can. */
+export function thresholdNote({
+  policy,
+  gainThreshold,
+}: Pick<Workload, "policy" | "gainThreshold">): string | undefined {
+  if (policy !== "apply" || gainThreshold >= LEAST_CLEAR_GAIN) return undefined;
+  return (
+    `The threshold of ${formatPercent(gainThreshold)} is less than a run can show. Two starts of one plan may ` +
+    `differ by ${LEAST_KEPT_GAIN}, so a run goes back from what gains less, and the proposal waits for an answer as tried.`
+  );
+}
 
 const { spec: _spec, ...summarized } = WorkloadSchema.properties;
 /** A workload as lists say it: without its job, which may be large. */

@@ -29,6 +29,7 @@ export * from "./profiles.ts";
 export * from "./plannings.ts";
 export * from "./trials.ts";
 export * from "./runs.ts";
+export * from "./run-totals.ts";
 export * from "./loss-curves.ts";
 export * from "./plan-changes.ts";
 export * from "./workloads.ts";

@@ -109,6 +109,29 @@ export async function setAttemptResumedFrom(
     .where(and(eq(attempts.runId, runId), eq(attempts.number, number)));
 }
 
+/** What else the hosts did while an attempt ran, in sentences; none where it was alone. */
+export async function recordDisturbances(
+  tx: Transaction,
+  runId: string,
+  number: number,
+  disturbances: readonly string[],
+): Promise<void> {
+  await tx
+    .update(attempts)
+    .set({ disturbances })
+    .where(and(eq(attempts.runId, runId), eq(attempts.number, number)));
+}
+
+/** What else the hosts did during an attempt and those after it, as far as their ranks have said it. */
+export async function disturbancesSince(db: Queryable, runId: string, number: number): Promise<string[]> {
+  const rows = await db
+    .select({ said: attempts.disturbances })
+    .from(attempts)
+    .where(and(eq(attempts.runId, runId), gte(attempts.number, number)))
+    .orderBy(asc(attempts.number));
+  return rows.flatMap(({ said }) => said ?? []);
+}
+
 /** Ends an attempt that runs. @returns false when it had ended already. */
 export async function finishAttempt(
   tx: Transaction,
@@ -208,7 +231,7 @@ const metricOf = (row: typeof stepMetrics.$inferSelect): StepMetric => {
   return { ...figures, at: at.toISOString() };
 };
 
-/** All steps of a run, in order. */
+/** All steps of a run, in order: for runs that are known to be short. `stepTotals` adds up those of any. */
 export async function allSteps(db: Queryable, runId: string): Promise<StepMetric[]> {
   const rows = await db
     .select()

@@ -37,6 +37,8 @@ const POLL_SECONDS = 1;
 const REST_SECONDS = 1;
 /** Events that are read at once. */
 const PAGE = 200;
+/** Of one claim. A job that has more is claimed again, after those that have waited longer. */
+const MOST_PAGES = 5;
 /** Renewed with every chunk that is sent: for as long a job waits when its sender dies. */
 const CLAIM_SECONDS = 60;
 /** A chunk takes no longer, so that nobody sends what another has taken over. */
@@ -56,12 +58,15 @@ export function chunksOf(events: readonly JobStreamEvent[]): JobStreamEvent[][] 
   return open.length > 0 ? [...chunks, open] : chunks;
 }
 
-/** Sends everything that is new of a job. */
-async function catchUp(claimed: ClaimedJob, options: FollowOptions): Promise<void> {
+/**
+ * Sends what is new of a job, some pages of it at most: others wait for its place. @returns whether there may be more
+ */
+async function catchUp(claimed: ClaimedJob, options: FollowOptions): Promise<boolean> {
   const { database, tracker, signal, onSent } = options;
   const { db } = database;
   let place: TrackerPlace = claimed;
-  for (;;) {
+  let pages = 0;
+  for (; pages < MOST_PAGES; pages += 1) {
     const events = await listJobEvents(db, claimed.jobId, place.lastEventId, PAGE);
     if (events.length === 0) break;
     const job = await readTrackedJob(db, claimed.jobId);
@@ -69,23 +74,28 @@ async function catchUp(claimed: ClaimedJob, options: FollowOptions): Promise<voi
       const bound = AbortSignal.any([signal, AbortSignal.timeout(1000 * CHUNK_SECONDS)]);
       const sent = await tracker.send({ job, events: chunk }, place, bound);
       place = { ...sent, lastEventId: chunk.at(-1)?.id ?? place.lastEventId };
-      if (!(await advanceCursor(db, claimed, place, CLAIM_SECONDS))) return;
+      if (!(await advanceCursor(db, claimed, place, CLAIM_SECONDS))) return false;
       onSent(chunk.length);
     }
   }
-  await releaseCursor(db, claimed, REST_SECONDS);
+  const hasMore = pages === MOST_PAGES;
+  await releaseCursor(db, claimed, hasMore ? 0 : REST_SECONDS);
+  return hasMore;
 }
 
 const textOf = (error: unknown): string =>
   (error instanceof Error ? error.message : String(error)) || "failed";
 
-/** Sends what is new of a job, and writes down what came of it. */
-async function work(claimed: ClaimedJob, options: FollowOptions): Promise<void> {
+/** Sends what is new of a job, and writes down what came of it. @returns whether there may be more to send at once */
+async function work(claimed: ClaimedJob, options: FollowOptions): Promise<boolean> {
   const { database, signal, onFailed } = options;
   try {
-    await catchUp(claimed, options);
+    return await catchUp(claimed, options);
   } catch (error) {
-    if (signal.aborted) return releaseCursor(database.db, claimed, 0);
+    if (signal.aborted) {
+      await releaseCursor(database.db, claimed, 0);
+      return false;
+    }
     const startsOver = error instanceof StartOverError;
     const asked = error instanceof SendError ? error.retryAfterSeconds : null;
     const waitSeconds = startsOver
@@ -94,6 +104,7 @@ async function work(claimed: ClaimedJob, options: FollowOptions): Promise<void> 
     const failure = { error: textOf(error).slice(0, 1000), waitSeconds, startsOver, ...GIVE_UP };
     const givenUp = await postponeCursor(database.db, claimed, failure);
     onFailed({ jobId: claimed.jobId, error: failure.error, waitSeconds, givenUp });
+    return false;
   }
 }
 
@@ -106,11 +117,14 @@ export async function followTracker(options: FollowOptions): Promise<void> {
   const sending = new Set<Promise<void>>();
   let news = new AbortController();
   const begin = (claimed: ClaimedJob): void => {
-    const one = work(claimed, options)
-      .catch((error: unknown) => onError(error, "what was sent could not be written down, and is repeated"))
-      .finally(() => {
+    const one: Promise<void> = work(claimed, options)
+      .catch((error: unknown) => {
+        onError(error, "what was sent could not be written down, and is repeated");
+        return false;
+      })
+      .then((hasMore) => {
         // Others may have waited for its place.
-        if (sending.size === tracker.concurrency) news.abort();
+        if (hasMore || sending.size === tracker.concurrency) news.abort();
         sending.delete(one);
       });
     sending.add(one);

@@ -1,7 +1,8 @@
+import { followJobs } from "@internevo/store";
 import { storedRun } from "@internevo/test-kit/stored-run";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { mlflow, trackersOf, type MlflowSettings } from "../src/index.ts";
+import { mlflow, trackersOf, type MlflowSettings, type Tracker } from "../src/index.ts";
 import { Following } from "./following.ts";
 import { RecordingServer } from "./recording-server.ts";
 
@@ -98,6 +99,41 @@ it("sends everything once more when the server has lost it", async () => {
   // To the run that is found by its tag: MLflow keeps equal points once.
   expect(server.bodies("runs/create")).toHaveLength(2);
   expect(timesOf("run-1", 20)).toEqual(once(20).map(() => 2));
+});
+
+it("lets others go first while a job has much to send", async () => {
+  const whole = tracker();
+  /** Whose events were sent, in their order. */
+  const order: string[] = [];
+  const one: Tracker = {
+    ...whole,
+    concurrency: 1,
+    send: (batch, place, signal) => {
+      order.push(batch.job.name);
+      return whole.send(batch, place, signal);
+    },
+  };
+  const long = await storedRun(test.database, "long");
+  await long.step(1, 3000);
+  // It has waited longer.
+  await followJobs(test.database, one.key);
+  const short = await storedRun(test.database, "short");
+  await short.step(1, 10);
+  await following.start(one);
+  for (const run of [long, short]) {
+    await run.end("succeeded");
+    await following.untilEnded(run.jobId);
+  }
+  expect(following.failures).toEqual([]);
+  expect(order[0]).toBe("long");
+  expect(order.indexOf("short")).toBeLessThan(order.lastIndexOf("long"));
+  for (const [run, last] of [
+    ["run-1", 3000],
+    ["run-3", 10],
+  ] as const)
+    expect(server.metrics(run, "train/loss").map(({ step }) => step)).toEqual(
+      Array.from({ length: last }, (_, index) => index + 1),
+    );
 });
 
 it.each([

@@ -1,6 +1,7 @@
 import type { WorkloadChange } from "@internevo/client";
 import {
   DailyWindowSchema,
+  LEAST_KEPT_GAIN,
   ProblemError,
   REPLAN_POLICIES,
   type DailyWindow,
@@ -47,7 +48,8 @@ export function addSettings(command: Command): Command {
     .option("--time-zone <zone>", "IANA name; default of a new one: this machine's")
     .option(
       "--gain-threshold <share>",
-      "gain in step time that makes a proposal, by prediction, and keeps a plan, as measured, e.g. 5%",
+      "gain in step time that makes a proposal, by prediction, and keeps a plan, as measured, e.g. 5%; " +
+        `with --policy apply no run keeps less than ${LEAST_KEPT_GAIN}`,
       shareArgument(0, 1),
     )
     .option(

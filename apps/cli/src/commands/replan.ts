@@ -2,6 +2,7 @@ import type { WorkloadChange, WorkloadCreate } from "@internevo/client";
 import {
   constraintsOf,
   ProblemError,
+  thresholdNote,
   writtenJob,
   type JobFile,
   type Proposal,
@@ -54,6 +55,13 @@ function show(workload: Workload, context: Context): void {
   else output.data(workloadsTable([workload], output.colors));
 }
 
+/** Shows a workload that was made or changed, and what whoever set its policy or threshold has to know of them. */
+function showSet(workload: Workload, { policy, gainThreshold }: WorkloadChange, context: Context): void {
+  show(workload, context);
+  const note = policy === undefined && gainThreshold === undefined ? undefined : thresholdNote(workload);
+  if (note !== undefined) context.output().note(`note: ${note}`);
+}
+
 function addAdd(replan: Command, context: Context): void {
   const add = replan
     .command("add")
@@ -78,7 +86,7 @@ function addAdd(replan: Command, context: Context): void {
       signal: context.signal,
       ...(options.idempotencyKey === undefined ? {} : { idempotencyKey: options.idempotencyKey }),
     });
-    show(workload, context);
+    showSet(workload, body, context);
   });
 }
 
@@ -92,7 +100,7 @@ function addEdit(replan: Command, context: Context): void {
   const change = async (text: string, made: WorkloadChange): Promise<void> => {
     const client = await context.client();
     const id = await workloadId(client, text, context.signal);
-    show(await client.updateWorkload(id, made, { signal: context.signal }), context);
+    showSet(await client.updateWorkload(id, made, { signal: context.signal }), made, context);
   };
   const edit = replan
     .command("edit")

@@ -5,6 +5,7 @@ import {
   formatCounted,
   planLabel,
   schedulerOf,
+  worldSize,
   type Attempt,
   type Candidate,
   type Failure,
@@ -40,8 +41,6 @@ import {
   type TrainingSettings,
 } from "@internevo/stages";
 import {
-  allSteps,
-  allValidations,
   appendJobEvent,
   changeRunPlan,
   ensureRun,
@@ -58,8 +57,11 @@ import {
   recordValidations,
   setAttemptResumedFrom,
   startAttempt,
+  stepTotals,
   transitionJob,
+  validationTotals,
   type Database,
+  type RanksOfAttempts,
 } from "@internevo/store";
 import { checkpointSteps, discardCheckpointsBeyond, leaveNewest, tellCounted } from "../checkpoints.ts";
 import { namingOwn } from "../data-words.ts";
@@ -325,7 +327,7 @@ async function launchAttempt(
       },
       onHosts: (hosts) => {
         training.hosts = hosts;
-        changes.sawDisturbances(number, disturbancesOf(hosts, settings.mostOthersPercent));
+        return changes.sawDisturbances(number, disturbancesOf(hosts, settings.mostOthersPercent));
       },
       onLog: (line) => feed.log("warn", "internevo-trainer", line),
     });
@@ -355,8 +357,8 @@ async function attemptOnce(training: Training): Promise<Ended | undefined> {
     { attempt: number, plan: planLabel(plan) },
     left === undefined ? "training begins" : "training is found again",
   );
-  const steps = left === undefined ? [] : await allSteps(database.db, runId);
-  training.changes.begin(steps.filter(({ attempt }) => attempt === number));
+  training.changes.begin();
+  if (left !== undefined) await training.changes.foundAgain(left);
   const { outcome, isToChange } = await launchAttempt(training, { number, plan, runDirectory });
   if (outcome.status === "completed") {
     await context.fenced((tx) => finishAttempt(tx, runId, number, { state: "succeeded" }));
@@ -452,6 +454,11 @@ async function removeOlderCheckpoints(
   });
 }
 
+const ranksOf = (attempts: readonly Attempt[], chosen: Candidate): RanksOfAttempts => ({
+  byAttempt: new Map(attempts.flatMap(({ number, plan }) => (plan ? [[number, worldSize(plan)]] : []))),
+  otherwise: worldSize(chosen.plan),
+});
+
 /**
  * Trains with the chosen plan to the asked number of steps, through deaths of ranks and of this process, and
  * reports.
@@ -514,12 +521,13 @@ export const train =
       });
       if (end) return (end.state === "held" ? heldJob : failedJob)(job.id, "running", end.failure);
       await removeOlderCheckpoints(settings, context, feed);
+      const attempts = await listAttempts(database.db, run.id);
       const report = reportOf({
         job: job.spec,
         chosen,
-        steps: await allSteps(database.db, run.id),
-        validations: await allValidations(database.db, run.id),
-        attempts: await listAttempts(database.db, run.id),
+        steps: await stepTotals(database.db, run.id, ranksOf(attempts, chosen), context.signal),
+        validation: await validationTotals(database.db, run.id, context.signal),
+        attempts,
         trials: await listTrials(database.db, job.id),
         unigramEntropyNats: prepared.dataset.unigramEntropyNats,
         hosts: training.hosts ?? [],

@@ -265,6 +265,8 @@ export const attempts = pgTable(
     failure: jsonb("failure").$type<Failure>(),
     /** What the ranks run: the run's plan may change between attempts. */
     plan: jsonb("plan").$type<Plan>(),
+    /** What else its hosts did, in sentences; null: its ranks have not said it. */
+    disturbances: jsonb("disturbances").$type<readonly string[]>(),
     /** For whom it ended, in words; null: for nobody. */
     gaveWayTo: text("gave_way_to"),
     startedAt: instant("started_at").notNull().defaultNow(),

@@ -2,6 +2,7 @@ import {
   formatCounted,
   percentOf,
   REPLAN_POLICIES,
+  thresholdNote,
   type DailyWindow,
   type ReplanPolicy,
   type Workload,
@@ -129,6 +130,8 @@ function EditForm({ workload, onClose }: { workload: Workload; onClose: () => vo
   const [policy, setPolicy] = useState<ReplanPolicy>(workload.policy);
   const [percent, setPercent] = useState<number | string>(percentOf(workload.gainThreshold));
   const gainFault = percentFault(percent, GAIN_PERCENT.min, GAIN_PERCENT.max);
+  const note =
+    gainFault === undefined ? thresholdNote({ policy, gainThreshold: shareOfField(percent) }) : undefined;
   const { changeWindow, mayMeasureRuns } = workload;
   const [ofRuns, setOfRuns] = useState<OfRuns>({ changeWindow, mayMeasureRuns });
   const change = useChange(workload.id, onClose);
@@ -168,6 +171,11 @@ function EditForm({ workload, onClose }: { workload: Workload; onClose: () => vo
         onChange={(event) => setPolicy(event.currentTarget.value as ReplanPolicy)}
         data={REPLAN_POLICIES.map((value) => ({ value, label: POLICY_WORDS[value] }))}
       />
+      {note !== undefined && (
+        <Alert color="yellow" mt="sm">
+          {note}
+        </Alert>
+      )}
       {policy !== "notify" && <RunFields value={ofRuns} onChange={setOfRuns} />}
       {change.isError && (
         <Alert color="red" mt="sm" role="alert">
