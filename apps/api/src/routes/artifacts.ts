@@ -134,6 +134,15 @@ async function bodyOfArtifact(
   return bodyOf(request, () => write?.(database) ?? []);
 }
 
+/** Sends what counts until it has ended; what is left counts until the page has come that it waits for. */
+function sendCounted(reply: FastifyReply, body: Readable, end: () => void): FastifyReply {
+  const gone = goneSignal(reply);
+  gone.throwIfAborted();
+  body.once("close", end);
+  gone.addEventListener("abort", () => body.destroy(), { once: true });
+  return reply.send(body);
+}
+
 /** What a job leaves: its file, metrics and log, and the timelines, checkpoints and exports on disk. */
 export function registerArtifacts(app: ApiInstance, options: ArtifactOptions): void {
   const { database, dataDirectory, downloads } = options;
@@ -193,12 +202,7 @@ export function registerArtifacts(app: ApiInstance, options: ArtifactOptions): v
       try {
         const job = await jobOf(request, request.params.id);
         const body = await bodyOfArtifact(request, reply, options, job, request.params.artifact);
-        const gone = goneSignal(reply);
-        gone.throwIfAborted();
-        // A body that is left closes once the page has come that it waits for: what is left counts as long.
-        body.once("close", end);
-        gone.addEventListener("abort", () => body.destroy(), { once: true });
-        return reply.send(body);
+        return sendCounted(reply, body, end);
       } catch (error) {
         end();
         throw error;
