@@ -25,6 +25,16 @@ export function eventOf(
   }
 }
 
+/** Behind what is left of a line of a rank that was killed while it wrote. */
+const SUMMARY =
+  /\d+ total process(es)? (aborted|failed to start|killed \(some possibly by .+ during cleanup\))$/;
+
+/**
+ * Whether mpirun wrote a line itself, to standard output between the events of its ranks: it counts them there when
+ * more than one was lost.
+ */
+export const isSummaryOfMpirun = (line: string): boolean => SUMMARY.test(line);
+
 /** An error that the run does not survive. */
 export const isFatal = (event: { readonly event: string }): event is NativeError =>
   event.event === "error" && (event as NativeError).continues !== true;

@@ -142,6 +142,19 @@ describe("launchRanks", () => {
     expect(outcome.status === "failed" && "rank" in outcome.failure ? outcome.failure.rank : 1).toBe(1);
   });
 
+  it("takes what mpirun counts on standard output for no event of the ranks, also behind half a line", async () => {
+    const summary = "2 total processes killed (some possibly by mpirun during cleanup)";
+    for (const written of [`echo '${summary}'`, `printf '{"event":"he'; echo '${summary}'`]) {
+      const { outcome, logs } = await launch(
+        `${HELLO}; ${written}; sleep 0.5; kill -9 $$`,
+        // Another's line may come into the middle of one that is not whole.
+        { ranks: 1 },
+      );
+      expect(outcome).toMatchObject({ status: "failed", failure: { code: "rank-lost" } });
+      expect(logs.join("\n")).toContain(summary);
+    }
+  });
+
   it.each([
     [3, "out-of-memory"],
     [4, "data-invalid"],

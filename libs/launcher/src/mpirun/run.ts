@@ -8,7 +8,7 @@ import { TRAINER_EXIT } from "@internevo/contracts";
 import { validate, type Failure } from "@internevo/domain";
 import type { TSchema } from "typebox";
 import { rankEnvironment } from "../environment.ts";
-import { eventOf, isFatal } from "../event.ts";
+import { eventOf, isFatal, isSummaryOfMpirun } from "../event.ts";
 import { failureOfEnd, type NativeError } from "../failure.ts";
 import { LAST_WORD_SECONDS, type LaunchOptions, type LaunchOutcome } from "../launch-options.ts";
 import { watchLauncher } from "../process/launcher-watch.ts";
@@ -278,6 +278,7 @@ class MpirunRun<P extends NativeProgram<TSchema, TSchema>> {
   #onLine(line: string): void {
     this.#lineNumber += 1;
     if (this.#cause !== undefined && this.#cause.kind !== "stop") return;
+    if (isSummaryOfMpirun(line)) return this.#options.onLog?.(line);
     const event = eventOf(this.#options.program, line, this.#lineNumber);
     if ("failure" in event) return this.#fail(event.failure);
     this.#silence?.refresh();

@@ -1,6 +1,6 @@
 import type { Failure } from "@internevo/domain";
 import type { TSchema } from "typebox";
-import { eventOf, isFatal } from "../event.ts";
+import { eventOf, isFatal, isSummaryOfMpirun } from "../event.ts";
 import type { NativeError } from "../failure.ts";
 import type { LaunchOptions } from "../launch-options.ts";
 import { LineSplitter, Tail } from "../process/lines.ts";
@@ -112,6 +112,7 @@ export class FollowedRanks<P extends NativeProgram<TSchema, TSchema>> {
   #onLine(line: string): void {
     this.#lines += 1;
     if (this.mustEnd) return;
+    if (isSummaryOfMpirun(line)) return this.#launch.onLog?.(line);
     const event = eventOf(this.#launch.program, line, this.#lines);
     if ("failure" in event) return this.fail(event.failure);
     this.#lastEventAt = performance.now();
