@@ -27,6 +27,10 @@ export interface OpenData {
   readonly modifiedNanoseconds: bigint;
   /** Where it lies, with no link left in the path. */
   readonly leads: string;
+}
+
+/** A file that ranks open too. */
+export interface OpenForRanks extends OpenData {
   /** Where it lies, as ranks are told it: see {@link pathForRanks}. */
   readonly forRanks: string;
 }
@@ -73,12 +77,6 @@ async function placeOf(handle: FileHandle, found: BigIntStats, refuse: Refuse): 
   throw refuse("was replaced while it was opened", "leave the file as it is, and submit the job again");
 }
 
-/** @param leads where the file lies that is open: its path may lead to another by now */
-async function forRanksOf(path: string, leads: string): Promise<string> {
-  const found = await pathForRanks(path).catch(() => undefined);
-  return found?.real === leads ? found.path : leads;
-}
-
 /** @throws ProblemError for a large file of holes, which would take hours to read and nothing to make */
 function assertWritten({ size, blocks }: BigIntStats, refuse: Refuse): void {
   const onDiskBytes = Number(blocks * BYTES_A_BLOCK);
@@ -115,19 +113,29 @@ export async function openData(
       );
     if (found.size === 0n) throw refuse("is empty", "give a file with content");
     const flags = constants.O_RDONLY | constants.O_NONBLOCK;
-    const forRanks = await forRanksOf(path, leads);
-    const sizeBytes = Number(found.size);
     const handle = await opened(`/proc/self/fd/${named.fd}`, flags, refuse);
-    return { handle, sizeBytes, modifiedNanoseconds: found.mtimeNs, leads, forRanks };
+    return { handle, sizeBytes: Number(found.size), modifiedNanoseconds: found.mtimeNs, leads };
   } finally {
     await named.close();
   }
 }
 
-/** Opens a file of tokens, or of their index, as {@link openData} does; one of holes is refused. */
-export async function openTokens(path: string, reading: Reading): Promise<OpenData> {
-  const field = "data.path";
+/** @param leads where the file lies that is open: its path may lead to another by now */
+async function forRanksOf(path: string, leads: string): Promise<string> {
+  const found = await pathForRanks(path).catch(() => undefined);
+  return found?.real === leads ? found.path : leads;
+}
+
+/** As {@link openData}, of a file that ranks open too. */
+export async function openForRanks(path: string, field: string, reading: Reading): Promise<OpenForRanks> {
   const file = await openData(path, field, reading);
+  return { ...file, forRanks: await forRanksOf(path, file.leads) };
+}
+
+/** Opens a file of tokens, or of their index, as {@link openData} does; one of holes is refused. */
+export async function openTokens(path: string, reading: Reading): Promise<OpenForRanks> {
+  const field = "data.path";
+  const file = await openForRanks(path, field, reading);
   try {
     assertWritten(
       await file.handle.stat({ bigint: true }),

@@ -5,7 +5,7 @@ import { writeInternevo, writeMegatron } from "@internevo/test-kit/data-writers"
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { assertLeadsStill } from "./handed-over.ts";
 import { assertWeightsLeadStill, handOverWeights } from "./handed-weights.ts";
-import { openData } from "./open-data.ts";
+import { openForRanks } from "./open-data.ts";
 import { pathForRanks } from "./path-for-ranks.ts";
 import { prepareData } from "./prepare.ts";
 
@@ -35,7 +35,7 @@ describe("the path of a file for ranks", () => {
     expect(sh.path, "only root changes it").toBe("/bin/sh");
     await symlink("/bin/sh", at("sh"));
     expect(await pathForRanks(at("sh"))).toMatchObject({ path: "/bin/sh", real: sh.real });
-    const { handle, forRanks } = await openData(at("sh"), "data.path");
+    const { handle, forRanks } = await openForRanks(at("sh"), "data.path", {});
     await handle.close();
     expect(forRanks).toBe("/bin/sh");
   });

@@ -24,7 +24,15 @@ import {
 } from "./dataset-use.ts";
 import { assertTextRoom, BYTES_PER_TEXT_TOKEN as BYTES_PER_TOKEN } from "./disk-room.ts";
 import { handOver } from "./handed-over.ts";
-import { nextPart, openData, openTokens, type Reading } from "./open-data.ts";
+import {
+  nextPart,
+  openData,
+  openForRanks,
+  openTokens,
+  type OpenData,
+  type OpenForRanks,
+  type Reading,
+} from "./open-data.ts";
 import { removeAbandoned, writePassing } from "./passing-files.ts";
 import { assertKnowsDocuments, DocumentCounter, openSource, type TokenData } from "./source.ts";
 import { countTokens } from "./token-source.ts";
@@ -109,9 +117,11 @@ async function sourceKey(
   );
   for (const { path, field } of files) {
     reading.signal?.throwIfAborted();
-    const file = await openData(path, field, reading);
+    // Ranks read the tokens that are made of text, and not the text.
+    const open = data.format === "text" ? openData : openForRanks;
+    const file: OpenData & Partial<OpenForRanks> = await open(path, field, reading);
     await file.handle.close();
-    const { leads, forRanks } = file;
+    const { leads, forRanks = leads } = file;
     const places = [resolve(path), leads, ...(forRanks === leads ? [] : [forRanks])];
     hash.update(`${[...places, file.sizeBytes, file.modifiedNanoseconds].join("\0")}\n`);
   }

@@ -1,6 +1,6 @@
 import type { ProblemError } from "@internevo/domain";
 import { HeaderMembers } from "./header-members.ts";
-import { nextPart, openData, readExactly, type OpenData, type Reading } from "./open-data.ts";
+import { nextPart, openForRanks, readExactly, type OpenForRanks, type Reading } from "./open-data.ts";
 import { COPY_AGAIN, WEIGHTS_FIELD, weightsFault } from "./weights-fault.ts";
 
 /*
@@ -117,8 +117,8 @@ export async function checkSafetensors(
   path: string,
   awaited: AwaitedTensors,
   reading: Reading,
-): Promise<Pick<OpenData, "leads" | "forRanks">> {
-  const { handle, sizeBytes, leads, forRanks } = await openData(path, WEIGHTS_FIELD, reading);
+): Promise<Pick<OpenForRanks, "leads" | "forRanks">> {
+  const { handle, sizeBytes, leads, forRanks } = await openForRanks(path, WEIGHTS_FIELD, reading);
   try {
     if (sizeBytes < LENGTH_BYTES)
       throw weightsFault(path, `is no safetensors file: it has ${sizeBytes} bytes`, COPY_AGAIN);
