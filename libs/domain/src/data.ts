@@ -1,6 +1,5 @@
 import sizes from "../../../native/src/executor_sizes/executor_sizes.json" with { type: "json" };
 import { Type, type Static, type TProperties } from "typebox";
-import { formatInteger } from "./figures.ts";
 import { Line } from "./text.ts";
 
 /** Documents of a sequence that there is room for where a job does not say. */
@@ -46,7 +45,7 @@ const textData = <More extends TProperties>(more: More) =>
       paths: Type.Array(Line(4096), {
         minItems: 1,
         maxItems: MAXIMUM_PATHS,
-        description: `a job names at most ${formatInteger(MAXIMUM_PATHS)} paths, those of all sources and of held-out data together`,
+        description: `a job names at most ${MAXIMUM_PATHS} paths, those of all sources and of held-out data together`,
       }),
       ...more,
     },

@@ -60,7 +60,7 @@ export const WorkloadSchema = Type.Object(
       maximum: 1,
       description:
         "gain in step time, as a fraction: by prediction below which nothing is proposed, and as measured below " +
-        `which a run goes back; under the policy apply no run keeps less than ${LEAST_KEPT_GAIN}, whatever it says`,
+        "which a run goes back; under the policy apply no run keeps less than two starts of one plan may differ by",
     }),
     policy: Type.Enum(REPLAN_POLICIES, {
       description:
