@@ -269,8 +269,9 @@ const busy = (dataDirectory: string): ProblemError =>
  * Backs up database and files of one moment, while others write to both. The folder appears whole, or not at
  * all.
  * @throws ProblemError `conflict` for a folder that is not empty, or while another backup runs; `bad-request`
- * where it cannot be written, has no room, or would have more files than a manifest lists; `unavailable` where the database does not answer, or checkpoints
- * are replaced too fast; the signal's reason. What was begun is removed then.
+ * where it cannot be written, has no room, or would have more files than a manifest lists; `unavailable` where the
+ * database does not answer, or checkpoints are replaced too fast; the signal's reason. What was begun is removed
+ * then.
  */
 export async function backUp(options: BackupOptions): Promise<Manifest> {
   const { dataDirectory, databaseUrl } = options;

@@ -57,7 +57,7 @@ export const ComparisonSchema = Type.Object({
       }),
       validation: Type.Unsafe<Static<typeof LossPointsSchema>>({
         ...LossPointsSchema,
-        description: `losses of held-out data: at most ${MOST_CURVE_POINTS} points, each the mean of losses that follow one another, at the step of the last`,
+        description: `losses of held-out data, thinned in the same way: at most ${MOST_CURVE_POINTS} points`,
       }),
     }),
   ),

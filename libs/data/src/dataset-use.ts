@@ -172,9 +172,8 @@ async function removeNotes(directory: string, before: number): Promise<void> {
 }
 
 /**
- * Removes the copies of text that no job needs which has not ended, and that nobody used for {@link DATASET_DAYS}. So it
- * does with links that nothing names.
- * Safe beside whoever prepares data, and beside another removal.
+ * Removes the copies of text that no job needs which has not ended, and that nobody used for {@link DATASET_DAYS}.
+ * So it does with links that nothing names. Safe beside whoever prepares data, and beside another removal.
  * @throws the signal's reason when it aborts
  */
 export async function removeUnusedCopies(

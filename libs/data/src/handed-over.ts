@@ -7,8 +7,8 @@ import type { TokenData } from "./source.ts";
 import type { TokenSource } from "./token-source.ts";
 
 /*
- * The trainer opens files by their paths. It is given paths as `path-for-ranks.ts` has them: whoever owns the data cannot
- * have one lead elsewhere by another link.
+ * The trainer opens files by their paths. It is given paths as `path-for-ranks.ts` has them: whoever owns the data
+ * cannot have one lead elsewhere by another link.
  */
 
 /** Holds a folder of links for each set of files that do not lie beside one another. */

@@ -2,7 +2,7 @@ import { constants, type BigIntStats } from "node:fs";
 import { open, readlink, stat, type FileHandle } from "node:fs/promises";
 import { formatBytes, ifThere, ProblemError } from "@internevo/domain";
 import type { Judge } from "./data-roots.ts";
-import { pathForRanks } from "./path-for-ranks.ts";
+import { pathForRanksNow } from "./path-for-ranks.ts";
 
 /** How files of data, or of weights, are read. */
 export interface Reading {
@@ -31,7 +31,7 @@ export interface OpenData {
 
 /** A file that ranks open too. */
 export interface OpenForRanks extends OpenData {
-  /** Where it lies, as ranks are told it: see {@link pathForRanks}. */
+  /** Where it lies, as ranks are told it: see {@link pathForRanksNow}. */
   readonly forRanks: string;
 }
 
@@ -122,7 +122,7 @@ export async function openData(
 
 /** @param leads where the file lies that is open: its path may lead to another by now */
 async function forRanksOf(path: string, leads: string): Promise<string> {
-  const found = await pathForRanks(path).catch(() => undefined);
+  const found = await pathForRanksNow(path);
   return found?.real === leads ? found.path : leads;
 }
 

@@ -85,9 +85,16 @@ export async function pathForRanks(path: string): Promise<Pick<Place, "path" | "
   return (await follow(top, resolve(path), walk)).place;
 }
 
+/** As {@link pathForRanks}. @returns undefined where the file system leads nowhere, or does not say where */
+export const pathForRanksNow = (path: string): Promise<Pick<Place, "path" | "real"> | undefined> =>
+  pathForRanks(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === undefined) throw error;
+    return undefined;
+  });
+
 /** Whether a path that ranks are given has got a link in it, and so may lead elsewhere. */
 export async function hasNewLink(path: string): Promise<boolean> {
   // What cannot be reached now, ranks cannot open either: they say so, and are started again.
-  const now = await pathForRanks(path).catch(() => undefined);
+  const now = await pathForRanksNow(path);
   return now !== undefined && now.path !== path;
 }

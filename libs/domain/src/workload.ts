@@ -93,7 +93,8 @@ export function thresholdNote({
   if (policy !== "apply" || gainThreshold >= LEAST_CLEAR_GAIN) return undefined;
   return (
     `The threshold of ${formatPercent(gainThreshold)} is less than a run can show. Two starts of one plan may ` +
-    `differ by ${LEAST_KEPT_GAIN}, so a run goes back from what gains less, and the proposal waits for an answer as tried.`
+    `differ by ${LEAST_KEPT_GAIN}, so a run goes back from what gains less, ` +
+    "and the proposal waits for an answer as tried."
   );
 }
 

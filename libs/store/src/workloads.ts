@@ -155,8 +155,8 @@ export async function deleteWorkload(tx: Queryable, id: string): Promise<boolean
 }
 
 /**
- * Keeps a workload from being deleted until the transaction ends. Whoever stores something of it, that does not refer to
- * it in the database, asks first. @returns false where it is gone
+ * Keeps a workload from being deleted until the transaction ends. Whoever stores something of it, that does not
+ * refer to it in the database, asks first. @returns false where it is gone
  */
 export async function holdWorkload(tx: Transaction, id: string): Promise<boolean> {
   const rows = await tx

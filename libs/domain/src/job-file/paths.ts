@@ -44,6 +44,8 @@ export function tooManyPaths(written: unknown): ProblemDetail | undefined {
     field: beyond,
     value: count,
     message: `brings the paths of the job to ${formatInteger(count)}, and it may name ${most} in all`,
-    remedy: `name at most ${most} paths, those of all sources and of validation.data together: put documents into fewer files, or use format: tokens`,
+    remedy:
+      `name at most ${most} paths, those of all sources and of validation.data together: ` +
+      "put documents into fewer files, or use format: tokens",
   };
 }

@@ -33,8 +33,8 @@ export interface JobStand {
   /** Of the newest checkpoint that this attempt announced; null: none yet. */
   readonly announcedStep: number | null;
   /**
-   * The last step that its newest attempt can go on from: up to where it resumed, and then its own without a gap. Of a job
-   * that has ended, or has not trained yet, 0.
+   * The last step that its newest attempt can go on from: up to where it resumed, and then its own without a gap.
+   * Of a job that has ended, or has not trained yet, 0.
    */
   readonly storedSteps: number;
 }

@@ -72,7 +72,8 @@ export async function storedOf(databaseUrl: string, jobId: string): Promise<Stor
       reason: job?.reason ?? null,
       trials: await ask("select state, measured is not null as measured from trials where job_id = $1"),
       steps: await ask(
-        "select m.step, m.loss, m.attempt from step_metrics m join runs r on r.id = m.run_id where r.job_id = $1 order by m.step",
+        "select m.step, m.loss, m.attempt from step_metrics m join runs r on r.id = m.run_id " +
+          "where r.job_id = $1 order by m.step",
       ),
       attempts: Number(attempts?.count ?? 0),
       plans: await plansOf(ask),
