@@ -91,6 +91,10 @@ const purposes = {
   // What the images hold; what runs there comes with them.
   image: { packages: ["build"], command: () => undefined },
   kubernetes: { packages: ["build", "run"], command: () => [`${root}/tools/kubernetes/main.ts`, ...rest] },
+  // Node and its packages alone: planning runs nothing that is built, and needs no root.
+  "setup:planner": { packages: [], builds: false, command: () => undefined },
+  // What a machine needs that runs the services: nothing of the tests.
+  "setup:services": { packages: ["build", "run"], command: () => undefined },
   setup: { packages: ["build", "run", "test", "format", "testbed", "slurm"], command: () => undefined },
 };
 const projects = ["native", "@internevo/console"];

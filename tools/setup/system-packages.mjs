@@ -54,6 +54,7 @@ function isDebian() {
  */
 export async function ensureSystemPackages(groups) {
   const wanted = PACKAGES.filter((each) => groups.includes(each.when));
+  if (wanted.length === 0) return;
   if (!isDebian()) {
     if (process.env.INTERNEVO_SKIP_SYSTEM_PACKAGES === "1") return;
     throw new SetupError(

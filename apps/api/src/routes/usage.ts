@@ -22,7 +22,7 @@ export function registerUsageRoutes(
         tags: ["projects"],
         summary: "GPU-hours by project, owner, cluster or day",
         description:
-          "GPUs times the hours that a job, or a scheduled measurement, held their hosts; what holds them still counts until now. Where Slurm shares nodes out no hosts are held, and nothing is counted.",
+          "GPUs times the hours that a job, or a scheduled measurement, held their hosts; what holds them still counts until now. A cluster with a scheduler of its own lends no hosts to the queue: nothing is counted there.",
         querystring: UsageQuerySchema,
         response: answers({ 200: UsageSchema }),
       },

@@ -136,7 +136,7 @@ export function UsagePage() {
         isEmpty={usage?.rows.length === 0}
         empty={
           <Empty title="No job held hosts">
-            <Text size="sm">Where Slurm shares nodes out nothing is counted here.</Text>
+            <Text size="sm">Clusters with a scheduler of their own are not counted here.</Text>
           </Empty>
         }
       >
