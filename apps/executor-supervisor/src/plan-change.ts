@@ -7,6 +7,7 @@ import {
   formatPercent,
   formatSeconds,
   formatSignedPercent,
+  NOTHING_COMPARED,
   planLabel,
   WARM_UP_STEPS,
   type Comparison,
@@ -19,18 +20,17 @@ import type { JobFeed } from "@internevo/stages";
 import {
   askForFoundPlan,
   beginPlanChange,
-  disturbancesSince,
+  comparedSteps,
   edgesOfAttempt,
   endPlanChange,
+  endPlanChangeWithTraining,
   endSearch,
   findRun,
   isConnectionLoss,
-  leavePlanChange,
   listPlanChanges,
   openPlanChange,
   pause,
   recordDisturbances,
-  stepsBetween,
   storePlanChange,
   type BegunChange,
   type EndOfPlanChange,
@@ -106,8 +106,6 @@ export function verdictOf(
     : { state: "kept", reason: words, comparison };
 }
 
-const NOTHING: Comparison = { secondsBefore: null, secondsAfter: null, measuredGain: null, steps: 0 };
-
 /** Changes of a run's plan: what was asked for is made between two attempts, and judged by the steps after it. */
 export class PlanChanges {
   readonly #run: ChangedRun;
@@ -148,12 +146,6 @@ export class PlanChanges {
     return fenced((tx) => recordDisturbances(tx, run.id, attempt, disturbances));
   }
 
-  /** Of the last attempt under the plan before, and of those under the new one. */
-  async #disturbancesOf({ firstAttempt }: PlanChange): Promise<readonly string[]> {
-    if (firstAttempt === null) return [];
-    return disturbancesSince(this.#run.database.db, this.#run.run.id, firstAttempt - 1);
-  }
-
   #open(): Promise<PlanChange | undefined> {
     return openPlanChange(this.#run.database.db, this.#run.run);
   }
@@ -161,12 +153,9 @@ export class PlanChanges {
   async #verdict(change: PlanChange, isLast = false): Promise<Verdict> {
     // Twice as many as count: those that follow each start of the ranks do not.
     const most = 2 * change.compareSteps + 10;
-    const at = change.appliedAtStep ?? 0;
-    const steps = await stepsBetween(this.#run.database.db, this.#run.run.id, {
-      first: at - most,
-      last: at + most,
-    });
-    return verdictOf(change, compareSteps(steps, change), isLast, await this.#disturbancesOf(change));
+    const { database, run } = this.#run;
+    const { steps, disturbances } = await comparedSteps(database.db, run.id, change, most);
+    return verdictOf(change, compareSteps(steps, change), isLast, disturbances);
   }
 
   /**
@@ -323,7 +312,7 @@ export class PlanChanges {
     const change = await this.#open();
     if (change?.state !== "comparing") return false;
     const reason = `its ranks failed: ${failure.message}`;
-    await this.#end(change, { state: "returned", reason, comparison: NOTHING });
+    await this.#end(change, { state: "returned", reason, comparison: NOTHING_COMPARED });
     return true;
   }
 
@@ -332,8 +321,6 @@ export class PlanChanges {
     const change = await this.#open();
     const verdict = change?.state === "comparing" ? await this.#verdict(change, true) : undefined;
     if (change && verdict) await this.#end(change, verdict);
-    await this.#run.fenced((tx) =>
-      leavePlanChange(tx, this.#run.run.id, "dismissed", "training was complete first"),
-    );
+    await this.#run.fenced((tx) => endPlanChangeWithTraining(tx, this.#run.run.id));
   }
 }

@@ -11,7 +11,7 @@ import { medianOfSteps, noisyRange, rangesTouch } from "./trial-statistics.ts";
  * - `asked`: the run goes on under its plan until its ranks have written a checkpoint.
  * - `comparing`: the run goes on under the new plan, and its steps are compared with those before.
  * - `kept`: the new plan has shown its gain, and stays.
- * - `returned`: it has not, or cannot run, or it was a trial: the run went back to the plan before.
+ * - `returned`: it has not, or cannot run, or was a trial, or the job ended first: the run went back to the plan before.
  * - `dismissed`: somebody took it back before it was made, no plan was better, or the job ended first.
  * - `superseded`: another plan took its place, such as one for fewer nodes.
  */
@@ -175,6 +175,14 @@ export interface Comparison {
   readonly steps: number;
 }
 
+/** No step was there to compare, or nobody looked. */
+export const NOTHING_COMPARED: Comparison = {
+  secondsBefore: null,
+  secondsAfter: null,
+  measuredGain: null,
+  steps: 0,
+};
+
 /**
  * Why what was compared says little, as a clause; undefined where nothing speaks against it.
  * @param disturbances what else the hosts did under either plan, in sentences, where the ranks said it
@@ -202,15 +210,15 @@ export function comparisonDoubt(
 
 /**
  * What a run's steps say of a change of its plan: medians of as many steps under the new plan as were asked for, and of
- * as many right before. Steps beyond the checkpoint that ran under the old plan are neither. @param steps in order
+ * as many before. Steps beyond the checkpoint that ran under the old plan are neither.
+ * @param steps in order, of these two plans only
  */
 export function compareSteps(
   steps: readonly TimedStep[],
   change: Pick<PlanChange, "appliedAtStep" | "firstAttempt" | "compareSteps">,
 ): Comparison {
   const { appliedAtStep, firstAttempt, compareSteps: most } = change;
-  if (appliedAtStep === null || firstAttempt === null)
-    return { secondsBefore: null, secondsAfter: null, measuredGain: null, steps: 0 };
+  if (appliedAtStep === null || firstAttempt === null) return NOTHING_COMPARED;
   const isNew = ({ attempt }: TimedStep): boolean => attempt >= firstAttempt;
   const before = timesOf(steps.filter((one) => one.step <= appliedAtStep && !isNew(one))).slice(-most);
   const after = timesOf(steps.filter((one) => one.step > appliedAtStep && isNew(one))).slice(0, most);

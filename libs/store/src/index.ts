@@ -32,6 +32,7 @@ export * from "./runs.ts";
 export * from "./run-totals.ts";
 export * from "./loss-curves.ts";
 export * from "./plan-changes.ts";
+export * from "./compared-steps.ts";
 export * from "./workloads.ts";
 export * from "./proposals.ts";
 export * from "./plan-in-use.ts";

@@ -6,6 +6,7 @@ import {
   isDismissible,
   isOpenPlanChange,
   namesAPlan,
+  NOTHING_COMPARED,
   OPEN_PLAN_CHANGE_STATES,
   planLabel,
   planOfChange,
@@ -307,36 +308,59 @@ export async function endPlanChange(
   return row !== undefined;
 }
 
-/** Ends whatever change of the run is open: something else than its own steps decided. */
-export async function leavePlanChange(
-  tx: Transaction,
-  runId: string,
-  state: "dismissed" | "superseded",
-  reason: string,
-): Promise<void> {
-  const open = await tx
-    .select({ id: planChanges.id })
-    .from(planChanges)
-    .where(and(eq(planChanges.runId, runId), isOpen));
-  for (const { id } of open) await move(tx, id, { from: OPEN_PLAN_CHANGE_STATES, to: state, reason });
-}
-
-/** A job has ended whose change was not judged: what was asked for is dismissed, what was made stays. */
-export async function endPlanChangeWithJob(tx: Transaction, jobId: string, reason: string): Promise<void> {
+async function openChangesOf(tx: Transaction, of: SQL): Promise<string[]> {
   const open = await tx
     .select({ id: planChanges.id })
     .from(planChanges)
     .innerJoin(runs, eq(runs.id, planChanges.runId))
-    .where(and(eq(runs.jobId, jobId), isOpen));
-  for (const { id } of open) {
-    await move(tx, id, { from: DISMISSIBLE_PLAN_CHANGE_STATES, to: "dismissed", reason });
-    await move(tx, id, { from: ["comparing"], to: "kept", reason: `${reason}: it was not judged` });
+    .where(and(of, isOpen));
+  return open.map(({ id }) => id);
+}
+
+/** Training is complete: what was asked for was not made. Nobody has refused it. */
+export async function endPlanChangeWithTraining(tx: Transaction, runId: string): Promise<void> {
+  for (const id of await openChangesOf(tx, eq(runs.id, runId)))
+    await move(tx, id, {
+      from: OPEN_PLAN_CHANGE_STATES,
+      to: "dismissed",
+      reason: "training was complete first",
+      proposalWaits: true,
+    });
+}
+
+/**
+ * A job has ended whose change was not judged: what was asked for is dismissed, and what was made is taken back, so that
+ * a job that goes on later does so under the plan that it had.
+ */
+export async function endPlanChangeWithJob(tx: Transaction, jobId: string, reason: string): Promise<void> {
+  for (const id of await openChangesOf(tx, eq(runs.jobId, jobId))) {
+    await move(tx, id, {
+      from: DISMISSIBLE_PLAN_CHANGE_STATES,
+      to: "dismissed",
+      reason,
+      proposalWaits: true,
+    });
+    await endPlanChange(
+      tx,
+      { id },
+      {
+        state: "returned",
+        reason: `${reason}: it was not judged`,
+        comparison: NOTHING_COMPARED,
+        proposalWaits: true,
+      },
+    );
   }
 }
 
 /** The run's attempts from the next on go by another plan, whatever change was asked for. */
 export async function changeRunPlan(tx: Transaction, runId: string, candidate: Candidate): Promise<void> {
-  await leavePlanChange(tx, runId, "superseded", "the run got another plan meanwhile");
+  for (const id of await openChangesOf(tx, eq(runs.id, runId)))
+    await move(tx, id, {
+      from: OPEN_PLAN_CHANGE_STATES,
+      to: "superseded",
+      reason: "the run got another plan meanwhile",
+    });
   await setRunPlan(tx, runId, candidate);
 }
 

@@ -112,7 +112,7 @@ export async function moveProposal(
 
 /**
  * What becomes of a proposal when the change of a run's plan that carries it out comes into a state.
- * @param waits it was only tried, and waits for somebody's answer
+ * @param waits it waits for somebody's answer: it was only tried, or the job ended before it was made or judged
  */
 function stateAfter(
   { state, isTrial, measuredGain }: Pick<PlanChange, "state" | "isTrial" | "measuredGain">,
@@ -140,10 +140,21 @@ export async function followPlanChange(
   change: Pick<PlanChange, "state" | "isTrial" | "measuredGain" | "reason" | "proposalId">,
   waits = false,
 ): Promise<void> {
-  const to = stateAfter(change, waits);
   const { proposalId, reason, measuredGain } = change;
-  if (proposalId === null || to === undefined) return;
+  if (proposalId === null) return;
+  if (waits && measuredGain === null) return offerAgain(tx, proposalId, reason);
+  const to = stateAfter(change, waits);
+  if (to === undefined) return;
   await moveProposal(tx, proposalId, { to, reason, measuredGain, from: CARRIED_OUT_PROPOSAL_STATES });
+}
+
+/** A proposal that a run was to carry out, and that nobody has refused or measured, waits again for an answer. */
+async function offerAgain(tx: Transaction, id: string, reason: string | null): Promise<void> {
+  const [row] = await tx.select().from(proposals).where(eq(proposals.id, id)).for("update");
+  if (!row) return;
+  const newer = await tx.$count(proposals, isOf(row.workloadId, ANSWERABLE_PROPOSAL_STATES));
+  const to = newer > 0 ? "superseded" : row.measuredGain === null ? "proposed" : "tried";
+  await moveProposal(tx, id, { to, reason, from: CARRIED_OUT_PROPOSAL_STATES });
 }
 
 /** @throws ProblemError `not-found` */

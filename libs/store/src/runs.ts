@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { and, asc, desc, eq, getTableColumns, gt, gte, isNull, lt, lte, max, or, sql } from "drizzle-orm";
+import { and, asc, desc, eq, getTableColumns, gt, isNull, lt, max, or, sql } from "drizzle-orm";
 import {
   ProblemError,
   type Attempt,
@@ -122,16 +122,6 @@ export async function recordDisturbances(
     .where(and(eq(attempts.runId, runId), eq(attempts.number, number)));
 }
 
-/** What else the hosts did during an attempt and those after it, as far as their ranks have said it. */
-export async function disturbancesSince(db: Queryable, runId: string, number: number): Promise<string[]> {
-  const rows = await db
-    .select({ said: attempts.disturbances })
-    .from(attempts)
-    .where(and(eq(attempts.runId, runId), gte(attempts.number, number)))
-    .orderBy(asc(attempts.number));
-  return rows.flatMap(({ said }) => said ?? []);
-}
-
 /** Ends an attempt that runs. @returns false when it had ended already. */
 export async function finishAttempt(
   tx: Transaction,
@@ -226,7 +216,7 @@ export async function recordSteps(
     .where(and(eq(attempts.runId, run.runId), eq(attempts.number, last.attempt)));
 }
 
-const metricOf = (row: typeof stepMetrics.$inferSelect): StepMetric => {
+export const metricOf = (row: typeof stepMetrics.$inferSelect): StepMetric => {
   const { runId: _, eventId: _event, at, ...figures } = row;
   return { ...figures, at: at.toISOString() };
 };
@@ -260,20 +250,6 @@ export async function countPoints(db: Queryable, runId: string): Promise<RunPoin
     steps: await db.$count(stepMetrics, eq(stepMetrics.runId, runId)),
     validations: await db.$count(validationLosses, eq(validationLosses.runId, runId)),
   };
-}
-
-/** Steps of a run from one to another, both included, in order. */
-export async function stepsBetween(
-  db: Queryable,
-  runId: string,
-  { first, last }: { readonly first: number; readonly last: number },
-): Promise<StepMetric[]> {
-  const rows = await db
-    .select()
-    .from(stepMetrics)
-    .where(and(eq(stepMetrics.runId, runId), gte(stepMetrics.step, first), lte(stepMetrics.step, last)))
-    .orderBy(asc(stepMetrics.step));
-  return rows.map(metricOf);
 }
 
 const lossOf = (row: typeof validationLosses.$inferSelect): ValidationLoss => {
