@@ -21,6 +21,13 @@ export const PMIX_ENVIRONMENT = { PMIX_MCA_gds: "hash" } as const;
 export const YIELDS_VARIABLE = "OMPI_MCA_mpi_yield_when_idle";
 
 /**
+ * What ranks are told where {@link YIELDS_VARIABLE} was asked for: as soon as something else had a waiting rank's core, it
+ * sleeps between its looks. A mere yield takes half of such a core; but ranks that are alone there, and only too
+ * many, find each other sooner by yields.
+ */
+export const PAUSES_VARIABLE = "INTERNEVO_RANKS_PAUSE";
+
+/**
  * The environment of native ranks: the caller's without foreign tuning and without the service's own settings
  * and secrets, and with what every run needs.
  * @param extra set last, over everything else.
@@ -43,6 +50,7 @@ export function rankEnvironment(options: {
     OPENBLAS_NUM_THREADS: String(options.threadsPerRank),
     ...PMIX_ENVIRONMENT,
     ...(process.getuid?.() === 0 ? { OMPI_ALLOW_RUN_AS_ROOT: "1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: "1" } : {}),
+    ...(options.base[YIELDS_VARIABLE] === "1" ? { [PAUSES_VARIABLE]: "1" } : {}),
     [RUN_MARKER]: options.marker,
     ...options.extra,
   };

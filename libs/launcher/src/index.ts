@@ -26,5 +26,6 @@ export { slurmTools } from "./slurm/cli.ts";
 export { jobsOf, type SlurmJob } from "./slurm/control.ts";
 export { JOB_FILES } from "./slurm/script.ts";
 export { readSlurmRecord, slurmJobName, type SlurmRecord } from "./slurm/record.ts";
+export { YIELDS_VARIABLE } from "./environment.ts";
 export { RUN_MARKER, processesOfRun, readProcess, type ProcessEntry } from "./process/processes.ts";
 export { killLeftovers, killLeftoversOn, readRunRecord, type RunRecord } from "./process/run-record.ts";

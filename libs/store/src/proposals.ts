@@ -153,8 +153,12 @@ async function offerAgain(tx: Transaction, id: string, reason: string | null): P
   const [row] = await tx.select().from(proposals).where(eq(proposals.id, id)).for("update");
   if (!row) return;
   const newer = await tx.$count(proposals, isOf(row.workloadId, ANSWERABLE_PROPOSAL_STATES));
-  const to = newer > 0 ? "superseded" : row.measuredGain === null ? "proposed" : "tried";
-  await moveProposal(tx, id, { to, reason, from: CARRIED_OUT_PROPOSAL_STATES });
+  const waiting = row.measuredGain === null ? "proposed" : "tried";
+  await moveProposal(tx, id, {
+    to: newer > 0 ? "superseded" : waiting,
+    reason,
+    from: CARRIED_OUT_PROPOSAL_STATES,
+  });
 }
 
 /** @throws ProblemError `not-found` */

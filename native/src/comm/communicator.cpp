@@ -1,7 +1,10 @@
+#include <sys/resource.h>
 #include <time.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "comm/internal.h"
@@ -28,24 +31,57 @@ Status checkGroup(const std::vector<int>& ranks, int worldSize, int worldRank) {
   return Status::success();
 }
 
-}  // namespace
+using std::chrono::nanoseconds;
+constexpr nanoseconds kShortestPause = std::chrono::microseconds(30),
+                      kLongestPause = std::chrono::microseconds(500);
 
 // Waking up costs the core that computes far more than the look itself: looked for every 30 µs, messages took half of a
 // virtual machine's core. A pause is a small part of what was waited already, so the end is seen late by that part at most.
-int CommunicatorAccess::waitAll(const Communicator& c, int count, MPI_Request* requests) {
-  if (!c.polite_) return MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
-  using std::chrono::nanoseconds;
-  constexpr nanoseconds kShortest = std::chrono::microseconds(30), kLongest = std::chrono::microseconds(500);
+void pauseAfter(nanoseconds waited) {
   constexpr int kPart = 8;
+  const timespec pause{0, std::clamp(waited / kPart, kShortestPause, kLongestPause).count()};
+  nanosleep(&pause, nullptr);
+}
+
+/// Set by who knows that the machine has much other work (libs/launcher/src/environment.ts).
+bool ranksPause() {
+  static const bool pauses = [] {
+    const char* const asked = std::getenv("INTERNEVO_RANKS_PAUSE");
+    return asked != nullptr && std::string_view(asked) == "1";
+  }();
+  return pauses;
+}
+
+/// How often somebody else had this thread's core, so far.
+long timesSwitched() {
+  rusage usage{};
+  return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nvcsw + usage.ru_nivcsw : 0;
+}
+
+}  // namespace
+
+int waitFor(int count, MPI_Request* requests, bool polite) {
+  if (!polite && !ranksPause()) return MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
+  constexpr int kLooksInTurn = 16;
   const auto begin = std::chrono::steady_clock::now();
-  for (;;) {
+  long switched = polite ? 0 : timesSwitched();
+  for (int look = 1;; ++look) {
     int done = 0;
     const int code = MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE);
     if (code != MPI_SUCCESS || done != 0) return code;
-    const nanoseconds waited = std::chrono::steady_clock::now() - begin;
-    const timespec pause{0, std::clamp(waited / kPart, kShortest, kLongest).count()};
-    nanosleep(&pause, nullptr);
+    if (!polite) {
+      if (look % kLooksInTurn != 0) continue;
+      // While nobody else wants the core, looking on costs nothing. A mere yield leaves it for too short a while.
+      const long now = timesSwitched();
+      if (now == switched) continue;
+    }
+    pauseAfter(std::chrono::steady_clock::now() - begin);
+    if (!polite) switched = timesSwitched();
   }
+}
+
+int CommunicatorAccess::waitAll(const Communicator& c, int count, MPI_Request* requests) {
+  return waitFor(count, requests, c.polite_);
 }
 
 Communicator::~Communicator() {

@@ -28,6 +28,10 @@ constexpr std::int64_t segmentBytes(int groupSize) {
   return bytes;
 }
 
+/// MPI_Waitall that leaves its core to others while it waits: always where `polite`, and where ranks are told to pause
+/// (INTERNEVO_RANKS_PAUSE=1) as soon as somebody else had the core.
+int waitFor(int count, MPI_Request* requests, bool polite);
+
 /// The handles behind a communicator, for the functions of this folder.
 struct CommunicatorAccess {
   static MPI_Comm comm(const Communicator& c) { return c.comm_; }

@@ -80,10 +80,10 @@ Status Communicator::finish(Transfer* transfer) {
   if (!transfer->pending()) return Status::success();
   if (DeviceGroup* const device = std::exchange(transfer->device_, nullptr); device != nullptr)
     return device->finish(transfer->ticket_);
-  const int code = MPI_Waitall(static_cast<int>(transfer->requests_.size()), transfer->requests_.data(),
-                               MPI_STATUSES_IGNORE);
+  const int code =
+      waitFor(static_cast<int>(transfer->requests_.size()), transfer->requests_.data(), /*polite=*/false);
   transfer->requests_.clear();
-  return mpiStatus(code, "MPI_Waitall");
+  return mpiStatus(code, "finish");
 }
 
 }  // namespace internevo

@@ -157,6 +157,8 @@ export interface ObserveOptions extends Place {
   readonly directory: string;
   readonly steps: number;
   readonly threadsPerRank?: number;
+  /** Of another build than {@link native}. */
+  readonly native?: string;
   readonly timeline?: TrainerConfig["timeline"];
   /** Of the forward pass, where it is not the plan's: by modules, which no plan has. */
   readonly forwardOverlap?: TrainerConfig["plan"]["forwardOverlap"];
@@ -175,6 +177,7 @@ export async function observePlan(options: ObserveOptions): Promise<Observed | F
     clustersFile,
     signal,
     threadsPerRank = THREADS_PER_RANK,
+    native: build = native,
   } = options;
   const config = trainerConfig({
     spec,
@@ -188,7 +191,7 @@ export async function observePlan(options: ObserveOptions): Promise<Observed | F
   });
   const events: TrainerEvent[] = [];
   const outcome = await launchRanks({
-    program: trainerIn(native),
+    program: trainerIn(build),
     config: forwardOverlap === undefined ? config : { ...config, plan: { ...config.plan, forwardOverlap } },
     ranks: worldSize(plan),
     threadsPerRank,

@@ -1,4 +1,4 @@
-import { PMIX_ENVIRONMENT } from "../environment.ts";
+import { PAUSES_VARIABLE, PMIX_ENVIRONMENT, YIELDS_VARIABLE } from "../environment.ts";
 import { yieldsWhenIdle } from "../local/command.ts";
 import { RUN_MARKER } from "../process/processes.ts";
 import type { HostCluster } from "./settings.ts";
@@ -91,6 +91,7 @@ export function hostsCommand(options: HostsCommandOptions): string[] {
       "OMP_NUM_THREADS",
       "OPENBLAS_NUM_THREADS",
       ...Object.keys(PMIX_ENVIRONMENT),
+      ...(process.env[YIELDS_VARIABLE] === "1" ? [PAUSES_VARIABLE] : []),
       ...(options.exported ?? []),
     ].flatMap((name) => ["-x", name]),
     options.program,
