@@ -26,7 +26,7 @@ import { lockProject } from "./no-project.ts";
 import { endPlanChangeWithJob } from "./plan-changes.ts";
 import { enqueueMessages, type OutboxMessage } from "./outbox.ts";
 import { isUuid } from "./pages.ts";
-import { assertRoomFor } from "./project-bounds.ts";
+import { assertRoomFor, type ProjectBound } from "./project-bounds.ts";
 import { findRemoval } from "./retention.ts";
 import { attempts, jobEvents, jobs, jobTransitions, runs, trials, type LoggedType } from "./schema/index.ts";
 import { newTraceparent } from "./trace.ts";
@@ -122,8 +122,25 @@ export interface SubmitOptions {
 }
 
 /**
+ * Checks that a project may have one more job that has not ended. The project must be locked.
+ * @throws ProblemError `quota-exceeded`
+ */
+const assertRoomForJob = (
+  tx: Transaction,
+  project: string,
+  named: Pick<ProjectBound, "field" | "value">,
+): Promise<void> =>
+  assertRoomFor(tx, jobs, and(eq(jobs.project, project), isNull(jobs.endedAt)), {
+    project,
+    things: "jobs that have not ended",
+    most: MOST_UNENDED_JOBS,
+    ...named,
+    remedy: "wait until some have ended, or cancel those that are not needed (`internevo cancel`)",
+  });
+
+/**
  * Stores a job in its first state, with history, event and the first stage's command. @returns its id.
- * @throws ProblemError `not-found` when its project is gone.
+ * @throws ProblemError `not-found` when its project is gone; `quota-exceeded` where it has as many jobs as it may.
  */
 export async function submitJob(
   tx: Transaction,
@@ -134,14 +151,7 @@ export async function submitJob(
   const traceparent = options.traceparent ?? newTraceparent();
   const { name, project = DEFAULT_PROJECT } = spec;
   await lockProject(tx, project);
-  await assertRoomFor(tx, jobs, and(eq(jobs.project, project), isNull(jobs.endedAt)), {
-    project,
-    things: "jobs that have not ended",
-    most: MOST_UNENDED_JOBS,
-    field: "project",
-    value: project,
-    remedy: "wait until some have ended, or cancel those that are not needed (`internevo cancel`)",
-  });
+  await assertRoomForJob(tx, project, { field: "project", value: project });
   await tx
     .insert(jobs)
     .values({
@@ -407,21 +417,37 @@ export type ResumeOutcome =
   | { readonly outcome: "not-found" };
 
 /**
+ * Locks the project of a job that somebody is about to let go on. Whoever locks the job's row before that asks for it
+ * first: those who submit and resume in a project wait for each other at the project, and nowhere else.
+ * @returns the project; undefined where there is no such job.
+ */
+export async function lockProjectOfJob(tx: Transaction, jobId: string): Promise<string | undefined> {
+  if (!isUuid(jobId)) return undefined;
+  const [row] = await tx.select({ project: jobs.project }).from(jobs).where(eq(jobs.id, jobId));
+  if (row) await lockProject(tx, row.project);
+  return row?.project;
+}
+
+/**
  * Lets a job that was held, failed or was cancelled go on in the stage in which it stopped, with what it has:
  * its profile and plans, the trials that were measured, the last checkpoint. Not one whose checkpoints or steps
  * retention took: it would begin anew under the name of what was trained.
+ * @throws ProblemError `quota-exceeded` for one that has ended, where its project has as many jobs as it may.
  */
 export async function resumeJob(
   tx: Transaction,
   jobId: string,
   reason = "let go on on request",
 ): Promise<ResumeOutcome> {
+  const project = await lockProjectOfJob(tx, jobId);
   const job = await lockJob(tx, jobId);
-  if (job === undefined) return { outcome: "not-found" };
+  if (project === undefined || job === undefined) return { outcome: "not-found" };
   const { id, state } = job;
   if (!isResumable(state)) return { outcome: "not-resumable", state };
   const removal = await findRemoval(tx, id, RESUME_KINDS);
   if (removal) return { outcome: "removed", removal };
+  // A job that is held has not ended: it counts already.
+  if (isTerminal(state)) await assertRoomForJob(tx, project, { field: "id", value: id });
   const stage = await lastStage(tx, id);
   if (stage === "trialling") await reopenTrials(tx, id);
   await transitionJob(tx, { jobId: id, from: state, to: stage, reason });
