@@ -1,5 +1,5 @@
 import { GIVEN_PROFILE_WORDS } from "@internevo/cost-model";
-import { clusterKey, ProblemError, type JobSpec, type Profile } from "@internevo/domain";
+import { clusterKey, ProblemError, type JobSpec, type Profile, type ProfileAsker } from "@internevo/domain";
 import { namedProfile } from "@internevo/stages";
 import { getProfile, isProfileUsable, newestProfile, type Database, type Queryable } from "@internevo/store";
 import { namingProject } from "./http/rights.ts";
@@ -14,8 +14,9 @@ export async function assertNamedProfile(
   field: string,
   visible: string | null,
 ): Promise<void> {
-  const { profile } = spec.cluster;
-  if (profile !== null) await namedProfile(db, profile, field, namingProject(visible, spec));
+  const { profile, launcher } = spec.cluster;
+  if (profile !== null)
+    await namedProfile(db, profile, field, { project: namingProject(visible, spec), launcher });
 }
 
 /**
@@ -45,16 +46,16 @@ export async function storedProfile(db: Queryable, id: string): Promise<Profile 
   return stored && keep(stored.id, stored.profile);
 }
 
-/** The profile of that name. @param only as of {@link namedProfile} @throws ProblemError `profile-missing` */
+/** The profile of that name. @param asker as of {@link namedProfile} @throws ProblemError `profile-missing` */
 export async function profileOfName(
   db: Queryable,
   name: string,
   field: string,
-  only: string | null,
+  asker: ProfileAsker,
 ): Promise<Profile> {
   const known = kept.get(name);
-  if (known && (await isProfileUsable(db, name, only))) return keep(name, known);
-  const { profile, storedId } = await namedProfile(db, name, field, only);
+  if (known && (await isProfileUsable(db, name, asker.project))) return keep(name, known);
+  const { profile, storedId } = await namedProfile(db, name, field, asker);
   return storedId === null ? profile : keep(storedId, profile);
 }
 
@@ -66,10 +67,14 @@ export async function profileOfName(
 export const createProfileSource =
   (database: Database) =>
   async (spec: JobSpec, name: string | undefined, visible: string | null): Promise<Profile> => {
-    const { name: cluster, nodes, gpusPerNode, profile } = spec.cluster;
-    if (name !== undefined) return profileOfName(database.db, name, "profile", visible);
+    const { name: cluster, nodes, gpusPerNode, launcher, profile } = spec.cluster;
+    if (name !== undefined)
+      return profileOfName(database.db, name, "profile", { project: visible, launcher });
     if (profile !== null)
-      return profileOfName(database.db, profile, "job.cluster.profile", namingProject(visible, spec));
+      return profileOfName(database.db, profile, "job.cluster.profile", {
+        project: namingProject(visible, spec),
+        launcher,
+      });
     const stored = await newestProfile(database.db, clusterKey(spec.cluster));
     if (stored) return keep(stored.id, stored.profile);
     throw new ProblemError(

@@ -206,14 +206,13 @@ describe("a comparison", () => {
     expect(problem(await ask(`job=${id}`), 400, "bad-request").errors?.[0]).toMatchObject({ field: "job" });
     const nine = Array.from({ length: 9 }, () => `job=${crypto.randomUUID()}`).join("&");
     expect(problem(await ask(nine), 400, "bad-request").errors?.[0]).toMatchObject({ field: "job" });
-    for (const again of [id, id.toUpperCase()])
-      expect(problem(await ask(`job=${id}&job=${again}`), 400, "bad-request").errors?.[0]).toMatchObject({
-        message: "is named twice",
-      });
-    const absent = crypto.randomUUID();
-    expect(problem(await ask(`job=${id}&job=${absent}`), 404, "not-found").errors?.[0]).toMatchObject({
-      field: "job",
-      value: absent,
+    expect(problem(await ask(`job=${id}&job=${id}`), 400, "bad-request").errors?.[0]).toMatchObject({
+      message: "is named twice",
     });
+    for (const absent of [crypto.randomUUID(), id.toUpperCase()])
+      expect(problem(await ask(`job=${id}&job=${absent}`), 404, "not-found").errors?.[0]).toMatchObject({
+        field: "job",
+        value: absent,
+      });
   });
 });

@@ -7,6 +7,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createProfileSource, profileOfName, storedProfile } from "../src/profile-source.ts";
 import { jobFile } from "./harness.ts";
 
+/** The installation, for no job. */
+const NOBODY = { project: null, launcher: null };
+
 describe("stored profiles", () => {
   let test: TestDatabase;
   beforeAll(async () => {
@@ -31,7 +34,7 @@ describe("stored profiles", () => {
       await newest(spec, undefined, null),
       await newest(spec, id, null),
       await storedProfile(db, id),
-      await profileOfName(db, id, "profile", null),
+      await profileOfName(db, id, "profile", NOBODY),
     ])
       expect(again).toBe(first);
     const later = await store("second");
@@ -42,7 +45,7 @@ describe("stored profiles", () => {
     expect(read).not.toBe(first);
     expect(read).toEqual(first);
     expect(await storedProfile(db, "no-id")).toBeUndefined();
-    await expect(profileOfName(db, "nothing", "profile", null)).rejects.toMatchObject({
+    await expect(profileOfName(db, "nothing", "profile", NOBODY)).rejects.toMatchObject({
       code: "profile-missing",
     });
   });
@@ -54,17 +57,27 @@ describe("stored profiles", () => {
       storeProfile(db, { clusterKey: key, profile: profile(name), freshForSeconds: 60 });
     await store("local:mine (a+b):1x2", "mine earlier");
     await store("local:mine (a+b):1x2", "mine later");
-    expect((await profileOfName(db, "mine (a+b)", "profile", null)).name).toBe("mine later");
-    expect((await profileOfName(db, "mine earlier", "profile", null)).name).toBe("mine earlier");
+    expect((await profileOfName(db, "mine (a+b)", "profile", NOBODY)).name).toBe("mine later");
+    expect((await profileOfName(db, "mine earlier", "profile", NOBODY)).name).toBe("mine earlier");
     await storeGivenProfile(db, profile("given:x:1x2"));
-    await expect(profileOfName(db, "x", "profile", null)).rejects.toMatchObject({ code: "profile-missing" });
+    await expect(profileOfName(db, "x", "profile", NOBODY)).rejects.toMatchObject({
+      code: "profile-missing",
+    });
     const ids = [await store("local:shared:1x2", "of two"), await store("ssh:shared:2x8:cuda", "of sixteen")];
-    await expect(profileOfName(db, "shared", "profile", null)).rejects.toMatchObject({
+    await expect(profileOfName(db, "shared", "profile", NOBODY)).rejects.toMatchObject({
       code: "profile-missing",
       message: "shared names profiles of 2 clusters",
       details: ids.map((id) => ({ field: "profile", remedy: `give ${id}` })),
     });
-    await expect(profileOfName(db, randomUUID(), "profile", null)).rejects.toMatchObject({
+    // A job means the cluster that its own launcher runs, and of its sizes the newest.
+    const spec = resolveJob(jobFile({ textPath: "/usr/share/common-licenses/GPL-3" }));
+    const source = createProfileSource(test.database);
+    expect((await source(spec, "shared", null)).name).toBe("of two");
+    const naming = { ...spec, cluster: { ...spec.cluster, launcher: "ssh" as const, profile: "shared" } };
+    expect((await source(naming, undefined, null)).name).toBe("of sixteen");
+    await store("ssh:shared:1x8:cuda", "of eight");
+    expect((await source(naming, undefined, null)).name).toBe("of eight");
+    await expect(profileOfName(db, randomUUID(), "profile", NOBODY)).rejects.toMatchObject({
       code: "profile-missing",
     });
   });

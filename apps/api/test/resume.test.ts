@@ -1,7 +1,7 @@
 import { JobDetailSchema, ProblemSchema } from "@internevo/contracts";
 import { validate } from "@internevo/domain";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { jobFile, startTestApi, type TestApi } from "./harness.ts";
+import { jobFile, rowCounts, startTestApi, type TestApi } from "./harness.ts";
 
 let api: TestApi;
 beforeAll(async () => {
@@ -57,6 +57,20 @@ it("lets a job go on under the version that was looked at, and says why not in w
     detail: expect.stringContaining("is succeeded"),
     errors: [{ remedy: "nothing is left to do; submit another job to train further" }],
   });
+});
+
+it("knows no job by its id in upper case, and leaves it as it was", async () => {
+  const { id } = jobOf(await send("", jobFile(api)));
+  const read = async (asked: string) =>
+    api.app.inject({ url: `/api/v1/jobs/${asked}`, headers: { authorization: api.bearer.viewer } });
+  expect(problemOf(await send(`/${id.toUpperCase()}/cancel`), 404).code).toBe("not-found");
+  expect(jobOf(await read(id))).toMatchObject({ state: "profiling", version: 1 });
+  await send(`/${id}/cancel`);
+  const cancelled = (await read(id)).json<object>();
+  const counts = await rowCounts(api.database);
+  expect(problemOf(await send(`/${id.toUpperCase()}/resume`), 404).code).toBe("not-found");
+  expect(problemOf(await read(id.toUpperCase()), 404).code).toBe("not-found");
+  expect([(await read(id)).json<object>(), await rowCounts(api.database)]).toEqual([cancelled, counts]);
 });
 
 it("streams the events of a job that was let go on, and not to its earlier end only", async () => {

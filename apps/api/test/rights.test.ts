@@ -24,7 +24,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import Fastify from "fastify";
 import { registerRights, type RouteRule, type Scope } from "../src/http/rights.ts";
 import { EXAMPLES } from "../src/routes/advice-examples.ts";
-import { jobFile, signInBy, startTestApi, type TestApi } from "./harness.ts";
+import { jobFile, rowCounts, signInBy, startTestApi, type TestApi } from "./harness.ts";
 
 /** Whose token asks; what is asked for belongs to the project nlp. */
 const PLACES = { installation: null, own: "nlp", foreign: "vision" } as const;
@@ -46,6 +46,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => api.close());
 
+const EXAMPLE_CLUSTER = { name: "here", nodes: 1, gpusPerNode: 2, memoryPerGpu: "1GiB" };
 const specOf = (project: string) => ({ ...exampleSpec(`of-${project}`), project });
 /** Makes what a route's `:id` names, anew for each request, as some requests use it up. */
 const MADE: Readonly<Record<string, (project: string) => Promise<string>>> = {
@@ -142,6 +143,15 @@ const QUESTIONS: Readonly<Record<string, object>> = {
   "POST /api/v1/what-if/largest-sequence": EXAMPLES.largestSequence,
   "POST /api/v1/what-if/pareto": EXAMPLES.pareto,
   "POST /api/v1/what-if/cheapest-cluster": EXAMPLES.cheapestCluster,
+};
+
+/** Bodies of routes about one thing that need one. */
+const CHANGES: Readonly<Record<string, object>> = {
+  "POST /api/v1/jobs/:id/priority": { priority: "high" },
+  "POST /api/v1/jobs/:id/keep": { keep: true },
+  "POST /api/v1/jobs/:id/plan-changes": { plan: 1 },
+  "PATCH /api/v1/workloads/:id": { enabled: false },
+  "PATCH /api/v1/webhooks/:id": { enabled: false },
 };
 
 type Outcome = "passes" | 401 | 403 | 404;
@@ -254,6 +264,68 @@ describe("every route", () => {
       );
       expect(answers[0], `${rule.method} ${rule.url}`).toBe(answers[1]);
     }
+  });
+
+  it("finds nothing by an id in upper case, and changes nothing", async () => {
+    const wrong: string[] = [];
+    let asked = 0;
+    for (const { method, url, scope } of api.app.routeRules) {
+      const made = url === "/api/v1/profiles/:id/measure" ? MADE["profile"] : MADE[scope];
+      if (!made || method === "HEAD") continue;
+      const id = await made("nlp");
+      const parts = Object.entries({
+        ":id": id,
+        ":changeId": url.includes(":changeId") ? await changeOf(id) : "",
+        ":proposalId": url.includes(":proposalId") ? await proposalFor(id) : "",
+      }).filter(([part]) => url.includes(part));
+      const before = await rowCounts(api.database);
+      for (const [upper] of parts)
+        for (const who of ["installation admin", "own admin"]) {
+          const reply = await api.app.inject({
+            method: method as "GET",
+            url: parts.reduce(
+              (path, [part, value]) => path.replace(part, part === upper ? value.toUpperCase() : value),
+              url.replace(":artifact", "log.txt"),
+            ),
+            headers: { authorization: `Bearer ${tokens.get(who) ?? ""}` },
+            ...(CHANGES[`${method} ${url}`] ? { payload: CHANGES[`${method} ${url}`] } : {}),
+          });
+          asked += 1;
+          // Only tokens of the installation measure again.
+          const expected = scope === "installation" && who !== "installation admin" ? 403 : 404;
+          if (reply.statusCode !== expected)
+            wrong.push(`${method} ${url}: ${who} got ${reply.statusCode} for ${upper} in upper case`);
+        }
+      expect(await rowCounts(api.database), `${method} ${url}`).toEqual(before);
+    }
+    expect(wrong).toEqual([]);
+    expect(asked).toBeGreaterThan(60);
+  }, 60_000);
+
+  it("takes no id in upper case in a body", async () => {
+    const admin = (method: "POST", url: string, payload: object) =>
+      api.app.inject({
+        method,
+        url,
+        headers: { authorization: `Bearer ${tokens.get("installation admin") ?? ""}` },
+        payload,
+      });
+    const jobId = ((await MADE["job"]?.("nlp")) ?? "").toUpperCase();
+    for (const [key, question] of Object.entries(QUESTIONS)) {
+      const reply = await admin("POST", key.slice("POST ".length), { ...question, job: undefined, jobId });
+      expect([key, reply.statusCode, reply.json<Problem>().errors?.[0]?.field]).toEqual([key, 404, "jobId"]);
+    }
+    const profile = (await giveProfile(null)).toUpperCase();
+    const job = jobFile(api, { cluster: { ...EXAMPLE_CLUSTER, profile } });
+    for (const [url, payload] of [
+      ["/api/v1/jobs/check", job],
+      ["/api/v1/plans", { job: jobFile(api), profile }],
+      ["/api/v1/workloads", { name: randomUUID(), cron: "0 3 * * *", job }],
+    ] as const)
+      expect([url, (await admin("POST", url, payload)).json<Problem>().code]).toEqual([
+        url,
+        "profile-missing",
+      ]);
   });
 
   it("has a rule, or the API does not start", async () => {

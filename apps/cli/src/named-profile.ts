@@ -13,6 +13,7 @@ import {
   ProblemError,
   type Cluster,
   type JobSpec,
+  type LauncherKind,
   type Profile,
 } from "@internevo/domain";
 import { ApiConnectionError, type ProfileSummary } from "@internevo/client";
@@ -39,10 +40,12 @@ async function storedProfile(
   text: string,
   field: string,
   { client: connect, signal }: ProfileContext,
+  launcher: LauncherKind | null,
 ): Promise<Profile> {
   try {
     const client = await connect();
-    return (await client.getProfile(await profileId(client, text, signal), { signal })).profile;
+    const id = await profileId(client, text, signal, launcher);
+    return (await client.getProfile(id, { signal })).profile;
   } catch (error) {
     if (!(error instanceof ProblemError)) throw error;
     if (error.code === "bad-request")
@@ -169,22 +172,28 @@ function foundProfile(
   given: string | undefined,
   context: ProfileContext,
 ): Promise<Profile> {
-  if (given !== undefined) return loadProfile(given, "--profile", context);
+  if (given !== undefined) return loadProfile(given, "--profile", context, cluster.launcher);
   return cluster.profile === null
     ? measuredProfile(cluster, context)
-    : loadProfile(cluster.profile, "cluster.profile", context);
+    : loadProfile(cluster.profile, "cluster.profile", context, cluster.launcher);
 }
 
 /**
  * A shipped profile by name or a file, offline; otherwise one that is stored, by its id, its name or its
  * cluster's.
+ * @param launcher of the job that it is for; null: it is for none.
  * @throws ProblemError `profile-missing` or `profile-invalid`; `bad-request` for a name that several have.
  */
-export async function loadProfile(text: string, field: string, context: ProfileContext): Promise<Profile> {
+export async function loadProfile(
+  text: string,
+  field: string,
+  context: ProfileContext,
+  launcher: LauncherKind | null = null,
+): Promise<Profile> {
   const shipped = findShippedProfile(text);
   if (shipped) return shipped;
   // In a job a name is a name; on the command line a file may have any.
   if (text.includes("/") || text.endsWith(".json") || (field !== "cluster.profile" && existsSync(text)))
     return readProfile(text, field);
-  return storedProfile(text, field, context);
+  return storedProfile(text, field, context, launcher);
 }

@@ -1,4 +1,4 @@
-import { formatMoment, ProblemError } from "@internevo/domain";
+import { formatMoment, ProblemError, type LauncherKind } from "@internevo/domain";
 import { expect, it } from "vitest";
 import type { InternEvoClient } from "@internevo/client";
 import { profileCalling, profileId, resolveNamed, shortIds } from "./resolve.ts";
@@ -93,13 +93,17 @@ it("takes a cluster's name for its newest profile, and asks which one where clus
       profile("b6", "theirs", "given:theirs", "nlp"),
     ];
   }
-  const called = (text: string, project: string | null = null): Promise<string> =>
+  const called = (
+    text: string,
+    project: string | null = null,
+    launcher: LauncherKind | null = null,
+  ): Promise<string> =>
     resolveNamed(
       "profile",
       text,
       "internevo profile list",
       profiles(),
-      profileCalling(() => Promise.resolve(project)),
+      profileCalling(() => Promise.resolve(project), launcher),
     );
   expect(await Promise.all(["here", "here earlier", "given"].map((text) => called(text)))).toEqual([
     ID("a1"),
@@ -115,6 +119,10 @@ it("takes a cluster's name for its newest profile, and asks which one where clus
     code: "bad-request",
     message: "there names 2 profiles",
   });
+  expect([await called("there", null, "slurm"), await called("there", null, "local")]).toEqual([
+    ID("a3"),
+    ID("a4"),
+  ]);
   await expect(called("heer")).rejects.toMatchObject({
     details: [{ remedy: "did you mean here? Otherwise see `internevo profile list`" }],
   });

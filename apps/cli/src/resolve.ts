@@ -1,6 +1,13 @@
 import type { InternEvoClient, ProfileSummary } from "@internevo/client";
 import { findShippedProfile } from "@internevo/cost-model";
-import { CLUSTER_NAME_IN_KEY, didYouMean, formatMoment, ProblemError } from "@internevo/domain";
+import {
+  CLUSTER_NAME_IN_KEY,
+  didYouMean,
+  formatMoment,
+  meantProfiles,
+  ProblemError,
+  type LauncherKind,
+} from "@internevo/domain";
 import { pages } from "./lists.ts";
 
 /** What people may name: by its id, by the beginning of its id, or by its name. */
@@ -32,7 +39,7 @@ interface Calling<T> {
   /** Of those that a name means and that are of the same, the first is taken: lists begin with the newest. */
   readonly sameAs: (item: T) => string;
   /** Of several that have the name, those that are meant before the others; by default all alike. */
-  readonly preferred?: (found: readonly T[]) => Promise<readonly T[]>;
+  readonly preferred?: (found: readonly T[], name: string) => Promise<readonly T[]>;
 }
 
 const byName: Omit<Calling<Named>, "preferred"> = { names: ({ name }) => [name], sameAs: ({ id }) => id };
@@ -64,7 +71,7 @@ export async function resolveNamed<T extends Named>(
     }
   }
   const isNamed = found.length > 1 && found.every((item) => names(item).includes(wanted));
-  if (preferred && isNamed) found = await preferred(found);
+  if (preferred && isNamed) found = await preferred(found, wanted);
   const [first, second] = found;
   if (first !== undefined && second === undefined) return first.id;
   if (first === undefined) {
@@ -120,31 +127,40 @@ const clusterName = new RegExp(CLUSTER_NAME_IN_KEY);
 export const clusterOfProfile = ({ clusterKey }: Pick<ProfileSummary, "clusterKey">): string | undefined =>
   clusterName.exec(clusterKey)?.[1];
 /**
- * A profile is called by its cluster's name as well, and means the newest of it then: of the token's own project
- * first. @param projectOfToken asked where it matters; null: the installation's
+ * A profile is called by its cluster's name as well, and means the newest of it then: see `meantProfiles`.
+ * @param projectOfToken asked where it matters; null: the installation's
+ * @param launcher of the job that the profile is for; null: it is for none
  */
-export const profileCalling = (projectOfToken: () => Promise<string | null>): Calling<ProfileSummary> => ({
+export const profileCalling = (
+  projectOfToken: () => Promise<string | null>,
+  launcher: LauncherKind | null = null,
+): Calling<ProfileSummary> => ({
   names: ({ name, clusterKey }) => [name, ...(clusterName.exec(clusterKey)?.slice(1) ?? [])],
   sameAs: ({ clusterKey, project }) => JSON.stringify([project, clusterKey]),
-  async preferred(found) {
-    if (new Set(found.map(({ project }) => project)).size === 1) return found;
-    const own = await projectOfToken();
-    const ofOwn = found.filter(({ project }) => project === own);
-    return ofOwn.length > 0 ? ofOwn : found;
+  async preferred(found, name) {
+    const projects = new Set(found.map(({ project }) => project));
+    const project = projects.size > 1 ? await projectOfToken() : null;
+    return meantProfiles(found, name, { project, launcher });
   },
 });
 /**
- * A stored profile, to do something with it. @throws ProblemError as {@link resolveNamed}; `conflict` for one
- * that is shipped only: nobody measured it here, so nobody can discard it or measure it again.
+ * A stored profile, to do something with it. @param launcher as of {@link profileCalling}
+ * @throws ProblemError as {@link resolveNamed}; `conflict` for one that is shipped only: nobody measured it here, so
+ * nobody can discard it or measure it again.
  */
-export async function profileId(client: InternEvoClient, text: string, signal: AbortSignal): Promise<string> {
+export async function profileId(
+  client: InternEvoClient,
+  text: string,
+  signal: AbortSignal,
+  launcher: LauncherKind | null = null,
+): Promise<string> {
   try {
     return await resolveNamed(
       "profile",
       text,
       "internevo profile list",
       pages((cursor) => client.listProfiles({ limit: 200, signal, ...cursor })),
-      profileCalling(async () => (await client.whoami({ signal })).project),
+      profileCalling(async () => (await client.whoami({ signal })).project, launcher),
     );
   } catch (error) {
     const isUnknown = error instanceof ProblemError && error.code === "not-found";

@@ -28,6 +28,7 @@ export * from "./cost-models.ts";
 export * from "./packed-documents.ts";
 export * from "./data.ts";
 export * from "./job.ts";
+export { meantProfiles, type ProfileAsker } from "./meant-profiles.ts";
 export * from "./counted-documents.ts";
 export * from "./launchers.ts";
 export * from "./job-file.ts";

@@ -423,10 +423,12 @@ class CommandWorker<T extends CommandType> {
         const to = await fenced((tx) => askedToGiveWay(tx, owner));
         if (to !== undefined) throw new GiveWayError(to);
         const waitsFor = await fenced(async (tx) => {
+          // Its priority may have changed since the work began: preparing may take an hour.
+          const job = begun.job && (await getJob(tx, begun.job.id));
           const claimed = await claimHosts(tx, {
             owner,
             hosts,
-            ...placeOf(begun.job),
+            ...placeOf(job),
             command: { type, data, traceparent },
           });
           return claimed ? undefined : { limit: await queueLimit(tx, owner) };

@@ -7,22 +7,26 @@ import { resolveJob } from "@internevo/domain";
 import {
   acquireLease,
   appendJobEvent,
+  claimHosts,
   createWorkload,
   enqueueMessage,
   finishFiring,
   fireWorkloadNow,
   getFiring,
+  getJob,
   getJobDetail,
   getJobState,
   isLeaseLive,
   jobLease,
   listDeadLetters,
   listJobEvents,
+  lockJobState,
   newTraceparent,
   queuePlace,
   relayOutbox,
   replayDeadLetter,
   requestCancel,
+  setPriority,
   submitJob,
   transitionJob,
   type Transaction,
@@ -141,6 +145,39 @@ describe("handleCommand", () => {
     await db.transaction((tx) => requestCancel(tx, holder));
     await eventually("the waiter's transition", async () => (await stateOf(waiter)) === "planning");
     expect(started).toEqual([holder, waiter]);
+  });
+
+  it("waits for hosts with the priority that its job got while it worked", async () => {
+    const { database: db } = database;
+    const [holder, waiter] = [await submit(), await submit()];
+    const command = { type: "job.profile", data: { jobId: holder }, traceparent: newTraceparent() } as const;
+    const claim = { owner: jobLease(holder), hosts: ["host-2"], submittedAt: new Date(), command };
+    expect(await db.transaction((tx) => claimHosts(tx, claim))).toBe(true);
+    await serve((service) =>
+      service.handleCommand(
+        profiles({
+          handler: async (context) => {
+            if (context.data.jobId === waiter) {
+              await db.transaction(async (tx) => {
+                await lockJobState(tx, waiter);
+                const job = await getJob(tx, waiter);
+                if (job) await setPriority(tx, job, "high", "ada");
+              });
+              await context.claimHosts(["host-2"]);
+            }
+            return profiles().handler(context);
+          },
+        }),
+      ),
+    );
+    await eventually(
+      "the waiter's place",
+      async () => (await queuePlace(db.db, jobLease(waiter))) !== undefined,
+    );
+    const { rows } = await db.db.execute(
+      `select priority from host_waiters where owner = '${jobLease(waiter)}'`,
+    );
+    expect(rows).toEqual([{ priority: "high" }]);
   });
 
   it("loses to the holder that replaced it: nothing of its effect is written", async () => {

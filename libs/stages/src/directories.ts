@@ -6,13 +6,16 @@ import { schedulerOf, type Cluster } from "@internevo/domain";
 export const clustersDirectory = (dataDirectory: string): string => join(dataDirectory, "clusters");
 
 /**
- * The one run directory of a cluster: whoever holds the leases of its hosts starts ranks there.
- * The name is hashed: cluster names hold any character.
+ * The one run directory of a cluster: whoever holds the leases of its hosts starts ranks there. Clusters of two
+ * launchers may have one name, and share no host. The name is hashed: cluster names hold any character.
  */
-export const clusterRunDirectory = (dataDirectory: string, clusterName: string): string =>
+export const clusterRunDirectory = (
+  dataDirectory: string,
+  { name, launcher }: Pick<Cluster, "name" | "launcher">,
+): string =>
   join(
     clustersDirectory(dataDirectory),
-    createHash("sha256").update(clusterName).digest("hex").slice(0, 16),
+    createHash("sha256").update(`${launcher}:${name}`).digest("hex").slice(0, 16),
     "run",
   );
 
@@ -31,7 +34,7 @@ export const launchDirectory = (
   stage: LaunchStage,
 ): string =>
   schedulerOf(cluster) === null
-    ? clusterRunDirectory(dataDirectory, cluster.name)
+    ? clusterRunDirectory(dataDirectory, cluster)
     : join(jobDirectory(dataDirectory, owner), cluster.launcher, stage);
 
 /** Names of folders: of all jobs, and of what belongs to one. */

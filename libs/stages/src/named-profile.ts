@@ -1,5 +1,5 @@
 import { findShippedProfile, GIVEN_PROFILES } from "@internevo/cost-model";
-import { nearestWord, ProblemError, type Profile } from "@internevo/domain";
+import { nearestWord, ProblemError, type Profile, type ProfileAsker } from "@internevo/domain";
 import { getProfile, listProfiles, profilesCalled, type Queryable } from "@internevo/store";
 
 export interface NamedProfile {
@@ -12,22 +12,22 @@ const MOST_LISTED = 10;
 
 /**
  * The profile of that name: a shipped one, or a stored one by its id, its name, or its cluster's, of which it
- * is the newest: of the project that names it first, then the installation's. Never a file: whoever may name a
- * profile would otherwise learn what lies on the services' machine.
- * @param only the project that names it, which sees nothing of others; null: the installation, which sees all.
- * @throws ProblemError `profile-missing`, the same for every name that is none, and where profiles of several
- * clusters, or for the installation of several projects, are called so.
+ * is the newest: see `meantProfiles`. Never a file: whoever may name a profile would otherwise learn what lies on the
+ * services' machine.
+ * @param asker its project sees nothing of others; the installation sees all.
+ * @throws ProblemError `profile-missing`, the same for every name that is none, and where it does not settle which of
+ * several clusters, or for the installation of several projects, is meant.
  */
 export async function namedProfile(
   db: Queryable,
   name: string,
   field: string,
-  only: string | null,
+  asker: ProfileAsker,
 ): Promise<NamedProfile> {
   const shipped = findShippedProfile(name);
   if (shipped) return { profile: shipped, storedId: null };
-  const identified = await getProfile(db, name, only);
-  const called = identified ? [] : await profilesCalled(db, name, only);
+  const identified = await getProfile(db, name, asker.project);
+  const called = identified ? [] : await profilesCalled(db, name, asker);
   if (called.length > 1) throw severalCalled(called, name, field);
   const stored = called[0] ? await getProfile(db, called[0].id) : identified;
   if (stored && stored.discardedAt !== null) {
@@ -45,7 +45,7 @@ export async function namedProfile(
     );
   }
   if (stored) return { profile: stored.profile, storedId: stored.id };
-  const { items } = await listProfiles(db, { limit: MOST_LISTED }, only);
+  const { items } = await listProfiles(db, { limit: MOST_LISTED }, asker.project);
   const known = [...new Set([...GIVEN_PROFILES, ...items.map((item) => item.name)])];
   const near = nearestWord(name, known);
   throw new ProblemError("profile-missing", `no profile is named ${name}`, [

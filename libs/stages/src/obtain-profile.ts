@@ -90,9 +90,10 @@ export type ObtainProfileOutcome =
 async function given(
   database: Database,
   name: string,
-  { project = DEFAULT_PROJECT }: JobSpec,
+  { project = DEFAULT_PROJECT, cluster: { launcher } }: JobSpec,
 ): Promise<ObtainedProfile> {
-  const { profile, storedId } = await namedProfile(database.db, name, "cluster.profile", project);
+  const asker = { project, launcher };
+  const { profile, storedId } = await namedProfile(database.db, name, "cluster.profile", asker);
   return { profile, how: "given", persist: async (tx) => storedId ?? storeGivenProfile(tx, profile) };
 }
 

@@ -1,4 +1,5 @@
 import { spawn, type ChildProcess } from "node:child_process";
+import { createHash } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -176,6 +177,7 @@ describe("ranks that a killed holder left", () => {
   async function left(
     name: string,
     hosts: string[] | undefined,
+    directory = clusterRunDirectory(dataDirectory, cluster({ name })),
   ): Promise<{ gone: Promise<void>; child: ChildProcess; directory: string }> {
     const marker = `left-${name}-${process.pid}`;
     const child = spawn("sleep", ["600"], {
@@ -184,7 +186,6 @@ describe("ranks that a killed holder left", () => {
     });
     children.push(child);
     const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
-    const directory = clusterRunDirectory(dataDirectory, name);
     await mkdir(directory, { recursive: true });
     const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
     writeFileSync(
@@ -210,6 +211,22 @@ describe("ranks that a killed holder left", () => {
     await reserved({ name: "y" });
     await other.gone;
     expect(existsSync(join(other.directory, "run.json"))).toBe(false);
+  });
+
+  it("end where an older version kept them, which told clusters apart by their name alone", async () => {
+    const hash = createHash("sha256").update("mine").digest("hex").slice(0, 16);
+    const other = await left("mine", [ownHost()], join(dataDirectory, "clusters", hash, "run"));
+    await reserved({});
+    await other.gone;
+    expect(existsSync(join(other.directory, "run.json"))).toBe(false);
+  });
+
+  it("lie apart for clusters of one name and two launchers", () => {
+    const of = (launcher: "local" | "ssh", name: string) =>
+      clusterRunDirectory(dataDirectory, cluster({ launcher, name }));
+    expect(of("local", "testbed")).not.toBe(of("ssh", "testbed"));
+    expect(of("ssh", "testbed")).toBe(of("ssh", "testbed"));
+    expect(of("ssh", "other")).not.toBe(of("ssh", "testbed"));
   });
 
   it("on a host that the clusters share end, and on other hosts go on", async () => {

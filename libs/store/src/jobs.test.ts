@@ -15,10 +15,12 @@ import { listJobEvents } from "./job-events.ts";
 import {
   appendJobEvents,
   failJob,
+  getJob,
   getJobState,
   inStateSince,
   requestCancel,
   resumeJob,
+  stateForNewHolder,
   submitJob,
   transitionJob,
   updateJob,
@@ -112,6 +114,26 @@ describe("submitJob and transitionJob", () => {
       );
       expect(again.filter(Boolean)).toHaveLength(won === "planning" ? 1 : 0);
     }
+  });
+
+  it("tell of a job by its own id, however whoever moves it writes it", async () => {
+    const id = await submit();
+    const upper = id.toUpperCase();
+    await test.database.transaction((tx) =>
+      transitionJob(tx, { jobId: upper, from: "profiling", to: "planning" }),
+    );
+    expect(await messagesOf(id)).toEqual(["job.transitioned", "job.profile", "job.transitioned", "job.plan"]);
+    const { rows } = await test.database.db.execute(
+      `select data from outbox where lower(data ->> 'jobId') = '${id}'`,
+    );
+    expect(rows.filter((row) => JSON.stringify(row).includes(upper))).toEqual([]);
+    expect(await getJob(test.database.db, upper)).toBeUndefined();
+    await test.database.transaction(async (tx) => {
+      expect(await requestCancel(tx, upper)).toBe("not-found");
+      expect(await resumeJob(tx, upper)).toEqual({ outcome: "not-found" });
+      expect(await stateForNewHolder(tx, upper)).toBeUndefined();
+    });
+    expect(await getJobState(test.database.db, id)).toBe("planning");
   });
 
   it("refuse a way that no job may go", async () => {

@@ -26,7 +26,7 @@ import { lockProject } from "./no-project.ts";
 import { endPlanChangeWithJob } from "./plan-changes.ts";
 import { enqueueMessages, type OutboxMessage } from "./outbox.ts";
 import { isUuid } from "./pages.ts";
-import { assertRoomFor } from "./project-bounds.ts";
+import { assertRoomFor, type ProjectBound } from "./project-bounds.ts";
 import { findRemoval } from "./retention.ts";
 import { attempts, jobEvents, jobs, jobTransitions, runs, trials, type LoggedType } from "./schema/index.ts";
 import { newTraceparent } from "./trace.ts";
@@ -122,8 +122,25 @@ export interface SubmitOptions {
 }
 
 /**
+ * Checks that a project may have one more job that has not ended. The project must be locked.
+ * @throws ProblemError `quota-exceeded`
+ */
+const assertRoomForJob = (
+  tx: Transaction,
+  project: string,
+  named: Pick<ProjectBound, "field" | "value">,
+): Promise<void> =>
+  assertRoomFor(tx, jobs, and(eq(jobs.project, project), isNull(jobs.endedAt)), {
+    project,
+    things: "jobs that have not ended",
+    most: MOST_UNENDED_JOBS,
+    ...named,
+    remedy: "wait until some have ended, or cancel those that are not needed (`internevo cancel`)",
+  });
+
+/**
  * Stores a job in its first state, with history, event and the first stage's command. @returns its id.
- * @throws ProblemError `not-found` when its project is gone.
+ * @throws ProblemError `not-found` when its project is gone; `quota-exceeded` where it has as many jobs as it may.
  */
 export async function submitJob(
   tx: Transaction,
@@ -134,14 +151,7 @@ export async function submitJob(
   const traceparent = options.traceparent ?? newTraceparent();
   const { name, project = DEFAULT_PROJECT } = spec;
   await lockProject(tx, project);
-  await assertRoomFor(tx, jobs, and(eq(jobs.project, project), isNull(jobs.endedAt)), {
-    project,
-    things: "jobs that have not ended",
-    most: MOST_UNENDED_JOBS,
-    field: "project",
-    value: project,
-    remedy: "wait until some have ended, or cancel those that are not needed (`internevo cancel`)",
-  });
+  await assertRoomForJob(tx, project, { field: "project", value: project });
   await tx
     .insert(jobs)
     .values({
@@ -199,13 +209,25 @@ export async function getJobState(db: Queryable, jobId: string): Promise<JobStat
   return row?.state;
 }
 
+/** A job's own id and its state, locked until the transaction ends. Undefined when there is none. */
+async function lockJob(
+  tx: Transaction,
+  jobId: string,
+): Promise<{ readonly id: string; readonly state: JobState } | undefined> {
+  if (!isUuid(jobId)) return undefined;
+  const [row] = await tx
+    .select({ id: jobs.id, state: jobs.state })
+    .from(jobs)
+    .where(eq(jobs.id, jobId))
+    .for("update");
+  return row;
+}
+
 /**
  * The state of a job, locked until the transaction ends: nobody else moves it meanwhile. Undefined when there is none.
  */
 export async function lockJobState(tx: Transaction, jobId: string): Promise<JobState | undefined> {
-  if (!isUuid(jobId)) return undefined;
-  const [row] = await tx.select({ state: jobs.state }).from(jobs).where(eq(jobs.id, jobId)).for("update");
-  return row?.state;
+  return (await lockJob(tx, jobId))?.state;
 }
 
 export interface TransitionRequest {
@@ -227,12 +249,14 @@ export interface TransitionRequest {
  * @throws TypeError when no job may ever go that way.
  */
 export async function transitionJob(tx: Transaction, request: TransitionRequest): Promise<boolean> {
-  const { jobId, to } = request;
+  const { to } = request;
   const allowed = typeof request.from === "string" ? [request.from] : request.from;
   for (const from of allowed)
     if (!canTransition(from, to)) throw new TypeError(`no job goes from ${from} to ${to}`);
   const [job] = await tx
     .select({
+      // The row's own: Postgres also finds it by an id in upper case, which is another text.
+      jobId: jobs.id,
       state: jobs.state,
       version: jobs.version,
       jobName: jobs.name,
@@ -240,11 +264,13 @@ export async function transitionJob(tx: Transaction, request: TransitionRequest)
       traceparent: jobs.traceparent,
     })
     .from(jobs)
-    .where(eq(jobs.id, jobId))
+    .where(eq(jobs.id, request.jobId))
     .for("update");
   if (!job || !allowed.includes(job.state)) return false;
+  const { state: from, version: before, ...subject } = job;
+  const { jobId } = subject;
   const reason = request.reason ?? request.failure?.message ?? null;
-  const version = job.version + 1;
+  const version = before + 1;
   await tx
     .update(jobs)
     .set({
@@ -258,13 +284,11 @@ export async function transitionJob(tx: Transaction, request: TransitionRequest)
     })
     .where(eq(jobs.id, jobId));
   if (isAtRest(to)) await releaseHosts(tx, jobLease(jobId));
-  const { state: from, version: _version, ...named } = job;
-  const subject = { jobId, ...named };
-  const before = to === "cancelled" || to === "failed" ? await endOpenWork(tx, subject, to) : [];
+  const ended = to === "cancelled" || to === "failed" ? await endOpenWork(tx, subject, to) : [];
   if (to === "cancelled" || to === "failed")
     await endPlanChangeWithJob(tx, jobId, to === "cancelled" ? "the job was cancelled" : "the job failed");
   if (request.report) await appendJobEvent(tx, jobId, "report", { ...request.report });
-  await recordTransition(tx, subject, { version, from, to, reason, before });
+  await recordTransition(tx, subject, { version, from, to, reason, before: ended });
   return true;
 }
 
@@ -323,16 +347,16 @@ export async function requestCancel(
   jobId: string,
   reason = "cancelled on request",
 ): Promise<CancelOutcome> {
-  if (!isUuid(jobId)) return "not-found";
   // The row lock first: a worker that has just taken the lease waits for it before it looks at the state, see
   // beginWork.
-  const state = await lockJobState(tx, jobId);
-  if (state === undefined) return "not-found";
+  const job = await lockJob(tx, jobId);
+  if (job === undefined) return "not-found";
+  const { id, state } = job;
   if (isTerminal(state)) return state === "cancelled" ? "cancelled" : "already-ended";
   // Whoever held a job works on it no more, though the lease may live for a moment.
-  const to = state !== "held" && (await isLeaseLive(tx, jobLease(jobId))) ? "cancelling" : "cancelled";
+  const to = state !== "held" && (await isLeaseLive(tx, jobLease(id))) ? "cancelling" : "cancelled";
   if (state === to) return to;
-  await transitionJob(tx, { jobId, from: state, to, reason });
+  await transitionJob(tx, { jobId: id, from: state, to, reason });
   return to;
 }
 
@@ -393,24 +417,40 @@ export type ResumeOutcome =
   | { readonly outcome: "not-found" };
 
 /**
+ * Locks the project of a job that somebody is about to let go on. Whoever locks the job's row before that asks for it
+ * first: those who submit and resume in a project wait for each other at the project, and nowhere else.
+ * @returns the project; undefined where there is no such job.
+ */
+export async function lockProjectOfJob(tx: Transaction, jobId: string): Promise<string | undefined> {
+  if (!isUuid(jobId)) return undefined;
+  const [row] = await tx.select({ project: jobs.project }).from(jobs).where(eq(jobs.id, jobId));
+  if (row) await lockProject(tx, row.project);
+  return row?.project;
+}
+
+/**
  * Lets a job that was held, failed or was cancelled go on in the stage in which it stopped, with what it has:
  * its profile and plans, the trials that were measured, the last checkpoint. Not one whose checkpoints or steps
  * retention took: it would begin anew under the name of what was trained.
+ * @throws ProblemError `quota-exceeded` for one that has ended, where its project has as many jobs as it may.
  */
 export async function resumeJob(
   tx: Transaction,
   jobId: string,
   reason = "let go on on request",
 ): Promise<ResumeOutcome> {
-  if (!isUuid(jobId)) return { outcome: "not-found" };
-  const state = await lockJobState(tx, jobId);
-  if (state === undefined) return { outcome: "not-found" };
+  const project = await lockProjectOfJob(tx, jobId);
+  const job = await lockJob(tx, jobId);
+  if (project === undefined || job === undefined) return { outcome: "not-found" };
+  const { id, state } = job;
   if (!isResumable(state)) return { outcome: "not-resumable", state };
-  const removal = await findRemoval(tx, jobId, RESUME_KINDS);
+  const removal = await findRemoval(tx, id, RESUME_KINDS);
   if (removal) return { outcome: "removed", removal };
-  const stage = await lastStage(tx, jobId);
-  if (stage === "trialling") await reopenTrials(tx, jobId);
-  await transitionJob(tx, { jobId, from: state, to: stage, reason });
+  // A job that is held has not ended: it counts already.
+  if (isTerminal(state)) await assertRoomForJob(tx, project, { field: "id", value: id });
+  const stage = await lastStage(tx, id);
+  if (stage === "trialling") await reopenTrials(tx, id);
+  await transitionJob(tx, { jobId: id, from: state, to: stage, reason });
   return { outcome: "resumed", from: state, stage };
 }
 
@@ -428,6 +468,7 @@ export async function inStateSince(db: Queryable, jobId: string): Promise<Date> 
 
 /** The state of a job as a new lease holder must see it: waits for a cancellation that is being decided. */
 export async function stateForNewHolder(tx: Transaction, jobId: string): Promise<JobState | undefined> {
+  if (!isUuid(jobId)) return undefined;
   const [row] = await tx.select({ state: jobs.state }).from(jobs).where(eq(jobs.id, jobId)).for("share");
   return row?.state;
 }

@@ -56,7 +56,10 @@ export function pageOf<Row, T>(
   return { items: shown.map(map), nextCursor: key ? encodeCursor(key.at, key.id) : null };
 }
 
-/** Its source means the same to Postgres. */
-export const UUID_PATTERN = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
-/** Ids come from outside: what is no uuid names nothing. */
+/** An id as Postgres writes it. Its source means the same to Postgres. */
+export const UUID_PATTERN = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+/**
+ * Ids come from outside: what is no uuid names nothing. Nor does one in upper case. Postgres would find its row, but
+ * leases, queue and messages compare ids as text: to them it is another thing.
+ */
 export const isUuid = (text: string): boolean => UUID_PATTERN.test(text);

@@ -1,5 +1,5 @@
 import { shippedProfile } from "@internevo/cost-model";
-import { estimatedPoints, MOST_GIVEN_PROFILES, type Profile } from "@internevo/domain";
+import { estimatedPoints, MOST_GIVEN_PROFILES, type LauncherKind, type Profile } from "@internevo/domain";
 import { createTestDatabase, type TestDatabase } from "@internevo/test-kit/stack";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { exampleSpec } from "@internevo/test-kit/fixtures";
@@ -73,7 +73,7 @@ it("means by a name the newest profile of whoever's project, else the installati
   const give = (project: string | null, notes: string) =>
     storeGivenProfile(db, given("team", notes), project);
   const called = async (only: string | null, name = "team") =>
-    (await profilesCalled(db, name, only)).map(({ id }) => id);
+    (await profilesCalled(db, name, { project: only, launcher: null })).map(({ id }) => id);
   const nlp = await give("nlp", "of nlp");
   expect(await give("nlp", "of nlp"), "the same content, once in a project").toBe(nlp);
   const vision = await give("vision", "of nlp");
@@ -103,6 +103,24 @@ it("means by a name the newest profile of whoever's project, else the installati
   ];
   expect((await shown("nlp")).map((profile) => profile?.project)).toEqual(["nlp", null]);
   expect((await shown("vision")).map((profile) => profile?.project)).toEqual([undefined, null]);
+});
+
+it("means by a cluster's name the newest profile of what a job's launcher runs, whatever others measure", async () => {
+  const { db } = test.database;
+  const store = (clusterKey: string, name: string) =>
+    storeProfile(db, { clusterKey, profile: given(name), freshForSeconds: 3600 });
+  const meant = async (launcher: LauncherKind | null) =>
+    (await profilesCalled(db, "testbed", { project: "nlp", launcher })).map(({ id }) => id);
+  const wide = await store("ssh:testbed:2x4", "testbed 2026-01-01 12:00 UTC");
+  expect([await meant("ssh"), await meant("local")]).toEqual([[wide], [wide]]);
+  const local = await store("local:testbed:1x1", "testbed 2026-01-02 12:00 UTC");
+  expect([await meant("ssh"), await meant("local")]).toEqual([[wide], [local]]);
+  const narrow = await store("ssh:testbed:1x4", "testbed 2026-01-03 12:00 UTC");
+  expect(await meant("ssh")).toEqual([narrow]);
+  expect((await meant("slurm")).toSorted(), "of none of its own").toEqual([wide, local, narrow].toSorted());
+  expect((await meant(null)).toSorted(), "for no job").toEqual([wide, local, narrow].toSorted());
+  const called = await storeGivenProfile(db, given("testbed"));
+  expect([await meant("ssh"), await meant(null)], "which has the name itself").toEqual([[called], [called]]);
 });
 
 it("deletes a given profile that is discarded, unless a job, a planning or a workload refers to it", async () => {

@@ -4,10 +4,12 @@ import {
   CLUSTER_NAME_IN_KEY,
   givenKey,
   isGivenKey,
+  meantProfiles,
   MOST_GIVEN_PROFILES,
   type JobSpec,
   type LauncherKind,
   type Profile,
+  type ProfileAsker,
 } from "@internevo/domain";
 import type { ProfileRecord, ProfileSummary } from "@internevo/contracts";
 import type { Queryable } from "./database.ts";
@@ -230,27 +232,28 @@ export async function getProfile(
 }
 
 /**
- * Of every cluster the newest profile that a name means: its own, or the cluster's. Who names one means those of
- * their own first, then what else they see.
- * @param only the project that names it; null: the installation, which also sees those of all projects
+ * The profiles that a name means, of every cluster the newest: see {@link meantProfiles}. Several are left where the
+ * name does not settle it.
+ * @param asker its project sees nothing of others; the installation sees all
  */
 export async function profilesCalled(
   db: Queryable,
   name: string,
-  only: string | null,
-): Promise<Pick<ProfileRecord, "id" | "name" | "clusterKey" | "project">[]> {
+  asker: ProfileAsker,
+): Promise<readonly Pick<ProfileRecord, "id" | "name" | "clusterKey" | "project">[]> {
   const seen = await db
     .selectDistinctOn([profiles.project, profiles.clusterKey], {
       id: profiles.id,
       name: profiles.name,
       clusterKey: profiles.clusterKey,
       project: profiles.project,
+      createdAt: profiles.createdAt,
     })
     .from(profiles)
     .where(
       and(
         isNull(profiles.discardedAt),
-        seenBy(only),
+        seenBy(asker.project),
         or(
           eq(profiles.name, name),
           sql`substring(${profiles.clusterKey} from ${CLUSTER_NAME_IN_KEY}) = ${name}`,
@@ -258,8 +261,8 @@ export async function profilesCalled(
       ),
     )
     .orderBy(profiles.project, profiles.clusterKey, desc(profiles.createdAt), desc(profiles.id));
-  const own = seen.filter(({ project }) => project === only);
-  return own.length > 0 ? own : seen;
+  const called = seen.map((row) => ({ ...row, createdAt: row.createdAt.toISOString() }));
+  return meantProfiles(called, name, asker);
 }
 
 /** As `estimatedPoints` of the domain: of modules, overlaps, and the points of collectives. */

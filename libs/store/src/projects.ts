@@ -126,7 +126,8 @@ export type OwnedKind =
 
 /**
  * An id in the data of a dead letter's message, as an id, so that an index finds what it names. Null for a text that
- * is no id: a letter may hold anything, and Postgres refuses to cast that.
+ * is no id: a letter may hold anything, and Postgres refuses to cast that. One in upper case is cast too: it says whose
+ * letter it is, and nothing more follows from it.
  */
 function idOfLetter(field: "jobId" | "workloadId"): SQL {
   const text = sql`${deadLetters.payload} -> 'data' ->> ${sql.raw(`'${field}'`)}`;

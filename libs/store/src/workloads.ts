@@ -109,6 +109,7 @@ export async function updateWorkload(
   id: string,
   change: WorkloadChange,
 ): Promise<Workload | undefined> {
+  if (!isUuid(id)) return undefined;
   try {
     const [row] = await tx.update(workloads).set(change).where(eq(workloads.id, id)).returning();
     return row && workloadOf(row);
@@ -304,14 +305,13 @@ export async function fireWorkloadNow(tx: Transaction, workloadId: string): Prom
     throw new ProblemError("not-found", `there is no workload ${workloadId}`, [
       { field: "id", value: workloadId, message: "names no workload", remedy: "see the list of workloads" },
     ]);
-  const before = await unendedRun(tx, workloadId);
-  const firing =
-    before === undefined ? await storeFiring(tx, workloadId, new Date(), "person", null) : undefined;
+  const before = await unendedRun(tx, row.id);
+  const firing = before === undefined ? await storeFiring(tx, row.id, new Date(), "person", null) : undefined;
   if (!firing)
     throw new ProblemError("conflict", `workload ${row.name} is being planned already`, [
       {
         field: "workloadId",
-        value: workloadId,
+        value: row.id,
         message: `has a run that ${before ?? "is still at work"}`,
         remedy: "wait for it to end",
       },

@@ -12,9 +12,7 @@ import { answers, LONG_READ } from "./shapes.ts";
 
 /** @throws ProblemError `bad-request` for a job that is named twice */
 function assertDistinct(ids: readonly string[]): void {
-  // Letters of an id mean the same in either case.
-  const plain = ids.map((id) => id.toLowerCase());
-  const twice = ids.find((_, index) => plain.indexOf(plain[index] as string) < index);
+  const twice = ids.find((id, index) => ids.indexOf(id) < index);
   if (twice === undefined) return;
   throw new ProblemError("bad-request", "a job is compared with others, not with itself", [
     { field: "job", value: twice, message: "is named twice", remedy: "name each job once" },

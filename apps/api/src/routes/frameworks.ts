@@ -111,12 +111,11 @@ function registerImport(app: ApiInstance, source: SubjectSource): void {
         ...(gpusPerNode === undefined ? {} : { gpusPerNode }),
       };
       const imported = await workers.advise<"import">({ kind: "import", framework, files, ...launch }, gone);
-      const profile = await profileOfName(
-        source.database.db,
-        profileName,
-        "profile",
-        visibleTo(actorOf(request)),
-      );
+      const profile = await profileOfName(source.database.db, profileName, "profile", {
+        project: visibleTo(actorOf(request)),
+        // What is imported says nothing of a launcher.
+        launcher: null,
+      });
       const memory = memoryPerGpu ?? profile.cluster.memoryPerGpuBytes;
       if (memory === undefined)
         throw new ProblemError("bad-request", "the memory of a GPU is not known", [

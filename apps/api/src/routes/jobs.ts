@@ -14,7 +14,9 @@ import {
 import {
   JobFileSchema,
   Line,
+  formatInteger,
   isTerminal,
+  MOST_UNENDED_JOBS,
   PrioritySchema,
   ProblemError,
   removalWords,
@@ -34,6 +36,7 @@ import {
   listStepMetrics,
   listValidations,
   lockJobState,
+  lockProjectOfJob,
   requestCancel,
   setPriority,
   resumeJob,
@@ -174,7 +177,6 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
           return { spec, weights, told: { ...remarks, ...(warnings.length > 0 ? { warnings } : {}) } };
         },
         async (tx, { spec, weights, told }) => {
-          await assertStillKept(tx, weights);
           const id = await submitJob(tx, spec, {
             traceparent: request.trace.traceparent,
             owner: actorOf(request).name,
@@ -182,6 +184,8 @@ function registerSubmission(app: ApiInstance, options: JobRoutesOptions): void {
             stated: statedFields(request.body),
             weightsOf: weights?.owner,
           });
+          // Behind the lock of the project, as where a job is let go on: the two would wait for each other otherwise.
+          await assertStillKept(tx, weights);
           const job = await detailOf(tx, id, capabilities.dataDirectory, visibleTo(actorOf(request)));
           return {
             status: 201,
@@ -347,7 +351,9 @@ function registerResume(app: ApiInstance, options: JobRoutesOptions): void {
         description:
           "It goes on in the stage in which it stopped, with what it measured and its last checkpoint. " +
           `409 when it is in no state of ${RESUMABLE_JOB_STATES.join(", ")}, ` +
-          "and when retention removed its checkpoints or steps.",
+          "and when retention removed its checkpoints or steps. " +
+          "403, `quota-exceeded`, for one that has ended, where its project has " +
+          `${formatInteger(MOST_UNENDED_JOBS)} jobs that have not.`,
         headers: headers.conditional,
         params: IdParams,
         body: ReasonBody,
@@ -361,6 +367,8 @@ function registerResume(app: ApiInstance, options: JobRoutesOptions): void {
         return job && acceptance.weightsAgain(job.spec, goneSignal(reply));
       };
       return mutateChecked(database, request, reply, weightsAgain, async (tx, weights) => {
+        // Before the job's row is locked.
+        await lockProjectOfJob(tx, id);
         await assertVersion(tx, id, versionOfIfMatch(request.headers["if-match"]));
         await assertStillKept(tx, weights);
         const resumed = await resumeJob(tx, id, request.body?.reason);

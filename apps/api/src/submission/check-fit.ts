@@ -53,10 +53,10 @@ export async function runtimeMemory(
   measuring: Measuring | undefined,
   asking: Asking,
 ): Promise<RuntimeMemory> {
-  const { profile: name } = spec.cluster;
+  const { profile: name, launcher } = spec.cluster;
   if (name !== null) {
     const { project = DEFAULT_PROJECT } = spec;
-    const { profile } = await namedProfile(database.db, name, "cluster.profile", project);
+    const { profile } = await namedProfile(database.db, name, "cluster.profile", { project, launcher });
     const threads = measuring === undefined ? "scratch of a rank's threads is not counted" : undefined;
     return { bytes: profile.device.runtimeBytes, uncounted: () => Promise.resolve(threads) };
   }

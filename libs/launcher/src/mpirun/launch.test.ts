@@ -1,5 +1,6 @@
 import { eventually } from "@internevo/test-kit";
 import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { existsSync } from "node:fs";
 import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -7,11 +8,12 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { Type } from "typebox";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { NativeErrorEventSchema } from "@internevo/contracts";
+import { ownHost } from "../hosts.ts";
 import type { LaunchOptions } from "../launch-options.ts";
 import { launchRanks } from "../launchers.ts";
-import { processesOfRun, readProcess } from "../process/processes.ts";
+import { bootId, processesOfRun, readProcess, RUN_MARKER } from "../process/processes.ts";
 import { killLeftovers, readRunRecord, removeRunRecord, writeRunRecord } from "../process/run-record.ts";
 import type { NativeProgram } from "../programs.ts";
 
@@ -418,6 +420,32 @@ describe("a killed supervisor", () => {
     expect(readRunRecord(join(directory, "run"))?.marker).toBe("successor");
     removeRunRecord(join(directory, "run"), record("successor"));
     expect(readRunRecord(join(directory, "run"))).toBeUndefined();
+  });
+
+  it.each([
+    ["on these hosts are ended", [ownHost()], 0],
+    ["of an older version, which did not say where, are ended", undefined, 0],
+    ["on other hosts go on, as they may have a live owner", ["elsewhere"], 1],
+  ] as const)("before another launch in its directory, its ranks %s", async (_what, hosts, left) => {
+    const marker = `left-${randomUUID()}`;
+    const rank = spawn("sleep", ["65"], {
+      env: { PATH: process.env["PATH"], [RUN_MARKER]: marker },
+      stdio: "ignore",
+    });
+    onTestFinished(() => void rank.kill("SIGKILL"));
+    await mkdir(join(directory, "run"), { recursive: true });
+    writeRunRecord(join(directory, "run"), {
+      marker,
+      bootId: bootId(),
+      process: null,
+      command: [],
+      startedAt: new Date().toISOString(),
+      scratch: [],
+      ...(hosts ? { hosts: [...hosts] } : {}),
+    });
+    expect(processesOfRun(marker)).toHaveLength(1);
+    expect((await launch(`${DONE}; exit 0`)).outcome).toMatchObject({ status: "completed" });
+    expect(processesOfRun(marker)).toHaveLength(left);
   });
 
   it("leaves a record by which what outlived it is ended", async () => {

@@ -10,12 +10,13 @@ import type { TSchema } from "typebox";
 import { rankEnvironment } from "../environment.ts";
 import { eventOf, isFatal, isSummaryOfMpirun } from "../event.ts";
 import { failureOfEnd, type NativeError } from "../failure.ts";
+import { ownHost } from "../hosts.ts";
 import { LAST_WORD_SECONDS, type LaunchOptions, type LaunchOutcome } from "../launch-options.ts";
 import { watchLauncher } from "../process/launcher-watch.ts";
 import { LineSplitter, Tail } from "../process/lines.ts";
 import { bootId, killRun, readProcess, signalProcess } from "../process/processes.ts";
 import {
-  killLeftovers,
+  killLeftoversBefore,
   removeRunRecord,
   SCRATCH_PREFIX,
   writeRunRecord,
@@ -111,7 +112,7 @@ export async function runUnderMpirun<P extends NativeProgram<TSchema, TSchema>>(
   start: MpirunStart,
 ): Promise<LaunchOutcome> {
   const isStopped = (): boolean => options.signal?.aborted === true || options.killSignal?.aborted === true;
-  if (!isStopped()) await killLeftovers(options.runDirectory);
+  if (!isStopped()) await killLeftoversBefore(options.runDirectory, start.hosts, ownHost());
   const begin = performance.now();
   if (isStopped()) return { status: "stopped", graceful: false, seconds: 0, exitCode: null };
   return new MpirunRun(options, start, begin).outcome();

@@ -76,6 +76,23 @@ export async function killLeftovers(runDirectory: string): Promise<number> {
   return killed;
 }
 
+/** Whether ranks of a recorded run are on one of these hosts. */
+const isOnHosts = (record: RunRecord, hosts: readonly string[], ownHost: string): boolean =>
+  (record.hosts ?? [ownHost]).some((host) => hosts.includes(host));
+
+/**
+ * {@link killLeftovers} before a launch on hosts. A run on other hosts may have a live owner, whose leases the
+ * caller does not hold: it is left alone.
+ */
+export async function killLeftoversBefore(
+  runDirectory: string,
+  hosts: readonly string[],
+  ownHost: string,
+): Promise<void> {
+  const record = readRunRecord(runDirectory);
+  if (record && isOnHosts(record, hosts, ownHost)) await killLeftovers(runDirectory);
+}
+
 /**
  * Ends what killed supervisors left on hosts, whichever clusters' names they launched under.
  * The caller must hold the leases of these hosts: no other launch on any of them then has a live owner.
@@ -100,7 +117,7 @@ export async function killLeftoversOn(
     const record = readRunRecord(runDirectory);
     // Of another boot, or of a service on another machine that shares the directory: nothing here is of that
     // run.
-    if (record?.bootId === bootId() && (record.hosts ?? [ownHost]).some((host) => hosts.includes(host)))
+    if (record?.bootId === bootId() && isOnHosts(record, hosts, ownHost))
       killed += await killLeftovers(runDirectory);
   }
   return killed;
