@@ -29,6 +29,7 @@ import {
   getFiring,
   getWorkload,
   holdWorkload,
+  isBeingTrained,
   noteFiringWait,
   planInUse,
   runningWork,
@@ -174,7 +175,8 @@ export const replan =
     const run = await runningWork(database.db, workload);
     if (run && (await isToMeasure(settings, database, workload, run)))
       return async (tx) => finish(firingId, "succeeded", await askToMeasure(tx, workload, run, firingId))(tx);
-    const profile = await measured(settings, database, context, workload, run !== undefined);
+    const isHeld = run !== undefined || (await isBeingTrained(database.db, workload));
+    const profile = await measured(settings, database, context, workload, isHeld);
     if (profile.status !== "obtained")
       return finish(
         firingId,
