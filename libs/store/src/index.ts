@@ -34,6 +34,7 @@ export * from "./loss-curves.ts";
 export * from "./plan-changes.ts";
 export * from "./workloads.ts";
 export * from "./proposals.ts";
+export * from "./workload-changes.ts";
 export * from "./plan-in-use.ts";
 export * from "./access.ts";
 export * from "./webhooks.ts";

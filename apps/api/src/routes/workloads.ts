@@ -20,6 +20,7 @@ import {
   deleteWorkload,
   fireWorkloadNow,
   listWorkloads,
+  takeBackChanges,
   updateWorkload,
   type Database,
 } from "@internevo/store";
@@ -152,6 +153,7 @@ function registerWorkloadChanges(app: ApiInstance, database: Database): void {
     async (request, reply) =>
       mutate(database, request, reply, async (tx) => {
         const { id } = request.params;
+        await takeBackChanges(tx, id, `the workload was removed by ${actorOf(request).name}`);
         if (!(await deleteWorkload(tx, id))) throw noWorkload(id);
         return { status: 204, body: null, target: id };
       }),
@@ -203,7 +205,8 @@ function registerSettings(app: ApiInstance, options: WorkloadRoutesOptions): voi
         summary: "Change a workload, pause it, or let it go on",
         description:
           "What is left out stays as it is. A run that is at work goes on with what it began with. With another job, " +
-          "what was proposed for the one before can be answered still.",
+          "what was proposed for the one before can be answered still. A pause takes back what the workload has jobs " +
+          "change by itself and none has begun; such proposals wait for an answer again.",
         headers: headers.idempotent,
         params: IdParams,
         body: WorkloadChangeSchema,
@@ -228,6 +231,8 @@ function registerSettings(app: ApiInstance, options: WorkloadRoutesOptions): voi
       return mutateChecked(database, request, reply, accept, async (tx, change) => {
         const workload = await updateWorkload(tx, id, change);
         if (!workload) throw noWorkload(id);
+        if (change.enabled === false)
+          await takeBackChanges(tx, id, `the workload was paused by ${actorOf(request).name}`);
         return { status: 200, body: workload, target: id };
       });
     },

@@ -30,6 +30,7 @@ import {
   getWorkload,
   holdWorkload,
   isBeingTrained,
+  mayChangeRuns,
   noteFiringWait,
   planInUse,
   runningWork,
@@ -100,10 +101,10 @@ async function measured(
 async function isToMeasure(
   settings: ReplannerSettings,
   database: Database,
-  { spec, policy, mayMeasureRuns, changeWindow, timeZone, notInLastSteps }: Workload,
+  { spec, enabled, policy, mayMeasureRuns, changeWindow, timeZone, notInLastSteps }: Workload,
   run: RunningWork,
 ): Promise<boolean> {
-  if (!mayMeasureRuns || policy === "notify" || spec.cluster.profile !== null) return false;
+  if (!enabled || !mayMeasureRuns || policy === "notify" || spec.cluster.profile !== null) return false;
   if (run.lastStep + notInLastSteps >= run.spec.steps) return false;
   if (!isWithinWindow(changeWindow, timeZone, new Date())) return false;
   return (await freshProfile(database, spec, settings)) === undefined;
@@ -112,10 +113,11 @@ async function isToMeasure(
 /** Has a run measure its cluster at its next checkpoint, and search: what it finds is a proposal of the workload. */
 async function askToMeasure(
   tx: Transaction,
-  { name, policy, gainThreshold, compareSteps }: Workload,
+  { id, name, policy, gainThreshold, compareSteps }: Workload,
   run: RunningWork,
   firingId: string,
 ): Promise<string> {
+  if (!(await mayChangeRuns(tx, id))) return "kept the plan in use: the workload was paused meanwhile";
   try {
     assertChangeableRun({ id: run.jobId, spec: run.spec }, run.candidate);
     await storePlanChange(tx, run, {
