@@ -16,6 +16,7 @@ import {
 } from "@internevo/domain";
 import {
   getProfile,
+  profileOfPlanning,
   thinnedValidations,
   trainedSteps,
   type MeanOfSteps,
@@ -33,11 +34,21 @@ interface Compared {
   readonly validation: readonly ValidationPoint[];
 }
 
+/** The profile that a job's plan was chosen by. Its run may have measured the cluster anew since. */
+async function choosingProfile(
+  db: Queryable,
+  { planningId, profileId }: JobDetail,
+): Promise<ProfileRecord | undefined> {
+  const ofPlanning = planningId === null ? undefined : await profileOfPlanning(db, planningId);
+  const id = ofPlanning ?? profileId;
+  return id === null ? undefined : getProfile(db, id);
+}
+
 async function comparedOf(db: Queryable, job: JobDetail): Promise<Compared> {
   const { points, attempts } = await trainedSteps(db, job.id, MOST_CURVE_POINTS);
   return {
     job,
-    profile: job.profileId === null ? undefined : await getProfile(db, job.profileId),
+    profile: await choosingProfile(db, job),
     steps: points,
     attempts,
     validation: await thinnedValidations(db, job.id, MOST_CURVE_POINTS),

@@ -1,5 +1,13 @@
 import { ComparisonSchema, MOST_CURVE_POINTS } from "@internevo/contracts";
-import { measuredMfu, planLabel, resolveJob, worldSize, type Report, type StepMetric } from "@internevo/domain";
+import { shippedProfile } from "@internevo/cost-model";
+import {
+  measuredMfu,
+  planLabel,
+  resolveJob,
+  worldSize,
+  type Report,
+  type StepMetric,
+} from "@internevo/domain";
 import {
   acquireLease,
   beginRetentionRun,
@@ -12,11 +20,13 @@ import {
   releaseLease,
   startAttempt,
   startTrial,
+  storePlanning,
+  storeProfile,
   submitJob,
   updateJob,
 } from "@internevo/store";
 import { removeDue } from "@internevo/stages";
-import { exampleCandidate, exampleMeasurement } from "@internevo/test-kit/fixtures";
+import { exampleCandidate, exampleMeasurement, examplePlanning } from "@internevo/test-kit/fixtures";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobFile, problem, shaped, startTestApi, type TestApi } from "./harness.ts";
 
@@ -134,6 +144,22 @@ describe("a comparison", () => {
       exampleMeasurement().peakMemoryBytes,
       null,
     ]);
+  });
+
+  it("has the profiles that the plans were chosen by, also where a run measured its cluster anew", async () => {
+    const ids = [await submit(), await submit()] as const;
+    const profile = shippedProfile("a800-128");
+    await api.database.transaction(async (tx) => {
+      const storeAs = (name: string) =>
+        storeProfile(tx, { clusterKey: name, profile: { ...profile, name }, freshForSeconds: 60 });
+      for (const [at, id] of ids.entries()) {
+        const profileId = await storeAs(`first of ${at}`);
+        const planningId = await storePlanning(tx, examplePlanning(1), { jobId: id, profileId });
+        await updateJob(tx, id, { planningId, profileId: await storeAs("measured anew") });
+      }
+    });
+    const names = (await compare(...ids)).profile.find(({ field }) => field === "name");
+    expect(names?.values).toEqual(["first of 0", "first of 1"]);
   });
 
   it("has figures and losses, thinned where there are many steps", async () => {
