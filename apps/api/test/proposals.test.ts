@@ -321,6 +321,7 @@ describe("a workload", () => {
     ["no schedule", { cron: "every night" }, 400, "cron"],
     ["no time zone", { timeZone: "Mars/Olympus" }, 400, "timeZone"],
     ["a wrong job", { job: { name: "x" } }, 422, "job.model"],
+    ["a job that measures again", { job: { measureAgain: true } }, 422, "job.measureAgain"],
     ["another project's job", { job: { project: "vision" } }, 400, "job.project"],
   ] as const)("is not changed by %s", async (_what, change, status, field) => {
     const name = `refuses-${(made += 1)}`;
@@ -333,11 +334,24 @@ describe("a workload", () => {
       WorkloadSchema,
       await send("POST", "workloads", { name, job: jobFile(api), cron: "0 3 * * *" }),
     );
-    const whole = "job" in change && "project" in change.job ? { job: jobFile(api, change.job) } : change;
+    const whole = "job" in change && !("name" in change.job) ? { job: jobFile(api, change.job) } : change;
     const reply = await send("PATCH", `workloads/${workload.id}`, whole);
     const said = problem(reply, status, status === 422 ? "job-invalid" : "bad-request");
     if (field !== "") expect(said.errors?.map((detail) => detail.field)).toContain(field);
     expect(shaped(WorkloadSchema, await send("GET", `workloads/${workload.id}`))).toEqual(workload);
+  });
+
+  it("is not made of a job that would measure everything each time", async () => {
+    const job = jobFile(api, { measureAgain: true });
+    const reply = await send("POST", "workloads", { name: "measures", job, cron: "0 3 * * *" });
+    expect(problem(reply, 422, "job-invalid").errors).toMatchObject([
+      { field: "job.measureAgain", value: true, remedy: expect.stringContaining("leave it out") },
+    ]);
+    const without = jobFile(api, { measureAgain: false });
+    shaped(
+      WorkloadSchema,
+      await send("POST", "workloads", { name: "measures", job: without, cron: "0 3 * * *" }),
+    );
   });
 
   it("is not found, or keeps its name from others", async () => {

@@ -54,6 +54,19 @@ export function registerWorkloadRoutes(app: ApiInstance, options: WorkloadRoutes
   registerProposalRoutes(app, options.database);
 }
 
+/** @throws ProblemError `job-invalid` for a job that would measure its whole cluster whenever it is planned */
+function assertMeasuredWhenOld({ measureAgain }: JobSpec): void {
+  if (measureAgain !== true) return;
+  throw new ProblemError("job-invalid", "a workload measures its cluster only where measurements are old", [
+    {
+      field: "measureAgain",
+      value: true,
+      message: "would have everything measured again at each time of the schedule",
+      remedy: "leave it out; to measure everything now, submit the job once with it",
+    },
+  ]);
+}
+
 /** The job that a workload is about. @throws ProblemError for one that could not be submitted */
 async function acceptedSpec(
   request: FastifyRequest,
@@ -63,6 +76,7 @@ async function acceptedSpec(
   const spec = innerJob(() => {
     const resolved = resolveJob(withProjectOf(actorOf(request), job));
     assertTrainerRuns(resolved);
+    assertMeasuredWhenOld(resolved);
     return resolved;
   });
   const project = await projectForSubmission(database.db, request, spec.project, "job.project");

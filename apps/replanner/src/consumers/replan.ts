@@ -70,12 +70,14 @@ async function measured(
   acceptsOld: boolean,
 ): Promise<ObtainProfileOutcome | { readonly status: "problem"; readonly problem: ProblemError }> {
   const { firingId } = context.data;
+  // A workload of an earlier version may ask to measure everything each time. Only what is old is measured.
+  const { measureAgain: _, ...spec } = workload.spec;
   let wait: string | null = null;
   try {
     return await obtainProfile({
       settings,
       database,
-      spec: workload.spec,
+      spec,
       asker: { workloadId: workload.id },
       acceptsOld,
       signal: context.signal,
