@@ -16,6 +16,7 @@ import {
 } from "@internevo/domain";
 import {
   getProfile,
+  profileOfPlanning,
   thinnedValidations,
   trainedSteps,
   type MeanOfSteps,
@@ -33,11 +34,21 @@ interface Compared {
   readonly validation: readonly ValidationPoint[];
 }
 
+/** The profile that a job's plan was chosen by. Its run may have measured the cluster anew since. */
+async function choosingProfile(
+  db: Queryable,
+  { planningId, profileId }: JobDetail,
+): Promise<ProfileRecord | undefined> {
+  const ofPlanning = planningId === null ? undefined : await profileOfPlanning(db, planningId);
+  const id = ofPlanning ?? profileId;
+  return id === null ? undefined : getProfile(db, id);
+}
+
 async function comparedOf(db: Queryable, job: JobDetail): Promise<Compared> {
   const { points, attempts } = await trainedSteps(db, job.id, MOST_CURVE_POINTS);
   return {
     job,
-    profile: job.profileId === null ? undefined : await getProfile(db, job.profileId),
+    profile: await choosingProfile(db, job),
     steps: points,
     attempts,
     validation: await thinnedValidations(db, job.id, MOST_CURVE_POINTS),
@@ -50,17 +61,25 @@ function meanLoss(steps: readonly MeanOfSteps[]): number | null {
   return count === 0 ? null : steps.reduce((sum, each) => sum + each.steps * each.loss, 0) / count;
 }
 
-/** The steps of a training by the ranks that made them: those that are stored, or those of its report. */
-function timedSteps({ job: { report, spec, chosen, ...job }, attempts }: Compared): TimedSteps[] {
+/** Whether retention took steps of a job: those that are left say nothing of all of them. */
+const lacksSteps = ({ removed = [] }: JobDetail): boolean => removed.some(({ kind }) => kind === "steps");
+
+/** The steps of a training by the ranks that made them: as its report counts them, or those that are stored. */
+function timedSteps({ job, attempts }: Compared): TimedSteps[] {
+  const { report, spec, chosen } = job;
+  if (report !== null) {
+    const { steps, meanStepTimeSeconds, tokensPerGpuPerSecond } = report;
+    const seconds = steps * meanStepTimeSeconds;
+    // The report counts each step's time by the ranks that made it: what follows is their mean over all attempts.
+    const rankSeconds = (steps * spec.globalBatchTokens) / tokensPerGpuPerSecond;
+    return [{ steps, seconds, ranks: rankSeconds / seconds }];
+  }
+  if (lacksSteps(job)) return [];
   const asked = spec.cluster.nodes * spec.cluster.gpusPerNode;
-  if (attempts.length > 0)
-    return attempts.map(({ attempt, steps, seconds }) => {
-      const plan = job.attempts.find(({ number }) => number === attempt)?.plan ?? chosen?.plan;
-      return { steps, seconds, ranks: plan === undefined ? asked : worldSize(plan) };
-    });
-  if (report === null) return [];
-  const { steps, meanStepTimeSeconds, plan } = report;
-  return [{ steps, seconds: steps * meanStepTimeSeconds, ranks: worldSize(plan) }];
+  return attempts.map(({ attempt, steps, seconds }) => {
+    const plan = job.attempts.find(({ number }) => number === attempt)?.plan ?? chosen?.plan;
+    return { steps, seconds, ranks: plan === undefined ? asked : worldSize(plan) };
+  });
 }
 
 /** What a training measured: by its report, or by its steps so far. */
@@ -80,7 +99,7 @@ function figuresOf(compared: Compared): Readonly<Record<RunFigure, number | null
     tokensPerGpuPerSecond: counted === 0 ? null : tokensPerRankPerSecond(job.spec, timed),
     mfu: counted === 0 || chosen === null ? null : measuredMfu(chosen, timed),
     peakMemoryBytes: measured?.peakMemoryBytes ?? null,
-    lossNats: report?.finalLossNats ?? meanLoss(lastTenth),
+    lossNats: report?.finalLossNats ?? (lacksSteps(job) ? null : meanLoss(lastTenth)),
     validationLossNats: report?.validation?.lossNats ?? lastValidation?.loss ?? null,
   };
 }

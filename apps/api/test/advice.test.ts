@@ -33,7 +33,9 @@ import {
   createTrials,
   finishTrial,
   startTrial,
+  storePlanning,
   storeProfile,
+  submitJob,
   transitionJob,
   updateJob,
 } from "@internevo/store";
@@ -195,6 +197,28 @@ describe("questions about plans", () => {
     expect(shaped(ExplanationSchema, await send("/plans/explain", { jobId: id, a: 1, b: 1 })).a.plan).toEqual(
       best!.plan,
     );
+  });
+
+  it("of a submitted job take a rank from its own tables, unless another search is asked for", async () => {
+    const { candidates, ...rest } = planJob(spec, profile, { top: 4 });
+    const shuffled = [1, 3, 2].map((of, at) => ({ ...candidates[of - 1]!, rank: at + 1 }));
+    const id = await api.database.transaction(async (tx) => {
+      const job = await submitJob(tx, { ...spec, project: "default" });
+      const stored = { ...rest, candidates: shuffled, runnableCandidates: [] };
+      const planningId = await storePlanning(tx, stored, { jobId: job });
+      const profileId = await storeProfile(tx, { clusterKey: "ranked", profile, freshForSeconds: 60 });
+      await updateJob(tx, job, { planningId, profileId });
+      return job;
+    });
+    const plansOf = async (more: object) => {
+      const found = await send("/plans/explain", { jobId: id, a: 2, b: 4, ...more });
+      const { a, b } = shaped(ExplanationSchema, found);
+      return [a.plan, b.plan];
+    };
+    expect(await plansOf({})).toEqual([candidates[2]?.plan, candidates[3]?.plan]);
+    expect(await plansOf({ profile: "a800-128" })).toEqual([candidates[1]?.plan, candidates[3]?.plan]);
+    const memory = shaped(PlanMemorySchema, await send("/plans/memory", { jobId: id, plan: 2 }));
+    expect(memory.plan).toEqual(candidates[2]?.plan);
   });
 
   it("of a submitted job are decided by what its trials measured of both plans", async () => {

@@ -1,18 +1,32 @@
 import { ComparisonSchema, MOST_CURVE_POINTS } from "@internevo/contracts";
-import { measuredMfu, planLabel, resolveJob, worldSize, type StepMetric } from "@internevo/domain";
+import { shippedProfile } from "@internevo/cost-model";
 import {
+  measuredMfu,
+  planLabel,
+  resolveJob,
+  worldSize,
+  type Report,
+  type StepMetric,
+} from "@internevo/domain";
+import {
+  acquireLease,
+  beginRetentionRun,
   changeRunPlan,
   createTrials,
   ensureRun,
   finishTrial,
   recordSteps,
   recordValidations,
+  releaseLease,
   startAttempt,
   startTrial,
+  storePlanning,
+  storeProfile,
   submitJob,
   updateJob,
 } from "@internevo/store";
-import { exampleCandidate, exampleMeasurement } from "@internevo/test-kit/fixtures";
+import { removeDue } from "@internevo/stages";
+import { exampleCandidate, exampleMeasurement, examplePlanning } from "@internevo/test-kit/fixtures";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { jobFile, problem, shaped, startTestApi, type TestApi } from "./harness.ts";
 
@@ -63,6 +77,28 @@ async function train(
   });
 }
 
+/** A job has ended a year ago, and retention takes its steps. */
+async function removeSteps(jobId: string): Promise<void> {
+  const { database } = api;
+  await database.db.execute(
+    `update jobs set state = 'failed', ended_at = clock_timestamp() - interval '365 days' where id = '${jobId}'`,
+  );
+  const authorization = api.bearer.admin;
+  const url = "/api/v1/retention";
+  const set = (steps: number | null) =>
+    api.app.inject({ method: "PATCH", url, headers: { authorization }, payload: { steps } });
+  expect((await set(30)).statusCode).toBe(200);
+  const fence = await acquireLease(database.db, "maintenance:retention", "test", 60);
+  if (!fence) throw new Error("the lease is another's");
+  const runId = await database.transaction((tx) => beginRetentionRun(tx, fence));
+  const { signal } = new AbortController();
+  await removeDue({ database, dataDirectory: api.directory, fence, runId, now: new Date(), signal });
+  await releaseLease(database.db, fence);
+  await set(null);
+}
+
+const FIGURES_OF_STEPS = ["stepTimeSeconds", "tokensPerGpuPerSecond", "mfu", "lossNats"] as const;
+
 describe("a comparison", () => {
   it("has what differs of the job files and of the clusters, and nothing else", async () => {
     const ids = [
@@ -108,6 +144,22 @@ describe("a comparison", () => {
       exampleMeasurement().peakMemoryBytes,
       null,
     ]);
+  });
+
+  it("has the profiles that the plans were chosen by, also where a run measured its cluster anew", async () => {
+    const ids = [await submit(), await submit()] as const;
+    const profile = shippedProfile("a800-128");
+    await api.database.transaction(async (tx) => {
+      const storeAs = (name: string) =>
+        storeProfile(tx, { clusterKey: name, profile: { ...profile, name }, freshForSeconds: 60 });
+      for (const [at, id] of ids.entries()) {
+        const profileId = await storeAs(`first of ${at}`);
+        const planningId = await storePlanning(tx, examplePlanning(1), { jobId: id, profileId });
+        await updateJob(tx, id, { planningId, profileId: await storeAs("measured anew") });
+      }
+    });
+    const names = (await compare(...ids)).profile.find(({ field }) => field === "name");
+    expect(names?.values).toEqual(["first of 0", "first of 1"]);
   });
 
   it("has figures and losses, thinned where there are many steps", async () => {
@@ -198,6 +250,53 @@ describe("a comparison", () => {
     const steps = { steps: 10, seconds: 10 * 0.5, ranks: worldSize(exampleCandidate().plan) };
     const mfu = measuredMfu(exampleCandidate(), [steps]);
     expect(valuesOf("mfu")).toEqual([mfu, mfu]);
+  });
+
+  it("has the figures of a report, also where retention took the steps or attempts had fewer ranks", async () => {
+    const [whole, removed] = [await submit(), await submit()];
+    const chosen = exampleCandidate();
+    const secondsOf = (step: number) => (step === 10 ? 5 : 0.5);
+    const meanStepTimeSeconds = (9 * 0.5 + 5) / 10;
+    // One rank made the last step, and two those before.
+    const rankSeconds = 9 * 0.5 * worldSize(chosen.plan) + 5;
+    const report: Report = {
+      plan: chosen.plan,
+      steps: 10,
+      finalLossNats: 3,
+      unigramEntropyNats: null,
+      meanStepTimeSeconds,
+      tokensPerGpuPerSecond: (10 * 512) / rankSeconds,
+      attempts: 2,
+      timeErrorOverTrials: null,
+      memoryErrorOverTrials: null,
+      kendallTauOverTrials: null,
+    };
+    for (const job of [whole, removed]) {
+      await train(job, 10, (step) => step, secondsOf);
+      await api.database.transaction((tx) => updateJob(tx, job, { report }));
+    }
+    await removeSteps(removed);
+    const { figures } = await compare(whole, removed);
+    const valuesOf = (name: string) => figures.find(({ figure }) => figure === name)?.values;
+    const mfu = measuredMfu(chosen, [{ steps: 10, seconds: rankSeconds, ranks: 1 }]);
+    const expected = [meanStepTimeSeconds, (10 * 512) / rankSeconds, mfu, 3];
+    for (const [at, name] of FIGURES_OF_STEPS.entries()) {
+      const value = expect.closeTo(expected[at] ?? Number.NaN, 9) as number;
+      expect([name, valuesOf(name)]).toEqual([name, [value, value]]);
+    }
+  });
+
+  it("has no figures of a job without a report whose steps retention took", async () => {
+    const [kept, removed] = [await submit(), await submit()];
+    for (const job of [kept, removed]) await train(job, 10, (step) => step);
+    await removeSteps(removed);
+    const { figures } = await compare(kept, removed);
+    for (const name of FIGURES_OF_STEPS)
+      expect([name, figures.find(({ figure }) => figure === name)?.values]).toEqual([
+        name,
+        [expect.any(Number), null],
+      ]);
+    expect(figures.find(({ figure }) => figure === "steps")?.values).toEqual([10, 10]);
   });
 
   it("is of 2 to 8 jobs that are there, each once", async () => {

@@ -25,10 +25,12 @@ it("makes the same job again, of any job file, as JSON and as YAML", async () =>
     fc.asyncProperty(jobFileCase, async (written) => {
       const spec = { ...resolveJob(written), project: "default" };
       const id = await stored(spec);
-      expect(resolveJob((await fileOf(id)).json())).toEqual(spec);
+      const { measureAgain: _, ...measuredOnce } = spec;
+      const expected = spec.until === "profiling" ? spec : measuredOnce;
+      expect(resolveJob((await fileOf(id)).json())).toEqual(expected);
       const yaml = await fileOf(id, "application/yaml");
       expect(yaml.headers["content-type"]).toBe("application/yaml; charset=utf-8");
-      expect(resolveJob(parse(yaml.body))).toEqual(spec);
+      expect(resolveJob(parse(yaml.body))).toEqual(expected);
     }),
     { numRuns: 40 },
   );

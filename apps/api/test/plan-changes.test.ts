@@ -2,7 +2,7 @@ import { PlanChangePageSchema, type Problem } from "@internevo/contracts";
 import { findShippedProfile } from "@internevo/cost-model";
 import { planLabel, PlanChangeSchema, type Candidate, type Profile } from "@internevo/domain";
 import { planJob } from "@internevo/search";
-import { ensureRun, submitJob } from "@internevo/store";
+import { createTrials, ensureRun, storePlanning, submitJob, updateJob } from "@internevo/store";
 import { shippedProfileSpec } from "@internevo/test-kit/fixtures";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { problem, shaped, startTestApi, type TestApi } from "./harness.ts";
@@ -96,6 +96,29 @@ it("asks for a change with both predictions, one at a time, and takes it back in
     ]),
   );
   expect(rows).toHaveLength(3);
+});
+
+it("takes a rank from the job's own tables, whatever a search says now", async () => {
+  const job = shippedProfileSpec();
+  const planning = planJob(job, profile, { top: 6 });
+  const plans = planning.candidates;
+  const ranked = (rank: number, of: number): Candidate => ({ ...(plans[of - 1] as Candidate), rank });
+  const askOf = async (rank: number) => {
+    const { id } = await training();
+    await api.database.transaction(async (tx) => {
+      // As another measurement of the cluster ranked them.
+      const candidates = [ranked(1, 1), ranked(2, 4), ranked(3, 2)];
+      const stored = { ...planning, candidates, runnableCandidates: candidates };
+      await updateJob(tx, id, { planningId: await storePlanning(tx, stored, { jobId: id }) });
+      await createTrials(tx, id, [ranked(3, 5)]);
+    });
+    return shaped(PlanChangeSchema, await ask(id, { plan: rank })).to;
+  };
+  expect((await askOf(2)).plan).toEqual(plans[3]?.plan);
+  // Trials are what tables show first.
+  expect((await askOf(3)).plan).toEqual(plans[4]?.plan);
+  // Of what is not kept, the search says the rank.
+  expect((await askOf(6)).plan).toEqual(plans[5]?.plan);
 });
 
 it("says of both plans what the newest measurements predict, and the gain that follows", async () => {

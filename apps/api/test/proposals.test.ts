@@ -6,10 +6,12 @@ import {
   WorkloadSchema,
   type Candidate,
   type JobSpec,
+  type PlanChange,
   type Proposal,
   type Workload,
 } from "@internevo/domain";
 import { planJob } from "@internevo/search";
+import { carryOutProposal } from "@internevo/stages";
 import {
   beginPlanChange,
   createProject,
@@ -20,7 +22,9 @@ import {
   finishFiring,
   fireWorkloadNow,
   openPlanChange,
+  storePlanChange,
   submitJob,
+  type NewPlanChange,
 } from "@internevo/store";
 import { shippedProfileSpec } from "@internevo/test-kit/fixtures";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -194,7 +198,105 @@ describe("a proposal", () => {
   });
 });
 
+/** What a workload's policy asks of a run. */
+const pursue = (workload: Workload, proposalId = ""): Promise<Proposal> =>
+  api.database.transaction((tx) =>
+    carryOutProposal(tx, { workload, proposalId, how: "apply", askedBy: "replanner", origin: "workload" }),
+  );
+const changesOf = async (jobId: string): Promise<PlanChange[]> =>
+  (await send("GET", `jobs/${jobId}/plan-changes`)).json<{ items: PlanChange[] }>().items;
+const pause = async (workload: Workload): Promise<void> => {
+  const reply = await send("PATCH", `workloads/${workload.id}`, { enabled: false });
+  expect(shaped(WorkloadSchema, reply).enabled).toBe(false);
+};
+
+describe("a workload that is paused", () => {
+  it("takes back what it asked a run for by itself, so that somebody may answer", async () => {
+    const workload = await createNightly();
+    const proposal = await propose(workload);
+    const jobId = await training();
+    expect(await pursue(workload, proposal?.id)).toMatchObject({ state: "applying", jobId });
+    await pause(workload);
+    const reason = "the workload was paused by operator";
+    expect(await changesOf(jobId)).toMatchObject([{ state: "dismissed", origin: "workload", reason }]);
+    expect(await proposalsOf(workload)).toMatchObject([{ state: "proposed", reason, jobId: null }]);
+    expect(shaped(ProposalSchema, await answer(workload, proposal?.id, "apply")).state).toBe("applying");
+    // Somebody asked for it: another pause leaves it alone.
+    await pause(workload);
+    expect(await changesOf(jobId)).toMatchObject([
+      { state: "asked", origin: "person" },
+      { state: "dismissed" },
+    ]);
+    expect(await proposalsOf(workload)).toMatchObject([{ state: "applying" }]);
+  });
+
+  it("leaves a newer proposal the one that waits", async () => {
+    const workload = await createNightly();
+    const older = await propose(workload);
+    await training();
+    await pursue(workload, older?.id);
+    await propose(workload, 2);
+    await pause(workload);
+    expect((await proposalsOf(workload)).map(({ state }) => state)).toEqual(["proposed", "superseded"]);
+  });
+
+  it("takes back a search, and nothing of another workload", async () => {
+    const [workload, other] = [await createNightly(), await createNightly()];
+    const jobId = await training();
+    await api.database.transaction(async (tx) => {
+      const { id: firingId } = await fireWorkloadNow(tx, workload.id);
+      const run = await ensureRun(tx, jobId, plans[0] as Candidate);
+      const inUse = plans[0] as Candidate;
+      const search: NewPlanChange = {
+        state: "searching",
+        reason: "measurements are old",
+        origin: "workload",
+        askedBy: "replanner",
+        from: inUse,
+        to: inUse,
+        predictedGain: 0,
+        gainThreshold: 0,
+        compareSteps: 5,
+        firingId,
+      };
+      await storePlanChange(tx, { id: run.id, jobId }, search);
+    });
+    await pause(other);
+    expect(await changesOf(jobId)).toMatchObject([{ state: "searching" }]);
+    await pause(workload);
+    expect(await changesOf(jobId)).toMatchObject([
+      { state: "dismissed", reason: "measurements are old; the workload was paused by operator" },
+    ]);
+  });
+
+  it("lets a run compare what it has begun", async () => {
+    const workload = await createNightly();
+    const proposal = await propose(workload);
+    const jobId = await training();
+    await pursue(workload, proposal?.id);
+    await api.database.transaction(async (tx) => {
+      const run = await ensureRun(tx, jobId, plans[0] as Candidate);
+      const change = await openPlanChange(tx, { id: run.id, jobId });
+      await beginPlanChange(tx, change as PlanChange, { atStep: 10, attempt: 2 });
+    });
+    await pause(workload);
+    expect(await changesOf(jobId)).toMatchObject([{ state: "comparing" }]);
+    expect(await proposalsOf(workload)).toMatchObject([{ state: "applying", jobId }]);
+  });
+});
+
 describe("a workload", () => {
+  it("takes back what it asked a run for when it is removed", async () => {
+    const workload = await createNightly();
+    const proposal = await propose(workload);
+    const jobId = await training();
+    await pursue(workload, proposal?.id);
+    expect((await send("DELETE", `workloads/${workload.id}`)).statusCode).toBe(204);
+    expect(await changesOf(jobId)).toMatchObject([
+      { state: "dismissed", reason: "the workload was removed by operator" },
+    ]);
+  });
+
   it("has its defaults, and is changed, paused and resumed", async () => {
     const body = { name: "edited", job: jobFile(api), cron: "0 3 * * *" };
     const workload = shaped(WorkloadSchema, await send("POST", "workloads", body));
@@ -219,6 +321,7 @@ describe("a workload", () => {
     ["no schedule", { cron: "every night" }, 400, "cron"],
     ["no time zone", { timeZone: "Mars/Olympus" }, 400, "timeZone"],
     ["a wrong job", { job: { name: "x" } }, 422, "job.model"],
+    ["a job that measures again", { job: { measureAgain: true } }, 422, "job.measureAgain"],
     ["another project's job", { job: { project: "vision" } }, 400, "job.project"],
   ] as const)("is not changed by %s", async (_what, change, status, field) => {
     const name = `refuses-${(made += 1)}`;
@@ -231,11 +334,24 @@ describe("a workload", () => {
       WorkloadSchema,
       await send("POST", "workloads", { name, job: jobFile(api), cron: "0 3 * * *" }),
     );
-    const whole = "job" in change && "project" in change.job ? { job: jobFile(api, change.job) } : change;
+    const whole = "job" in change && !("name" in change.job) ? { job: jobFile(api, change.job) } : change;
     const reply = await send("PATCH", `workloads/${workload.id}`, whole);
     const said = problem(reply, status, status === 422 ? "job-invalid" : "bad-request");
     if (field !== "") expect(said.errors?.map((detail) => detail.field)).toContain(field);
     expect(shaped(WorkloadSchema, await send("GET", `workloads/${workload.id}`))).toEqual(workload);
+  });
+
+  it("is not made of a job that would measure everything each time", async () => {
+    const job = jobFile(api, { measureAgain: true });
+    const reply = await send("POST", "workloads", { name: "measures", job, cron: "0 3 * * *" });
+    expect(problem(reply, 422, "job-invalid").errors).toMatchObject([
+      { field: "job.measureAgain", value: true, remedy: expect.stringContaining("leave it out") },
+    ]);
+    const without = jobFile(api, { measureAgain: false });
+    shaped(
+      WorkloadSchema,
+      await send("POST", "workloads", { name: "measures", job: without, cron: "0 3 * * *" }),
+    );
   });
 
   it("is not found, or keeps its name from others", async () => {

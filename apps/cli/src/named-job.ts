@@ -1,9 +1,11 @@
 import { existsSync } from "node:fs";
 import type { JobDetail } from "@internevo/contracts";
-import { resolveJob, type JobSpec } from "@internevo/domain";
+import { listedPlan, resolveJob, type JobSpec, type Plan } from "@internevo/domain";
 import type { Context } from "./context.ts";
 import { withDocuments } from "./job-documents.ts";
 import { readJobFile } from "./job-input.ts";
+import { isRank } from "./plan-argument.ts";
+import { hasPlanningOptions, type PlanningOptions } from "./planning-options.ts";
 import { jobId } from "./resolve.ts";
 
 /** How the help of a command describes a job that it takes. */
@@ -34,4 +36,19 @@ export async function namedJob(
     signal: context.signal,
   });
   return { spec: submitted.spec, profile: profile ?? submitted.profileId ?? undefined, submitted };
+}
+
+/**
+ * The plan that has a rank in the tables of a submitted job. Undefined for another way to name a plan, and where the
+ * command line asks for another search: there a search says what a rank is.
+ */
+export function rankedPlan(
+  text: string,
+  { submitted }: NamedJob,
+  asked: PlanningOptions & { readonly profile?: string | undefined },
+): Plan | undefined {
+  if (submitted === null || !isRank(text)) return undefined;
+  return asked.profile !== undefined || hasPlanningOptions(asked)
+    ? undefined
+    : listedPlan(Number(text), submitted);
 }

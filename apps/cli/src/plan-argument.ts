@@ -175,6 +175,8 @@ function noPlan(job: JobSpec, { closest, counts, unmet }: PlanningResult): Probl
 export interface PlanArgument {
   readonly text: string;
   readonly field: string;
+  /** The plan that the text names, where that is known already. */
+  readonly plan?: Plan | undefined;
 }
 
 /**
@@ -197,7 +199,7 @@ async function chooseAnyPlans(
       },
     ]);
   const rankOf = (one: PlanArgument): number | undefined => {
-    if (!isRank(one.text)) return undefined;
+    if (one.plan !== undefined || !isRank(one.text)) return undefined;
     const rank = Number(one.text);
     if (rank < 1 || rank > MOST_RANKED) throw refuse(one, `ranks are from 1 to ${MOST_RANKED}`);
     return rank;
@@ -212,7 +214,8 @@ async function chooseAnyPlans(
   const plans: Plan[] = [];
   for (const one of asked) {
     const rank = rankOf(one);
-    const plan = rank === undefined ? await loadPlan(one.text, one.field, profile) : ranked.get(rank);
+    const plan =
+      rank === undefined ? (one.plan ?? (await loadPlan(one.text, one.field, profile))) : ranked.get(rank);
     if (plan === undefined)
       throw refuse(one, `the last is ${computing(() => feasibleFamilies(job, profile))}`);
     plans.push(plan);

@@ -59,6 +59,17 @@ it("submits a job again, changed", async () => {
   expect(same.spec).toEqual(job.spec);
 });
 
+it("does not measure again what was measured for the job", async () => {
+  const file = join(directory, "job.yaml");
+  const said = await internevo("submit", file, "--measure-again", "--json");
+  const first = JSON.parse(said.stdout) as JobDetail;
+  expect(first.spec.measureAgain).toBe(true);
+  const clone = JSON.parse((await internevo("clone", first.id, "--json")).stdout) as JobDetail;
+  expect(clone.spec).not.toHaveProperty("measureAgain");
+  const again = await internevo("clone", first.id, "--set", "measureAgain=true", "--json");
+  expect((JSON.parse(again.stdout) as JobDetail).spec.measureAgain).toBe(true);
+});
+
 it("changes one field of checkpointing, which the file left out", async () => {
   const said = await internevo("clone", job.id, "--set", "checkpointing.everySteps=40", "--json");
   expect([said.status, said.stderr]).toEqual([0, expect.not.stringContaining("checkpointing")]);

@@ -1,6 +1,6 @@
 import { isWithinWindow, planLabel, ProblemError, type Proposal, type Workload } from "@internevo/domain";
 import { carryOutProposal } from "@internevo/stages";
-import { moveProposal, proposalsToPursue, runningWork, type Database } from "@internevo/store";
+import { mayChangeRuns, moveProposal, proposalsToPursue, runningWork, type Database } from "@internevo/store";
 
 export interface Pursued {
   readonly proposal: Proposal;
@@ -21,6 +21,7 @@ export async function pursueProposals(database: Database, now: Date, askedBy: st
     const how = workload.policy;
     const moved = await database
       .transaction(async (tx) => {
+        if (!(await mayChangeRuns(tx, workload.id))) return undefined;
         const run = await runningWork(tx, workload);
         if (!run || run.lastStep + workload.notInLastSteps >= run.spec.steps) return undefined;
         const inUse = planLabel(run.candidate.plan);

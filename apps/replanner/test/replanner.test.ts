@@ -7,10 +7,13 @@ import {
   createProject,
   createWorkload,
   deleteWorkload,
+  ensureRun,
   fireWorkloadNow,
   getFiring,
   getWorkload,
+  listPlanChanges,
   listProposals,
+  openPlanChange,
   submitJob,
   transitionJob,
   updateJob,
@@ -18,6 +21,7 @@ import {
   updateWorkload,
   type Firing,
 } from "@internevo/store";
+import { exampleCandidate } from "@internevo/test-kit/fixtures";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
 import { replan } from "../src/consumers/replan.ts";
 import { replanner } from "../src/index.ts";
@@ -74,6 +78,16 @@ const firings = (workloadId: string) =>
   world.database.db
     .execute(`select id, state, outcome from workload_firings where workload_id = '${workloadId}'`)
     .then((result) => result.rows as { id: string; state: string; outcome: string }[]);
+
+/** A firing without a message: nobody else works on it. */
+async function unsentFiring(workloadId: string): Promise<string> {
+  const id = randomUUID();
+  await world.database.db.execute(
+    `insert into workload_firings (id, workload_id, scheduled_for, trigger, state, traceparent)
+     values ('${id}', '${workloadId}', clock_timestamp(), 'person', 'pending', '')`,
+  );
+  return id;
+}
 
 describe("replanner", () => {
   it("proposes the best plan when none is in use, and nothing new the next time", async () => {
@@ -175,17 +189,46 @@ describe("replanner", () => {
     await deleteWorkload(db, id);
   });
 
+  it("has a run measure its cluster where nothing fresh is known of it, but not for a paused workload", async () => {
+    const { database } = world;
+    const own = resolveJob(smallJob({ name: "measures", steps: 1000 }));
+    const { id: workloadId } = await register("measures", {
+      spec: own,
+      policy: "apply",
+      mayMeasureRuns: true,
+    });
+    const jobId = await database.transaction((tx) => submitJob(tx, own));
+    const run = await database.transaction((tx) => ensureRun(tx, jobId, exampleCandidate()));
+    await database.db.execute(`update jobs set state = 'running' where id = '${jobId}'`);
+    const probe = { name: "internevo-probe", path: "/absent/internevo-probe" };
+    const settings = { top: 10, threadsPerRank: 1, probe } as unknown as Parameters<typeof replan>[0];
+    const outcomeNow = async (): Promise<string | null | undefined> => {
+      const firingId = await unsentFiring(workloadId);
+      const work = replan(settings, database);
+      const context = {
+        data: { workloadId, firingId },
+        signal: new AbortController().signal,
+        log: { info: () => {}, debug: () => {}, warn: () => {} },
+      };
+      const store = await work(context as unknown as Parameters<typeof work>[0]);
+      await database.transaction((tx) => store(tx));
+      return (await getFiring(database.db, firingId))?.outcome;
+    };
+    await updateWorkload(database.db, workloadId, { enabled: false });
+    expect(await outcomeNow()).toMatch(/^no profile: /);
+    expect((await listPlanChanges(database.db, jobId)).items).toEqual([]);
+    await updateWorkload(database.db, workloadId, { enabled: true });
+    expect(await outcomeNow()).toBe(`job ${jobId} measures the cluster at its next checkpoint, and searches`);
+    expect(await openPlanChange(database.db, { id: run.id, jobId })).toMatchObject({ state: "searching" });
+    await database.db.execute(`update jobs set state = 'cancelled' where id = '${jobId}'`);
+  });
+
   it("stores nothing of a workload that was deleted while its plans were searched", async () => {
     const { database } = world;
     const { id: workloadId } = await register("deleted meanwhile");
     // Nothing new is proposed the next time: only a planning is stored.
     await runNow(workloadId);
-    const firingId = randomUUID();
-    // Without a message: nobody else works on it.
-    await database.db.execute(
-      `insert into workload_firings (id, workload_id, scheduled_for, trigger, state, traceparent)
-       values ('${firingId}', '${workloadId}', now(), 'person', 'pending', '')`,
-    );
+    const firingId = await unsentFiring(workloadId);
     const work = replan({ top: 10, threadsPerRank: 1 } as Parameters<typeof replan>[0], database);
     const store = await work({
       data: { workloadId, firingId },

@@ -60,15 +60,16 @@ const subject = {
 export const AdviceSubjectSchema = Type.Object(subject, closed);
 export type AdviceSubject = Static<typeof AdviceSubjectSchema>;
 
+const RANK =
+  "its rank in the job's own search: of a submitted job in the one by which it was planned, as far as that is kept";
+
 export const PlanChoiceSchema = Type.Union(
   [
-    Type.Integer({ minimum: 1, maximum: MOST_RANKED, description: "its rank in the job's own search" }),
+    Type.Integer({ minimum: 1, maximum: MOST_RANKED, description: RANK }),
     Line(500, { description: 'as tables show it, e.g. "b1 n4 a0 pp1 dp2 tp1 sp4 ps8 gs1 oss1"' }),
     PlanSchema,
   ],
-  {
-    description: "a plan: its rank in the job's own search, the text by which tables show it, or its fields",
-  },
+  { description: "a plan: its rank, the text by which tables show it, or its fields" },
 );
 export type PlanChoice = Static<typeof PlanChoiceSchema>;
 

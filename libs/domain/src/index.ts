@@ -61,3 +61,4 @@ export * from "./quota.ts";
 export * from "./queue-order.ts";
 export * from "./csv.ts";
 export * from "./trained-plan.ts";
+export * from "./listed-plans.ts";

@@ -25,7 +25,8 @@ it("stands for the same job again, of any job file", () => {
       const spec = resolveJob(file);
       for (const stated of [[], statedFields(file as unknown as JobFile)]) {
         const again = JSON.parse(JSON.stringify(jobToChange(spec, stated))) as JobFile;
-        expect(resolveJob(again)).toEqual(spec);
+        const { measureAgain: _, ...measuredOnce } = spec;
+        expect(resolveJob(again)).toEqual(spec.until === "profiling" ? spec : measuredOnce);
         expect(statedFields(again)).toEqual(expect.arrayContaining(stated));
       }
     }),
@@ -77,6 +78,15 @@ it("lets what follows from other fields follow a change of them", () => {
     optimizer: { decaySteps: 2000, warmupSteps: 100 },
     checkpointing: { everySteps: 200 },
   });
+});
+
+it("does not ask to measure again, but where the job does nothing else", () => {
+  const spec = resolveJob({ ...written, measureAgain: true });
+  expect(jobToChange(spec, [])).toEqual(jobToChange(resolveJob(written), []));
+  const measures = resolveJob({ ...written, measureAgain: true, until: "profiling" });
+  expect(jobToChange(measures, [])).toMatchObject({ measureAgain: true, until: "profiling" });
+  // One that breaks a rule of today is written whole, but for that.
+  expect(jobToChange({ ...spec, globalBatchTokens: 5000 }, [])).not.toHaveProperty("measureAgain");
 });
 
 it("keeps what somebody chose", () => {

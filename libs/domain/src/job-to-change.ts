@@ -92,12 +92,22 @@ function meaning(job: JobFile): string | undefined {
 }
 
 /**
+ * That everything is measured again was asked of one job. Its copies use what is measured by now, but for those that
+ * do nothing else than measure.
+ */
+function withoutMeasureAgain(file: JobFile): JobFile {
+  const { measureAgain: _, ...rest } = file;
+  return file.until === "profiling" ? file : rest;
+}
+
+/**
  * The job file of a job, to be changed and submitted again. It stands for the job as {@link writtenJob} does, and
- * leaves out what follows from other fields: with other steps, checkpoints and decay come at other steps too.
+ * leaves out what follows from other fields: with other steps, checkpoints and decay come at other steps too. Nor does
+ * it ask to measure again what was measured for the job.
  * @param stated fields that somebody chose, as {@link statedFields} names them: they stay, whatever their value.
  */
 export function jobToChange(spec: JobSpec, stated: readonly string[]): JobFile {
-  const whole = arrangedJob(writtenJob(spec));
+  const whole = arrangedJob(withoutMeasureAgain(writtenJob(spec)));
   const meant = meaning(whole);
   if (meant === undefined) return whole;
   return FOLLOWING.reduce((job, path) => {

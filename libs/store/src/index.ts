@@ -35,6 +35,7 @@ export * from "./plan-changes.ts";
 export * from "./compared-steps.ts";
 export * from "./workloads.ts";
 export * from "./proposals.ts";
+export * from "./workload-changes.ts";
 export * from "./plan-in-use.ts";
 export * from "./access.ts";
 export * from "./webhooks.ts";

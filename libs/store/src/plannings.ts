@@ -137,6 +137,15 @@ export async function getPlanning(db: Queryable, id: string): Promise<PlanningRe
   };
 }
 
+/** The profile that a search was made with; undefined where it is not known any more. */
+export async function profileOfPlanning(db: Queryable, id: string): Promise<string | undefined> {
+  const [row] = await db
+    .select({ profileId: plannings.profileId })
+    .from(plannings)
+    .where(eq(plannings.id, id));
+  return row?.profileId ?? undefined;
+}
+
 /** The newest search for a workload. */
 export async function newestWorkloadPlanning(
   db: Queryable,

@@ -1,6 +1,7 @@
 import type { AdviceSubject, PlanChoice } from "@internevo/contracts";
 import {
   HEADROOM_REMEDY,
+  listedPlan,
   parsePlanLabel,
   parsePlanPart,
   ProblemError,
@@ -9,13 +10,13 @@ import {
   withHeadroom,
   type Headroom,
   type JobSpec,
+  type ListedPlans,
   type PartialPlan,
   type Plan,
   type Profile,
-  type PlanningResult,
 } from "@internevo/domain";
 import { planOfJob, type PlanOfJob } from "@internevo/plan";
-import { getJob, type Database } from "@internevo/store";
+import { getJob, getPlanning, listTrials, type Database } from "@internevo/store";
 import { noJobOfBody } from "../http/absent.ts";
 import type { Workers } from "../work/workers.ts";
 import { storedProfile } from "../profile-source.ts";
@@ -36,6 +37,8 @@ export interface Subject {
   readonly profile: Profile;
   /** The stored profile that a submitted job was planned with. */
   readonly profileId: string | null;
+  /** The submitted job whose tables say which plan has a rank; null: a search of the question says it. */
+  readonly rankedBy: string | null;
 }
 
 /**
@@ -86,7 +89,11 @@ export async function subjectOf(
     asked.profile === undefined && profileId !== null
       ? await storedProfile(source.database.db, profileId)
       : undefined;
-  return { spec, profile: stored ?? (await source.profileFor(spec, asked.profile, visible)), profileId };
+  // Another profile or headroom is another search.
+  const isOwnSearch = asked.profile === undefined && headroom === undefined;
+  const rankedBy = isOwnSearch ? (asked.jobId ?? null) : null;
+  const profile = stored ?? (await source.profileFor(spec, asked.profile, visible));
+  return { spec, profile, profileId, rankedBy };
 }
 
 /** A plan that a request names, and the field that names it. */
@@ -94,6 +101,9 @@ export interface AskedPlan {
   readonly choice: PlanChoice;
   readonly field: string;
 }
+
+/** Where plans are looked up. */
+type PlanSource = Pick<SubjectSource, "database" | "workers">;
 
 function planOfLabel<Read>(parse: (text: string) => Read, text: string, field: string): Read {
   try {
@@ -111,31 +121,63 @@ function planOfLabel<Read>(parse: (text: string) => Read, text: string, field: s
 function planOfChoice(
   choice: AskedPlan["choice"],
   field: string,
-  listed: PlanningResult["candidates"],
+  ranked: ReadonlyMap<number, Plan>,
 ): Plan | undefined {
   if (typeof choice === "object") return choice;
   if (typeof choice === "string") return planOfLabel(parsePlanLabel, choice, field);
-  return listed.find(({ rank }) => rank === choice)?.plan;
+  return ranked.get(choice);
+}
+
+/** What is kept of the plans of a job, of which the answers show the ranks. */
+async function listedPlansOf({ db }: Database, jobId: string): Promise<ListedPlans> {
+  const [job, trials] = [await getJob(db, jobId), await listTrials(db, jobId)];
+  const planning = job?.planningId ? await getPlanning(db, job.planningId) : undefined;
+  return { trials, planning: planning ?? null };
 }
 
 /**
- * Plans as a request names them, whether they divide the job or not; one search finds all that are named by
- * their rank. @throws ProblemError `plan-invalid`
+ * The plans of ranks. A submitted job's are those that its tables show: they keep their meaning when its cluster is
+ * measured anew. One search finds all that are not kept.
+ */
+async function rankedPlans(
+  ranks: readonly number[],
+  { spec, profile, rankedBy }: Subject,
+  { database, workers }: PlanSource,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<number, Plan>> {
+  const ranked = new Map<number, Plan>();
+  if (ranks.length > 0 && rankedBy !== null) {
+    const listed = await listedPlansOf(database, rankedBy);
+    for (const rank of ranks) {
+      const plan = listedPlan(rank, listed);
+      if (plan !== undefined) ranked.set(rank, plan);
+    }
+  }
+  const searched = ranks.filter((rank) => !ranked.has(rank));
+  if (searched.length === 0) return ranked;
+  const search = { spec, profile, top: Math.max(...searched), ranks: searched };
+  for (const { rank, plan } of (await workers.plan(search, signal)).candidates) ranked.set(rank, plan);
+  return ranked;
+}
+
+/**
+ * Plans as a request names them, whether they divide the job or not. @throws ProblemError `plan-invalid`
  */
 async function anyPlansOf(
   asked: readonly AskedPlan[],
-  { spec, profile }: Subject,
-  { workers }: Pick<SubjectSource, "workers">,
+  subject: Subject,
+  source: PlanSource,
   signal: AbortSignal,
 ): Promise<Plan[]> {
   const ranks = [...new Set(asked.flatMap(({ choice }) => (typeof choice === "number" ? [choice] : [])))];
-  const search = { spec, profile, top: Math.max(1, ...ranks) };
-  const listed = ranks.length === 0 ? [] : (await workers.plan({ ...search, ranks }, signal)).candidates;
+  const ranked = await rankedPlans(ranks, subject, source, signal);
+  const { spec, profile } = subject;
   const plans: Plan[] = [];
   for (const { choice, field } of asked) {
-    const plan = planOfChoice(choice, field, listed);
+    const plan = planOfChoice(choice, field, ranked);
     if (plan === undefined) {
-      const { length } = (await workers.plan(search, signal)).candidates;
+      const search = { spec, profile, top: Math.max(...ranks) };
+      const { length } = (await source.workers.plan(search, signal)).candidates;
       const message =
         length === 0 ? "names no plan: none is feasible" : `is more than the ${length} plans that there are`;
       throw new ProblemError("plan-invalid", `there is no plan of rank ${choice as number}`, [
@@ -159,7 +201,7 @@ async function anyPlansOf(
 export async function plansOf(
   asked: readonly AskedPlan[],
   subject: Subject,
-  source: Pick<SubjectSource, "workers">,
+  source: PlanSource,
   signal: AbortSignal,
 ): Promise<PlanOfJob[]> {
   const plans = await anyPlansOf(asked, subject, source, signal);
@@ -171,7 +213,7 @@ export async function planOf(
   choice: PlanChoice,
   field: string,
   subject: Subject,
-  source: Pick<SubjectSource, "workers">,
+  source: PlanSource,
   signal: AbortSignal,
 ): Promise<PlanOfJob> {
   const [plan] = await plansOf([{ choice, field }], subject, source, signal);
@@ -186,7 +228,7 @@ export async function anyPlanOf(
   choice: PlanChoice,
   field: string,
   subject: Subject,
-  source: Pick<SubjectSource, "workers">,
+  source: PlanSource,
   signal: AbortSignal,
 ): Promise<Plan | PartialPlan> {
   if (typeof choice === "string") return planOfLabel(parsePlanPart, choice, field);

@@ -20,6 +20,7 @@ import {
   deleteWorkload,
   fireWorkloadNow,
   listWorkloads,
+  takeBackChanges,
   updateWorkload,
   type Database,
 } from "@internevo/store";
@@ -53,6 +54,19 @@ export function registerWorkloadRoutes(app: ApiInstance, options: WorkloadRoutes
   registerProposalRoutes(app, options.database);
 }
 
+/** @throws ProblemError `job-invalid` for a job that would measure its whole cluster whenever it is planned */
+function assertMeasuredWhenOld({ measureAgain }: JobSpec): void {
+  if (measureAgain !== true) return;
+  throw new ProblemError("job-invalid", "a workload measures its cluster only where measurements are old", [
+    {
+      field: "measureAgain",
+      value: true,
+      message: "would have everything measured again at each time of the schedule",
+      remedy: "leave it out; to measure everything now, submit the job once with it",
+    },
+  ]);
+}
+
 /** The job that a workload is about. @throws ProblemError for one that could not be submitted */
 async function acceptedSpec(
   request: FastifyRequest,
@@ -62,6 +76,7 @@ async function acceptedSpec(
   const spec = innerJob(() => {
     const resolved = resolveJob(withProjectOf(actorOf(request), job));
     assertTrainerRuns(resolved);
+    assertMeasuredWhenOld(resolved);
     return resolved;
   });
   const project = await projectForSubmission(database.db, request, spec.project, "job.project");
@@ -152,6 +167,7 @@ function registerWorkloadChanges(app: ApiInstance, database: Database): void {
     async (request, reply) =>
       mutate(database, request, reply, async (tx) => {
         const { id } = request.params;
+        await takeBackChanges(tx, id, `the workload was removed by ${actorOf(request).name}`);
         if (!(await deleteWorkload(tx, id))) throw noWorkload(id);
         return { status: 204, body: null, target: id };
       }),
@@ -203,7 +219,8 @@ function registerSettings(app: ApiInstance, options: WorkloadRoutesOptions): voi
         summary: "Change a workload, pause it, or let it go on",
         description:
           "What is left out stays as it is. A run that is at work goes on with what it began with. With another job, " +
-          "what was proposed for the one before can be answered still.",
+          "what was proposed for the one before can be answered still. A pause takes back what the workload has jobs " +
+          "change by itself and none has begun; such proposals wait for an answer again.",
         headers: headers.idempotent,
         params: IdParams,
         body: WorkloadChangeSchema,
@@ -228,6 +245,8 @@ function registerSettings(app: ApiInstance, options: WorkloadRoutesOptions): voi
       return mutateChecked(database, request, reply, accept, async (tx, change) => {
         const workload = await updateWorkload(tx, id, change);
         if (!workload) throw noWorkload(id);
+        if (change.enabled === false)
+          await takeBackChanges(tx, id, `the workload was paused by ${actorOf(request).name}`);
         return { status: 200, body: workload, target: id };
       });
     },

@@ -32,6 +32,7 @@ import {
   withHeadroom,
   withoutDocuments,
   type JobSpec,
+  type Plan,
   type Profile,
   type Tried,
 } from "@internevo/domain";
@@ -60,7 +61,7 @@ import type { Context } from "../context.ts";
 import { estimatesFor, type EstimatesFor } from "../estimates.ts";
 import { EXIT } from "../exit-codes.ts";
 import { HEADROOM } from "../headroom.ts";
-import { JOB_HELP, namedJob } from "../named-job.ts";
+import { JOB_HELP, namedJob, rankedPlan } from "../named-job.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
 import type { Colors, Output } from "../output.ts";
 import { chooseAnyPlan, choosePlans, PLAN_HELP } from "../plan-argument.ts";
@@ -83,6 +84,8 @@ async function loadJob(
   estimates: EstimatesFor;
   /** What a GPU has, with what a headroom keeps free of it. */
   gpuBytes: number;
+  /** The plan that a rank of a submitted job's tables names. */
+  ranked: (text: string) => Plan | undefined;
 }> {
   const named = await namedJob(text, profileName, context);
   const { submitted } = named;
@@ -90,7 +93,8 @@ async function loadJob(
   const profile = await jobProfile(job, named.profile, context);
   const estimates = estimatesFor(text, named, profileName, profile);
   const gpuBytes = named.spec.cluster.memoryPerGpuBytes;
-  return { job, profile, trials: submitted?.trials ?? [], estimates, gpuBytes };
+  const ranked = (plan: string) => rankedPlan(plan, named, { ...asked, profile: profileName });
+  return { job, profile, trials: submitted?.trials ?? [], estimates, gpuBytes, ranked };
 }
 
 /** Searches of one answer: beyond that nobody waits. */
@@ -539,8 +543,8 @@ function addWhyNot(program: Command, context: Context): void {
     .argument("<plan>", `${PLAN_HELP}; or a part of one, e.g. tp8,pp2: the best of those with it`)
     .addOption(profileOption());
   addPlanningOptions(command).action(async (path: string, text: string, options: AdviceOptions) => {
-    const { job, profile, trials, gpuBytes } = await loadJob(path, options.profile, options, context);
-    const plan = await chooseAnyPlan(text, "plan", job, profile, context);
+    const { job, profile, trials, gpuBytes, ranked } = await loadJob(path, options.profile, options, context);
+    const plan = ranked(text) ?? (await chooseAnyPlan(text, "plan", job, profile, context));
     const answer = context.computing(() => whyNot(job, profile, plan, trials));
     showAdvice(answer, (colors) => whyNotText(answer, gpuBytes, colors), job, context);
   });
@@ -556,11 +560,12 @@ function addExplain(program: Command, context: Context): void {
     .addOption(profileOption());
   type Given = [path: string, a: string | undefined, b: string | undefined, options: AdviceOptions];
   addPlanningOptions(command).action(async (...[path, a = "1", b, options]: Given) => {
-    const { job, profile, trials } = await loadJob(path, options.profile, options, context);
+    const { job, profile, trials, ranked } = await loadJob(path, options.profile, options, context);
+    const other = b ?? (a === "1" ? "2" : "1");
     const [first, second] = (await choosePlans(
       [
-        { text: a, field: "A" },
-        { text: b ?? (a === "1" ? "2" : "1"), field: "B" },
+        { text: a, field: "A", plan: ranked(a) },
+        { text: other, field: "B", plan: ranked(other) },
       ],
       job,
       profile,

@@ -33,7 +33,7 @@ import { tooLittleMemory } from "../memory/does-not-fit.ts";
 import { linesOf } from "../memory/regions.ts";
 import { memoryTable } from "../memory/table.ts";
 import { jobProfile, type ProfileContext } from "../named-profile.ts";
-import { JOB_HELP, namedJob } from "../named-job.ts";
+import { JOB_HELP, namedJob, rankedPlan } from "../named-job.ts";
 import {
   addPlanningOptions,
   hasPlanningOptions,
@@ -56,10 +56,11 @@ interface MemoryOptions extends PlanningOptions {
  */
 async function planOf(
   spec: JobSpec,
-  { text, field }: PlanArgument,
+  { text, field, plan }: PlanArgument,
   profile: string | undefined,
   context: Context,
 ): Promise<PlanOfJob> {
+  if (plan !== undefined) return planOfJob(plan, spec, field);
   if (looksLikePlanLabel(text)) return planOfJob(readPlan(parsePlanLabel, text, field), spec, field);
   return choosePlan(text, field, spec, await jobProfile(spec, profile, context), context);
 }
@@ -101,13 +102,19 @@ export async function findPlan(
   context: Context,
   field = "--plan",
 ): Promise<{ spec: JobSpec; plan: PlanOfJob; profile: string | undefined; isBest: boolean }> {
-  const { spec, profile: used, submitted } = await namedJob(text, profile, context);
+  const named = await namedJob(text, profile, context);
+  const { spec, profile: used, submitted } = named;
   const searched = searchedJob(spec, changed);
   const asked = plan ?? (submitted === null || hasPlanningOptions(changed) ? "1" : undefined);
   if (asked !== undefined)
     return {
       spec,
-      plan: await planOf(searched, { text: asked, field }, used, context),
+      plan: await planOf(
+        searched,
+        { text: asked, field, plan: rankedPlan(asked, named, { ...changed, profile }) },
+        used,
+        context,
+      ),
       profile: used,
       isBest: plan === undefined,
     };

@@ -29,6 +29,8 @@ import {
   getFiring,
   getWorkload,
   holdWorkload,
+  isBeingTrained,
+  mayChangeRuns,
   noteFiringWait,
   planInUse,
   runningWork,
@@ -68,12 +70,14 @@ async function measured(
   acceptsOld: boolean,
 ): Promise<ObtainProfileOutcome | { readonly status: "problem"; readonly problem: ProblemError }> {
   const { firingId } = context.data;
+  // A workload of an earlier version may ask to measure everything each time. Only what is old is measured.
+  const { measureAgain: _, ...spec } = workload.spec;
   let wait: string | null = null;
   try {
     return await obtainProfile({
       settings,
       database,
-      spec: workload.spec,
+      spec,
       asker: { workloadId: workload.id },
       acceptsOld,
       signal: context.signal,
@@ -99,10 +103,10 @@ async function measured(
 async function isToMeasure(
   settings: ReplannerSettings,
   database: Database,
-  { spec, policy, mayMeasureRuns, changeWindow, timeZone, notInLastSteps }: Workload,
+  { spec, enabled, policy, mayMeasureRuns, changeWindow, timeZone, notInLastSteps }: Workload,
   run: RunningWork,
 ): Promise<boolean> {
-  if (!mayMeasureRuns || policy === "notify" || spec.cluster.profile !== null) return false;
+  if (!enabled || !mayMeasureRuns || policy === "notify" || spec.cluster.profile !== null) return false;
   if (run.lastStep + notInLastSteps >= run.spec.steps) return false;
   if (!isWithinWindow(changeWindow, timeZone, new Date())) return false;
   return (await freshProfile(database, spec, settings)) === undefined;
@@ -111,10 +115,11 @@ async function isToMeasure(
 /** Has a run measure its cluster at its next checkpoint, and search: what it finds is a proposal of the workload. */
 async function askToMeasure(
   tx: Transaction,
-  { name, policy, gainThreshold, compareSteps }: Workload,
+  { id, name, policy, gainThreshold, compareSteps }: Workload,
   run: RunningWork,
   firingId: string,
 ): Promise<string> {
+  if (!(await mayChangeRuns(tx, id))) return "kept the plan in use: the workload was paused meanwhile";
   try {
     assertChangeableRun({ id: run.jobId, spec: run.spec }, run.candidate);
     await storePlanChange(tx, run, {
@@ -174,7 +179,8 @@ export const replan =
     const run = await runningWork(database.db, workload);
     if (run && (await isToMeasure(settings, database, workload, run)))
       return async (tx) => finish(firingId, "succeeded", await askToMeasure(tx, workload, run, firingId))(tx);
-    const profile = await measured(settings, database, context, workload, run !== undefined);
+    const isHeld = run !== undefined || (await isBeingTrained(database.db, workload));
+    const profile = await measured(settings, database, context, workload, isHeld);
     if (profile.status !== "obtained")
       return finish(
         firingId,

@@ -6,7 +6,7 @@ import { readMigrationFiles } from "drizzle-orm/migrator";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DEFAULT_PROJECT, type JobSpec } from "@internevo/domain";
-import { exampleSpec } from "@internevo/test-kit/fixtures";
+import { exampleCandidate, exampleSpec } from "@internevo/test-kit/fixtures";
 import { createTestDatabase, testStack, type TestDatabase } from "@internevo/test-kit/stack";
 import { storedRun, type StoredRun } from "@internevo/test-kit/stored-run";
 import { openDatabase, type Database } from "../database.ts";
@@ -16,6 +16,7 @@ import { appendJobEvent, getJob, resumeJob, submitJob, transitionJob } from "../
 import { acquireLease, jobLease } from "../leases.ts";
 import { migrateDatabase } from "../migrate.ts";
 import { relayOutbox } from "../outbox.ts";
+import { dismissPlanChange, lastPlanChange, storePlanChange } from "../plan-changes.ts";
 import { listAttempts, recordCheckpoint } from "../runs.ts";
 import * as schema from "../schema/index.ts";
 import { newTraceparent } from "../trace.ts";
@@ -308,6 +309,31 @@ describe("a restored database", () => {
     );
     expect(rows).toEqual([]);
     expect((await getJobDetail(there.db, run.jobId))?.attempts).toMatchObject([{ state: "lost" }]);
+  });
+
+  it("takes back what a workload had a run change, where it is paused", async () => {
+    const ofRun = { id: run.runId, jobId: run.jobId };
+    const inUse = exampleCandidate();
+    const { id } = await test.database.transaction((tx) =>
+      storePlanChange(tx, ofRun, {
+        state: "searching",
+        origin: "workload",
+        askedBy: "replanner",
+        from: inUse,
+        to: inUse,
+        predictedGain: 0,
+        gainThreshold: 0,
+        compareSteps: 5,
+        firingId,
+      }),
+    );
+    const taken = await take();
+    await test.database.transaction((tx) => dismissPlanChange(tx, run.jobId, id, "only for this test"));
+    const { there } = await restored(taken, false);
+    const reason = restoredReason(taken.snapshot.takenAt);
+    expect(await lastPlanChange(there.db, ofRun)).toMatchObject({ id, state: "dismissed", reason });
+    const { there: goesOn } = await restored(taken, true);
+    expect(await lastPlanChange(goesOn.db, ofRun)).toMatchObject({ id, state: "searching" });
   });
 
   it("tells the receivers of webhooks nothing, where jobs are not to go on", async () => {

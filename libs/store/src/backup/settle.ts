@@ -7,6 +7,7 @@ import { countEndedHold } from "../queue-standing.ts";
 import { millisecondsOf } from "../statement-parts.ts";
 import { beginHolds, gpuWorkOf, type EndedHold } from "../usage.ts";
 import { disableAllWebhooks } from "../webhooks.ts";
+import { takeBackChanges } from "../workload-changes.ts";
 import {
   attempts,
   hostClaims,
@@ -93,6 +94,8 @@ async function holdAll(tx: Transaction, reason: string): Promise<Omit<Settled, "
     .set({ enabled: false, lastOutcome: reason })
     .where(eq(workloads.enabled, true))
     .returning({ id: workloads.id });
+  // Jobs that somebody lets go on change nothing for them.
+  for (const { id } of paused) await takeBackChanges(tx, id, reason);
   await tx
     .update(workloadFirings)
     .set({ state: "skipped", outcome: reason, endedAt: sql`clock_timestamp()` })
