@@ -148,9 +148,16 @@ export async function followPlanChange(
   await moveProposal(tx, proposalId, { to, reason, measuredGain, from: CARRIED_OUT_PROPOSAL_STATES });
 }
 
-/** A proposal that a run was to carry out, and that nobody has refused or measured, waits again for an answer. */
-async function offerAgain(tx: Transaction, id: string, reason: string | null): Promise<void> {
-  const [row] = await tx.select().from(proposals).where(eq(proposals.id, id)).for("update");
+/**
+ * A proposal that a run was to carry out, and that nobody has refused or measured, waits again for an answer; unless a
+ * newer one does.
+ */
+export async function offerAgain(tx: Transaction, id: string, reason: string | null): Promise<void> {
+  const [row] = await tx
+    .update(proposals)
+    .set({ jobId: null })
+    .where(and(eq(proposals.id, id), inArray(proposals.state, [...CARRIED_OUT_PROPOSAL_STATES])))
+    .returning({ workloadId: proposals.workloadId, measuredGain: proposals.measuredGain });
   if (!row) return;
   const newer = await tx.$count(proposals, isOf(row.workloadId, ANSWERABLE_PROPOSAL_STATES));
   const waiting = row.measuredGain === null ? "proposed" : "tried";

@@ -1,13 +1,9 @@
-import { and, eq, inArray, ne, or, type SQL } from "drizzle-orm";
-import {
-  ANSWERABLE_PROPOSAL_STATES,
-  CARRIED_OUT_PROPOSAL_STATES,
-  DISMISSIBLE_PLAN_CHANGE_STATES,
-} from "@internevo/domain";
+import { and, eq, inArray, or, type SQL } from "drizzle-orm";
+import { DISMISSIBLE_PLAN_CHANGE_STATES } from "@internevo/domain";
 import type { Transaction } from "./database.ts";
 import { isUuid } from "./pages.ts";
 import { dismissPlanChange } from "./plan-changes.ts";
-import { moveProposal } from "./proposals.ts";
+import { offerAgain } from "./proposals.ts";
 import { planChanges, proposals, runs, workloadFirings, workloads } from "./schema/index.ts";
 
 /**
@@ -39,33 +35,6 @@ const isFor = (tx: Transaction, workloadId: string): SQL | undefined =>
     ),
   );
 
-/** A proposal that a run was asked to carry out waits for somebody's answer again, unless a newer one does. */
-async function waitAgain(tx: Transaction, id: string, reason: string): Promise<void> {
-  const [row] = await tx
-    .update(proposals)
-    .set({ jobId: null })
-    .where(and(eq(proposals.id, id), inArray(proposals.state, [...CARRIED_OUT_PROPOSAL_STATES])))
-    .returning({ workloadId: proposals.workloadId, measuredGain: proposals.measuredGain });
-  if (!row) return;
-  const waiting = await tx
-    .select({ id: proposals.id })
-    .from(proposals)
-    .where(
-      and(
-        eq(proposals.workloadId, row.workloadId),
-        ne(proposals.id, id),
-        inArray(proposals.state, [...ANSWERABLE_PROPOSAL_STATES]),
-      ),
-    )
-    .limit(1);
-  const before = row.measuredGain === null ? "proposed" : "tried";
-  await moveProposal(tx, id, {
-    to: waiting.length > 0 ? "superseded" : before,
-    reason,
-    from: CARRIED_OUT_PROPOSAL_STATES,
-  });
-}
-
 /**
  * Takes back what a workload has runs change by itself, and no run has begun. What somebody asked for stays. The
  * workload is locked until the transaction ends: nothing more is asked for it.
@@ -93,7 +62,7 @@ export async function takeBackChanges(tx: Transaction, workloadId: string, reaso
     .for("update", { of: planChanges });
   for (const { id, jobId, proposalId } of open) {
     // First: a proposal goes the way of a change that is dismissed.
-    if (proposalId !== null) await waitAgain(tx, proposalId, reason);
+    if (proposalId !== null) await offerAgain(tx, proposalId, reason);
     await dismissPlanChange(tx, jobId, id, reason);
   }
 }
