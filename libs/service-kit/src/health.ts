@@ -9,6 +9,8 @@ export interface Health {
    * @param forSeconds an answer counts for so long: whoever asks meanwhile costs nothing
    */
   addCheck(name: string, check: () => boolean | Promise<boolean>, forSeconds?: number): void;
+  /** What `/metrics` says: a moment old where many ask. */
+  metrics(): Promise<string>;
   /** What `/readyz` says. */
   readiness(): Promise<{ readonly ready: boolean; readonly checks: Record<string, boolean> }>;
   /** @returns the address, for example `http://127.0.0.1:40123`. */
@@ -30,6 +32,35 @@ function remembered(check: Check, forSeconds: number): Check {
   };
 }
 
+/** How many times as long as it took a text is kept: writing takes a tenth of the process at most. */
+const KEPT_TIMES = 9;
+
+/**
+ * Whoever asks while a text is written, or kept, gets the same one: many who ask cost little more than one does.
+ * Anybody may ask for metrics, and nobody counts how often.
+ */
+export function writtenSeldom(write: () => Promise<string>): () => Promise<string> {
+  let written: Promise<string> | undefined;
+  let until = Infinity;
+  return () => {
+    if (written !== undefined && performance.now() < until) return written;
+    until = Infinity;
+    const begun = performance.now();
+    const text = write().then(
+      (done) => {
+        const now = performance.now();
+        until = now + KEPT_TIMES * (now - begun);
+        return done;
+      },
+      (error: unknown) => {
+        until = -Infinity;
+        throw error;
+      },
+    );
+    return (written = text);
+  };
+}
+
 /** `/healthz` (the process lives), `/readyz` (it can work), `/metrics` (Prometheus). */
 export function createHealth(service: string): Health {
   const registry = new Registry();
@@ -37,6 +68,8 @@ export function createHealth(service: string): Health {
   collectDefaultMetrics({ register: registry });
   const checks = new Map<string, Check>();
   let server: Server | undefined;
+
+  const metrics = writtenSeldom(() => registry.metrics());
 
   // Whoever asks while it is looked gets the same answer: many who ask cost what one does.
   let looking: ReturnType<Health["readiness"]> | undefined;
@@ -62,12 +95,13 @@ export function createHealth(service: string): Health {
     else if (path === "/readyz") {
       const state = await readiness();
       answer(response, state.ready ? 200 : 503, "application/json", JSON.stringify(state));
-    } else if (path === "/metrics") answer(response, 200, registry.contentType, await registry.metrics());
+    } else if (path === "/metrics") answer(response, 200, registry.contentType, await metrics());
     else answer(response, 404, "application/json", '{"status":"not found"}');
   }
 
   return {
     registry,
+    metrics,
     addCheck: (name, check, forSeconds = 0) => void checks.set(name, remembered(check, forSeconds)),
     readiness,
     async listen(host, port) {

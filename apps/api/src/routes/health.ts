@@ -54,6 +54,6 @@ export function registerHealthRoutes(
     reply
       .type(health.registry.contentType)
       .header("cache-control", "no-store")
-      .send(await health.registry.metrics()),
+      .send(await health.metrics()),
   );
 }
