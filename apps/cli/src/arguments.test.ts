@@ -22,6 +22,26 @@ it("reads spans that may be none", () => {
     expect(() => spanArgument(text), text).toThrow(/such as 10m or 12h \(s, m, h, d\), or 0/);
 });
 
+it("reads instants as they are written, and takes no other text for one", () => {
+  expect(instantArgument("2026-01-31")).toBe("2026-01-31T00:00:00.000Z");
+  expect(instantArgument("2026-01-31T12:00Z")).toBe("2026-01-31T12:00:00.000Z");
+  expect(instantArgument("2024-02-29 12:00:01.5+01:00")).toBe("2024-02-29T11:00:01.500Z");
+  for (const text of [
+    "7",
+    "0",
+    "-5",
+    "30",
+    "2026",
+    "2026-02-30",
+    "2026-11-31",
+    "2026-13-01",
+    "May",
+    "2026-01-31T25:00Z",
+    "",
+  ])
+    expect(() => instantArgument(text), text).toThrow(/give an instant such as/);
+});
+
 it("reads how long ago an instant is", () => {
   const ago = Date.now() - Date.parse(instantArgument("30m"));
   expect(Math.abs(ago - 1_800_000)).toBeLessThan(60_000);

@@ -88,11 +88,23 @@ export function spanArgument(text: string): number {
   return seconds;
 }
 
+const INSTANT = /^(\d{4}-\d{2}-\d{2})(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?$/;
+
+/** A written instant; undefined for what is none. `Date` itself takes a 7 for July, and February 30 for March 2. */
+function instantOf(text: string): Date | undefined {
+  const day = INSTANT.exec(text)?.[1];
+  const at = new Date(text);
+  if (day === undefined || Number.isNaN(at.getTime())) return undefined;
+  const midnight = new Date(`${day}T00:00Z`);
+  const isDay = !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(day);
+  return isDay ? at : undefined;
+}
+
 /** An instant: one that is written, or so long ago. */
 export function instantArgument(text: string): string {
   const seconds = parseDuration(text);
-  const at = new Date(seconds === undefined ? text : Date.now() - 1000 * seconds);
-  if (Number.isNaN(at.getTime()))
+  const at = seconds === undefined ? instantOf(text) : new Date(Date.now() - 1000 * seconds);
+  if (at === undefined || Number.isNaN(at.getTime()))
     throw new InvalidArgumentError("give an instant such as 2026-01-31T12:00Z, or how long ago: 12h, 7d.");
   return at.toISOString();
 }

@@ -77,18 +77,19 @@ function keepsToken({ options, env }: Pick<Context, "options" | "env">): boolean
 
 /** Where the API is: options first, then the environment, then the local stack, then where somebody logged in. */
 export async function connect(context: Pick<Context, "options" | "env">): Promise<InternEvoClient> {
-  const url = context.options().url ?? context.env["INTERNEVO_URL"];
-  if (url !== undefined) assertUrl(url);
+  const given = context.options().url ?? context.env["INTERNEVO_URL"];
+  if (given !== undefined) assertUrl(given);
+  const url = given === undefined ? undefined : addressOf(given);
   const keeps = keepsToken(context);
   const token = context.options().token ?? (keeps ? undefined : context.env["INTERNEVO_TOKEN"]);
   assertToken(token);
   if (url !== undefined && token !== undefined) return new InternEvoClient({ baseUrl: url, token });
   const directory = dataDirectoryOf(context);
   const stack = await findStack(directory);
-  if (stack !== undefined && (url === undefined || url.replace(/\/+$/, "") === stack.apiUrl))
+  if (stack !== undefined && (url === undefined || url === stack.apiUrl))
     return new InternEvoClient({ baseUrl: stack.apiUrl, token: token ?? stack.token });
   const { current, logins } = readLogins(context.env);
-  const at = url === undefined ? current : addressOf(url);
+  const at = url ?? current;
   const login = at === null ? undefined : logins[at];
   if (at !== null && login !== undefined)
     return new InternEvoClient({ baseUrl: at, token: token ?? login.token });

@@ -16,8 +16,12 @@ export type Login = Logins["logins"][string];
 
 const NONE: Logins = { current: null, logins: {} };
 
-/** An address as logins are kept by it. */
-export const addressOf = (url: string): string => url.replace(/\/+$/, "");
+/** An API's address as clients take it: also of one that is given with the path of its routes, as `status` shows it. */
+export const addressOf = (url: string): string =>
+  url
+    .replace(/\/+$/, "")
+    .replace(/\/api\/v1$/, "")
+    .replace(/\/+$/, "");
 
 /** The file that keeps what `internevo login` got. */
 export const loginsFile = (env: NodeJS.ProcessEnv): string =>

@@ -32,6 +32,12 @@ it("saves what has no place under the last part of its name, here", () => {
   expect(() => savedPath(undefined, "a/..")).toThrow(refused("exists already", "another place"));
 });
 
+it("takes a dash for no file", () => {
+  expect(() => savedPath("-", "steps.csv")).toThrow(
+    refused("is no file: a download is kept whole or not at all", "a folder"),
+  );
+});
+
 it("replaces nothing, whatever the name ends in, and whoever was faster", async () => {
   await writeFile(at("f"), "keep");
   expect(() => savedPath(at("f"), "x")).toThrow(refused("exists already", "another place"));

@@ -13,6 +13,8 @@ import { cannotWrite } from "./new-files.ts";
  * @throws ProblemError `bad-request`
  */
 export function savedPath(out: string | undefined, name: string): string {
+  if (out === "-")
+    throw cannotWrite(out, "is no file: a download is kept whole or not at all", "give a file or a folder");
   // A name comes from elsewhere, and may lead anywhere: its last part does not.
   const place = out ?? basename(name);
   const there = statSync(resolve(place), { throwIfNoEntry: false });

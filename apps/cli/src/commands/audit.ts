@@ -1,8 +1,10 @@
-import { allPages } from "@internevo/client";
+import { allPages, type InternEvoClient } from "@internevo/client";
 import type { AuditFilter, AuditRecord } from "@internevo/contracts";
+import { ProblemError } from "@internevo/domain";
 import { Option, type Command } from "commander";
 import { instantArgument, integerArgument } from "../arguments.ts";
 import type { Context } from "../context.ts";
+import { jobId, profileId, tokenId, workloadId } from "../resolve.ts";
 import { auditTable } from "../views.ts";
 
 interface AuditOptions {
@@ -26,6 +28,35 @@ const filterOf = ({ actor, target, action, project, refused, since, until }: Aud
   ...(until === undefined ? {} : { until }),
 });
 
+const TARGETS = [jobId, workloadId, profileId, tokenId];
+
+/** What people name as elsewhere, by its id, the beginning of it, or its name; undefined where nothing is called so. */
+async function namedTarget(
+  client: InternEvoClient,
+  text: string,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  for (const idOf of TARGETS) {
+    try {
+      return await idOf(client, text, signal);
+    } catch (error) {
+      if (!(error instanceof ProblemError && error.code === "not-found")) throw error;
+    }
+  }
+  return undefined;
+}
+
+/** Nothing is known of a target that nothing is called by: an empty list would say that nothing was done to it. */
+const unknownTarget = (text: string): ProblemError =>
+  new ProblemError("not-found", `no job, workload, profile or token is called ${text}`, [
+    {
+      field: "--target",
+      value: text,
+      message: "names nothing that is there, or that anything was done to",
+      remedy: "give the whole id of what is gone, or leave --target out and look for it",
+    },
+  ]);
+
 export function addAudit(program: Command, context: Context): void {
   program
     .command("audit")
@@ -45,10 +76,13 @@ export function addAudit(program: Command, context: Context): void {
     .action(async (options: AuditOptions) => {
       const output = context.output();
       const client = await context.client();
+      const { target } = options;
+      const named = target === undefined ? undefined : await namedTarget(client, target, context.signal);
+      const asked = named === undefined ? options : { ...options, target: named };
       const rows: AuditRecord[] = [];
       const pages = allPages((cursor) =>
         client.listAudit({
-          ...filterOf(options),
+          ...filterOf(asked),
           limit: Math.min(200, options.limit),
           signal: context.signal,
           ...(cursor === undefined ? {} : { cursor }),
@@ -58,6 +92,7 @@ export function addAudit(program: Command, context: Context): void {
         rows.push(row);
         if (rows.length >= options.limit) break;
       }
+      if (target !== undefined && named === undefined && rows.length === 0) throw unknownTarget(target);
       if (output.json) output.document(rows);
       else if (rows.length === 0) output.note("nothing was done that matches");
       else output.data(auditTable(rows, output.colors));
