@@ -12,6 +12,7 @@ const ssh = profile("ssh:testbed:2x4", 1);
 const small = profile("ssh:testbed:1x4", 2);
 const local = profile("local:testbed:1x1", 3);
 const gpus = profile("slurm:testbed:4x8:cuda", 4);
+const slurm = profile("slurm:testbed:4x8", 5);
 const given = profile("given:testbed", 5, { name: "testbed" });
 const ofNlp = profile("given:testbed", 6, { name: "testbed", project: "nlp" });
 const ofVision = profile("given:testbed", 7, { name: "testbed", project: "vision" });
@@ -21,6 +22,7 @@ it.each([
   ["of two launchers the job's own, though another is newer", [ssh, local, gpus], "local", [local]],
   ["of several sizes the newest", [ssh, small, local], "ssh", [small]],
   ["of several sizes of another launcher the newest", [ssh, small], "local", [small]],
+  ["of GPUs and of none, of one launcher, none", [gpus, slurm], "slurm", [gpus, slurm]],
   ["of launchers that are all others' none", [ssh, gpus], "local", [ssh, gpus]],
   ["for no job none of several clusters", [ssh, small], null, [ssh, small]],
   ["the one of that name, whoever measures a cluster called so", [given, local, ssh], "ssh", [given]],

@@ -33,7 +33,8 @@ function first<T>(of: readonly T[], isFirst: (one: T) => boolean): readonly T[] 
 /**
  * What a name means of the profiles that are called so. Those of one's own project come first, then those whose own
  * name it is, then those of clusters. Anybody may measure a cluster of any name, so a job means the clusters that its
- * own launcher runs, and of their sizes the newest profile. Several are left where the name does not settle it.
+ * own launcher runs, and of their sizes the newest profile. Several are left where the name does not settle it: also
+ * where some are of GPUs, and some are not.
  * @param called of every cluster and project the newest
  */
 export function meantProfiles<T extends CalledProfile>(
@@ -46,6 +47,7 @@ export function meantProfiles<T extends CalledProfile>(
   if (launcher === null) return named;
   const ofLauncher = first(named, (one) => launcherOf(one) === launcher);
   const launchers = new Set(ofLauncher.map(launcherOf));
-  if (launchers.size > 1 || launchers.has(undefined)) return ofLauncher;
+  const devices = new Set(ofLauncher.map(({ clusterKey }) => clusterKey.endsWith(":cuda")));
+  if (launchers.size > 1 || launchers.has(undefined) || devices.size > 1) return ofLauncher;
   return ofLauncher.toSorted((a, b) => Date.parse(b.createdAt) - Date.parse(a.createdAt)).slice(0, 1);
 }

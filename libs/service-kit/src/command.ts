@@ -20,6 +20,7 @@ import {
   isDiskFull,
   jobLease,
   lockJobState,
+  lockQueue,
   queueLimit,
   recordHandled,
   recordMessageFailure,
@@ -423,7 +424,9 @@ class CommandWorker<T extends CommandType> {
         const to = await fenced((tx) => askedToGiveWay(tx, owner));
         if (to !== undefined) throw new GiveWayError(to);
         const waitsFor = await fenced(async (tx) => {
-          // Its priority may have changed since the work began: preparing may take an hour.
+          // Its priority may have changed since the work began: preparing may take an hour. Whoever changes it moves
+          // those that wait, under the queue's lock: it is either read here, or finds this work waiting.
+          await lockQueue(tx);
           const job = begun.job && (await getJob(tx, begun.job.id));
           const claimed = await claimHosts(tx, {
             owner,

@@ -1,29 +1,57 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { createHealth, writtenSeldom } from "./health.ts";
 
-/** Writes the number of its call, and takes some time. */
-function counted(milliseconds: number): {
-  readonly ask: () => Promise<string>;
-  readonly calls: () => number;
-} {
+/** Writes the number of its call; the clock goes on by so much meanwhile. */
+function counted(milliseconds: number) {
   let calls = 0;
-  const ask = writtenSeldom(async () => {
-    const text = String(++calls);
-    await sleep(milliseconds);
-    return text;
-  });
-  return { ask, calls: () => calls };
+  let clock = 0;
+  const ask = writtenSeldom(
+    async () => {
+      const text = String(++calls);
+      await Promise.resolve();
+      clock += milliseconds;
+      return text;
+    },
+    () => clock,
+  );
+  return { ask, pass: (time: number) => void (clock += time) };
 }
 
 it("writes metrics once for all who ask meanwhile, and for a tenth of the time at most", async () => {
-  const { ask, calls } = counted(20);
+  const { ask, pass } = counted(20);
   expect(await Promise.all([ask(), ask(), ask()])).toEqual(["1", "1", "1"]);
-  expect(await ask(), "right after it").toBe("1");
-  const begun = performance.now();
-  while (performance.now() - begun < 1000) await Promise.all(Array.from({ length: 50 }, ask));
-  expect(calls()).toBeGreaterThan(1);
-  expect(calls()).toBeLessThanOrEqual(1 + 1000 / (10 * 20));
+  pass(179);
+  expect(await ask()).toBe("1");
+  pass(1);
+  expect(await ask()).toBe("2");
+});
+
+it("keeps none for longer than a second", async () => {
+  const { ask, pass } = counted(3000);
+  expect(await ask()).toBe("1");
+  pass(999);
+  expect(await ask()).toBe("1");
+  pass(1);
+  expect(await ask()).toBe("2");
+});
+
+it("writes again where one is not written in seconds, and the late one says nothing of the next", async () => {
+  let clock = 0;
+  const ends: ((text: string) => void)[] = [];
+  const ask = writtenSeldom(
+    () => new Promise((resolve) => ends.push(resolve)),
+    () => clock,
+  );
+  const first = ask();
+  clock = 5000;
+  const second = ask();
+  expect(ends).toHaveLength(2);
+  ends[0]?.("late");
+  expect(await first).toBe("late");
+  void ask();
+  expect(ends, "the second is still shared").toHaveLength(2);
+  ends[1]?.("there");
+  expect(await second).toBe("there");
 });
 
 it("writes again after a failure", async () => {
@@ -33,7 +61,6 @@ it("writes again after a failure", async () => {
   expect(await ask()).toBe("yes");
 });
 
-it("has figures that are a moment old at most", async () => {
-  const health = createHealth("tested");
-  expect(await health.metrics()).toContain('service="tested"');
+it("has figures of the process", async () => {
+  expect(await createHealth("tested").metrics()).toContain('service="tested"');
 });

@@ -9,7 +9,7 @@ export interface Health {
    * @param forSeconds an answer counts for so long: whoever asks meanwhile costs nothing
    */
   addCheck(name: string, check: () => boolean | Promise<boolean>, forSeconds?: number): void;
-  /** What `/metrics` says: a moment old where many ask. */
+  /** What `/metrics` says: a second old at most, where many ask. */
   metrics(): Promise<string>;
   /** What `/readyz` says. */
   readiness(): Promise<{ readonly ready: boolean; readonly checks: Record<string, boolean> }>;
@@ -32,28 +32,33 @@ function remembered(check: Check, forSeconds: number): Check {
   };
 }
 
-/** How many times as long as it took a text is kept: writing takes a tenth of the process at most. */
+/** How many times as long as it took a text is kept, and how long at most: writing takes a tenth of the process. */
 const KEPT_TIMES = 9;
+const MOST_KEPT_MILLISECONDS = 1000;
+/** Who comes later than this does not wait for one that is still being written. */
+const MOST_SHARED_MILLISECONDS = 5000;
 
 /**
  * Whoever asks while a text is written, or kept, gets the same one: many who ask cost little more than one does.
- * Anybody may ask for metrics, and nobody counts how often.
+ * Anybody may ask for metrics, and nobody counts how often. @param now in milliseconds
  */
-export function writtenSeldom(write: () => Promise<string>): () => Promise<string> {
+export function writtenSeldom(
+  write: () => Promise<string>,
+  now: () => number = () => performance.now(),
+): () => Promise<string> {
   let written: Promise<string> | undefined;
-  let until = Infinity;
+  let until = -Infinity;
   return () => {
-    if (written !== undefined && performance.now() < until) return written;
-    until = Infinity;
-    const begun = performance.now();
-    const text = write().then(
+    if (written !== undefined && now() < until) return written;
+    const begun = now();
+    until = begun + MOST_SHARED_MILLISECONDS;
+    const text: Promise<string> = write().then(
       (done) => {
-        const now = performance.now();
-        until = now + KEPT_TIMES * (now - begun);
+        if (written === text) until = now() + Math.min(KEPT_TIMES * (now() - begun), MOST_KEPT_MILLISECONDS);
         return done;
       },
       (error: unknown) => {
-        until = -Infinity;
+        if (written === text) until = -Infinity;
         throw error;
       },
     );

@@ -53,10 +53,15 @@ export interface NewProposal {
 const isOf = (workloadId: string, states: readonly ProposalState[]) =>
   and(eq(proposals.workloadId, workloadId), inArray(proposals.state, [...states]));
 
+/** One proposal of a workload waits for an answer: whoever makes one wait sees what others have made. */
+const lockWaiting = (tx: Transaction, workloadId: string): Promise<unknown> =>
+  tx.execute(sql`select pg_advisory_xact_lock(hashtext(${`internevo proposals ${workloadId}`}))`);
+
 /**
  * Stores a better plan, in place of what waits for an answer. @returns undefined when this firing has made one already.
  */
 export async function createProposal(tx: Transaction, given: NewProposal): Promise<Proposal | undefined> {
+  await lockWaiting(tx, given.workloadId);
   const { carriedOut, ...proposal } = given;
   const [row] = await tx
     .insert(proposals)
@@ -154,11 +159,14 @@ export async function followPlanChange(
  */
 export async function offerAgain(tx: Transaction, id: string, reason: string | null): Promise<void> {
   const [row] = await tx
-    .update(proposals)
-    .set({ jobId: null })
+    .select()
+    .from(proposals)
     .where(and(eq(proposals.id, id), inArray(proposals.state, [...CARRIED_OUT_PROPOSAL_STATES])))
-    .returning({ workloadId: proposals.workloadId, measuredGain: proposals.measuredGain });
+    .for("update");
   if (!row) return;
+  await lockWaiting(tx, row.workloadId);
+  // The job that has tried it stays known.
+  if (row.measuredGain === null) await tx.update(proposals).set({ jobId: null }).where(eq(proposals.id, id));
   const newer = await tx.$count(proposals, isOf(row.workloadId, ANSWERABLE_PROPOSAL_STATES));
   const waiting = row.measuredGain === null ? "proposed" : "tried";
   await moveProposal(tx, id, {

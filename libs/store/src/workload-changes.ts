@@ -1,4 +1,4 @@
-import { and, eq, inArray, or, type SQL } from "drizzle-orm";
+import { and, desc, eq, inArray, or, type SQL } from "drizzle-orm";
 import { DISMISSIBLE_PLAN_CHANGE_STATES } from "@internevo/domain";
 import type { Transaction } from "./database.ts";
 import { isUuid } from "./pages.ts";
@@ -15,7 +15,8 @@ export async function mayChangeRuns(tx: Transaction, workloadId: string): Promis
     .select({ enabled: workloads.enabled })
     .from(workloads)
     .where(eq(workloads.id, workloadId))
-    .for("share");
+    // Not shared: whoever asks ends a firing of it later, and would wait for another who asked.
+    .for("no key update");
   return row?.enabled === true;
 }
 
@@ -59,6 +60,8 @@ export async function takeBackChanges(tx: Transaction, workloadId: string, reaso
         isFor(tx, workloadId),
       ),
     )
+    // The newest first: its proposal waits again, and takes the place of older ones.
+    .orderBy(desc(planChanges.createdAt))
     .for("update", { of: planChanges });
   for (const { id, jobId, proposalId } of open) {
     // First: a proposal goes the way of a change that is dismissed.

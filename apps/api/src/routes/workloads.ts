@@ -243,10 +243,11 @@ function registerSettings(app: ApiInstance, options: WorkloadRoutesOptions): voi
         };
       };
       return mutateChecked(database, request, reply, accept, async (tx, change) => {
-        const workload = await updateWorkload(tx, id, change);
-        if (!workload) throw noWorkload(id);
+        // First: a new name locks the workload against runs that have found a plan, and hold their change.
         if (change.enabled === false)
           await takeBackChanges(tx, id, `the workload was paused by ${actorOf(request).name}`);
+        const workload = await updateWorkload(tx, id, change);
+        if (!workload) throw noWorkload(id);
         return { status: 200, body: workload, target: id };
       });
     },

@@ -40,7 +40,8 @@ async function namedTarget(
     try {
       return await idOf(client, text, signal);
     } catch (error) {
-      if (!(error instanceof ProblemError && error.code === "not-found")) throw error;
+      // A shipped profile is no stored one: `conflict`.
+      if (!(error instanceof ProblemError && ["not-found", "conflict"].includes(error.code))) throw error;
     }
   }
   return undefined;
@@ -57,12 +58,37 @@ const unknownTarget = (text: string): ProblemError =>
     },
   ]);
 
+/** The newest first, as many as are asked for. */
+async function recordsOf(
+  client: InternEvoClient,
+  options: AuditOptions,
+  signal: AbortSignal,
+): Promise<AuditRecord[]> {
+  const rows: AuditRecord[] = [];
+  const pages = allPages((cursor) =>
+    client.listAudit({
+      ...filterOf(options),
+      limit: Math.min(200, options.limit),
+      signal,
+      ...(cursor === undefined ? {} : { cursor }),
+    }),
+  );
+  for await (const row of pages) {
+    rows.push(row);
+    if (rows.length >= options.limit) break;
+  }
+  return rows;
+}
+
 export function addAudit(program: Command, context: Context): void {
   program
     .command("audit")
     .description("who did what to which object, newest first; needs a token of role admin")
     .option("--actor <name>", "only what this token did")
-    .option("--target <id>", "only what was done to this job, token, profile or workload")
+    .option(
+      "--target <id>",
+      "only what was done to this job, token, profile or workload: its id, the beginning of it, or its name",
+    )
     .option("--action <text>", "only actions with this text in them, e.g. cancel")
     .option("--project <name>", "only what was about this project")
     .option("--refused", "only what was refused")
@@ -77,22 +103,13 @@ export function addAudit(program: Command, context: Context): void {
       const output = context.output();
       const client = await context.client();
       const { target } = options;
-      const named = target === undefined ? undefined : await namedTarget(client, target, context.signal);
-      const asked = named === undefined ? options : { ...options, target: named };
-      const rows: AuditRecord[] = [];
-      const pages = allPages((cursor) =>
-        client.listAudit({
-          ...filterOf(asked),
-          limit: Math.min(200, options.limit),
-          signal: context.signal,
-          ...(cursor === undefined ? {} : { cursor }),
-        }),
-      );
-      for await (const row of pages) {
-        rows.push(row);
-        if (rows.length >= options.limit) break;
+      // What is written in the log comes first: projects and settings are in it by their names.
+      let rows = await recordsOf(client, options, context.signal);
+      if (target !== undefined && rows.length === 0) {
+        const named = await namedTarget(client, target, context.signal);
+        if (named === undefined) throw unknownTarget(target);
+        rows = await recordsOf(client, { ...options, target: named }, context.signal);
       }
-      if (target !== undefined && named === undefined && rows.length === 0) throw unknownTarget(target);
       if (output.json) output.document(rows);
       else if (rows.length === 0) output.note("nothing was done that matches");
       else output.data(auditTable(rows, output.colors));
