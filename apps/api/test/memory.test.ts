@@ -76,12 +76,15 @@ it("gives the memory of bursts of searches back", { timeout: 900_000 }, async ()
   let highest = 0;
   const watch = setInterval(() => (highest = Math.max(highest, residentMebibytes())), 50);
   const settled: number[] = [];
-  for (const number of [0, 1, 2, 3]) {
-    await burst(client, number);
-    // The bound is the same after each: what every burst leaves behind adds up.
-    settled.push(await fallsBelow(1.25 * idle));
+  try {
+    for (const number of [0, 1, 2, 3]) {
+      await burst(client, number);
+      // The bound is the same after each: what every burst leaves behind adds up.
+      settled.push(await fallsBelow(1.25 * idle));
+    }
+  } finally {
+    clearInterval(watch);
   }
-  clearInterval(watch);
   process.stderr.write(
     `memory of the API: ${idle.toFixed(0)} MiB idle, ${highest.toFixed(0)} MiB in bursts, ${settled.map((one) => one.toFixed(0)).join(", ")} MiB after each\n`,
   );
