@@ -1,5 +1,6 @@
 // Ranks that wait for each other on too few cores: step times alone and beside other work, of several builds in turns.
-// usage: npm run --silent bench -- waiting [--native DIR …] [--ranks 2,4] [--busy 2]   prints JSON; ratios are to the first build
+// usage: npm run --silent bench -- waiting [--native DIR …] [--ranks 2,4] [--busy 2]
+// Prints JSON; ratios are to the first build.
 import { spawn } from "node:child_process";
 import { parseArgs } from "node:util";
 import { planLabel, quantile } from "@internevo/domain";

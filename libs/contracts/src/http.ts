@@ -318,7 +318,8 @@ export const JobDetailSchema = Type.Object({
   ),
   holds: Type.Array(Type.Object({ from: Type.String(), to: nullable(Type.String()) }), {
     description:
-      "when it held the hosts of its ranks; what a stage took beyond that it waited. Empty before its first hosts, and on a cluster with a scheduler of its own",
+      "when it held the hosts of its ranks; what a stage took beyond that it waited. Empty before its first " +
+      "hosts, and on a cluster with a scheduler of its own",
   }),
   profileId: nullable(Type.String()),
   planningId: nullable(Type.String()),

@@ -11,7 +11,8 @@ import { medianOfSteps, noisyRange, rangesTouch } from "./trial-statistics.ts";
  * - `asked`: the run goes on under its plan until its ranks have written a checkpoint.
  * - `comparing`: the run goes on under the new plan, and its steps are compared with those before.
  * - `kept`: the new plan has shown its gain, and stays.
- * - `returned`: it has not, or cannot run, or was a trial, or the job ended first: the run went back to the plan before.
+ * - `returned`: it has not, or cannot run, or was a trial, or the job ended first: the run went back to the plan
+ *   before.
  * - `dismissed`: somebody took it back before it was made, no plan was better, or the job ended first.
  * - `superseded`: another plan took its place, such as one for fewer nodes.
  */

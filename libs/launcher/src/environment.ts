@@ -21,9 +21,9 @@ export const PMIX_ENVIRONMENT = { PMIX_MCA_gds: "hash" } as const;
 export const YIELDS_VARIABLE = "OMPI_MCA_mpi_yield_when_idle";
 
 /**
- * What ranks are told where {@link YIELDS_VARIABLE} was asked for: as soon as something else had a waiting rank's core, it
- * sleeps between its looks. A mere yield takes half of such a core; but ranks that are alone there, and only too
- * many, find each other sooner by yields.
+ * What ranks are told where {@link YIELDS_VARIABLE} was asked for: as soon as something else had a waiting rank's
+ * core, it sleeps between its looks. A mere yield takes half of such a core; but ranks that are alone there, and only
+ * too many, find each other sooner by yields.
  */
 export const PAUSES_VARIABLE = "INTERNEVO_RANKS_PAUSE";
 

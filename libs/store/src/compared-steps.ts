@@ -1,4 +1,4 @@
-import { and, asc, desc, eq, gt, gte, inArray, lt, lte } from "drizzle-orm";
+import { and, asc, desc, eq, gt, gte, inArray, lt, lte, type SQL } from "drizzle-orm";
 import { planLabel, type PlanChange, type StepMetric } from "@internevo/domain";
 import type { Queryable } from "./database.ts";
 import { metricOf } from "./runs.ts";
@@ -15,8 +15,8 @@ export interface ComparedSteps {
 }
 
 /**
- * What a change of a run's plan is judged by. Other plans may have run shortly before it, such as one that was tried and
- * taken back: their steps are left out.
+ * What a change of a run's plan is judged by. Other plans may have run shortly before it, such as one that was tried
+ * and taken back: their steps are left out.
  * @param most steps before, and as many after
  */
 export async function comparedSteps(
@@ -40,19 +40,21 @@ export async function comparedSteps(
   const before = earlier.flatMap(({ number, plan }) =>
     plan === null || planLabel(plan) === planLabel(from.plan) ? [number] : [],
   );
-  const stepsOfRun = eq(stepMetrics.runId, runId);
-  const rowsBefore = await db
-    .select()
-    .from(stepMetrics)
-    .where(and(stepsOfRun, lte(stepMetrics.step, appliedAtStep), inArray(stepMetrics.attempt, before)))
-    .orderBy(desc(stepMetrics.step))
-    .limit(most);
-  const rowsAfter = await db
-    .select()
-    .from(stepMetrics)
-    .where(and(stepsOfRun, gt(stepMetrics.step, appliedAtStep), gte(stepMetrics.attempt, firstAttempt)))
-    .orderBy(asc(stepMetrics.step))
-    .limit(most);
+  const nearest = (where: SQL | undefined, order: SQL) =>
+    db
+      .select()
+      .from(stepMetrics)
+      .where(and(eq(stepMetrics.runId, runId), where))
+      .orderBy(order)
+      .limit(most);
+  const rowsBefore = await nearest(
+    and(lte(stepMetrics.step, appliedAtStep), inArray(stepMetrics.attempt, before)),
+    desc(stepMetrics.step),
+  );
+  const rowsAfter = await nearest(
+    and(gt(stepMetrics.step, appliedAtStep), gte(stepMetrics.attempt, firstAttempt)),
+    asc(stepMetrics.step),
+  );
   const steps = [...rowsBefore.reverse(), ...rowsAfter].map(metricOf);
   const said = await db
     .select({ said: attempts.disturbances })

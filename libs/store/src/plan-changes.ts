@@ -329,8 +329,8 @@ export async function endPlanChangeWithTraining(tx: Transaction, runId: string):
 }
 
 /**
- * A job has ended whose change was not judged: what was asked for is dismissed, and what was made is taken back, so that
- * a job that goes on later does so under the plan that it had.
+ * A job has ended whose change was not judged: what was asked for is dismissed, and what was made is taken back, so
+ * that a job that goes on later does so under the plan that it had.
  */
 export async function endPlanChangeWithJob(tx: Transaction, jobId: string, reason: string): Promise<void> {
   for (const id of await openChangesOf(tx, eq(runs.jobId, jobId))) {
