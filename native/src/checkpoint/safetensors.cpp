@@ -96,7 +96,8 @@ std::int64_t SafetensorsTensor::elements() const {
 std::string layoutSafetensors(SafetensorsHeader* header) {
   std::string text = "{";
   const auto add = [&](const std::string& name, const nlohmann::ordered_json& value) {
-    text += (text.size() == 1 ? "" : ",") + Json(name).dump() + ":" + value.dump();
+    if (text.size() > 1) text += ',';
+    text += Json(name).dump() + ":" + value.dump();
   };
   if (!header->metadata.empty()) add("__metadata__", header->metadata);
   std::int64_t at = 0;
