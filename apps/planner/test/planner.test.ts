@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parsePlanPart, type Plan } from "@internevo/domain";
+import { planJob } from "@internevo/search";
 import { getJobDetail, getPlanning, listTrials } from "@internevo/store";
 import { WIDE_HEADS_ON_GPUS } from "@internevo/test-kit";
 import { createWorld, smallJob, type World } from "@internevo/test-kit/world";
@@ -47,6 +49,31 @@ describe("planner", () => {
     expect(transitions?.at(-1)?.reason, "as people read counts").toMatch(
       /^\d{1,3}(,\d{3})* plans were considered; 4 are tried$/,
     );
+  });
+
+  it("tries the best plan with each part that is asked for beside the best ones", async () => {
+    const also = ["tp2", "pp2 dp4", "b8 sp4", "dp8", "tp4 b2"];
+    const id = await world.submit(planned({ trials: { count: 1, also } }));
+    await world.untilState(id, "trialling", 30);
+    const tried = (await listTrials(world.database.db, id)).map(({ candidate }) => candidate);
+    const { spec } = await world.job(id);
+    const all = planJob(spec, world.profile, { top: 1e6, exhaustive: true }).runnableCandidates;
+    const isPart = (plan: Plan, part: object) =>
+      Object.entries(part).every(([field, value]) => plan[field as keyof Plan] === value);
+    const wanted = also.map((text) => all.find(({ plan }) => isPart(plan, parsePlanPart(text)))?.rank);
+    expect(wanted).not.toContain(undefined);
+    expect(tried.map(({ rank }) => rank)).toEqual([...new Set([1, ...wanted])].sort((a = 0, b = 0) => a - b));
+    for (const { rank, plan, predicted } of tried) {
+      const same = all.find((each) => each.rank === rank);
+      expect({ plan, predicted }).toEqual({ plan: same?.plan, predicted: same?.predicted });
+    }
+  });
+
+  it("says for which part nothing more is tried", async () => {
+    const id = await world.submit(planned({ trials: { count: 1, also: ["pp2 tp4 dp1 ps8"] } }));
+    await world.untilState(id, "trialling", 30);
+    const { transitions } = (await getJobDetail(world.database.db, id)) ?? {};
+    expect(transitions?.at(-1)?.reason).toMatch(/1 is tried; no further plan that runs has pp2 tp4 dp1 ps8$/);
   });
 
   it("says what would fit when nothing does", async () => {

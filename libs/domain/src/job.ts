@@ -192,6 +192,14 @@ export const TrialSettingsSchema = Type.Object(
         description: `further runs of each plan that was disturbed, or that the runs so far do not tell apart from the fastest (default ${DEFAULT_TRIAL_REPEATS})`,
       }),
     ),
+    also: Type.Optional(
+      Type.Array(Type.String({ minLength: 1, maxLength: 200 }), {
+        minItems: 1,
+        maxItems: 10,
+        description:
+          "plans, or parts of plans such as tp2 or pp2 v2: of each that none of the `count` plans has, the best plan with it is tried too",
+      }),
+    ),
   },
   { additionalProperties: false },
 );

@@ -142,6 +142,7 @@ const part = fields({
       repeats: optional(fc.integer({ min: 0, max: 10 })),
       warmupSteps: optional(fc.nat(5)),
       steps: optional(positive(20)),
+      also: optional(fc.constantFrom(["cp1"], ["v1", "cp1 v1"])),
     }),
   ),
   initialWeights: optional(fc.constant("/weights")),

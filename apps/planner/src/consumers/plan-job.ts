@@ -9,6 +9,7 @@ import {
   updateJob,
   type Database,
 } from "@internevo/store";
+import { triedToo } from "../tried-too.ts";
 
 export interface PlannerSettings {
   readonly threadsPerRank: number;
@@ -49,7 +50,13 @@ export const planJobConsumer =
     const { counts, candidates, runnableCandidates } = result;
     log.info({ counts, best: candidates[0]?.predicted.stepTimeSeconds }, "the plans were searched");
     const failure = failureOf(spec, result);
-    const tried = runnableCandidates.slice(0, spec.trials.count);
+    const best = runnableCandidates.slice(0, spec.trials.count);
+    const also = failure
+      ? { found: [], missing: [] }
+      : await triedToo(spec, best, (asked, locate) =>
+          searchPlans(asked, stored.profile, { ...options, top: 1, ...locate }, signal),
+        );
+    const tried = [...best, ...also.found];
     return async (tx) => {
       const planningId = await storePlanning(tx, result, { jobId: job.id, profileId: stored.id });
       await updateJob(tx, job.id, { planningId });
@@ -62,7 +69,8 @@ export const planJobConsumer =
         to: "trialling",
         reason:
           `${formatCounted(counts.evaluated, "plan was", "plans were")} ` +
-          `considered; ${formatCounted(tried.length, "is", "are")} tried`,
+          `considered; ${formatCounted(tried.length, "is", "are")} tried` +
+          (also.missing.length > 0 ? `; no further plan that runs has ${also.missing.join(", or ")}` : ""),
       });
     };
   };

@@ -1,6 +1,6 @@
 import type { Model } from "../model.ts";
-import type { PlanConstraints } from "../plan-constraints.ts";
-import { boundedBy, type PlanField } from "../plan-fields.ts";
+import { allowedBy, type PlanConstraints } from "../plan-constraints.ts";
+import { boundedBy, PLAN_ROWS, type PlanField } from "../plan-fields.ts";
 import { constraintsOf, parsePlanPart } from "../plan-text.ts";
 import { ProblemError, type ProblemDetail } from "../problem.ts";
 import type { Lengths } from "./lengths.ts";
@@ -58,18 +58,65 @@ export function checkPlan(
   model: Model | undefined,
   details: ProblemDetail[],
 ): void {
+  for (const fault of faultsOf(plan, cluster, lengths, model))
+    details.push({
+      field: `plan.${fault.field}`,
+      value: plan[fault.field],
+      message: faultWords(fault),
+      remedy: `give ${fault.nearest}, or leave it out`,
+    });
+}
+
+const faultWords = ({ divides, what }: BoundFault): string =>
+  `${divides ? "does not divide" : "is more than"} ${what}`;
+
+function faultsOf(
+  plan: PlanConstraints,
+  cluster: Pick<JobFile["cluster"], "nodes" | "gpusPerNode">,
+  lengths: Lengths | undefined,
+  model: Model | undefined,
+): readonly BoundFault[] {
   const sizes = {
     ranks: cluster.nodes * cluster.gpusPerNode,
     sequences: lengths && lengths.globalBatchTokens / lengths.sequenceLengthTokens,
     layers: model?.layers,
   };
-  for (const { field, what, divides, nearest } of boundFaults(plan, sizes))
-    details.push({
-      field: `plan.${field}`,
-      value: plan[field],
-      message: `${divides ? "does not divide" : "is more than"} ${what}`,
-      remedy: `give ${nearest}, or leave it out`,
-    });
+  return boundFaults(plan, sizes);
+}
+
+/** Of the plans that are to be tried too: parts that no plan has, or none that the job's `plan` allows. */
+export function checkTriedToo(
+  { trials, cluster }: Pick<JobFile, "trials" | "cluster">,
+  plan: PlanConstraints | undefined,
+  lengths: Lengths | undefined,
+  model: Model | undefined,
+  details: ProblemDetail[],
+): void {
+  for (const [index, text] of (trials?.also ?? []).entries()) {
+    const about = { field: `trials.also[${index}]`, value: text };
+    try {
+      const part = constraintsOf(parsePlanPart(text));
+      const [fault] = faultsOf(part, cluster, lengths, model);
+      const barred = PLAN_ROWS.map(([field]) => field).find(
+        (field) => part[field] !== undefined && !allowedBy(plan?.[field] as unknown, part[field]),
+      );
+      if (fault !== undefined)
+        details.push({
+          ...about,
+          message: `its ${fault.field} ${faultWords(fault)}`,
+          remedy: `give ${fault.nearest}, or leave it out`,
+        });
+      else if (barred !== undefined)
+        details.push({
+          ...about,
+          message: `the job's plan.${barred} does not allow it`,
+          remedy: `leave it out, or name ${String(part[barred])} in plan.${barred} too`,
+        });
+    } catch (error) {
+      if (!(error instanceof ProblemError)) throw error;
+      details.push(...error.details.map((detail) => ({ ...detail, ...about })));
+    }
+  }
 }
 
 /** Of a step with more than 2^32 sequences not all divisors are looked at. */
