@@ -1,6 +1,6 @@
 // Builds or tests the native core: the commands behind the Nx targets native:build and native:test.
 import { spawnSync } from "node:child_process";
-import { existsSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { cudaOptions, wantsCuda } from "./cuda.mjs";
@@ -31,6 +31,16 @@ function compile(withTests) {
   run("cmake", ["--build", "--preset", "default", "-j", jobs]);
 }
 
+/** CMake leaves files that it no longer installs. What it installs stays: programs may be started meanwhile. */
+function removeStale() {
+  const installed = new Set(readFileSync(join(build, "install_manifest.txt"), "utf8").split("\n"));
+  const dist = join(native, "dist");
+  for (const entry of readdirSync(dist, { recursive: true, withFileTypes: true })) {
+    const path = join(entry.parentPath ?? entry.path, entry.name);
+    if (!entry.isDirectory() && !installed.has(path)) rmSync(path);
+  }
+}
+
 /**
  * Tests of several ranks take two places (their PROCESSORS). There is one place more than cores: many tests
  * wait for programs that they start.
@@ -52,9 +62,8 @@ function runTests(report, options) {
 const task = process.argv[2];
 if (task === "build") {
   compile(false);
-  // CMake leaves files that it no longer installs.
-  rmSync(join(native, "dist"), { recursive: true, force: true });
   run("cmake", ["--install", build]);
+  removeStale();
 } else if (task === "test") {
   compile(true);
   runTests("ctest.xml", ["--label-exclude", "cuda"]);

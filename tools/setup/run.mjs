@@ -1,7 +1,7 @@
 // Entry of the scripts in package.json. Plain JavaScript without dependencies: it runs on whatever Node the
 // machine has, before anything is installed, and hands over to the Node that the workspace pins.
 import { spawn } from "node:child_process";
-import { readdirSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { ensureCuda, wantsCuda } from "./cuda.mjs";
 import { ensureNode, ensureNodePackages } from "./node.mjs";
 import { ensureSystemPackages, SetupError } from "./system-packages.mjs";
@@ -97,8 +97,6 @@ const purposes = {
   "setup:services": { packages: ["build", "run"], command: () => undefined },
   setup: { packages: ["build", "run", "test", "format", "testbed", "slurm"], command: () => undefined },
 };
-const projects = ["native", "@internevo/console"];
-
 const wanted = purposes[purpose];
 if (!wanted) usage(`node tools/setup/run.mjs ${Object.keys(purposes).join("|")} [arguments]`);
 const command = wanted.command();
@@ -106,35 +104,43 @@ const command = wanted.command();
 try {
   const started = Date.now();
   const builds = wanted.builds !== false;
-  // Debian's packages and NVIDIA's wheels on one side, Node and npm's packages on the other: neither needs
-  // the other.
+  // What was never built is compiled without Nx, which comes with npm's packages: it need not wait for them.
+  const isFirst = builds && !existsSync(`${root}/native/dist`);
+  // Debian's packages, NVIDIA's wheels and what is compiled with them on one side, Node and npm's packages on the
+  // other: neither needs the other.
   const [, node] = await allOrFirstFailure([
     async () => {
       await ensureSystemPackages(builds && wantsCuda() ? [...wanted.packages, "cuda"] : wanted.packages);
       if (builds) await ensureCuda();
+      if (isFirst) await build("native", process.execPath, [`${root}/tools/setup/native.mjs`, "build"]);
     },
     async () => {
       const pinned = await ensureNode();
       await ensureNodePackages(pinned);
+      if (isFirst) await buildByNx(pinned, "@internevo/console");
       return pinned;
     },
   ]);
-  for (const project of builds ? projects : []) {
-    const onLine = buildProgress((line) => console.error(line));
-    await followStep(
-      `Building ${project}`,
-      "from the cache when nothing changed; the first time takes minutes",
-      node.bin("nx"),
-      ["run", `${project}:build`, "--outputStyle=stream-without-prefixes"],
-      { env: node.env, onLine },
-    );
-  }
+  if (builds && !isFirst)
+    for (const project of ["native", "@internevo/console"]) await buildByNx(node, project);
   console.error(`\nSet-up done in ${((Date.now() - started) / 1000).toFixed(0)} s.`);
   if (command) await handOver(node, command);
 } catch (error) {
   if (!(error instanceof SetupError)) throw error;
   console.error(`\n${error.message}`);
   process.exit(1);
+}
+
+/** @param options of spawn */
+async function build(project, command, args, options) {
+  const onLine = buildProgress((line) => console.error(line));
+  const why = "from the cache when nothing changed; the first time takes minutes";
+  await followStep(`Building ${project}`, why, command, args, { ...options, onLine });
+}
+
+function buildByNx(node, project) {
+  const args = ["run", `${project}:build`, "--outputStyle=stream-without-prefixes"];
+  return build(project, node.bin("nx"), args, { env: node.env });
 }
 
 /**
