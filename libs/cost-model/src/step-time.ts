@@ -108,14 +108,12 @@ const microBatchLength = (part: Part, step: StepShape): number =>
  * backward pass) in every turn.
  */
 export function messageSeconds(
-  {
-    microBatches: n,
-    pipelineParallel: pp,
-    boundarySeconds,
-  }: Pick<StepShape, "microBatches" | "pipelineParallel" | "boundarySeconds">,
+  step: Pick<StepShape, "microBatches" | "pipelineParallel" | "boundarySeconds">,
   chunks: number,
   stageSeconds: number,
+  boundarySeconds = step.boundarySeconds,
 ): number {
+  const { microBatches: n, pipelineParallel: pp } = step;
   if (pp === 1) return 0;
   if (chunks === 1) return 2 * boundarySeconds * (pp - 1 + Math.floor(((n - 1) * (pp - 1)) / pp));
   return (
@@ -190,8 +188,31 @@ export interface StepCosts {
   readonly once: number;
 }
 
-/** The costs of the steps of a sharding on a slice, for every choice of overlap and of gate and up. */
-export type CostsOf = (waits: LayerWaits, overlap: OverlapChoice, gateUp: GateUp) => StepCosts;
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
+
+/**
+ * The costs of the steps of a sharding on a slice, for every choice of overlap and of gate and up. A search asks
+ * millions of times and mostly for a bound: then they are written into a row that is used again.
+ */
+export type CostsOf = (
+  waits: LayerWaits,
+  overlap: OverlapChoice,
+  gateUp: GateUp,
+  into?: Mutable<StepCosts>,
+) => StepCosts;
+
+/** A row to write costs into. */
+export const costsRow = (): Mutable<StepCosts> => ({
+  kept: 0.5,
+  recomputed: 0.5,
+  embedding: 0.5,
+  head: 0.5,
+  keptOnce: 0.5,
+  recomputedOnce: 0.5,
+  embeddingOnce: 0.5,
+  headOnce: 0.5,
+  once: 0.5,
+});
 
 /**
  * What is the same for every choice of overlap is added up once; `stageLayers` are those of the longest
@@ -240,27 +261,25 @@ export function stepCosting(
     updateSeconds(slice, shard, NOT_OVERLAPPING, stageLayers),
     updateSeconds(slice, shard, OVERLAPPING, stageLayers),
   ];
-  return (waits, overlap, gateUp) => {
+  return (waits, overlap, gateUp, into = costsRow()) => {
     const forward = waits.forward[overlap.forwardOverlap];
-    const [kept, recomputed] = [
-      waits[gateUp][overlap.backwardOverlap],
-      waits.recomputed[overlap.backwardOverlap],
-    ];
+    const kept = waits[gateUp][overlap.backwardOverlap];
+    const recomputed = waits.recomputed[overlap.backwardOverlap];
     const hidden = !every && overlap.backwardOverlap !== "none";
-    return {
-      kept: layers[gateUp] + forward + kept.parameters + (every ? kept.reduction : 0),
-      recomputed: layers.recomputed + forward + recomputed.parameters + (every ? recomputed.reduction : 0),
-      embedding,
-      head,
-      keptOnce: hidden ? kept.reduction : 0,
-      recomputedOnce: hidden ? recomputed.reduction : 0,
-      embeddingOnce: hidden ? reduce.embedding : 0,
-      headOnce: hidden ? reduce.head : 0,
-      once:
-        (every || hidden ? 0 : shard.reduceOnceSeconds) +
-        shard.shareOnceSeconds +
-        (overlapsAny(overlap) ? beside : waited),
-    };
+    into.kept = layers[gateUp] + forward + kept.parameters + (every ? kept.reduction : 0);
+    into.recomputed =
+      layers.recomputed + forward + recomputed.parameters + (every ? recomputed.reduction : 0);
+    into.embedding = embedding;
+    into.head = head;
+    into.keptOnce = hidden ? kept.reduction : 0;
+    into.recomputedOnce = hidden ? recomputed.reduction : 0;
+    into.embeddingOnce = hidden ? reduce.embedding : 0;
+    into.headOnce = hidden ? reduce.head : 0;
+    into.once =
+      (every || hidden ? 0 : shard.reduceOnceSeconds) +
+      shard.shareOnceSeconds +
+      (overlapsAny(overlap) ? beside : waited);
+    return into;
   };
 }
 
@@ -294,12 +313,24 @@ export function sliceCosts(slice: SliceTime): StepCosts {
 export type StepSize = Pick<StepShape, "microBatches" | "pipelineParallel" | "layers" | "boundarySeconds">;
 
 /** The time of {@link stepBreakdown} up to rounding, for k recomputed layers of each stage. */
-export function secondsOf(costs: StepCosts, k: number, step: StepSize, chunks: number): number {
+export const secondsOf = (costs: StepCosts, k: number, step: StepSize, chunks: number): number =>
+  secondsWith(costs, costs.kept, costs.keptOnce, k, step, chunks, step.boundarySeconds);
+
+/** @param kept and `keptOnce`, for those of the costs: a search asks too often to copy these. */
+function secondsWith(
+  costs: StepCosts,
+  kept: number,
+  keptOnce: number,
+  k: number,
+  step: StepSize,
+  chunks: number,
+  boundarySeconds: number,
+): number {
   const { pipelineParallel: pp, layers, microBatches: n } = step;
   const most = Math.ceil(layers / pp);
   const again = Math.min(k, most);
-  const longest = again * costs.recomputed + (most - again) * costs.kept;
-  const longestOnce = again * costs.recomputedOnce + (most - again) * costs.keptOnce;
+  const longest = again * costs.recomputed + (most - again) * kept;
+  const longestOnce = again * costs.recomputedOnce + (most - again) * keptOnce;
   if (pp === 1)
     return (
       n * (longest + costs.embedding + costs.head) +
@@ -310,15 +341,17 @@ export function secondsOf(costs: StepCosts, k: number, step: StepSize, chunks: n
     );
   const least = Math.floor(layers / pp);
   const few = Math.min(k, least);
-  const shortest = few * costs.recomputed + (least - few) * costs.kept;
-  const shortestOnce = few * costs.recomputedOnce + (least - few) * costs.keptOnce;
+  const shortest = few * costs.recomputed + (least - few) * kept;
+  const shortestOnce = few * costs.recomputedOnce + (least - few) * keptOnce;
   const longer = layers % pp;
   const all = costs.embedding + costs.head + longer * longest + (pp - longer) * shortest;
   const turns = n - 1 / chunks;
   const first = turns * (costs.embedding + longest) + longestOnce + costs.embeddingOnce;
   const last = turns * (costs.head + shortest) + shortestOnce + costs.headOnce;
   const slowest = first > last ? costs.embedding + longest : costs.head + shortest;
-  return Math.max(first, last) + all / chunks + messageSeconds(step, chunks, slowest) + costs.once;
+  return (
+    Math.max(first, last) + all / chunks + messageSeconds(step, chunks, slowest, boundarySeconds) + costs.once
+  );
 }
 
 /**
@@ -332,21 +365,15 @@ export function leastSecondsOf(
   most: number,
   recomputed = 0,
 ): number {
-  const least: StepCosts =
-    costs.recomputed >= costs.kept && costs.recomputedOnce >= costs.keptOnce
-      ? costs
-      : {
-          ...costs,
-          kept: Math.min(costs.kept, costs.recomputed),
-          keptOnce: Math.min(costs.keptOnce, costs.recomputedOnce),
-        };
-  if (fewest === most) return secondsOf(least, recomputed, step, fewest);
+  const kept = Math.min(costs.kept, costs.recomputed);
+  const keptOnce = Math.min(costs.keptOnce, costs.recomputedOnce);
+  const { pipelineParallel: pp, boundarySeconds } = step;
+  if (fewest === most) return secondsWith(costs, kept, keptOnce, recomputed, step, fewest, boundarySeconds);
   // The bubble is smallest with most chunks, the way of messages shortest with the fewest; of 1 and 2 it may
   // be either.
-  const { pipelineParallel: pp, boundarySeconds } = step;
   const way =
     fewest === 1
       ? Math.min(messageSeconds(step, 1, 0), 2 * boundarySeconds * (2 * pp - 1))
       : 2 * boundarySeconds * (pp * fewest - 1);
-  return secondsOf(least, recomputed, { ...step, boundarySeconds: 0 }, most) + way;
+  return secondsWith(costs, kept, keptOnce, recomputed, step, most, 0) + way;
 }

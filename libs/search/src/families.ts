@@ -1,4 +1,5 @@
 import {
+  costsRow,
   layerWaits,
   leastSecondsOf,
   leastWaits,
@@ -16,7 +17,6 @@ import {
   type LayerWaits,
   type ShardTime,
   type SliceTime,
-  type StepCosts,
   type StepShape,
   type StepSize,
 } from "@internevo/cost-model";
@@ -122,9 +122,10 @@ export interface Family {
   /** No plan of the family is faster, whatever its overlap, chunks and what it makes again. */
   readonly bound: number;
   /**
-   * The same of those that do so with gate and up, have so many chunks, and recompute so many layers at least.
+   * The same of those that do so with gate and up, have from so many to so many chunks, and recompute so many
+   * layers at least.
    */
-  readonly boundOf: (gateUp: GateUp, chunks: number, recomputed: number) => number;
+  readonly boundOf: (gateUp: GateUp, fewestChunks: number, mostChunks: number, recomputed: number) => number;
 }
 
 /** Numbers of chunks of plans whose layers do the same with gate and up. */
@@ -145,6 +146,8 @@ export class FamilySearch {
   /** Weight of all memories that are kept. */
   #kept = 0;
   readonly #watch: Watch;
+  /** Costs of which only a bound is asked for. */
+  readonly #row = costsRow();
 
   /** @param watch told of what is looked at beside batches and families */
   constructor(model: CostModel, choices: readonly Choice[], watch: Watch) {
@@ -257,8 +260,12 @@ export class FamilySearch {
     const plans = recomputed.length * this.#choices.length;
     const promising: Promising[] = [];
     this.#watch.look(chunks.length);
+    if (chunks.length > 1 && boundOf(gateUp, chunks[0] as number, chunks.at(-1) as number, 0) > most) {
+      tally.pruned += plans * chunks.length;
+      return promising;
+    }
     for (const [at, count] of chunks.entries()) {
-      if (boundOf(gateUp, count, 0) > most) {
+      if (boundOf(gateUp, count, count, 0) > most) {
         tally.pruned += plans;
         continue;
       }
@@ -266,7 +273,7 @@ export class FamilySearch {
       const plain = this.#fitting(memory, shards, index, PLAIN, gateUp, recomputed);
       const layers = recomputed[plain.none ? 0 : plain.from] ?? Infinity;
       if (layers === Infinity) tally.tooLarge += plans;
-      else if (layers > 0 && boundOf(gateUp, count, layers) > most) tally.pruned += plans;
+      else if (layers > 0 && boundOf(gateUp, count, count, layers) > most) tally.pruned += plans;
       else promising.push({ count, memory, plain, layers });
     }
     return promising;
@@ -311,69 +318,61 @@ export class FamilySearch {
   }
 
   /**
-   * The family of a batch with one of its shardings; null where the sharding alone takes more than a GPU has.
+   * The family of a batch with one of its shardings; or what its plans count as, where the sharding alone takes
+   * more than a GPU has, or none of them is of interest.
+   * @param most seconds; slower plans are of no interest
    */
-  open(batch: Batch, index: number): Family | null {
+  open(batch: Batch, index: number, most = Infinity): Family | "tooLarge" | "pruned" {
     const { shards, size, chunks } = batch;
-    if (this.#shardsAlone(shards, index) > this.#limit) return null;
+    if (this.#shardsAlone(shards, index) > this.#limit) return "tooLarge";
     const { gradientSharding } = shards.list[index] as Sharding;
     const shard = shards.time(this.#model, index);
     if (this.#slices?.batch !== batch) this.#slices = { batch, times: batch.slicesOf(batch.microBatchSize) };
     const [plain, beside] = this.#slices.times;
     const every = gradientSharding > 1;
-    const [fewest, most] = [chunks[0] as number, chunks.at(-1) as number];
+    const [fewest, last] = [chunks[0] as number, chunks.at(-1) as number];
     const stageLayers = Math.ceil(size.layers / size.pipelineParallel);
-    const own: Side = {
-      slice: plain,
-      waits: layerWaits(plain, shard),
-      costsOf: stepCosting(plain, shard, every, stageLayers),
+    const costsOf = stepCosting(plain, shard, every, stageLayers);
+    const costsBeside = beside === plain ? costsOf : stepCosting(beside, shard, every, stageLayers);
+    const { layout, recomputed } = batch.space;
+    const row = this.#row;
+    const boundWith = (
+      waits: LayerWaits,
+      waitsBeside: LayerWaits,
+      gateUp: GateUp,
+      from: number,
+      to: number,
+      layers: number,
+    ): number => {
+      let bound = leastSecondsOf(costsOf(waits, PLAIN.overlap, gateUp, row), size, from, to, layers);
+      for (const overlap of HIDING) {
+        const costs = sharesBeside(layout, overlap)
+          ? costsBeside(waitsBeside, overlap, gateUp, row)
+          : costsOf(waits, overlap, gateUp, row);
+        bound = Math.min(bound, leastSecondsOf(costs, size, from, to, layers));
+      }
+      return bound * ROUNDING;
     };
+    // Of plans that do not keep gate and up a bound that costs little: most families are never visited.
+    const withoutWaits = (gateUp: GateUp): number =>
+      recomputed[gateUp].length > 0 ? boundWith(NO_WAITS, NO_WAITS, gateUp, fewest, last, 0) : Infinity;
+    // To keep gate and up costs least. What waits cost need not be known of families that are too slow without.
+    const hasKept = recomputed.kept.length > 0;
+    if (hasKept && withoutWaits("kept") > most) return "pruned";
+    const own: Side = { slice: plain, waits: layerWaits(plain, shard), costsOf };
     const other: Side =
-      beside === plain
-        ? own
-        : {
-            slice: beside,
-            waits: layerWaits(beside, shard),
-            costsOf: stepCosting(beside, shard, every, stageLayers),
-          };
+      beside === plain ? own : { slice: beside, waits: layerWaits(beside, shard), costsOf: costsBeside };
     const least = leastWaits(own.waits);
     const leastBeside = other === own ? least : leastWaits(other.waits);
-    const { layout } = batch.space;
-    const costsWith = (waits: LayerWaits, waitsBeside: LayerWaits, gateUp: GateUp): StepCosts[] => [
-      own.costsOf(waits, PLAIN.overlap, gateUp),
-      ...HIDING.map((overlap) =>
-        sharesBeside(layout, overlap)
-          ? other.costsOf(waitsBeside, overlap, gateUp)
-          : own.costsOf(waits, overlap, gateUp),
-      ),
-    ];
-    const leastOf: { -readonly [Name in GateUp]?: StepCosts[] } = {};
-    const boundBy = (list: readonly StepCosts[], from: number, to: number, recomputed: number): number =>
-      list.reduce(
-        (bound, costs) => Math.min(bound, leastSecondsOf(costs, size, from, to, recomputed)),
-        Infinity,
-      ) * ROUNDING;
-    const boundOf = (gateUp: GateUp, from: number, to: number, recomputed: number): number =>
-      boundBy((leastOf[gateUp] ??= costsWith(least, leastBeside, gateUp)), from, to, recomputed);
-    // Of plans that do not keep gate and up a bound that costs little: most families are never visited.
-    const { recomputed } = batch.space;
-    const withoutWaits = (gateUp: GateUp): number =>
-      recomputed[gateUp].length > 0
-        ? boundBy(costsWith(NO_WAITS, NO_WAITS, gateUp), fewest, most, 0)
-        : Infinity;
+    const boundOf = (gateUp: GateUp, from: number, to: number, layers: number): number =>
+      boundWith(least, leastBeside, gateUp, from, to, layers);
     const bound = Math.min(
-      recomputed.kept.length > 0 ? boundOf("kept", fewest, most, 0) : Infinity,
+      hasKept ? boundOf("kept", fewest, last, 0) : Infinity,
       withoutWaits("again"),
       withoutWaits("host"),
     );
-    return {
-      batch,
-      index,
-      shard,
-      sides: [own, other],
-      bound,
-      boundOf: (gateUp, count, recomputed) => boundOf(gateUp, count, count, recomputed),
-    };
+    if (bound > most) return "pruned";
+    return { batch, index, shard, sides: [own, other], bound, boundOf };
   }
 
   /** What the sharding alone takes at least, whatever the batch. */

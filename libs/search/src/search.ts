@@ -122,8 +122,9 @@ export function search(model: CostModel, options: SearchOptions): SearchResult {
     const opened: Family[] = [];
     for (let index = 0; index < batch.shards.list.length; index += 1) {
       watch.step(at, batches.length);
-      const family = families.open(batch, index);
-      if (family === null) tally.tooLarge += families.size(batch);
+      const most = exhaustive ? Infinity : Math.max(best.bound, plans.bound);
+      const family = families.open(batch, index, most);
+      if (typeof family === "string") tally[family] += families.size(batch);
       else opened.push(family);
     }
     opened.sort((a, b) => a.bound - b.bound);
@@ -310,8 +311,8 @@ function rankOf(located: Scored, batches: readonly Batch[], families: FamilySear
     if (batch.bound > located.seconds) break;
     for (let index = 0; index < batch.shards.list.length; index += 1) {
       watch.step(at, batches.length);
-      const family = families.open(batch, index);
-      if (family !== null)
+      const family = families.open(batch, index, located.seconds);
+      if (typeof family !== "string")
         families.visit(
           family,
           () => located.seconds,
