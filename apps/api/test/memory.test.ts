@@ -29,6 +29,9 @@ afterAll(async () => {
   await rm(directory, { recursive: true });
 });
 
+/** An API that has loaded everything and has nothing to do is below it, MiB: 190 to 215, by what its start left. */
+const IDLE_MEBIBYTES = 230;
+
 /** Memory of the API's process that is in use, MiB. */
 function residentMebibytes(): number {
   const status = readFileSync(`/proc/${stack.pidOf("api") ?? 0}/status`, "utf8");
@@ -72,7 +75,7 @@ it("gives the memory of bursts of searches back", { timeout: 900_000 }, async ()
   await client.whoami();
   await client.listJobs();
   // V8 would take 128 MiB for the young objects of a process that has little to do.
-  const idle = await fallsBelow(230);
+  const idle = await fallsBelow(IDLE_MEBIBYTES);
   let highest = 0;
   const watch = setInterval(() => (highest = Math.max(highest, residentMebibytes())), 50);
   const settled: number[] = [];
@@ -80,7 +83,7 @@ it("gives the memory of bursts of searches back", { timeout: 900_000 }, async ()
     for (const number of [0, 1, 2, 3]) {
       await burst(client, number);
       // The bound is the same after each: what every burst leaves behind adds up.
-      settled.push(await fallsBelow(1.25 * idle));
+      settled.push(await fallsBelow(1.25 * IDLE_MEBIBYTES));
     }
   } finally {
     clearInterval(watch);
@@ -88,5 +91,5 @@ it("gives the memory of bursts of searches back", { timeout: 900_000 }, async ()
   process.stderr.write(
     `memory of the API: ${idle.toFixed(0)} MiB idle, ${highest.toFixed(0)} MiB in bursts, ${settled.map((one) => one.toFixed(0)).join(", ")} MiB after each\n`,
   );
-  expect(highest).toBeGreaterThan(1.3 * idle);
+  expect(highest).toBeGreaterThan(1.5 * IDLE_MEBIBYTES);
 });
