@@ -1,4 +1,4 @@
-# What makes compiling quicker: a first set-up consists of it mostly.
+# What makes compiling quicker: most of a first set-up is compiling.
 
 # internevo_precompile(target [FROM holder] [HEADERS <a.h> ...]): what most files include is read once, not by each of them.
 # The targets that share a holder's headers need the same options.
@@ -16,8 +16,8 @@ function(internevo_precompile target)
   endif()
 endfunction()
 
-# internevo_optimise_little(a.cpp ...): sources that read and write JSON, a few times a run. A third of what they take to compile is
-# optimising the JSON library.
+# internevo_optimise_little(a.cpp ...): sources that mostly read and write JSON, none of them within the computation of a step. A third of
+# what they take to compile is optimising the JSON library.
 function(internevo_optimise_little)
   set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -O1)
 endfunction()

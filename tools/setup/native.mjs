@@ -34,11 +34,14 @@ function compile(withTests) {
 /** CMake leaves files that it no longer installs. What it installs stays: programs may be started meanwhile. */
 function removeStale() {
   const installed = new Set(readFileSync(join(build, "install_manifest.txt"), "utf8").split("\n"));
-  const dist = join(native, "dist");
-  for (const entry of readdirSync(dist, { recursive: true, withFileTypes: true })) {
-    const path = join(entry.parentPath ?? entry.path, entry.name);
-    if (!entry.isDirectory() && !installed.has(path)) rmSync(path);
-  }
+  const look = (folder) => {
+    for (const entry of readdirSync(folder, { withFileTypes: true })) {
+      const path = join(folder, entry.name);
+      if (entry.isDirectory()) look(path);
+      else if (!installed.has(path)) rmSync(path);
+    }
+  };
+  look(join(native, "dist"));
 }
 
 /**

@@ -11,7 +11,7 @@ export function buildProgress(tell) {
     const [, done, total] = /^\[(\d+)\/(\d+)\] /.exec(line) ?? [];
     if (cached || done === undefined) return;
     const tenths = Math.floor((10 * Number(done)) / Number(total));
-    if (tenths > told) tell(`  ${10 * tenths}% (${done} of ${total})`);
+    if (tenths > told) tell(`${10 * tenths}% (${done} of ${total})`);
     told = Math.max(told, tenths);
   };
 }

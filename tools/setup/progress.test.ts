@@ -15,9 +15,9 @@ const steps = (total: number): string[] =>
 
 it("tells every tenth of a build once", () => {
   expect(told(["-- Configuring done", ...steps(95)])).toEqual(
-    [10, 19, 29, 38, 48, 57, 67, 76, 86, 95].map((done, index) => `  ${10 * (index + 1)}% (${done} of 95)`),
+    [10, 19, 29, 38, 48, 57, 67, 76, 86, 95].map((done, index) => `${10 * (index + 1)}% (${done} of 95)`),
   );
-  expect(told(steps(2))).toEqual(["  50% (1 of 2)", "  100% (2 of 2)"]);
+  expect(told(steps(2))).toEqual(["50% (1 of 2)", "100% (2 of 2)"]);
 });
 
 it("says nothing of what comes from a cache", () => {

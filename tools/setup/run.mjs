@@ -133,8 +133,8 @@ try {
 
 /** @param options of spawn */
 async function build(project, command, args, options) {
-  const onLine = buildProgress((line) => console.error(line));
-  const why = "from the cache when nothing changed; the first time takes minutes";
+  const onLine = buildProgress((line) => console.error(`  ${project}: ${line}`));
+  const why = "nothing where nothing changed; the first time takes minutes";
   await followStep(`Building ${project}`, why, command, args, { ...options, onLine });
 }
 
@@ -144,13 +144,14 @@ function buildByNx(node, project) {
 }
 
 /**
- * Runs all to their ends, so that none is cut off in the middle of installing; then throws what the first in
- * order threw.
+ * Runs all to their ends, so that none is cut off in the middle of installing; then tells what the others threw,
+ * and throws what the first in order threw.
  */
 async function allOrFirstFailure(tasks) {
   const results = await Promise.allSettled(tasks.map((task) => task()));
-  const failed = results.find((each) => each.status === "rejected");
-  if (failed) throw failed.reason;
+  const [first, ...others] = results.filter((each) => each.status === "rejected");
+  for (const { reason } of others) console.error(`\n${reason.message}`);
+  if (first) throw first.reason;
   return results.map((each) => each.value);
 }
 

@@ -73,7 +73,7 @@ describe("planner", () => {
     const id = await world.submit(planned({ trials: { count: 1, also: ["pp2 tp4 dp1 ps8"] } }));
     await world.untilState(id, "trialling", 30);
     const { transitions } = (await getJobDetail(world.database.db, id)) ?? {};
-    expect(transitions?.at(-1)?.reason).toMatch(/1 is tried; no further plan that runs has pp2 tp4 dp1 ps8$/);
+    expect(transitions?.at(-1)?.reason).toMatch(/1 is tried; nothing more is tried for pp2 tp4 dp1 ps8$/);
   });
 
   it("says what would fit when nothing does", async () => {

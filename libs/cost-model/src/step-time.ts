@@ -316,7 +316,7 @@ export type StepSize = Pick<StepShape, "microBatches" | "pipelineParallel" | "la
 export const secondsOf = (costs: StepCosts, k: number, step: StepSize, chunks: number): number =>
   secondsWith(costs, costs.kept, costs.keptOnce, k, step, chunks, step.boundarySeconds);
 
-/** @param kept and `keptOnce`, for those of the costs: a search asks too often to copy these. */
+/** `kept` and `keptOnce` stand for those of the costs: a search asks too often to copy these. */
 function secondsWith(
   costs: StepCosts,
   kept: number,

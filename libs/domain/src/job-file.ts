@@ -11,7 +11,7 @@ import { resolveCluster } from "./job-file/cluster.ts";
 import { resolveLengths } from "./job-file/lengths.ts";
 import { resolveModel } from "./job-file/model.ts";
 import { tooManyPaths } from "./job-file/paths.ts";
-import { checkTriedToo, resolvePlan } from "./job-file/plan-limits.ts";
+import { checkAlsoTried, resolvePlan } from "./job-file/plan-limits.ts";
 import { JobFileSchema, type JobFile } from "./job-file/schema.ts";
 import {
   checkData,
@@ -72,7 +72,7 @@ function withSenseOf(written: unknown, faults: ProblemError): ProblemError {
   if (known("headroom", "cluster")) checkHeadroom(file, resolveCluster(file.cluster, []), details);
   if (known("replanning", "cluster")) checkReplanning(file, file.cluster, details);
   if (known("plan", "cluster")) resolvePlan(file, lengths, model, details);
-  if (known("trials", "cluster")) checkTriedToo(file, undefined, lengths, model, details);
+  if (known("trials", "cluster")) checkAlsoTried(file, undefined, lengths, model, details);
   return details.length === 0
     ? faults
     : new ProblemError(faults.code, faults.message, [...faults.details, ...details].slice(0, MOST_DETAILS), {
@@ -133,7 +133,7 @@ export function resolveJob(written: unknown): JobSpec {
   checkWatchdog(file.watchdog, details);
   checkReplanning(file, cluster, details);
   const plan = resolvePlan(file, lengths, model, details);
-  checkTriedToo(file, plan, lengths, model, details);
+  checkAlsoTried(file, plan, lengths, model, details);
   checkHeadroom(file, cluster, details);
   if (details.length > 0 || model === undefined || lengths === undefined) throw notValid(details);
   const spec: JobSpec = {

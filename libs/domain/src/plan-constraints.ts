@@ -1,6 +1,6 @@
 import { Type } from "typebox";
-import { PLAN_ROWS, type PlanField, type PlanFieldValue } from "./plan-fields.ts";
-import { planFieldSchema } from "./plan.ts";
+import { PLAN_ROWS, planValue, type PlanField, type PlanFieldValue } from "./plan-fields.ts";
+import { planFieldSchema, type Plan } from "./plan.ts";
 
 /** A value, or some, of fields of a plan. */
 export type PlanConstraints = {
@@ -33,3 +33,7 @@ export const PlanConstraintsSchema = planConstraintsSchema();
 export const allowedBy = <Value>(constraint: Value | readonly Value[] | undefined, value: Value): boolean =>
   constraint === undefined ||
   (Array.isArray(constraint) ? (constraint as readonly Value[]).includes(value) : constraint === value);
+
+/** Whether a plan has, of each field that is named, one of the values. */
+export const meetsConstraints = (plan: Plan, constraints: PlanConstraints): boolean =>
+  PLAN_ROWS.every(([field]) => allowedBy<unknown>(constraints[field], planValue(plan, field)));

@@ -320,9 +320,9 @@ export class FamilySearch {
   /**
    * The family of a batch with one of its shardings; or what its plans count as, where the sharding alone takes
    * more than a GPU has, or none of them is of interest.
-   * @param most seconds; slower plans are of no interest
+   * @param interest seconds; slower plans are of none
    */
-  open(batch: Batch, index: number, most = Infinity): Family | "tooLarge" | "pruned" {
+  open(batch: Batch, index: number, interest = Infinity): Family | "tooLarge" | "pruned" {
     const { shards, size, chunks } = batch;
     if (this.#shardsAlone(shards, index) > this.#limit) return "tooLarge";
     const { gradientSharding } = shards.list[index] as Sharding;
@@ -330,7 +330,7 @@ export class FamilySearch {
     if (this.#slices?.batch !== batch) this.#slices = { batch, times: batch.slicesOf(batch.microBatchSize) };
     const [plain, beside] = this.#slices.times;
     const every = gradientSharding > 1;
-    const [fewest, last] = [chunks[0] as number, chunks.at(-1) as number];
+    const [fewest, most] = [chunks[0] as number, chunks.at(-1) as number];
     const stageLayers = Math.ceil(size.layers / size.pipelineParallel);
     const costsOf = stepCosting(plain, shard, every, stageLayers);
     const costsBeside = beside === plain ? costsOf : stepCosting(beside, shard, every, stageLayers);
@@ -353,12 +353,12 @@ export class FamilySearch {
       }
       return bound * ROUNDING;
     };
-    // Of plans that do not keep gate and up a bound that costs little: most families are never visited.
+    // A bound that costs little: most families are never visited.
     const withoutWaits = (gateUp: GateUp): number =>
-      recomputed[gateUp].length > 0 ? boundWith(NO_WAITS, NO_WAITS, gateUp, fewest, last, 0) : Infinity;
+      recomputed[gateUp].length > 0 ? boundWith(NO_WAITS, NO_WAITS, gateUp, fewest, most, 0) : Infinity;
     // To keep gate and up costs least. What waits cost need not be known of families that are too slow without.
     const hasKept = recomputed.kept.length > 0;
-    if (hasKept && withoutWaits("kept") > most) return "pruned";
+    if (hasKept && withoutWaits("kept") > interest) return "pruned";
     const own: Side = { slice: plain, waits: layerWaits(plain, shard), costsOf };
     const other: Side =
       beside === plain ? own : { slice: beside, waits: layerWaits(beside, shard), costsOf: costsBeside };
@@ -367,11 +367,11 @@ export class FamilySearch {
     const boundOf = (gateUp: GateUp, from: number, to: number, layers: number): number =>
       boundWith(least, leastBeside, gateUp, from, to, layers);
     const bound = Math.min(
-      hasKept ? boundOf("kept", fewest, last, 0) : Infinity,
+      hasKept ? boundOf("kept", fewest, most, 0) : Infinity,
       withoutWaits("again"),
       withoutWaits("host"),
     );
-    if (bound > most) return "pruned";
+    if (bound > interest) return "pruned";
     return { batch, index, shard, sides: [own, other], bound, boundOf };
   }
 

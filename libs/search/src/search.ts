@@ -122,8 +122,8 @@ export function search(model: CostModel, options: SearchOptions): SearchResult {
     const opened: Family[] = [];
     for (let index = 0; index < batch.shards.list.length; index += 1) {
       watch.step(at, batches.length);
-      const most = exhaustive ? Infinity : Math.max(best.bound, plans.bound);
-      const family = families.open(batch, index, most);
+      const interest = exhaustive ? Infinity : Math.max(best.bound, plans.bound);
+      const family = families.open(batch, index, interest);
       if (typeof family === "string") tally[family] += families.size(batch);
       else opened.push(family);
     }

@@ -1,4 +1,10 @@
-import { formatCounted, type Failure, type JobSpec, type PlanningResult } from "@internevo/domain";
+import {
+  formatCounted,
+  type Candidate,
+  type Failure,
+  type JobSpec,
+  type PlanningResult,
+} from "@internevo/domain";
 import type { CommandContext, Effect } from "@internevo/service-kit";
 import { failedJob, noFeasiblePlan, noRunnablePlan, searchPlans, stageFeed } from "@internevo/stages";
 import {
@@ -9,7 +15,7 @@ import {
   updateJob,
   type Database,
 } from "@internevo/store";
-import { triedToo } from "../tried-too.ts";
+import { alsoTried } from "../also-tried.ts";
 
 export interface PlannerSettings {
   readonly threadsPerRank: number;
@@ -41,36 +47,56 @@ export const planJobConsumer =
       });
     const { spec } = job;
     const feed = stageFeed(context);
-    const onProgress = (done: number, total: number): void =>
-      feed.progress("planning", "searches the plans, batch by batch", done, total);
+    const says = (message: string) => (done: number, total: number) =>
+      feed.progress("planning", message, done, total);
     const options = { top: Math.max(10, spec.trials.count), threadsPerRank: settings.threadsPerRank };
-    const result = await searchPlans(spec, stored.profile, options, signal, onProgress).finally(() =>
-      feed.close(),
-    );
-    const { counts, candidates, runnableCandidates } = result;
-    log.info({ counts, best: candidates[0]?.predicted.stepTimeSeconds }, "the plans were searched");
-    const failure = failureOf(spec, result);
-    const best = runnableCandidates.slice(0, spec.trials.count);
-    const also = failure
-      ? { found: [], missing: [] }
-      : await triedToo(spec, best, (asked, locate) =>
-          searchPlans(asked, stored.profile, { ...options, top: 1, ...locate }, signal),
-        );
-    const tried = [...best, ...also.found];
-    return async (tx) => {
-      const planningId = await storePlanning(tx, result, { jobId: job.id, profileId: stored.id });
-      await updateJob(tx, job.id, { planningId });
-      if (failure)
-        return void (await transitionJob(tx, { jobId: job.id, from: "planning", to: "failed", failure }));
-      await createTrials(tx, job.id, tried);
-      await transitionJob(tx, {
-        jobId: job.id,
-        from: "planning",
-        to: "trialling",
-        reason:
-          `${formatCounted(counts.evaluated, "plan was", "plans were")} ` +
-          `considered; ${formatCounted(tried.length, "is", "are")} tried` +
-          (also.missing.length > 0 ? `; no further plan that runs has ${also.missing.join(", or ")}` : ""),
-      });
-    };
+    try {
+      const onProgress = says("searches the plans, batch by batch");
+      const result = await searchPlans(spec, stored.profile, options, signal, onProgress);
+      const { counts, candidates, runnableCandidates } = result;
+      log.info({ counts, best: candidates[0]?.predicted.stepTimeSeconds }, "the plans were searched");
+      const failure = failureOf(spec, result);
+      if (failure) return planned(job.id, stored.id, result, { failure });
+      const best = runnableCandidates.slice(0, spec.trials.count);
+      const { found, missing } = await alsoTried(
+        spec,
+        result,
+        best,
+        (asked, over) => searchPlans(asked, stored.profile, { ...options, top: 1, ...over }, signal),
+        (part, index) => says(`searches the best plan with ${part}`)(index, spec.trials.also?.length ?? 0),
+      );
+      return planned(job.id, stored.id, result, { tried: [...best, ...found], missing });
+    } finally {
+      await feed.close();
+    }
+  };
+
+/** Stores what was planned, and hands the job on to its trials, or ends it. */
+const planned =
+  (
+    jobId: string,
+    profileId: string,
+    result: PlanningResult,
+    outcome:
+      | { readonly failure: Failure }
+      | { readonly tried: readonly Candidate[]; readonly missing: readonly string[] },
+  ): Effect =>
+  async (tx) => {
+    const planningId = await storePlanning(tx, result, { jobId, profileId });
+    await updateJob(tx, jobId, { planningId });
+    if ("failure" in outcome) {
+      await transitionJob(tx, { jobId, from: "planning", to: "failed", failure: outcome.failure });
+      return;
+    }
+    const { tried, missing } = outcome;
+    await createTrials(tx, jobId, tried);
+    await transitionJob(tx, {
+      jobId,
+      from: "planning",
+      to: "trialling",
+      reason:
+        `${formatCounted(result.counts.evaluated, "plan was", "plans were")} ` +
+        `considered; ${formatCounted(tried.length, "is", "are")} tried` +
+        (missing.length > 0 ? `; nothing more is tried for ${missing.join(", ")}` : ""),
+    });
   };

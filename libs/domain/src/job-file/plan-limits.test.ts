@@ -2,7 +2,7 @@ import { refusalOf as problemOf, wholeJobFile as job } from "@internevo/test-kit
 import { describe, expect, it } from "vitest";
 import { resolveJob } from "../job-file.ts";
 
-describe("plans that are tried too", () => {
+describe("plans that are tried beside the best", () => {
   const also = ["tp2", "b1 n1 pp1 dp8 sp1 ps8"];
   const cluster = { nodes: 1, gpusPerNode: 8, memoryPerGpu: "80GB" };
   const faultsOf = (over: Record<string, unknown>) => problemOf(job({ cluster, ...over })).details;
@@ -12,10 +12,25 @@ describe("plans that are tried too", () => {
   });
 
   it.each([
-    ["tp3", undefined, "its tensorParallel does not divide the 8 ranks of the cluster", /^give 2 or 4/],
+    [
+      "tp3",
+      undefined,
+      "its tensorParallel does not divide the 8 ranks of the cluster",
+      /^give 2 or 4 as tensorParallel, or leave this entry out$/,
+    ],
     ["zz3", undefined, "zz3 is not known", /./],
-    ["tp2", "tp1 cp1", "the job's plan.tensorParallel does not allow it", /^leave it out, or name 2 in plan/],
-    ["pp2", { pipelineParallel: [1, 4] }, "the job's plan.pipelineParallel does not allow it", /name 2/],
+    [
+      "tp2",
+      "tp1 cp1",
+      "the job's `plan` does not allow this tensorParallel",
+      /^leave this entry out, or allow tensorParallel 2/,
+    ],
+    [
+      "pp2",
+      { pipelineParallel: [1, 4] },
+      "the job's `plan` does not allow this pipelineParallel",
+      /allow pipelineParallel 2 in/,
+    ],
   ])("are refused where no plan has them: %s, of plans with %j", (text, plan, message, remedy) => {
     const faults = faultsOf({ trials: { also: ["dp2", text] }, ...(plan === undefined ? {} : { plan }) });
     expect(faults).toMatchObject([{ field: "trials.also[1]", value: text, message }]);

@@ -84,8 +84,8 @@ function faultsOf(
   return boundFaults(plan, sizes);
 }
 
-/** Of the plans that are to be tried too: parts that no plan has, or none that the job's `plan` allows. */
-export function checkTriedToo(
+/** Of the plans that are tried beside the best: parts that no plan has, or none that the job's `plan` allows. */
+export function checkAlsoTried(
   { trials, cluster }: Pick<JobFile, "trials" | "cluster">,
   plan: PlanConstraints | undefined,
   lengths: Lengths | undefined,
@@ -98,19 +98,19 @@ export function checkTriedToo(
       const part = constraintsOf(parsePlanPart(text));
       const [fault] = faultsOf(part, cluster, lengths, model);
       const barred = PLAN_ROWS.map(([field]) => field).find(
-        (field) => part[field] !== undefined && !allowedBy(plan?.[field] as unknown, part[field]),
+        (field) => part[field] !== undefined && !allowedBy<unknown>(plan?.[field], part[field]),
       );
       if (fault !== undefined)
         details.push({
           ...about,
           message: `its ${fault.field} ${faultWords(fault)}`,
-          remedy: `give ${fault.nearest}, or leave it out`,
+          remedy: `give ${fault.nearest} as ${fault.field}, or leave this entry out`,
         });
       else if (barred !== undefined)
         details.push({
           ...about,
-          message: `the job's plan.${barred} does not allow it`,
-          remedy: `leave it out, or name ${String(part[barred])} in plan.${barred} too`,
+          message: `the job's \`plan\` does not allow this ${barred}`,
+          remedy: `leave this entry out, or allow ${barred} ${String(part[barred])} in \`plan\``,
         });
     } catch (error) {
       if (!(error instanceof ProblemError)) throw error;
