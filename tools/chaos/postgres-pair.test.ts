@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openDatabase, withRetryOnConnectionLoss } from "@internevo/store";
@@ -54,21 +54,11 @@ it("loses no commit that somebody was told of when either server dies, again and
   }
 }, 120_000);
 
-/** The standby's own address, past the pair. */
-function standbyUrl(): string {
-  const homes = ["a", "b"].map((name) => join(directory, name, "postgres"));
-  const home = homes.find((each) => existsSync(join(each, "standby.signal")));
-  const [, , , port] = readFileSync(join(home ?? "", "postmaster.pid"), "utf8").split("\n");
-  const url = new URL(pair.url);
-  url.port = port ?? "";
-  return url.href;
-}
-
 it("goes on where the answer of a promotion was lost", async () => {
   await eventually("the standby keeps up", () => pair.isSynchronous, 60);
   const failovers = pair.failovers;
   const [primary, standby] = [pair.pidOf("primary") as number, pair.pidOf("standby")];
-  const client = new pg.Client({ connectionString: standbyUrl() });
+  const client = new pg.Client({ connectionString: pair.standbyUrl });
   await client.connect();
   await client.query("select pg_promote()");
   await client.end();

@@ -41,12 +41,13 @@ describe("searches that are asked for and left, again and again", () => {
       profile,
       top: 1,
     });
+    /** Takes seconds. */
     const deep = (name: string) =>
       job(name, {
         model: { hiddenSize: 1024, heads: 16, layers: 2000, vocabularySize: 256 },
         sequenceLengthTokens: 1024,
-        globalBatchTokens: 720_720 * 1024,
-        cluster: { nodes: 9009, gpusPerNode: 8, memoryPerGpu: "80TB" },
+        globalBatchTokens: 16 * 720_720 * 1024,
+        cluster: { nodes: 72_072, gpusPerNode: 8, memoryPerGpu: "80TB" },
       });
     const greedy = async (at: number): Promise<void> => {
       for (let round = 0; round < 12; round += 1) {

@@ -162,6 +162,11 @@ export class PostgresPair {
     return postgresUrl({ port: this.#link.port, password: PASSWORD });
   }
 
+  /** Of the standby itself, past whatever leads to the primary. */
+  get standbyUrl(): string {
+    return postgresUrl({ port: this.#standby.settings.port, password: PASSWORD });
+  }
+
   get #standby(): Server {
     return this.#servers[0] === this.#primary ? this.#servers[1] : this.#servers[0];
   }
