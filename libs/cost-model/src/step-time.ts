@@ -201,7 +201,7 @@ export type CostsOf = (
   into?: Mutable<StepCosts>,
 ) => StepCosts;
 
-/** A row to write costs into. */
+/** A row to write costs into. It begins with fractions: whole numbers would change how the engine keeps its fields. */
 export const costsRow = (): Mutable<StepCosts> => ({
   kept: 0.5,
   recomputed: 0.5,
