@@ -14,7 +14,7 @@ import {
 export interface AlsoTried {
   /** Each with a rank that no other plan of the job has. */
   readonly found: readonly Candidate[];
-  /** Parts for which nothing more is tried: no plan that runs has them, or their search was refused. */
+  /** Parts for which nothing more is tried, because no plan that runs has them; or with why their search was refused. */
   readonly missing: readonly string[];
 }
 
@@ -41,15 +41,15 @@ export async function alsoTried(
     const part = constraintsOf(parsePlanPart(text));
     if (best.some(({ plan }) => meetsConstraints(plan, part))) continue;
     onPart(text, index);
-    const candidate = await bestWith(job, part, search);
-    if (candidate === undefined) missing.push(text);
-    else if (!found.some(isSame(candidate))) {
-      const listed = runnableCandidates.find(isSame(candidate));
-      // A plan that is not the best of its family stands where the next family does.
-      let { rank } = candidate;
-      while (taken.has(rank)) rank += 1;
-      taken.add(rank);
-      found.push(listed ?? { ...candidate, rank });
+    try {
+      const candidate = await bestWith(job, part, search);
+      if (candidate === undefined) missing.push(text);
+      else if (!found.some(isSame(candidate)))
+        found.push(runnableCandidates.find(isSame(candidate)) ?? withFreeRank(candidate, taken));
+    } catch (error) {
+      // What the search of all plans found is not lost with a search that is too large.
+      if (!(error instanceof ProblemError)) throw error;
+      missing.push(`${text} (${error.message})`);
     }
   }
   return { found, missing };
@@ -60,20 +60,22 @@ const isSame =
   (other: Candidate): boolean =>
     planLabel(other.plan) === planLabel(plan);
 
+/** A plan that is not the best of its family stands where the next family does: it takes the next rank that is free. */
+function withFreeRank(candidate: Candidate, taken: Set<number>): Candidate {
+  let { rank } = candidate;
+  while (taken.has(rank)) rank += 1;
+  taken.add(rank);
+  return { ...candidate, rank };
+}
+
 /** The best plan with a part, with its rank among all plans of the job. */
 async function bestWith(
   job: JobSpec,
   part: PlanConstraints,
   search: SearchOne,
 ): Promise<Candidate | undefined> {
-  try {
-    const asked = { ...job, plan: { ...job.plan, ...part } };
-    const [candidate] = (await search(asked, {})).runnableCandidates;
-    const located = candidate && (await search(job, { locate: candidate.plan })).located;
-    return candidate && { ...candidate, rank: located?.rank ?? candidate.rank };
-  } catch (error) {
-    // What the search of all plans found is not lost with a search that is too large.
-    if (error instanceof ProblemError) return undefined;
-    throw error;
-  }
+  const asked = { ...job, plan: { ...job.plan, ...part } };
+  const [candidate] = (await search(asked, {})).runnableCandidates;
+  const located = candidate && (await search(job, { locate: candidate.plan })).located;
+  return candidate && { ...candidate, rank: located?.rank ?? candidate.rank };
 }

@@ -74,6 +74,6 @@ it("says for which parts nothing is tried, and loses nothing where their search 
       ? Promise.reject(new ProblemError("plan-invalid", "too many plans", []))
       : search(one, options);
   const { found, missing } = await alsoTried(asked, result, best, refusing);
-  expect(missing).toEqual(["pp2"]);
+  expect(missing).toEqual(["pp2 (too many plans)"]);
   expect(labels(found)).toEqual([bestOf("tp4")]);
 });

@@ -196,7 +196,8 @@ export const TrialSettingsSchema = Type.Object(
       Type.Array(Type.String({ minLength: 1, maxLength: 200 }), {
         maxItems: 10,
         description:
-          "plans, or parts of plans such as tp2 or pp2 v2: of each that none of the `count` plans has, the best plan with it is tried too",
+          "plans, or parts of plans such as tp2 or pp2 v2: of each that none of the `count` plans has, " +
+          "the best plan with it is tried too",
       }),
     ),
   },

@@ -1,72 +1,21 @@
 import {
-  costsRow,
-  layerWaits,
   leastSecondsOf,
-  leastWaits,
-  NO_WAITS,
   recomputedBytes,
   secondsOf,
   sharesBeside,
   stageHostBytes,
   stepBreakdown,
-  stepCosting,
   totalSeconds,
   type BatchMemory,
   type CostModel,
-  type CostsOf,
-  type LayerWaits,
-  type ShardTime,
   type SliceTime,
   type StepShape,
-  type StepSize,
 } from "@internevo/cost-model";
-import {
-  countRecomputed,
-  GATE_UP,
-  OVERLAPS,
-  planOf,
-  type GateUp,
-  type LayoutSpace,
-  type OverlapChoice,
-  type Sharding,
-  type Variant,
-} from "@internevo/plan";
+import { countRecomputed, GATE_UP, planOf, type GateUp, type Sharding, type Variant } from "@internevo/plan";
+import { openFamily, PLAIN, ROUNDING, type Batch, type Choice, type Family } from "./family.ts";
 import type { ShardTable } from "./shard-table.ts";
 import type { Scored } from "./top.ts";
 import type { Watch } from "./watch.ts";
-
-/** Sums of bounds and of times round differently: far more than their error is given away. */
-export const ROUNDING = 1 - 1e-9;
-
-/** With the least waits of all granularities, every plan that overlaps anything is one of these. */
-const HIDING: readonly OverlapChoice[] = [
-  { forwardOverlap: "inter-layer", backwardOverlap: "none" },
-  { forwardOverlap: "inter-layer", backwardOverlap: "intra-layer" },
-];
-
-/** All plans of one layout and micro-batch size. */
-export interface Batch {
-  readonly space: LayoutSpace;
-  readonly microBatchSize: number;
-  readonly microBatches: number;
-  /** Chunks that go with the micro-batches. */
-  readonly chunks: readonly number[];
-  readonly shards: ShardTable;
-  /**
-   * Times of a micro-batch in its layout, without and with a thread that communicates beside computation.
-   * Thousands of batches are never looked at: they keep none.
-   */
-  readonly slicesOf: (microBatchSize: number) => readonly [SliceTime, SliceTime];
-  readonly size: StepSize;
-  /** No plan of the batch is faster. */
-  readonly bound: number;
-}
-
-export interface Choice {
-  readonly overlap: OverlapChoice;
-  /** Place among all choices of overlap. */
-  readonly index: number;
-}
 
 /** Which of a list of numbers of recomputed layers fit: the first (none), and all from one on. */
 interface Fitting {
@@ -80,9 +29,6 @@ interface Fitting {
 const WEIGHT_OF_A_STAGE = 16;
 /** A hundred megabytes or so. What is forgotten is worked out again where it is asked for. */
 const MOST_KEPT = 8_000_000;
-
-/** No overlap: no choice needs less memory. */
-const PLAIN: Choice = { overlap: OVERLAPS[0] as OverlapChoice, index: 0 };
 
 /**
  * A number of chunks of a family, what fits of its plans without overlap, and the fewest recomputed layers
@@ -105,29 +51,6 @@ export interface Tally {
   pruned: number;
 }
 
-/** What depends on whether a thread communicates beside computation. */
-interface Side {
-  readonly slice: SliceTime;
-  readonly waits: LayerWaits;
-  readonly costsOf: CostsOf;
-}
-
-/** The plans of a batch with one sharding. */
-export interface Family {
-  readonly batch: Batch;
-  /** Of the sharding in the batch's table. */
-  readonly index: number;
-  readonly shard: ShardTime;
-  readonly sides: readonly [plain: Side, beside: Side];
-  /** No plan of the family is faster, whatever its overlap, chunks and what it makes again. */
-  readonly bound: number;
-  /**
-   * The same of those that do so with gate and up, have from so many to so many chunks, and recompute so many
-   * layers at least.
-   */
-  readonly boundOf: (gateUp: GateUp, fewestChunks: number, mostChunks: number, recomputed: number) => number;
-}
-
 /** Numbers of chunks of plans whose layers do the same with gate and up. */
 type MemoriesBy = Readonly<Record<GateUp, (BatchMemory | undefined)[]>>;
 
@@ -146,8 +69,6 @@ export class FamilySearch {
   /** Weight of all memories that are kept. */
   #kept = 0;
   readonly #watch: Watch;
-  /** Costs of which only a bound is asked for. */
-  readonly #row = costsRow();
 
   /** @param watch told of what is looked at beside batches and families */
   constructor(model: CostModel, choices: readonly Choice[], watch: Watch) {
@@ -323,56 +244,12 @@ export class FamilySearch {
    * @param interest seconds; slower plans are of none
    */
   open(batch: Batch, index: number, interest = Infinity): Family | "tooLarge" | "pruned" {
-    const { shards, size, chunks } = batch;
+    const { shards } = batch;
     if (this.#shardsAlone(shards, index) > this.#limit) return "tooLarge";
-    const { gradientSharding } = shards.list[index] as Sharding;
-    const shard = shards.time(this.#model, index);
     if (this.#slices?.batch !== batch) this.#slices = { batch, times: batch.slicesOf(batch.microBatchSize) };
-    const [plain, beside] = this.#slices.times;
-    const every = gradientSharding > 1;
-    const [fewest, most] = [chunks[0] as number, chunks.at(-1) as number];
-    const stageLayers = Math.ceil(size.layers / size.pipelineParallel);
-    const costsOf = stepCosting(plain, shard, every, stageLayers);
-    const costsBeside = beside === plain ? costsOf : stepCosting(beside, shard, every, stageLayers);
-    const { layout, recomputed } = batch.space;
-    const row = this.#row;
-    const boundWith = (
-      waits: LayerWaits,
-      waitsBeside: LayerWaits,
-      gateUp: GateUp,
-      from: number,
-      to: number,
-      layers: number,
-    ): number => {
-      let bound = leastSecondsOf(costsOf(waits, PLAIN.overlap, gateUp, row), size, from, to, layers);
-      for (const overlap of HIDING) {
-        const costs = sharesBeside(layout, overlap)
-          ? costsBeside(waitsBeside, overlap, gateUp, row)
-          : costsOf(waits, overlap, gateUp, row);
-        bound = Math.min(bound, leastSecondsOf(costs, size, from, to, layers));
-      }
-      return bound * ROUNDING;
-    };
-    // A bound that costs little: most families are never visited.
-    const withoutWaits = (gateUp: GateUp): number =>
-      recomputed[gateUp].length > 0 ? boundWith(NO_WAITS, NO_WAITS, gateUp, fewest, most, 0) : Infinity;
-    // To keep gate and up costs least. What waits cost need not be known of families that are too slow without.
-    const hasKept = recomputed.kept.length > 0;
-    if (hasKept && withoutWaits("kept") > interest) return "pruned";
-    const own: Side = { slice: plain, waits: layerWaits(plain, shard), costsOf };
-    const other: Side =
-      beside === plain ? own : { slice: beside, waits: layerWaits(beside, shard), costsOf: costsBeside };
-    const least = leastWaits(own.waits);
-    const leastBeside = other === own ? least : leastWaits(other.waits);
-    const boundOf = (gateUp: GateUp, from: number, to: number, layers: number): number =>
-      boundWith(least, leastBeside, gateUp, from, to, layers);
-    const bound = Math.min(
-      hasKept ? boundOf("kept", fewest, most, 0) : Infinity,
-      withoutWaits("again"),
-      withoutWaits("host"),
+    return (
+      openFamily(batch, index, shards.time(this.#model, index), this.#slices.times, interest) ?? "pruned"
     );
-    if (bound > interest) return "pruned";
-    return { batch, index, shard, sides: [own, other], bound, boundOf };
   }
 
   /** What the sharding alone takes at least, whatever the batch. */

@@ -1,4 +1,5 @@
 export * from "./families.ts";
+export * from "./family.ts";
 export * from "./plan-job.ts";
 export * from "./search.ts";
 export * from "./top.ts";

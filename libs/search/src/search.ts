@@ -20,7 +20,8 @@ import {
   type LayoutSpace,
   type OverlapChoice,
 } from "@internevo/plan";
-import { FamilySearch, ROUNDING, type Batch, type Choice, type Family, type Tally } from "./families.ts";
+import { FamilySearch, type Tally } from "./families.ts";
+import { ROUNDING, type Batch, type Choice, type Family } from "./family.ts";
 import { shardTablesOf, type ShardTable } from "./shard-table.ts";
 import { compareScored, Top, type Scored } from "./top.ts";
 import { Watch, type WatchOptions } from "./watch.ts";

@@ -23,7 +23,8 @@ export function registerUsageRoutes(
         summary: "GPU-hours by project, owner, cluster or day",
         description:
           "GPUs times the hours that a job, or a scheduled measurement, held their hosts; what holds them still " +
-          "counts until now. A cluster with a scheduler of its own lends no hosts to the queue: nothing is counted there.",
+          "counts until now. A cluster with a scheduler of its own lends no hosts to the queue: " +
+          "nothing is counted there.",
         querystring: UsageQuerySchema,
         response: answers({ 200: UsageSchema }),
       },
